@@ -27,11 +27,11 @@ from storage.storage_errors import StorageError
 from tasks.evaluation import steps
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
-from tasks.evaluation.results.run_report import headline_of
+from tasks.evaluation.results.run_report import format_headline
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.planning import PlannedTask, TaskChoice
-from tasks.evaluation.running.replaying import recorded_of
+from tasks.evaluation.running.replaying import find_recorded
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.lever.steps import choose_examples, seen_by
 from tasks.resources import budget
@@ -73,7 +73,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     if (report.results or report.earlier) and not config.settings.debug:
         report = _keep(report, config, ongoing)
     for result in report.results:
-        say(headline_of(result))
+        say(format_headline(result))
     return ongoing.end(report)
 
 
@@ -99,7 +99,7 @@ class _Answered(NamedTuple):
 def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun, *, revision: str) -> Generated:
     """The answers to a task; waits for them, since one model fills the device."""
     if config.model.backend == "replay":
-        recorded = recorded_of(config.model, task.task)
+        recorded = find_recorded(config.model, task.task)
         return renamed(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=sha256_of(recorded))
     parts, step = config.data_parallel, placed(steps.generate, in_process=config.model.in_process)
     settings: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}

@@ -47,7 +47,7 @@ from tasks.nightly.night_records import (
     SelectorRun,
     SuiteUnusable,
 )
-from tasks.nightly.night_report import sentence
+from tasks.nightly.night_report import summarise_night
 from tasks.nightly.suite import NightBudget, Suite, SuiteIndex
 from tasks.resources import artifacts
 from tasks.step import gather
@@ -162,7 +162,7 @@ def _publish(night: Night, suite: Suite) -> NightReport:
 
 def _end(report: NightReport) -> NightReport | State[NightReport]:
     """The state of the run: its name is what automations listen to, its message what people read."""
-    message = sentence(report)
+    message = summarise_night(report)
     match report.state:
         case "Completed":
             return report

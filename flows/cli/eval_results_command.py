@@ -88,7 +88,7 @@ def results(
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
     """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
-    from tasks.evaluation.results.ranking import latest, scores_of
+    from tasks.evaluation.results.ranking import read_scores, select_latest
     from tasks.evaluation.results.results_file import read_results
 
     if not path.exists():
@@ -98,7 +98,7 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
     unread: list[ResultsUnusable] = []
     for file in files:
         try:
-            scores.extend(scores_of(read_results(file)))
+            scores.extend(read_scores(read_results(file)))
         except ResultsUnusable as unusable:
             unread.append(unusable)
     if not scores:
@@ -106,7 +106,7 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
     if unread:
         more = f"; {len(unread) - 1} more files were not read either" if len(unread) > 1 else ""
         typer.secho(f"note: {harmless(str(unread[0]))}{more}", fg="yellow", err=True)
-    return scores if all_runs else latest(scores)
+    return scores if all_runs else select_latest(scores)
 
 
 def show_boards(boards: Sequence[Board]) -> None:
@@ -133,7 +133,7 @@ def show_boards(boards: Sequence[Board]) -> None:
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
     """The table of a board; `left_out` gets the columns for which the terminal is too narrow."""
-    from tasks.evaluation.results.ranking import format_value, when
+    from tasks.evaluation.results.ranking import format_day, format_value
 
     further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
     names = ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run")
@@ -144,7 +144,7 @@ def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
         marked = [
             Text(format_value(value, thousands=","), style="yellow" if bad and value else "") for bad, value in counts
         ]
-        date = Text(when(one)) if one.status == "completed" else Text(one.status, style="yellow")
+        date = Text(format_day(one)) if one.status == "completed" else Text(one.status, style="yellow")
         rows.append([*map(Text, plain), *marked, date, Text(one.run[:8])])
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     room = {name: max(cell_len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
@@ -184,7 +184,7 @@ def export(
 ) -> None:
     """Write a run in a form that other programs read; for inspect with its samples."""
     from tasks.evaluation.results.finding_runs import find_run
-    from tasks.evaluation.results.foreign_results import inspect_log, lm_eval_of
+    from tasks.evaluation.results.foreign_results import as_lm_eval, render_inspect_log
     from tasks.resources import artifacts, evaluations
 
     found = find_run(run, evaluations())
@@ -194,7 +194,7 @@ def export(
         chosen = tuple(one for one in report.results if one.task == task)
         report = found.report = report.model_copy(update={"results": chosen})
     if format == "lm-eval":
-        content = f"{json.dumps(lm_eval_of(report), ensure_ascii=False, indent=2)}\n".encode("utf-8", "replace")
+        content = f"{json.dumps(as_lm_eval(report), ensure_ascii=False, indent=2)}\n".encode("utf-8", "replace")
         if out is None:
             text = content.decode()
             emit({"run": run, "format": format, "content": text}, as_json, lambda: typer.echo(text, nl=False))
@@ -207,7 +207,7 @@ def export(
         fail(f"a log of inspect_ai is of one task; give --out FOLDER, or --task and --out FILE.eval ({tasks})", REFUSED)
     for result in report.results:
         log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
-        write(log.absolute(), inspect_log(report, result, found.samples_with_texts(result, artifacts())))
+        write(log.absolute(), render_inspect_log(report, result, found.samples_with_texts(result, artifacts())))
         typer.echo(f"wrote {log}", err=True)
 
 
@@ -262,7 +262,7 @@ def list_benchmarks(
     as_json: Json = False,
 ) -> None:
     """List all benchmarks: how they are graded, and whether their data is at hand; or check the items of one."""
-    from tasks.evaluation.benchmarks.benchmark_registry import benchmarks
+    from tasks.evaluation.benchmarks.benchmark_registry import list_benchmarks
     from tasks.evaluation.benchmarks.simple import SimpleBenchmark
     from tasks.evaluation.running.benchmark_data import Data
 
@@ -271,7 +271,7 @@ def list_benchmarks(
         _check(check, data, as_json)
         return
     rows: list[dict[str, Any]] = []
-    for benchmark in benchmarks().values():
+    for benchmark in list_benchmarks().values():
         files = [file for file in benchmark.files if not file.optional]
         try:
             at_hand = all(data.find(file) for file in files)
@@ -302,7 +302,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
     """Check a benchmark on all its items: IDs, prompts, and that the grader accepts every gold answer."""
     from tasks.evaluation.benchmarks.base import Tools, is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-    from tasks.evaluation.running.planning import EXPECTED_ERRORS, items_of
+    from tasks.evaluation.running.planning import EXPECTED_ERRORS, make_items
     from tasks.grading.math.math_grader import MathGrader
 
     with plain_errors(*EXPECTED_ERRORS):
@@ -313,7 +313,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
                 f"check; try it with `trivet eval run --debug --tasks {name}`",
                 REFUSED,
             )
-        items = list(items_of(benchmark, data))
+        items = list(make_items(benchmark, data))
         with MathGrader() as math:
             problems = list(benchmark.check(items, Tools(math)))
 

@@ -19,7 +19,7 @@ from tasks.grading.reading import POLICIES
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
     from tasks.evaluation.evaluation_records import Estimate, EvalReport, TaskResult
-    from tasks.evaluation.running.rescoring import Rescored
+    from tasks.evaluation.running.rescoring import RegradedRun
     from tasks.evaluation.running.task_choice import RunEstimate
 
 TEMPLATE_FLAGS = ("--apply_chat_template", "--apply-chat-template")
@@ -115,10 +115,10 @@ def run(
 
 def estimate(config: EvaluateConfig) -> RunEstimate:
     """Calls, tokens and cost of a run; calls no model."""
-    from tasks.evaluation.running.task_choice import choose, estimate_run
+    from tasks.evaluation.running.task_choice import estimate_run, plan_run
     from tasks.resources import artifacts, evaluations, responses
 
-    planned = choose(config, artifacts(), evaluations(), opened=False)  # whether or not the model can be had here
+    planned = plan_run(config, artifacts(), evaluations(), opened=False)  # whether or not the model can be had here
     return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
 
 
@@ -245,7 +245,7 @@ def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -
         screen.print(escape(note))
 
 
-def show_rescored(rescored: Rescored) -> None:
+def show_rescored(rescored: RegradedRun) -> None:
     """Print old figures beside new ones, and the items that changed."""
     rows: list[tuple[str, ...]] = []
     for again in rescored.tasks:

@@ -118,9 +118,9 @@ def _score_first(request: EvaluationRequest, *, out: Path | None, as_json: bool)
     from flows.running.ongoing import EvaluationRun
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
-    from tasks.evaluation.results.results_file import content_of, write_files
+    from tasks.evaluation.results.results_file import build_content, write_files
     from tasks.evaluation.running.rescoring import score_file
-    from tasks.evaluation.running.shard_grading import left_by_sandbox
+    from tasks.evaluation.running.shard_grading import find_unexecuted
     from tasks.resources import artifacts
 
     judge = request.judge and request.judge.model_dump(mode="json")
@@ -129,9 +129,9 @@ def _score_first(request: EvaluationRequest, *, out: Path | None, as_json: bool)
     planned, result = score_file(request, artifacts())
     ongoing.results.append(result)
     if result.family == "code":
-        ongoing.unfinished |= left_by_sandbox(result.task, read_shards(artifacts(), result.samples, Sample))
+        ongoing.unfinished |= find_unexecuted(result.task, read_shards(artifacts(), result.samples, Sample))
     report = ongoing.report(planned, spent=Budget())
-    emit(content_of(report), as_json, lambda: show_report(report, kept=False))
+    emit(build_content(report), as_json, lambda: show_report(report, kept=False))
     if out:  # after the output, since a disk may be full
         write_files(report, artifacts(), output_path=out.absolute())
     ongoing.end(report)

@@ -20,7 +20,7 @@ from tasks.grading.reading import READINGS, readings_of
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult, Usage
-    from tasks.evaluation.results.finding_runs import Looked
+    from tasks.evaluation.results.finding_runs import SampleDetails
     from tasks.evaluation.results.run_comparison import TaskComparison
 
 RUN = "A results file or its folder, a run ID or its first 6 characters, or a model for its last run."
@@ -80,7 +80,7 @@ MOST_CHARS = 20_000
 """Characters shown of one text; --json has all of it."""
 
 
-def _show_item(report: EvalReport, task: str, looked: Sequence[Looked]) -> None:
+def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -> None:
     """One item with all its repeats: what was asked, answered and decided."""
     first = looked[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""

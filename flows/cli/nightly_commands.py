@@ -83,7 +83,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Recreate the report of the last night from the database, with every incident that is open."""
-    from tasks.nightly.night_history import collect, nights_of
+    from tasks.nightly.night_history import build_report, read_nights
     from tasks.nightly.night_records import NoNight
     from tasks.nightly.suite import read_suite
     from tasks.resources import artifacts, evaluations, incidents
@@ -91,16 +91,16 @@ def report(
     if out and out.suffix not in FORMATS:
         fail(f"--out {out}: name a file that ends in {' or '.join(FORMATS)}", REFUSED)
     file = _suite_file(suite)
-    nights = nights_of(Path(file), artifacts())
+    nights = read_nights(Path(file), artifacts())
     if not nights:
         raise NoNight(f"{file} never ran here; begin with `trivet nightly run {file}`")
     *earlier, last = nights
     read = read_suite(Path(last.file))
-    night = collect(last, earlier, evaluations(), incidents(), nights=read.nights, rules=read.regression)
+    night = build_report(last, earlier, evaluations(), incidents(), nights=read.nights, rules=read.regression)
     if out:
-        from tasks.nightly.night_report import markdown_of, render_page
+        from tasks.nightly.night_report import render_markdown, render_page
 
-        written = render_page(night) if out.suffix == ".html" else markdown_of(night)
+        written = render_page(night) if out.suffix == ".html" else render_markdown(night)
         write(out.absolute(), written.encode("utf-8", "replace"))
     emit(night, as_json, lambda: typer.echo(f"wrote {out}", err=True) if out else _show(night))
 
@@ -119,15 +119,15 @@ def accept(
     known = incidents().of(_suite_file(suite))
     accepted = night_comparison.accept_incident(known, incident, word=why, at=datetime.now(UTC))
     incidents().put(accepted)
-    emit(accepted, as_json, lambda: screen.print(Text(harmless(night_report.incident(accepted)))))
+    emit(accepted, as_json, lambda: screen.print(Text(harmless(night_report.describe_incident(accepted)))))
 
 
 def _suite_file(suite: Path | None) -> str:
     """Path of the suite file. Raises NoNight where no suite is named and none ran."""
-    from tasks.nightly.night_history import last_suite
+    from tasks.nightly.night_history import find_last_suite
     from tasks.resources import artifacts
 
-    return str(suite.absolute() if suite else last_suite(artifacts()))
+    return str(suite.absolute() if suite else find_last_suite(artifacts()))
 
 
 def _show(report: NightReport) -> None:
@@ -147,16 +147,16 @@ def _show(report: NightReport) -> None:
     for of, task, measure, run in measured:
         figure, interval, moved, verdict = "none scored", "", night_report.NONE, ""
         if measure:
-            figure, interval = night_report.figure(measure.value), night_report.interval(measure)
+            figure, interval = night_report.format_value(measure.value), night_report.format_interval(measure)
         if change := changes.get((of, task)):
-            moved = night_report.signed(change.difference, like=change.now.value)
+            moved = night_report.format_difference(change.difference, like=change.now.value)
             verdict = night_report.VERDICTS[change.verdict]
         rows.append((of, task, figure, interval, moved, verdict, run[:8]))
     if rows:
         columns = ("model", "benchmark", ">score", "95 %", ">change", "", "run")
         screen.print(make_table(*columns, rows=rows))
     for one in report.open_incidents:
-        screen.print(Text(harmless(night_report.incident(one)), style="red"))
+        screen.print(Text(harmless(night_report.describe_incident(one)), style="red"))
     for failure in report.failures:
         screen.print(Text(f"{failure.what}: {failure.why}", style="yellow"))
     screen.print(Text(f"run {report.night.run}"))

@@ -19,7 +19,7 @@ from storage.storage_errors import StorageError
 from tasks.budget import Budget
 from tasks.evaluation.evaluation_errors import NotKept, TasksFailed
 from tasks.evaluation.evaluation_errors import Unfinished as EvaluationUnfinished
-from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult, masked
+from tasks.evaluation.evaluation_records import EvalReport, RunFacts, TaskResult, mask_secrets
 from tasks.evaluation.running.planning import EXPECTED_ERRORS, Plan
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
@@ -78,7 +78,7 @@ class EvaluationRun(RunState):
     in_database: bool = False
 
     def __post_init__(self) -> None:
-        self.config = masked(self.config)
+        self.config = mask_secrets(self.config)
 
     def guard(self, task: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         """What `work` returns; None, and the error recorded, if the task failed."""

@@ -1,1 +1,1 @@
-"""Models are measured on benchmarks: answers are made once, graded, counted with error bars, and kept."""
+"""Measures models on benchmarks: every answer is generated once, graded, summed up with error bars, and stored."""

@@ -1,4 +1,4 @@
-"""What an evaluation can refuse.
+"""The errors of an evaluation.
 
 EvaluationError
 ├── OptionUnusable      a flag or a line of the YAML file that cannot be understood
@@ -9,7 +9,7 @@ EvaluationError
 ├── PreflightFailed     golds do not match themselves, a prompt does not render, no judge: nothing was started
 ├── NeedsLogLikelihood  a task wants log-probabilities and the backend gives none
 ├── ResultsUnusable     a results file that cannot be read, or a run that is not there
-├── NotKept             the figures could not be kept in every place: says where they are
+├── NotKept             the results could not be stored in every place: says where they are
 ├── TasksFailed         some tasks could not be evaluated; the others are kept
 └── Unfinished          some items got no answer or no grade, but may later: the rest is kept and published
 
@@ -43,19 +43,19 @@ class DataUnusable(EvaluationError):
 
 
 class BenchmarkUnusable(EvaluationError):
-    """A definition is not a valid benchmark."""
+    """A YAML file or a class of the user's own is not a valid benchmark."""
 
 
 class PreflightFailed(EvaluationError):
-    """The benchmark fails its own checks."""
+    """A benchmark fails the checks that precede every run, so nothing was started."""
 
 
 class NeedsLogLikelihood(EvaluationError):
-    """The backend gives no log-probabilities."""
+    """A task needs log-probabilities, and the backend of the model gives none."""
 
 
 class ResultsUnusable(EvaluationError):
-    """Results are missing or unreadable."""
+    """A results file cannot be read, or a run is not there."""
 
 
 class NotKept(EvaluationError):
@@ -89,14 +89,14 @@ class Unfinished(EvaluationError):
         by_reason: dict[str, list[str]] = {}
         for name, why in items.items():
             by_reason.setdefault(why, []).append(name)
-        named = "; ".join(
+        reasons = "; ".join(
             ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") + f": {why}"
             for why, names in list(by_reason.items())[:3]
         )
         more = f" … and {len(by_reason) - 3} other reasons" if len(by_reason) > 3 else ""
         super().__init__(
-            f"{len(items)} not finished ({named}{more}); run the same command again, or retry the run, to ask only for "
-            "these"
+            f"{len(items)} not finished ({reasons}{more}); run the same command again, or retry the run, to ask only "
+            "for these"
         )
         self.items = items
         self.report = report

@@ -23,7 +23,7 @@ Family = Literal["math", "choice", "rules", "judge", "code", "pretrain", "rag", 
 
 
 class Example(FiniteRecord):
-    """A solved item that may be shown before a question."""
+    """A solved item that may be shown to the model before a question, as a demonstration."""
 
     id: str
     prompt: str
@@ -46,39 +46,39 @@ class Usage(FiniteRecord):
     """Usage of the model calls of a benchmark, including those of earlier runs."""
 
     calls: int = 0
-    """Number of answers, including recalled ones."""
+    """Number of answers, including those recalled from the response store."""
     recalled: int = 0
-    """Calls answered from the response store."""
+    """Number of calls that the response store answered."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latency_s: float = 0.0
-    """Summed over calls."""
+    """Seconds of waiting, summed over calls."""
     cost: float | None = None
     """Cost of all calls when made, in the currency of the prices; None without prices. See also `RunFacts.cost`."""
 
-    def plus(self, other: Usage) -> Usage:
-        """The sum of both."""
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+    def plus(self, usage: Usage) -> Usage:
+        """Return the sum of this usage and another; the cost is None only if both have none."""
+        costs = [cost for cost in (self.cost, usage.cost) if cost is not None]
         return Usage(
-            calls=self.calls + other.calls,
-            recalled=self.recalled + other.recalled,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            latency_s=self.latency_s + other.latency_s,
+            calls=self.calls + usage.calls,
+            recalled=self.recalled + usage.recalled,
+            prompt_tokens=self.prompt_tokens + usage.prompt_tokens,
+            completion_tokens=self.completion_tokens + usage.completion_tokens,
+            latency_s=self.latency_s + usage.latency_s,
             cost=sum(costs) if costs else None,
         )
 
 
 class ModelFacts(FiniteRecord):
-    """The measured model."""
+    """The model that a run measured."""
 
     name: str
     backend: str
-    """`openai`, `hf`, `vllm`, `curator`, `replay`, `scripted`."""
+    """Kind of backend: `openai`, `hf`, `vllm`, `curator`, `replay` or `scripted`."""
     revision: str = ""
     """Commit, fingerprint of the weights, or digest of the recorded answers; empty if unknown."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
-    """`--model_args` as given, without secrets."""
+    """Arguments of the model as the user gave them in `--model_args`, without secrets."""
 
 
 class TaskResult(FiniteRecord):
@@ -90,7 +90,7 @@ class TaskResult(FiniteRecord):
     family: Family
     data: Dataset
     settings: dict[str, JsonValue]
-    """Everything besides model and data that can change a figure: sampling, repeats, limit, seed, judge, template …"""
+    """Everything besides model and data that can change a score: sampling, repeats, limit, seed, judge, template …"""
     metrics: dict[str, JsonValue]
     """Under evalchemy's keys: `accuracy_avg`, `accuracy_std_err`, `num_total` …"""
     estimates: tuple[Estimate, ...]
@@ -103,16 +103,16 @@ class TaskResult(FiniteRecord):
     items: Ref | None = None
     responses: tuple[Ref, ...] = ()
     notes: tuple[str, ...] = ()
-    """Remarks on the figures: `3 of 80 unscored: the judge was away` …"""
+    """Remarks on the metrics: `3 of 80 unscored: the judge was away` …"""
 
     @property
     def headline(self) -> Estimate | None:
-        """The figure that a leaderboard shows; None if nothing was scored."""
-        return next((one for one in self.estimates if one.headline), None)
+        """The estimate of the headline metric, which a leaderboard shows; None if nothing was scored."""
+        return next((estimate for estimate in self.estimates if estimate.headline), None)
 
 
 class RunFacts(FiniteRecord):
-    """One run of the evaluation."""
+    """One run of the evaluation pipeline."""
 
     id: str
     """Prefect flow run ID, or 32 random hex digits without one."""
@@ -128,14 +128,14 @@ class RunFacts(FiniteRecord):
     """Cost of these calls, in the currency of the prices; None without prices."""
     environment: dict[str, JsonValue] = Field(default_factory=dict)
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    """The user's configuration, without secrets."""
+    """Configuration that the user gave, without secrets."""
 
 
 class AgainstLast(FiniteRecord):
-    """How a run compares with the last one of the same model, tasks, data and settings."""
+    """The comparison of a run with the last run of the same model, tasks, data and settings."""
 
     lines: tuple[str, ...] = ()
-    """One for each task with a run before it."""
+    """A line for each task that was evaluated before."""
     regressions: tuple[str, ...] = ()
 
 
@@ -145,9 +145,9 @@ class EvalReport(FiniteRecord):
     run: RunFacts
     results: tuple[TaskResult, ...]
     skipped: dict[str, str] = Field(default_factory=dict)
-    """Tasks that were evaluated before under the same settings → run."""
+    """Tasks that were evaluated before under the same settings, each with the ID of that run."""
     earlier: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    """Metrics of these tasks in that run."""
+    """Metrics of the skipped tasks, as their earlier runs found them."""
     notes: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
     """Tasks whose headline is significantly worse than in the last run of the same settings."""
@@ -163,17 +163,17 @@ ARGUMENT = re.compile(rf"(?<![A-Za-z0-9_])({NAMES})(\s*[=:]\s*)(?:bearer\s+)?[^,
 IN_ADDRESS = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 
 
-def masked(value: Any) -> Any:
-    """`value`, text or plain data, with *** in place of secrets."""
+def mask_secrets(value: Any) -> Any:
+    """Return `value`, a text or plain data of any depth, with *** in place of secrets."""
     match value:
         case str():
             return IN_ADDRESS.sub(rf"\1{MASK}@", ARGUMENT.sub(rf"\1\2{MASK}", value))
         case dict():
             secret = {name for name in value if isinstance(name, str) and NAME.fullmatch(name.replace("-", "_"))}
-            return {name: MASK if name in secret and item else masked(item) for name, item in value.items()}
+            return {name: MASK if name in secret and item else mask_secrets(item) for name, item in value.items()}
         case list():
-            return [masked(item) for item in value]
+            return [mask_secrets(item) for item in value]
         case tuple():
-            return tuple(masked(item) for item in value)
+            return tuple(mask_secrets(item) for item in value)
         case _:
             return value

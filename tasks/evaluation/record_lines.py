@@ -18,7 +18,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def write_lines(artifacts: Artifacts, kind: str, records: Iterable[BaseModel]) -> Ref:
-    """Store records as one artifact."""
+    """Store records as one artifact of JSON lines and return its ref; one record is held at a time."""
     with files.scratch(artifacts.root / "objects") as path:
         with path.open("xb") as file:
             for record in records:
@@ -27,20 +27,20 @@ def write_lines(artifacts: Artifacts, kind: str, records: Iterable[BaseModel]) -
 
 
 def read_lines(artifacts: Artifacts, ref: Ref, model: type[Model]) -> Iterator[Model]:
-    """The records of an artifact, in order. Raises MissingArtifact, DamagedArtifact."""
+    """Yield the records of an artifact, in order. Raises MissingArtifact, DamagedArtifact."""
     with artifacts.path(ref).open("rb") as file:
         for line in file:
             yield model.model_validate_json(line)
 
 
 def read_shards(artifacts: Artifacts, refs: Iterable[Ref], model: type[Model]) -> Iterator[Model]:
-    """The records of several artifacts, one at a time. Raises MissingArtifact, DamagedArtifact."""
+    """Yield the records of several artifacts, one after the other. Raises MissingArtifact, DamagedArtifact."""
     for ref in refs:
         yield from read_lines(artifacts, ref, model)
 
 
 def line_of(record: BaseModel) -> bytes:
-    """A record as a line of JSON; lone surrogates, which UTF-8 cannot hold, become `?`."""
+    """Return a record as a line of JSON; lone surrogates, which UTF-8 cannot hold, become `?`."""
     try:
         return record.model_dump_json().encode() + b"\n"
     except PydanticSerializationError:
@@ -48,14 +48,14 @@ def line_of(record: BaseModel) -> bytes:
 
 
 class Texts(NamedTuple):
-    """The item and the response of a sample; None where the run kept none."""
+    """The item and the response behind a sample; each is None where the run stored none."""
 
     item: Item | None
     response: Response | None
 
 
 class RecordedTask:
-    """Items and responses of a task by sample; only offsets of lines are held."""
+    """Finds the item and the response behind a sample of a task; only offsets of lines are held in memory."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts, *, only: str | None = None) -> None:
         """Raises MissingArtifact, DamagedArtifact.

@@ -24,7 +24,7 @@ from tasks.evaluation.running.planning import (
     PlannedTask,
     RunSettings,
     TaskChoice,
-    questions_of,
+    identify_questions,
     read_items,
 )
 from tasks.evaluation.running.shard_grading import Scored
@@ -36,9 +36,9 @@ from tasks.step import Incomplete, paying_run, slot, step
 @step(version=1, reads_world=True)
 def plan(request: EvaluationRequest) -> Plan:
     """Read the items of every task, and leave out what was evaluated before under the same settings."""
-    from tasks.evaluation.running.task_choice import choose
+    from tasks.evaluation.running.task_choice import plan_run
 
-    return choose(request, artifacts(), evaluations())
+    return plan_run(request, artifacts(), evaluations())
 
 
 @step(version=1)
@@ -49,49 +49,49 @@ def list_examples(task: PlannedTask) -> Ref:
     """
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
-    question_in, examples = find_benchmark(task.benchmark).question_in, _examples_of(task)
-    told = {
+    question_in, examples = find_benchmark(task.benchmark).question_in, _read_examples(task)
+    texts = {
         "questions": {item.id: question_in(item.prompts[0]) for item in read_items(artifacts(), task.items)},
-        "examples": {one.id: question_in(one.prompt) for one in examples},
-        "answers": {one.id: one.answer for one in examples},
+        "examples": {example.id: question_in(example.prompt) for example in examples},
+        "answers": {example.id: example.answer for example in examples},
     }
-    return artifacts().put("texts", json.dumps(told, ensure_ascii=False).encode())
+    return artifacts().put("texts", json.dumps(texts, ensure_ascii=False).encode())
 
 
 @step(version=1)
 def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
     """The task, each item with its examples as turns before the question. shown: item → examples, as JSON."""
-    by_id = {one.id: one for one in _examples_of(task)}
-    chosen: dict[str, list[str]] = json.loads(artifacts().path(shown).read_bytes())
-    told: list[Item] = []
+    by_id = {example.id: example for example in _read_examples(task)}
+    ids_by_item: dict[str, list[str]] = json.loads(artifacts().path(shown).read_bytes())
+    items: list[Item] = []
     for item in read_items(artifacts(), task.items):
         turns = [
             turn
-            for one in chosen[item.id]
+            for example_id in ids_by_item[item.id]
             for turn in (
-                PriorTurn(role="user", text=by_id[one].prompt),
-                PriorTurn(role="assistant", text=by_id[one].answer),
+                PriorTurn(role="user", text=by_id[example_id].prompt),
+                PriorTurn(role="assistant", text=by_id[example_id].answer),
             )
         ]
-        told.append(item.model_copy(update={"history": (*turns, *item.history)}))
-    return task.model_copy(update={"items": write_lines(artifacts(), "items", told), "examples": None})
+        items.append(item.model_copy(update={"history": (*turns, *item.history)}))
+    return task.model_copy(update={"items": write_lines(artifacts(), "items", items), "examples": None})
 
 
-def _examples_of(task: PlannedTask) -> list[Example]:
-    """The solved examples of a task that are none of its questions."""
+def _read_examples(task: PlannedTask) -> list[Example]:
+    """Return the solved examples of a task that are none of its questions."""
     assert task.examples
-    asked = {item.prompts[0] for item in read_items(artifacts(), task.items)}
-    return [one for one in read_lines(artifacts(), task.examples, Example) if one.prompt not in asked]
+    questions = {item.prompts[0] for item in read_items(artifacts(), task.items)}
+    return [example for example in read_lines(artifacts(), task.examples, Example) if example.prompt not in questions]
 
 
 @step(version=1, reads_world=True)
 def preflight(task: PlannedTask) -> int:
     """Check that golds match themselves, prompts render and judgments parse; returns the number of items."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-    from tasks.evaluation.running.shard_grading import problems_of
+    from tasks.evaluation.running.shard_grading import find_problems
 
     benchmark = find_benchmark(task.benchmark)
-    if problems := problems_of(benchmark, task, read_items(artifacts(), task.items)):
+    if problems := find_problems(benchmark, task, read_items(artifacts(), task.items)):
         raise PreflightFailed(f"{task.task} does not pass its own checks: {'; '.join(problems)}")
     return task.count
 
@@ -105,12 +105,12 @@ def generate(
     revision: of the weights or the script; others under the same name are another model.
     """
     del revision
-    asking = _asking(model, spending, batch_size=task.batch_size)
+    asking = _open_asking(model, spending, batch_size=task.batch_size)
     progress.expect("generate", task.samples // parts)
-    with alone(resources().home, f"{asking.chat.id} {questions_of(task)} {part}/{parts}", wait=wait_for_twin):
+    with alone(resources().home, f"{asking.chat.id} {identify_questions(task)} {part}/{parts}", wait=wait_for_twin):
         generated, unfinished = generation.generate(
             task,
-            lambda: generation.part_of(read_items(artifacts(), task.items), part=part, parts=parts),
+            lambda: generation.select_part(read_items(artifacts(), task.items), part=part, parts=parts),
             ask_all=asking.ask_all,
             artifacts=artifacts(),
             scratch=resources().home / "cache",
@@ -122,8 +122,8 @@ def generate(
     return generated
 
 
-def _asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = None) -> Asking:
-    """Asks a model within the budget of this run."""
+def _open_asking(model: ModelSpec, spending: Spending, *, batch_size: int | None = None) -> Asking:
+    """Return what asks a model within the budget of this run."""
     spent = budget(paying_run(), spending)
     return Asking(model, budget=spent, prices=spending.prices, batch_size=batch_size)
 
@@ -146,9 +146,9 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
 @step(version=3)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses."""
-    from tasks.evaluation.running.shard_grading import left_by_judge, left_by_sandbox, score_shard
+    from tasks.evaluation.running.shard_grading import find_unexecuted, find_unjudged, score_shard
 
-    asking = _asking(task.judge, spending) if task.judge else None
+    asking = _open_asking(task.judge, spending) if task.judge else None
     progress.expect("score", 1)
     twins = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
     with twins, slot("judge") if asking else nullcontext():
@@ -156,25 +156,26 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     progress.advance("score")
     samples = read_lines(artifacts(), scored.samples, Sample)
     if asking and asking.away:
-        raise Incomplete(scored, left_by_judge(task.task, samples, asking.away[0]))
-    if task.family == "code" and (left := left_by_sandbox(task.task, samples)):
-        raise Incomplete(scored, left)
+        raise Incomplete(scored, find_unjudged(task.task, samples, asking.away[0]))
+    unfinished = find_unexecuted(task.task, samples) if task.family == "code" else {}
+    if unfinished:
+        raise Incomplete(scored, unfinished)
     return scored
 
 
 @step(version=2)
 def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, ...]) -> TaskResult:
     """The figures of a task over all its samples."""
-    from tasks.evaluation.running.shard_grading import result_of
+    from tasks.evaluation.running.shard_grading import build_result
 
-    return result_of(task, generated, scored, artifacts())
+    return build_result(task, generated, scored, artifacts())
 
 
 @step(version=1, gpu=True, reads_world=True)
 def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> TaskResult:
     """Run a benchmark with evalchemy's two methods; its model calls are stored like all others."""
-    asking = _asking(model, spending, batch_size=task.batch_size)
-    result = whole_benchmarks.run(task, asking, artifacts())
+    asking = _open_asking(model, spending, batch_size=task.batch_size)
+    result = whole_benchmarks.run_benchmark(task, asking, artifacts())
     if asking.away:
         raise Incomplete(result, {task.task: asking.away[0]})
     return result
@@ -185,10 +186,10 @@ def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:
     """Run a task of the lm-evaluation-harness with our backends."""
-    from tasks.evaluation.harness.harness_run import result_of
+    from tasks.evaluation.harness.harness_run import evaluate_and_store
 
-    asking = _asking(model, spending, batch_size=chosen.batch_size)
-    result = result_of(chosen.task, asking, artifacts(), settings=settings, include_path=include_path)
+    asking = _open_asking(model, spending, batch_size=chosen.batch_size)
+    result = evaluate_and_store(chosen.task, asking, artifacts(), settings=settings, include_path=include_path)
     if asking.away:
         raise Incomplete(result, {chosen.task: asking.away[0]})
     return result
@@ -202,19 +203,19 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: EvalReport) -> str:
     """Store the run in PostgreSQL; returns its ID. Writing it again changes nothing."""
-    from tasks.evaluation.results.results_file import keep
+    from tasks.evaluation.results.results_file import store_run
 
     with slot("database"):
-        keep(report, artifacts(), evaluations())
+        store_run(report, artifacts(), evaluations())
     return report.run.id
 
 
 class Written(Record):
-    """A results file."""
+    """A results file that was written."""
 
     path: str
     digest: str
-    """SHA-256 (hex) of its content."""
+    """SHA-256 (hex) of the file's content."""
 
 
 def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
@@ -235,9 +236,9 @@ def write_json(report: EvalReport, *, output_path: Path) -> Written:
 @step(version=1, reads_world=True)
 def compare_with_last(report: EvalReport) -> AgainstLast:
     """Each task against the last run of the same model name, data and settings."""
-    from tasks.evaluation.results.run_comparison import against_last
+    from tasks.evaluation.results.run_comparison import compare_with_last_run
 
-    return against_last(report, artifacts(), evaluations())
+    return compare_with_last_run(report, artifacts(), evaluations())
 
 
 @step(version=1, reads_world=True)
@@ -245,8 +246,10 @@ def publish_report(report: EvalReport, *, file: str | None = None) -> str:
     """Show the run, with the path of its results file, in the Prefect UI; returns the key of the artifact."""
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.evaluation.results.run_report import markdown_of
+    from tasks.evaluation.results.run_report import render_markdown
 
     key = f"evaluation-{slug(report.run.model.name)}-report"  # one key per model, so that the UI shows its history
-    create_markdown_artifact(markdown=markdown_of(report, file=file), key=key, description="Scores and results file")
+    create_markdown_artifact(
+        markdown=render_markdown(report, file=file), key=key, description="Scores and results file"
+    )
     return key

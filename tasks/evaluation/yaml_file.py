@@ -11,7 +11,7 @@ Place = tuple[str | int, ...]
 
 
 class YamlFile(NamedTuple):
-    """A mapping with the line of each value."""
+    """The values of a YAML file with the line of each value."""
 
     path: Path
     values: dict[str, Any]
@@ -20,14 +20,17 @@ class YamlFile(NamedTuple):
     """Repeated keys with the line of the second: YAML forbids them, PyYAML takes the last."""
 
     def line(self, *place: str | int) -> int:
-        """1-based line of a place, or of the nearest enclosing one."""
+        """Return the 1-based line of a place, or of the nearest place that encloses it."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines[place]
 
 
 def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFile:
-    """The file's values. Raises `unusable` naming file and line. expected: description of the content."""
+    """Read a YAML file that holds a mapping. Raises `unusable`, naming file and line.
+
+    expected: description of the content, for the message.
+    """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, and ten times as fast
@@ -39,7 +42,7 @@ def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFi
         raise unusable(f"{path} cannot be read ({error}); name a YAML file in UTF-8") from error
     try:
         node, plain = yaml.compose(text, Loader=loader), yaml.load(text, Loader=loader)
-        for place, line in _places(node, ()):
+        for place, line in _list_places(node, ()):
             if lines.setdefault(place, line) != line:
                 repeated.append((str(place[-1]), line))
     except yaml.MarkedYAMLError as error:
@@ -53,7 +56,7 @@ def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFi
     return YamlFile(path, cast("dict[str, Any]", plain), lines, tuple(repeated))
 
 
-def _places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
+def _list_places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
     import yaml
 
     if not at and node is not None:
@@ -62,8 +65,8 @@ def _places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
         for name, value in node.value:
             below = (*at, str(name.value))
             yield below, name.start_mark.line + 1
-            yield from _places(value, below)
+            yield from _list_places(value, below)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
             yield (*at, number), value.start_mark.line + 1
-            yield from _places(value, (*at, number))
+            yield from _list_places(value, (*at, number))

@@ -1,1 +1,1 @@
-"""Nightly runs: the suite file, the comparison with earlier nights, and the report."""
+"""Nightly evaluations: the suite file, the comparison with earlier nights, and the report."""

@@ -1,4 +1,4 @@
-"""The nights of a suite: they are kept, their figures are read from the database, and a night becomes its report."""
+"""The history of a suite: stores nights, reads their scores from the database, and makes the report of a night."""
 
 from __future__ import annotations
 
@@ -34,47 +34,48 @@ from tasks.nightly.night_records import (
 from tasks.nightly.suite import RegressionRules
 
 INDEX, SELECTOR = "index", "selector"
-SHOWN = 5
-KEPT = 400
-"""Maximum number of nights kept per suite."""
-Figures = Mapping[tuple[str, str], Sequence[Figure]]
-"""By run and task, which is empty for an index and a selector."""
+LISTED_NIGHTS = 5
+"""Most nights that an error lists."""
+MOST_NIGHTS = 400
+"""Most nights that are stored of a suite."""
+ScoresByRun = Mapping[tuple[str, str], Sequence[Figure]]
+"""Scores by run and task; the task is empty for an index and a selector."""
 
 
 class _Last(Record):
-    """The suite that ran last: the default of `trivet nightly report`."""
+    """The suite that ran last, which is the default of `trivet nightly report`."""
 
     file: str
 
 
-def nights_of(file: Path, artifacts: Artifacts) -> tuple[Night, ...]:
-    """The nights of a suite file, oldest first; empty if it never ran."""
-    ref = artifacts.recall(_key(str(file)))
+def read_nights(file: Path, artifacts: Artifacts) -> tuple[Night, ...]:
+    """Return the nights of a suite file, oldest first; empty if it never ran."""
+    ref = artifacts.recall(_history_key(str(file)))
     return artifacts.load(Nights, ref).nights if ref else ()
 
 
-def keep(night: Night, artifacts: Artifacts) -> None:
-    """Store a night, in place of one of the same run, as after a retry."""
-    others = [one for one in nights_of(Path(night.file), artifacts) if one.run != night.run]
-    nights = sorted([*others, night], key=lambda one: one.started_at)[-KEPT:]
-    artifacts.remember(_key(night.file), artifacts.save("nights", Nights(nights=tuple(nights))))
-    artifacts.remember(_key(None), artifacts.save("nights", _Last(file=night.file)))
+def store_night(night: Night, artifacts: Artifacts) -> None:
+    """Store a night in place of a night of the same run, as after a retry."""
+    past_nights = [past for past in read_nights(Path(night.file), artifacts) if past.run != night.run]
+    nights = sorted([*past_nights, night], key=lambda entry: entry.started_at)[-MOST_NIGHTS:]
+    artifacts.remember(_history_key(night.file), artifacts.save("nights", Nights(nights=tuple(nights))))
+    artifacts.remember(_history_key(None), artifacts.save("nights", _Last(file=night.file)))
 
 
-def last_suite(artifacts: Artifacts) -> Path:
-    """The suite that ran last. Raises NoNight."""
-    ref = artifacts.recall(_key(None))
+def find_last_suite(artifacts: Artifacts) -> Path:
+    """Return the file of the suite that ran last. Raises NoNight."""
+    ref = artifacts.recall(_history_key(None))
     if ref is None:
         raise NoNight("no night has run here; begin with `trivet nightly run SUITE.yaml`")
     return Path(artifacts.load(_Last, ref).file)
 
 
-def _key(suite: str | None) -> str:
-    """Key of the nights of a suite file, or of the suite that ran last."""
+def _history_key(suite: str | None) -> str:
+    """Return the key of the nights of a suite file or, for None, of the suite that ran last."""
     return content_key("nights", 1, {"suite": suite})
 
 
-def collect(
+def build_report(
     night: Night,
     earlier: Sequence[Night],
     evaluations: Evaluations,
@@ -83,32 +84,35 @@ def collect(
     nights: int,
     rules: RegressionRules,
 ) -> NightReport:
-    """The report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable.
+    """Return the report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable.
 
     Nothing is stored: that is `keep`.
     """
-    shown = tuple(earlier)[-(nights - 1) :]
+    window = tuple(earlier)[-(nights - 1) :]
     pins = incidents.pins(night.file)
-    before = night_comparison.incidents_before(incidents.of(night.file), night)
-    unsettled = [one for one in before if one.open]
-    more = [*(pin.run for pin in pins), *(one.baseline_run for one in unsettled)]
-    figures = _figures_of((*shown, night), evaluations, more=more)
-    pinned = (_cell((pin.of, pin.task), pin.run, figures, at=pin.at) for pin in pins)
-    good = (_cell(one.figure, one.baseline_run, figures, at=one.baseline_at) for one in unsettled)
-    known = History(
-        earlier=_by_figure(shown, figures),
+    before = night_comparison.rewind_incidents(incidents.of(night.file), night)
+    unsettled = [incident for incident in before if incident.open]
+    more = [*(pin.run for pin in pins), *(incident.baseline_run for incident in unsettled)]
+    scores_by_run = _read_scores((*window, night), evaluations, more=more)
+    pinned = (_find_cell((pin.of, pin.task), pin.run, scores_by_run, at=pin.at) for pin in pins)
+    good = (
+        _find_cell(incident.figure, incident.baseline_run, scores_by_run, at=incident.baseline_at)
+        for incident in unsettled
+    )
+    history = History(
+        earlier=_group_by_key(window, scores_by_run),
         pinned={cell.key: cell for cell in pinned if cell},
         before_incident={cell.key: cell for cell in good if cell},
         incidents=before,
         pins=pins,
     )
-    now = list(_cells(night, figures))
-    changes = night_comparison.changes(now, known, evaluations, rules)
-    after = night_comparison.incidents_after(before, changes, night)
+    now = list(_list_cells(night, scores_by_run))
+    changes = night_comparison.compare_night(now, history, evaluations, rules)
+    after = night_comparison.update_incidents(before, changes, night)
 
     rows: _Rows = {
         run: {row.task.task if row.task else "": row for row in evaluations.task_results(run)}
-        for run in _runs_of(night)
+        for run in _list_runs(night)
     }
     measures, scores, failures = {cell.key: cell.measure for cell in now}, list[Score](), list(night.failures)
     for model in night.models:
@@ -125,148 +129,155 @@ def collect(
                 why = f"{counts.unscored} of {counts.samples} samples are unscored, run {run}"
                 failures.append(Failure(what=f"{model.label}, {task}", why=why, may_pass=False))
     index_run = night.index.measured if night.index else None
-    only_built = night.index is not None and not index_run and all(one.what == INDEX for one in night.failures)
+    only_built = night.index is not None and not index_run and all(failure.what == INDEX for failure in night.failures)
     return NightReport(
         night=night,
-        state=state_of(failures, after, fails=rules.fail, measured=bool(now) or only_built),
-        models=tuple(_facts(model, rows) for model in night.models),
+        state=decide_state(failures, after, fails=rules.fail, measured=bool(now) or only_built),
+        models=tuple(_build_facts(model, rows) for model in night.models),
         scores=tuple(scores),
         changes=tuple(changes),
-        incidents=tuple(one for one in after if one.open or not shown or one.last.at >= shown[0].started_at),
-        trends=tuple(_trends((*shown, night), figures)),
-        index=tuple(_measures(rows, index_run)),
-        selector=tuple(_measures(rows, night.selector)),
+        incidents=tuple(
+            incident for incident in after if incident.open or not window or incident.last.at >= window[0].started_at
+        ),
+        trends=tuple(_build_trends((*window, night), scores_by_run)),
+        index=tuple(_build_measures(rows, index_run)),
+        selector=tuple(_build_measures(rows, night.selector)),
         failures=tuple(failures),
         nights=len(earlier) + 1,
         fails_on_regression=rules.fail,
     )
 
 
-def without_figures(night: Night, why: Failure, *, nights: int, rules: RegressionRules) -> NightReport:
-    """The report of a night whose database is unavailable."""
+def build_report_without_scores(night: Night, why: Failure, *, nights: int, rules: RegressionRules) -> NightReport:
+    """Return the report of a night whose database is unavailable."""
     failures = (*night.failures, why)
-    state = state_of(failures, (), fails=rules.fail, measured=False)
+    state = decide_state(failures, (), fails=rules.fail, measured=False)
     return NightReport(night=night, state=state, failures=failures, nights=nights, fails_on_regression=rules.fail)
 
 
-def state_of(failures: Sequence[Failure], incidents: Sequence[Incident], *, fails: bool, measured: bool) -> State:
-    """The final state of the night. fails: incidents count; measured: there is a figure, or none was requested."""
-    if fails and any(one.open for one in incidents):
+def decide_state(failures: Sequence[Failure], incidents: Sequence[Incident], *, fails: bool, measured: bool) -> State:
+    """Return the final state of a night.
+
+    fails: whether open incidents count. measured: whether there is a score, or none was asked for.
+    """
+    if fails and any(incident.open for incident in incidents):
         return "Regressed"
     if any(failure.may_pass for failure in failures) or (failures and not measured):
         return "Failed"
     return "CompletedWithFailures" if failures else "Completed"
 
 
-def trends_of(nights: Sequence[Night], evaluations: Evaluations) -> list[Trend]:
-    """The figures of the last of these nights, through all of them. Raises DatabaseUnavailable."""
-    return _trends(nights, _figures_of(nights, evaluations))
+def read_trends(nights: Sequence[Night], evaluations: Evaluations) -> list[Trend]:
+    """Return the trend of each score of the last night through all nights. Raises DatabaseUnavailable."""
+    return _build_trends(nights, _read_scores(nights, evaluations))
 
 
-def pins_of(run: str, nights: Sequence[Night], evaluations: Evaluations) -> tuple[Pin, ...]:
-    """The figures of a night, or of one run of it, as pins. Raises NoIncident, DatabaseUnavailable.
+def build_pins(run: str, nights: Sequence[Night], evaluations: Evaluations) -> tuple[Pin, ...]:
+    """Return the scores of a night, or of a single run of it, as pins. Raises NoIncident, DatabaseUnavailable.
 
     run: ID of the night or of the run, or its beginning. nights: oldest first; of several the last one counts.
     """
-    figures = _figures_of(nights, evaluations) if run else {}
+    scores_by_run = _read_scores(nights, evaluations) if run else {}
     for night in reversed(nights) if run else ():
-        found = [cell for cell in _cells(night, figures) if night.run.startswith(run) or cell.run.startswith(run)]
-        if found:
-            return tuple(Pin(of=cell.of, task=cell.task, run=cell.run, at=cell.night) for cell in found)
-    known = ", ".join(f"{night.run[:8]} ({night.started_at:%Y-%m-%d})" for night in nights[-SHOWN:])
-    raise NoIncident(f"no night and no run of one begins with {run!r}; the last nights are {known}")
+        cells = [
+            cell for cell in _list_cells(night, scores_by_run) if night.run.startswith(run) or cell.run.startswith(run)
+        ]
+        if cells:
+            return tuple(Pin(of=cell.of, task=cell.task, run=cell.run, at=cell.night) for cell in cells)
+    listing = ", ".join(f"{night.run[:8]} ({night.started_at:%Y-%m-%d})" for night in nights[-LISTED_NIGHTS:])
+    raise NoIncident(f"no night and no run of one begins with {run!r}; the last nights are {listing}")
 
 
-def _figures_of(nights: Iterable[Night], evaluations: Evaluations, *, more: Iterable[str] = ()) -> Figures:
-    """The figures that nights are compared by, in one query. more: further runs."""
-    runs = {*more, *(run for night in nights for run in _runs_of(night))}
+def _read_scores(nights: Iterable[Night], evaluations: Evaluations, *, more: Iterable[str] = ()) -> ScoresByRun:
+    """Return the scores by which nights are compared, in one query. more: further runs."""
+    runs = {*more, *(run for night in nights for run in _list_runs(night))}
     return evaluations.figures_of(runs, metrics=OF_INDEX) if runs else {}
 
 
-def _runs_of(night: Night) -> Iterator[str]:
-    """The runs that measured something in a night."""
+def _list_runs(night: Night) -> Iterator[str]:
+    """Yield the IDs of the runs that measured something in a night."""
     yield from (run for model in night.models for run in model.tasks.values())
     yield from filter(None, (night.index and night.index.measured, night.selector))
 
 
-def _cells(night: Night, figures: Figures) -> Iterator[Cell]:
-    """The figures of a night: models on their benchmarks, then the index, then the selector."""
-    named = [((model.label, task), run) for model in night.models for task, run in model.tasks.items()]
+def _list_cells(night: Night, scores_by_run: ScoresByRun) -> Iterator[Cell]:
+    """Yield the scores of a night: those of models on their benchmarks, then the index, then the selector."""
+    runs = [((model.label, task), run) for model in night.models for task, run in model.tasks.items()]
     if night.index and night.index.measured:
-        named += [((INDEX, metric), night.index.measured) for metric in OF_INDEX]
+        runs += [((INDEX, metric), night.index.measured) for metric in OF_INDEX]
     if night.selector:
-        metric = next((one.metric for one in figures.get((night.selector, ""), ()) if one.headline), "")
-        named += [((SELECTOR, metric), night.selector)]
-    yield from (cell for key, run in named if (cell := _cell(key, run, figures, at=night.started_at)))
+        metric = next((score.metric for score in scores_by_run.get((night.selector, ""), ()) if score.headline), "")
+        runs += [((SELECTOR, metric), night.selector)]
+    yield from (cell for key, run in runs if (cell := _find_cell(key, run, scores_by_run, at=night.started_at)))
 
 
-def _cell(key: tuple[str, str], run: str, figures: Figures, *, at: datetime) -> Cell | None:
-    """A figure of a run; the one of an index by document only if there is none by page."""
+def _find_cell(key: tuple[str, str], run: str, scores_by_run: ScoresByRun, *, at: datetime) -> Cell | None:
+    """Return a score of a run; of an index the score by document only where there is none by page."""
     of, task = key
-    stored_task = task if (run, task) in figures else ""
-    found = figures.get((run, stored_task), ())
+    stored_task = task if (run, task) in scores_by_run else ""
+    scores = scores_by_run.get((run, stored_task), ())
     if not stored_task and task in OF_INDEX:
-        by_metric = {one.metric: one for one in found if not one.part}
-        figure = None if task == BY_DOCUMENT and BY_PAGE in by_metric else by_metric.get(task)
+        by_metric = {score.metric: score for score in scores if not score.part}
+        score_row = None if task == BY_DOCUMENT and BY_PAGE in by_metric else by_metric.get(task)
     else:
-        figure = next((one for one in found if one.headline), None)
-    return Cell(of, task, at, run, stored_task, figure) if figure else None
+        score_row = next((score for score in scores if score.headline), None)
+    return Cell(of, task, at, run, stored_task, score_row) if score_row else None
 
 
-def _by_figure(nights: Iterable[Night], figures: Figures) -> dict[tuple[str, str], list[Cell]]:
-    """Each figure through the nights."""
-    found: dict[tuple[str, str], list[Cell]] = {}
+def _group_by_key(nights: Iterable[Night], scores_by_run: ScoresByRun) -> dict[tuple[str, str], list[Cell]]:
+    """Return the scores of all nights by key, in the order of the nights."""
+    by_key: dict[tuple[str, str], list[Cell]] = {}
     for night in nights:
-        for cell in _cells(night, figures):
-            found.setdefault(cell.key, []).append(cell)
-    return found
+        for cell in _list_cells(night, scores_by_run):
+            by_key.setdefault(cell.key, []).append(cell)
+    return by_key
 
 
-def _trends(nights: Sequence[Night], figures: Figures) -> list[Trend]:
-    """A benchmark each; of each model only figures that are comparable with its last one."""
-    through, last = _by_figure(nights, figures), nights[-1]
+def _build_trends(nights: Sequence[Night], scores_by_run: ScoresByRun) -> list[Trend]:
+    """Return a trend for each benchmark; of each model only scores that are comparable with its last score."""
+    through, last = _group_by_key(nights, scores_by_run), nights[-1]
     drawn = [(model.label, task) for model in last.models for task in model.tasks]
     drawn += [(INDEX, metric) for metric in OF_INDEX]
-    drawn += [cell.key for cell in _cells(last, figures) if cell.of == SELECTOR and not cell.stored_task]
-    found: dict[str, Trend] = {}
+    drawn += [cell.key for cell in _list_cells(last, scores_by_run) if cell.of == SELECTOR and not cell.stored_task]
+    by_task: dict[str, Trend] = {}
     for of, task in drawn:
         if cells := through.get((of, task)):
-            last_figure = cells[-1].figure
+            last_score = cells[-1].figure
             points = tuple(
                 Point.model_construct(night=cell.night, measure=cell.measure)
                 for cell in cells
-                if cell.figure.comparable_by == last_figure.comparable_by
+                if cell.figure.comparable_by == last_score.comparable_by
             )
-            before = found[task].series if task in found else ()
+            before = by_task[task].series if task in by_task else ()
             series = (*before, Series.model_construct(label=of, points=points))
-            found[task] = Trend.model_construct(task=task, metric=last_figure.metric, series=series)
-    return list(found.values())
+            by_task[task] = Trend.model_construct(task=task, metric=last_score.metric, series=series)
+    return list(by_task.values())
 
 
 _Rows = Mapping[str, Mapping[str, Evaluated]]
-"""What the runs of a night found, by run and task."""
+"""Rows of the evaluation tables by run and task."""
 
 
-def _measures(rows: _Rows, run: str | None) -> Iterator[Measure]:
-    """The figures of an index or a selector in the report: those over all, or of the trained number of shots."""
+def _build_measures(rows: _Rows, run: str | None) -> Iterator[Measure]:
+    """Yield the scores of an index or a selector for the report: of all items, or of the trained number of shots."""
     row = rows[run].get("") if run else None
     results = row.results if row else ()
-    part = next((one.part for one in results if one.headline), "")
-    for one in results:
-        if row and one.part == part and not one.metric.startswith(("correct.", "gain.")):
-            yield Measure(run=row.run.id, **one.model_dump(exclude={"std_err", "headline"}))
+    part = next((result.part for result in results if result.headline), "")
+    for result in results:
+        if row and result.part == part and not result.metric.startswith(("correct.", "gain.")):
+            yield Measure(run=row.run.id, **result.model_dump(exclude={"std_err", "headline"}))
 
 
-def _facts(model: ModelRun, rows: _Rows) -> ModelFactsOfNight:
-    found = [row for task, run in model.tasks.items() if (row := rows[run].get(task))]
-    usages = [Usage.model_validate(row.task.usage) for row in found if row.task]
-    runs = [row.run for row in found]
-    known = next((run for run in runs if run.id == model.run), runs[0] if runs else None)
-    measured = known.model if known else None
+def _build_facts(model: ModelRun, rows: _Rows) -> ModelFactsOfNight:
+    task_rows = [row for task, run in model.tasks.items() if (row := rows[run].get(task))]
+    usages = [Usage.model_validate(row.task.usage) for row in task_rows if row.task]
+    runs = [row.run for row in task_rows]
+    model_run = next((run for run in runs if run.id == model.run), runs[0] if runs else None)
+    measured = model_run.model if model_run else None
     return ModelFactsOfNight(
         **model.model_dump(exclude={"run"}),
-        run=known.id if known else model.run,
-        status=known.status if known else "failed",
+        run=model_run.id if model_run else model.run,
+        status=model_run.status if model_run else "failed",
         name=measured.name if measured else model.label,
         backend=measured.backend if measured else "",
         revision=measured.revision if measured else "",

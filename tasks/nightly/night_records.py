@@ -1,4 +1,4 @@
-"""Records of a night: what it measured, under which runs, how that compares with earlier nights; and its errors.
+"""The records of a night, its runs and scores and their comparison with earlier nights, and the errors of nights.
 
 NightlyError
 ├── SuiteUnusable    the suite file cannot be understood: names file and line
@@ -6,7 +6,7 @@ NightlyError
 ├── NoIncident       no open incident, or no night, has the ID that was given
 ├── NightUnfinished  parts are missing that may succeed another time: the report holds the rest
 ├── NightFailed      nothing could be measured, and nothing of it may succeed another time
-└── NightRegressed   a figure is worse than its baseline, beyond chance
+└── NightRegressed   a score is worse than its baseline, beyond chance
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Verdict = Literal["worse", "drifting", "better", "within noise", "same run", "fi
 
 
 class Failure(FiniteRecord):
-    """A part of the night that is missing or incomplete."""
+    """A part of a night that is missing or incomplete."""
 
     what: str
-    """`model small`, `index`, `selector`, `database`."""
+    """Name of the part: `model small`, `index`, `selector` or `database`."""
     why: str
     may_pass: bool
-    """A retry, which repeats only this part, may succeed."""
+    """Whether a retry, which repeats only this part, may succeed."""
 
 
 class ModelRun(FiniteRecord):
-    """A model of the suite, and the runs of its figures in this night."""
+    """A model of the suite, with the runs of its scores in this night."""
 
     label: str
     run: str
     tasks: dict[str, str]
-    """Benchmark → run that measured it: this night's, or an earlier one with equal weights, data and settings."""
+    """The run of each benchmark: this night's, or an earlier one with equal weights, data and settings."""
     calls: int = 0
     """Model calls of this night's run, without recalled ones."""
     cost: float | None = None
@@ -51,31 +51,31 @@ class ModelRun(FiniteRecord):
 
 
 class IndexRun(FiniteRecord):
-    """The index of a night."""
+    """The index that a night refreshed."""
 
     run: str
     """ID of the night that refreshed it."""
     generation: str
     documents: int
     failed: int
-    """Documents that could not be read."""
+    """Number of documents that could not be read."""
     chunks: int
     measured: str | None = None
-    """ID of the run of its figures; None if it was not measured."""
+    """ID of the run of its scores; None if the index was not measured."""
 
 
 class SelectorRun(FiniteRecord):
     """A selector of demonstrations that a night trained."""
 
     run: str | None
-    """Run of its figures; None if it was not measured."""
+    """ID of the run of its scores; None if the selector was not measured."""
 
 
 class Night(FiniteRecord):
-    """A night of the history of a suite, by the IDs of its runs; its figures are in the database."""
+    """A night in the history of a suite, by the IDs of its runs; its scores are in the database."""
 
     run: str
-    """Prefect flow run ID."""
+    """ID of the night's flow run in Prefect."""
     suite: str
     file: str
     started_at: datetime
@@ -85,7 +85,7 @@ class Night(FiniteRecord):
     models: tuple[ModelRun, ...] = ()
     index: IndexRun | None = None
     selector: str | None = None
-    """ID of the run that trained and measured it."""
+    """ID of the run that trained and measured the selector."""
     failures: tuple[Failure, ...] = ()
 
 
@@ -96,11 +96,11 @@ class Nights(Record):
 
 
 class Measure(FiniteRecord):
-    """A figure with its interval and its run."""
+    """A score with its interval and its run."""
 
     metric: str
     part: str = ""
-    """Subset of the items: `selector=grpo`; empty for all."""
+    """Subset of the items, such as `selector=grpo`; empty for all."""
     value: float
     low: float | None = None
     high: float | None = None
@@ -110,7 +110,7 @@ class Measure(FiniteRecord):
 
 
 class Score(FiniteRecord):
-    """A model on a benchmark."""
+    """The score of a model on a benchmark."""
 
     model: str
     task: str
@@ -118,16 +118,16 @@ class Score(FiniteRecord):
     counts: Counts
     run: str
     earlier: bool
-    """The run is of an earlier night, because nothing has changed since."""
+    """Whether the run is of an earlier night, because nothing has changed since."""
 
 
 class Change(FiniteRecord):
-    """A figure compared with its baseline: the pinned one, that of an open incident, or that of the last good night."""
+    """A score compared with its baseline: the pinned one, that of an open incident, or that of the last good night."""
 
     of: str
     """Label of the model, `index` or `selector`."""
     task: str
-    """Benchmark, or metric of the index."""
+    """Name of the benchmark, or metric of the index."""
     verdict: Verdict
     now: Measure
     before: Measure | None = None
@@ -138,23 +138,23 @@ class Change(FiniteRecord):
     high: float | None = None
     p: float | None = None
     n: int | None = None
-    """Items scored in both runs."""
+    """Number of items that are scored in both runs."""
     wins: int | None = None
     losses: int | None = None
     paired: bool = False
-    """Compared item by item; else by the two intervals, which detects only larger differences."""
+    """Whether items were compared one by one; else the two intervals were, which detects only larger differences."""
     worse: tuple[Flip, ...] = ()
-    """Some of the items that got worse, largest change first."""
+    """Some of the items that got worse, the largest change first."""
     why: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the change of the same figure in another night."""
+        """Key that the change of the same score has in every night."""
         return self.of, self.task
 
     @property
     def gain(self) -> float:
-        """The difference, positive where the figure is better; 0 without one."""
+        """The difference, positive where the score is better; 0 without a difference."""
         difference = self.difference or 0.0
         return difference if self.now.higher_is_better else -difference
 
@@ -164,21 +164,21 @@ class Change(FiniteRecord):
 
 
 class Point(FiniteRecord):
-    """A figure of a night."""
+    """A score of a night, as a point of a trend."""
 
     night: datetime
     measure: Measure
 
 
 class Series(FiniteRecord):
-    """A model over the nights, without figures of other data or settings than the last night's."""
+    """The scores of a model through the nights, without those of other data or settings than the last night's."""
 
     label: str
     points: tuple[Point, ...]
 
 
 class Trend(FiniteRecord):
-    """A benchmark over the nights."""
+    """The scores on a benchmark through the nights."""
 
     task: str
     metric: str
@@ -186,7 +186,7 @@ class Trend(FiniteRecord):
 
 
 class ModelFactsOfNight(ModelRun):
-    """A model of the night, and the cost of measuring it."""
+    """A model of a night with what it took to measure it."""
 
     name: str
     backend: str
@@ -198,7 +198,7 @@ class ModelFactsOfNight(ModelRun):
 
 
 class NightReport(FiniteRecord):
-    """Content of the report of a night; every figure is from the database and names its run."""
+    """Content of the report of a night; every score is from the database and names its run."""
 
     night: Night
     state: State
@@ -209,7 +209,7 @@ class NightReport(FiniteRecord):
     index: tuple[Measure, ...] = ()
     selector: tuple[Measure, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    """Figures that got worse: the open ones, and those that ended within the nights shown; oldest first."""
+    """Scores that got worse: open incidents, and those that ended within the nights of the report, oldest first."""
     failures: tuple[Failure, ...] = ()
     nights: int = Field(default=1, ge=1)
     """Number of known nights of the suite, including this one."""
@@ -221,7 +221,7 @@ class NightReport(FiniteRecord):
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
-        return tuple(one for one in self.incidents if one.open)
+        return tuple(incident for incident in self.incidents if incident.open)
 
 
 class NightlyError(Exception):

@@ -1,4 +1,4 @@
-"""A night in words, as markdown and as a page: one report, which two templates render.
+"""Renders the report of a night as a sentence, as markdown and as an HTML page.
 
 The page is one HTML file in the style of the leaderboard, without scripts and external resources.
 """
@@ -26,7 +26,7 @@ WORDS: dict[State, str] = {
 }
 VERDICTS: dict[str, str] = {verdict: verdict for verdict in get_args(Verdict)} | {"same run": "unchanged"}
 MARKS = {"worse": "▼ ", "drifting": "▼ ", "better": "▲ "}
-FOUND = {
+OUTCOMES = {
     "worse": "worse",
     "not back": "not back yet",
     "not comparable": "not comparable any more",
@@ -34,70 +34,73 @@ FOUND = {
 }
 MINUS = "−"
 NONE = "–"
-NAMED = 4
+MOST_NAMED = 4
+"""Most entries of a list that the message of the flow run names."""
 MOST_SHOWN = 10
-"""Number of nights of an incident in a row of the table."""
+"""Most nights of an incident that a row of the table shows."""
 TICKS = 4
+"""Number of steps between the ticks of an axis, at most."""
 MARKED, LISTED = 60, 30
-"""Most nights whose figures are marked one by one, and that are listed in a table."""
+"""Most nights whose scores are marked one by one on a chart, and most nights that its table lists."""
 COLOURS = 7
 """Number of line colours in the style sheet; they repeat for further models."""
 
 
-def tone(verdict: Verdict) -> str:
-    """Class of the page for a verdict; empty without a movement."""
+def css_class(verdict: Verdict) -> str:
+    """Return the CSS class for a verdict; empty without a movement."""
     return {"worse": "worse", "drifting": "worse", "better": "better"}.get(verdict, "")
 
 
-def figure(value: float | None, *, like: float | None = None) -> str:
-    """Three decimals up to 1, two above. like: the figure whose scale counts instead."""
+def format_value(value: float | None, *, like: float | None = None) -> str:
+    """Return a value with three decimals up to 1 and two above. like: the value whose size counts instead."""
     if value is None:
         return NONE
     decimals = 3 if abs(value if like is None else like) <= 1 else 2
     return f"{value:.{decimals}f}".replace("-", MINUS)
 
 
-def signed(value: float | None, *, like: float) -> str:
-    """A difference, with the decimals of `like`."""
+def format_difference(value: float | None, *, like: float) -> str:
+    """Return a difference with its sign and the decimals of `like`."""
     if value is None:
         return NONE
     decimals = 3 if abs(like) <= 1 else 2
-    shown = f"{value:+.{decimals}f}"
-    return "±0" if float(shown) == 0 else shown.replace("-", MINUS)
+    text = f"{value:+.{decimals}f}"
+    return "±0" if float(text) == 0 else text.replace("-", MINUS)
 
 
-def interval(measure: Measure | Figure) -> str:
+def format_interval(measure: Measure | Figure) -> str:
     if measure.low is None or measure.high is None:
         return NONE
-    return f"{figure(measure.low, like=measure.value)} to {figure(measure.high, like=measure.value)}"
+    return f"{format_value(measure.low, like=measure.value)} to {format_value(measure.high, like=measure.value)}"
 
 
-def difference_interval(change: Change) -> str:
-    """The 95 % interval of the difference."""
+def format_difference_interval(change: Change) -> str:
+    """Return the 95 % interval of the difference; a dash without one."""
     if change.low is None or change.high is None:
         return NONE
-    return f"{signed(change.low, like=change.now.value)} to {signed(change.high, like=change.now.value)}"
+    low, high = (format_difference(end, like=change.now.value) for end in (change.low, change.high))
+    return f"{low} to {high}"
 
 
-def movement(change: Change | None) -> str:
-    """The difference with a mark for its direction; a dash without one."""
+def format_movement(change: Change | None) -> str:
+    """Return the difference with a mark for its direction; a dash without a difference."""
     if change is None or change.difference is None:
         return NONE
-    return f"{MARKS.get(change.verdict, '')}{signed(change.difference, like=change.now.value)}"
+    return f"{MARKS.get(change.verdict, '')}{format_difference(change.difference, like=change.now.value)}"
 
 
-def chance(p: float | None) -> str:
+def format_p(p: float | None) -> str:
     if p is None:
         return NONE
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def money(cost: float | None) -> str:
-    """A cost in the currency of the prices."""
+def format_cost(cost: float | None) -> str:
+    """Return a cost in the currency of the prices, with four decimals below 1."""
     return NONE if cost is None else f"{cost:,.4f}" if cost < 1 else f"{cost:,.2f}"
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return NONE
     if seconds < 60:
@@ -107,66 +110,71 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def day(moment: datetime) -> str:
+def format_day(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d}"
 
 
-def count(number: int, what: str) -> str:
-    """`1 model`, `2 models`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def count_nouns(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 model`, `2 models`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def caution(report: NightReport) -> str:
-    """How far changes can be believed; empty if nothing was compared."""
+def describe_caution(report: NightReport) -> str:
+    """Return how far the changes of a report can be believed; empty if nothing was compared."""
     tested = sum(change.p is not None for change in report.changes)
     if not tested:
         return ""
-    return f"{count(tested, 'comparison')}; of those called better or worse at most 5 % are so by chance, on average."
+    comparisons = count_nouns(tested, "comparison")
+    return f"{comparisons}; of those called better or worse at most 5 % are so by chance, on average."
 
 
-def sentence(report: NightReport) -> str:
-    """Message of the flow run: what got worse, what is missing, what to do."""
+def summarise_night(report: NightReport) -> str:
+    """Return the message of the flow run: what got worse, what is missing, what to do."""
     parts: list[str] = []
     if regressions := report.regressions:
         moves: list[str] = []
-        for one in regressions:
-            assert one.before
-            moved = f"{one.of} on {one.task} {one.before.value:.3f} → {one.now.value:.3f}"
-            p = "" if one.p is None else f", p = {one.p:.3g}"
-            runs = f"run {one.now.run[:8]} after {one.before.run[:8]}"
-            moves.append(f"{moved} ({one.difference:+.3f}{p}; {runs})")
-        parts.append(f"{count(len(regressions), 'regression')}: {_few(moves)}")
-    named = {one.key for one in regressions}
-    if others := [one for one in report.open_incidents if one.figure not in named]:
-        parts.append(f"{count(len(others), 'open incident')}: {_few(map(incident, others))}")
+        for change in regressions:
+            assert change.before
+            moved = f"{change.of} on {change.task} {change.before.value:.3f} → {change.now.value:.3f}"
+            p = "" if change.p is None else f", p = {change.p:.3g}"
+            runs = f"run {change.now.run[:8]} after {change.before.run[:8]}"
+            moves.append(f"{moved} ({change.difference:+.3f}{p}; {runs})")
+        parts.append(f"{count_nouns(len(regressions), 'regression')}: {_join_few(moves)}")
+    regressed_keys = {change.key for change in regressions}
+    if further := [incident for incident in report.open_incidents if incident.figure not in regressed_keys]:
+        parts.append(f"{count_nouns(len(further), 'open incident')}: {_join_few(map(describe_incident, further))}")
     for may_pass, begin, end in ((True, "not finished", "; Retry does only these"), (False, "failed for good", "")):
-        if failures := [f"{one.what} ({one.why})" for one in report.failures if one.may_pass == may_pass]:
-            parts.append(f"{begin}: {_few(failures)}{end}")
-    return ". ".join(parts) or f"{count(len(report.scores), 'score')}, none worse beyond noise"
+        if failures := [
+            f"{failure.what} ({failure.why})" for failure in report.failures if failure.may_pass == may_pass
+        ]:
+            parts.append(f"{begin}: {_join_few(failures)}{end}")
+    return ". ".join(parts) or f"{count_nouns(len(report.scores), 'score')}, none worse beyond noise"
 
 
-def incident(one: Incident) -> str:
-    """An incident in a sentence."""
-    moved = f"{one.of} on {one.task} {figure(one.baseline_value)} → {figure(one.last.value)}"
-    since = f"since {day(one.opened.at)}, {count(len(one.events), 'night')}"
-    match one.status:
+def describe_incident(incident: Incident) -> str:
+    """Return an incident as a sentence."""
+    before, now = format_value(incident.baseline_value), format_value(incident.last.value)
+    moved = f"{incident.of} on {incident.task} {before} → {now}"
+    since = f"since {format_day(incident.opened.at)}, {count_nouns(len(incident.events), 'night')}"
+    match incident.status:
         case "accepted":
-            return f"{moved}, {since}, accepted: {one.word}"
+            return f"{moved}, {since}, accepted: {incident.word}"
         case "back":
-            return f"{moved}, {since}, back on {day(one.last.at)}"
+            return f"{moved}, {since}, back on {format_day(incident.last.at)}"
         case "open":
-            found = "slow fall" if one.kind == "drift" and len(one.events) == 1 else FOUND[one.last.found]
-            return f"{moved}, {since}, {found}; incident {one.short_id}"
+            is_new_drift = incident.kind == "drift" and len(incident.events) == 1
+            outcome = "slow fall" if is_new_drift else OUTCOMES[incident.last.found]
+            return f"{moved}, {since}, {outcome}; incident {incident.short_id}"
 
 
-def _few(parts: Iterable[str]) -> str:
+def _join_few(parts: Iterable[str]) -> str:
     listed = list(parts)
-    more = f" … and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return "; ".join(listed[:NAMED]) + more
+    more = f" … and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
+    return "; ".join(listed[:MOST_NAMED]) + more
 
 
-def markdown_of(report: NightReport) -> str:
-    """The report as markdown; every value is escaped."""
+def render_markdown(report: NightReport) -> str:
+    """Return the report as markdown; every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -178,67 +186,67 @@ def markdown_of(report: NightReport) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("nightly.md").render(_values(report))
+    return environment.get_template("nightly.md").render(_template_values(report))
 
 
 def render_page(report: NightReport) -> str:
-    """The HTML of a night."""
-    labels = [one.label for one in report.models]
+    """Return the report as an HTML page."""
+    labels = [model.label for model in report.models]
     # the axis of differences is shared by all changes and includes zero
-    ends = [end for one in report.changes for end in (one.low, one.difference, one.high) if end is not None]
-    scale = scale_of([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
+    ends = [end for change in report.changes for end in (change.low, change.difference, change.high) if end is not None]
+    scale = fit_scale([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
     drawn = {
-        one.key: {"dot": scale.across(one.difference), "bar": scale.span(one.low, one.high)}
-        for one in report.changes
-        if one.difference is not None
+        change.key: {"dot": scale.across(change.difference), "bar": scale.span(change.low, change.high)}
+        for change in report.changes
+        if change.difference is not None
     }
-    scores = {(one.model, one.task): one for one in report.scores}
+    scores = {(score.model, score.task): score for score in report.scores}
     return render(
         PARTS / "nightly.html",
         style=PARTS / "nightly.css",
         tasks=list(dict.fromkeys(score.task for score in report.scores)),
         labels=labels,
-        colour=colours_of(labels),
+        colour=assign_colours(labels),
         score=lambda label, task: scores.get((label, task)),
         whiskers={"ticks": [(scale.across(tick), tick) for tick in scale.ticks], "of": drawn},
-        charts=charts_of(report.trends, report.incidents),
-        **_values(report),
+        charts=draw_charts(report.trends, report.incidents),
+        **_template_values(report),
     )
 
 
-def _values(report: NightReport) -> dict[str, Any]:
-    """What both templates show; `say`: the functions of this module."""
+def _template_values(report: NightReport) -> dict[str, Any]:
+    """Return the variables of both templates; `say` is this module, whose functions they call."""
     import sys
 
-    changes = {one.key: one for one in report.changes}
+    changes = {change.key: change for change in report.changes}
     return {"report": report, "night": report.night, "say": sys.modules[__name__], "change": changes}
 
 
-def colours_of(labels: Sequence[str]) -> dict[str, int]:
-    """Label of a model → number of its colour in the style sheet."""
-    return {label: at % COLOURS + 1 for at, label in enumerate(labels)}
+def assign_colours(labels: Sequence[str]) -> dict[str, int]:
+    """Return the number of each model's colour in the style sheet, by label."""
+    return {label: index % COLOURS + 1 for index, label in enumerate(labels)}
 
 
-def charts_of(trends: Iterable[Trend], incidents: Sequence[Incident]) -> list[Chart]:
-    """Of the trends that have more than a point, with the incidents of each."""
-    long = [trend for trend in trends if max(len(one.points) for one in trend.series) > 1]
-    return [chart_of(trend, [one for one in incidents if one.task == trend.task]) for trend in long]
+def draw_charts(trends: Iterable[Trend], incidents: Sequence[Incident]) -> list[Chart]:
+    """Return a chart for each trend with more than one point, with the incidents of its scores."""
+    long = [trend for trend in trends if max(len(line.points) for line in trend.series) > 1]
+    return [draw_chart(trend, [incident for incident in incidents if incident.task == trend.task]) for trend in long]
 
 
 class Mark(NamedTuple):
-    """A figure of a night on a chart; positions are per cent of width and height."""
+    """A score of a night on a chart; positions are per cent of width and height."""
 
     x: str
     y: str
     low: str | None
     high: str | None
-    told: str
+    tooltip: str
 
 
 class Line(NamedTuple):
     label: str
     marks: tuple[Mark, ...]
-    """Empty where there are too many nights to tell one from the other."""
+    """Marks of the single nights; empty where there are too many nights to tell them apart."""
     path: str
     """Points of a polyline in their place; positions are per cent."""
     last: Point
@@ -250,76 +258,76 @@ class Span(NamedTuple):
     left: str
     width: str
     open: bool
-    told: str
+    tooltip: str
 
 
 class Chart(NamedTuple):
-    """A trend with its coordinates."""
+    """A trend with the coordinates of its lines, grid and incidents."""
 
     trend: Trend
     lines: tuple[Line, ...]
     rows: tuple[tuple[str, str], ...]
-    """Grid lines: position and label."""
+    """Horizontal grid lines: position and label."""
     columns: tuple[tuple[str, str], ...]
     spans: tuple[Span, ...]
     table: tuple[tuple[datetime, tuple[Point | None, ...]], ...]
-    """The figures of the last nights, the latest first, in the order of the series."""
+    """The scores of the last nights, the latest night first, in the order of the series."""
 
 
-def chart_of(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
-    """The coordinates of a trend, and of the incidents of its figures, on a chart."""
+def draw_chart(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
+    """Return the coordinates of a trend and of the incidents of its scores."""
     points = [point for line in trend.series for point in line.points]
     nights = sorted({point.night for point in points})
-    across = {night: f"{100 * at / max(1, len(nights) - 1):.2f}%" for at, night in enumerate(nights)}
+    across = {night: f"{100 * index / max(1, len(nights) - 1):.2f}%" for index, night in enumerate(nights)}
     ends = [end for point in points for end in (point.measure.low, point.measure.value, point.measure.high)]
-    scale = scale_of(end for end in ends if end is not None)
+    scale = fit_scale(end for end in ends if end is not None)
     same_day = len({night.date() for night in nights}) < len(nights)
-    named = nights[:: max(1, ceil(len(nights) / 6))]
+    labelled = nights[:: max(1, ceil(len(nights) / 6))]
     by_night = [{point.night: point for point in line.points} for line in trend.series]
     last = len(nights) - 1
     spans: list[Span] = []
-    for one in incidents:
-        if not one.open and one.last.at < nights[0]:
+    for incident in incidents:
+        if not incident.open and incident.last.at < nights[0]:
             continue
         # from the night that opened it to its last one, or on to the end while it is open
-        begin = min(bisect_left(nights, one.opened.at), last)
-        end = last if one.open else max(begin, bisect_right(nights, one.last.at) - 1)
+        begin = min(bisect_left(nights, incident.opened.at), last)
+        end = last if incident.open else max(begin, bisect_right(nights, incident.last.at) - 1)
         left, right = max(0.0, begin - 0.5), min(float(last), end + 0.5)
-        figures = f"{figure(one.baseline_value)} → {figure(one.last.value)}"
-        told = f"{one.of}, since {day(one.opened.at)}: {figures}, {one.status}"
-        spans.append(Span(f"{100 * left / last:.2f}%", f"{100 * (right - left) / last:.2f}%", one.open, told))
+        scores = f"{format_value(incident.baseline_value)} → {format_value(incident.last.value)}"
+        tooltip = f"{incident.of}, since {format_day(incident.opened.at)}: {scores}, {incident.status}"
+        spans.append(Span(f"{100 * left / last:.2f}%", f"{100 * (right - left) / last:.2f}%", incident.open, tooltip))
     return Chart(
         trend=trend,
-        lines=tuple(_line(line, across=across, scale=scale) for line in trend.series),
+        lines=tuple(_draw_line(line, across=across, scale=scale) for line in trend.series),
         rows=tuple((scale.down(tick), f"{tick:g}") for tick in scale.ticks),
-        columns=tuple((across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in named),
+        columns=tuple((across[night], f"{night:%m-%d %H:%M}" if same_day else f"{night:%m-%d}") for night in labelled),
         spans=tuple(spans),
         table=tuple((night, tuple(line.get(night) for line in by_night)) for night in reversed(nights[-LISTED:])),
     )
 
 
-def scale_of(values: Iterable[float]) -> Axis:
-    """The axis around all values; it covers at least a tenth of their size."""
+def fit_scale(values: Iterable[float]) -> Axis:
+    """Return the axis around all values, which covers at least a tenth of their size."""
     ends = list(values)
     low, high = min(ends), max(ends)
     size = max(abs(low), abs(high)) or 1.0
     return axis_around(low, high, step_at_least=max(high - low, 0.1 * size) / TICKS)
 
 
-def _line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Line:
+def _draw_line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Line:
     def mark(point: Point) -> Mark:
-        one = point.measure
-        around = "" if one.low is None else f", 95 % {interval(one)}"
+        measure = point.measure
+        around = "" if measure.low is None else f", 95 % {format_interval(measure)}"
         return Mark(
             x=across[point.night],
-            y=scale.down(one.value),
-            low=None if one.low is None else scale.down(one.low),
-            high=None if one.high is None else scale.down(one.high),
-            told=f"{line.label} {point.night:%F %R}: {figure(one.value)}{around}, run {one.run}",
+            y=scale.down(measure.value),
+            low=None if measure.low is None else scale.down(measure.low),
+            high=None if measure.high is None else scale.down(measure.high),
+            tooltip=f"{line.label} {point.night:%F %R}: {format_value(measure.value)}{around}, run {measure.run}",
         )
 
     last = line.points[-1]
     if len(across) <= MARKED:
         return Line(line.label, tuple(map(mark, line.points)), "", last)
-    path = " ".join(f"{across[one.night][:-1]},{scale.down(one.measure.value)[:-1]}" for one in line.points)
+    path = " ".join(f"{across[point.night][:-1]},{scale.down(point.measure.value)[:-1]}" for point in line.points)
     return Line(line.label, (), path, last)

@@ -31,7 +31,7 @@ from tasks.step import Incomplete, step
 
 
 class Program(Record):
-    """Version of the program that measures."""
+    """Version and commit of the program that measures."""
 
     version: str
     git_commit: str | None
@@ -72,7 +72,7 @@ def measure_index(
     """
     del generation
     assert asked.questions
-    chosen = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
+    search_settings = asked.model_dump(mode="json", include={"strategy", "bm25_weight", "route", "rerank", "answers"})
     questions = measured_figures.choose(read_questions(asked.questions), asked.split)
     with open_index(index) as opened:
         gold = measured_figures.gold_in(opened, questions)
@@ -88,16 +88,16 @@ def measure_index(
             ) as assistant:
                 checks = check_answers(progress.counted("answer", questions), assistant, name_of=gold.name_of)
         measured = measured_figures.measure(ranked, checks if asked.answers else None)
-        made = Provenance(program.version, program.git_commit, started, datetime.now(started.tzinfo))
+        provenance = Provenance(program.version, program.git_commit, started, datetime.now(started.tzinfo))
         rows = measured_figures.record(
             Measurement(measured, ranked, checks),
             questions,
             run=run,
-            made=made,
+            made=provenance,
             subject=measured_figures.subject_of(opened, index),
             file=asked.questions,
             split=asked.split,
-            settings={**chosen, "llm": models.wiring, "model": models.large},
+            settings={**search_settings, "llm": models.wiring, "model": models.large},
         )
     evaluations().write([rows])
     if away := sum(check.model_away for check in checks):
@@ -109,20 +109,20 @@ def measure_index(
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
     """Store the night, its incidents and its report, which compares it with the nights before."""
-    earlier = [one for one in night_history.nights_of(Path(night.file), artifacts()) if one.run != night.run]
+    earlier = [past for past in night_history.read_nights(Path(night.file), artifacts()) if past.run != night.run]
     try:
-        report = night_history.collect(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)
+        report = night_history.build_report(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)
         incidents().keep(night.file, night.run, report.incidents)
     except StorageError as error:
         why = Failure(what="database", why=str(error), may_pass=True)
-        report = night_history.without_figures(night, why, nights=len(earlier) + 1, rules=rules)
+        report = night_history.build_report_without_scores(night, why, nights=len(earlier) + 1, rules=rules)
     with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):
-        night_history.keep(night, artifacts())
+        night_history.store_night(night, artifacts())
     return artifacts().save("night", report)
 
 
 class Written(Record):
-    """Files that users see: path → SHA-256 (hex)."""
+    """The files that users see: SHA-256 (hex) by path."""
 
     files: dict[str, str]
 
@@ -135,11 +135,11 @@ def _are_written(result: Written, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_are_written)
 def write_files(report: Ref, *, output: Path) -> Written:
     """Write report.md and report.html in place of those of the night before."""
-    from tasks.nightly.night_report import markdown_of, render_page
+    from tasks.nightly.night_report import render_markdown, render_page
 
     read = artifacts().load(NightReport, report)
     written: dict[str, str] = {}
-    for name, text in (("report.md", markdown_of(read)), ("report.html", render_page(read))):
+    for name, text in (("report.md", render_markdown(read)), ("report.html", render_page(read))):
         data = text.encode("utf-8", "replace")
         files.write(output / name, data)
         written[str(output / name)] = hashlib.sha256(data).hexdigest()
@@ -151,11 +151,11 @@ def publish_report(report: Ref, *, written: Sequence[str]) -> str:
     """Show the night, and where its files are, in the Prefect UI; gives the key of the artifact."""
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.nightly.night_report import markdown_of
+    from tasks.nightly.night_report import render_markdown
 
     read = artifacts().load(NightReport, report)
     key = f"nightly-{slug(read.night.suite)}-report"  # one key per suite, so that the UI shows its history
     places = "\n".join(f"- `{path}`" for path in written)
-    markdown = f"{markdown_of(read)}\n## Files\n\n{places}\n"
+    markdown = f"{render_markdown(read)}\n## Files\n\n{places}\n"
     create_markdown_artifact(markdown=markdown, key=key, description=read.state)
     return key

@@ -1,4 +1,4 @@
-"""A suite: which models are measured on what every night, and what counts as a regression."""
+"""Reads suites: which models meet which benchmarks every night, and what counts as a regression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from storage.engines import is_address, read_address
 from storage.records import Record
 from storage.storage_errors import NotAnIndex
-from tasks.evaluation.evaluation_records import masked
+from tasks.evaluation.evaluation_records import mask_secrets
 from tasks.evaluation.yaml_file import Place, YamlFile, read_yaml
 from tasks.nightly.night_records import SuiteUnusable
 from tasks.rag import STRATEGY
@@ -31,11 +31,11 @@ class SuiteModel(Record):
     """A model of the suite with its options of `trivet eval run`."""
 
     label: str
-    """Its name in reports, and in the history of nights even if the weights change."""
+    """Name of the model in reports, and in the history of nights even if the weights change."""
     flags: dict[str, JsonValue]
-    """Names of `trivet eval run` → values, including the suite's `settings` and `tasks`."""
+    """Values by option of `trivet eval run`, including the suite's `settings` and `tasks`."""
     lines: dict[str, int] = Field(default_factory=dict)
-    """Name → line of the suite file, for error messages."""
+    """Line of the suite file by option, for error messages."""
     line: int
 
 
@@ -47,18 +47,18 @@ class SuiteIndex(Record):
     questions: Path | None = None
     """JSONL of questions with their gold pages; None: the index is only refreshed."""
     split: str | None = None
-    """Only the questions of this split."""
+    """Split of the questions to use; None for all questions."""
     strategy: StrategyName = STRATEGY
-    """How chunks are found."""
+    """Retrieval strategy by which passages are found."""
     bm25_weight: float = Field(default=1.0, ge=0)
     route: bool = True
-    """Search first in the documents that a question names."""
+    """Whether the documents that a question names are searched first."""
     rerank: str | None = None
-    """Cross-encoder by name or path."""
+    """Name or path of the cross-encoder that reranks passages; None for none."""
     llm: str | None = None
     """Model that answers. Unset: the one configured on this machine."""
     answers: bool = False
-    """Check answers too."""
+    """Whether answers are generated and checked too."""
     line: int = 1
 
 
@@ -71,7 +71,7 @@ class SuiteSelector(Record):
 
 
 class RegressionRules(Record):
-    """When a night counts as regressed."""
+    """The rules by which a night counts as regressed."""
 
     fail: bool = False
     """End the night as failed, with the state name `Regressed`."""
@@ -80,7 +80,7 @@ class RegressionRules(Record):
 
 
 class NightBudget(Record):
-    """What a night may spend before somebody is told; it goes on."""
+    """What a night may spend before a warning is sent; the night goes on."""
 
     cost: float | None = Field(default=None, gt=0)
     """Money of the model calls of this night's runs, in the currency of the prices."""
@@ -88,7 +88,7 @@ class NightBudget(Record):
     """Tokens of all model calls that were stored since the night began."""
 
     def exceeded(self, *, cost: float, tokens: int) -> str | None:
-        """What is over the budget, in words; None within it."""
+        """Return in words what is over the budget; None within it."""
         over: list[str] = []
         if self.cost is not None and cost > self.cost:
             over.append(f"{cost:,.2f} of {self.cost:,.2f} in money")
@@ -101,7 +101,7 @@ class Suite(Record):
     """A suite file, read and checked; all paths are absolute."""
 
     name: str
-    """Stem of the file."""
+    """Name of the suite: the stem of its file."""
     file: Path
     output: Path
     """Folder of report, plots and results files. Unset: `nightly/NAME` beside the file."""
@@ -115,7 +115,7 @@ class Suite(Record):
 
 
 class _File(BaseModel):
-    """The file before its options are checked."""
+    """The suite file before the options of its models are checked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -131,27 +131,27 @@ class _File(BaseModel):
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite in a file. Raises SuiteUnusable; what its flags mean is checked by who reads them."""
+    """Return the suite in a file. Raises SuiteUnusable; the meaning of options is checked later, by who reads them."""
     yaml = read_yaml(path, SuiteUnusable, expected="names with values, such as `models: […]`")
     for name in REMOVED.keys() & yaml.values.keys():
-        raise _refused(yaml, (name,), f"{name} was removed: {REMOVED[name]}")
+        raise _refusal(yaml, (name,), f"{name} was removed: {REMOVED[name]}")
     try:
         read = _File.model_validate(yaml.values)
     except ValidationError as error:
-        raise _invalid(yaml, error) from error
+        raise _refusal_of_first_error(yaml, error) from error
     if not (read.models or read.index or read.selector):
         raise SuiteUnusable(f"{path}, line 1: nothing to do; name `models` with `tasks`, an `index` or a `selector`")
     file = path.absolute()
     if read.selector is not None and not (file.parent / read.selector).is_file():
         why = f"there is no file {file.parent / read.selector}; name the YAML file of a `trivet lever run`"
-        raise _refused(yaml, ("selector",), f"selector: {why}")
+        raise _refusal(yaml, ("selector",), f"selector: {why}")
     return Suite(
         name=file.stem,
         file=file,
         output=file.parent / (read.output or Path("nightly", file.stem)),
         nights=read.nights,
-        models=_models(read, yaml, folder=file.parent),
-        index=None if read.index is None else _index(read.index, yaml, folder=file.parent),
+        models=_read_models(read, yaml, folder=file.parent),
+        index=None if read.index is None else _read_index(read.index, yaml, folder=file.parent),
         selector=SuiteSelector(config=file.parent / read.selector, line=yaml.line("selector"))
         if read.selector
         else None,
@@ -160,59 +160,62 @@ def read_suite(path: Path) -> Suite:
     )
 
 
-def _refused(yaml: YamlFile, place: Place, why: str) -> SuiteUnusable:
+def _refusal(yaml: YamlFile, place: Place, why: str) -> SuiteUnusable:
     return SuiteUnusable(f"{yaml.path}, line {yaml.line(*place)}: {why}")
 
 
-def _invalid(yaml: YamlFile, error: ValidationError, within: Place = ()) -> SuiteUnusable:
-    """The first validation error, with file and line."""
+def _refusal_of_first_error(yaml: YamlFile, error: ValidationError, within: Place = ()) -> SuiteUnusable:
+    """Return the first validation error, with file and line."""
     first = error.errors()[0]
     place = (*within, *first["loc"])
     name = ".".join(str(part) for part in place)
-    return _refused(yaml, place, f"{name}: {first['msg']} (it is {str(first['input'])[:60]!r})")
+    return _refusal(yaml, place, f"{name}: {first['msg']} (it is {str(first['input'])[:60]!r})")
 
 
-def _models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteModel, ...]:
-    shared = _flags(read.settings, ("settings",), yaml)
+def _read_models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteModel, ...]:
+    shared = _read_options(read.settings, ("settings",), yaml)
     if "tasks" in shared:
-        raise _refused(yaml, ("settings", "tasks"), "name `tasks` beside `settings`")
+        raise _refusal(yaml, ("settings", "tasks"), "name `tasks` beside `settings`")
     models: dict[str, SuiteModel] = {}
     for number, entry in enumerate(read.models):
         place: Place = ("models", number)
-        own = _flags({name: value for name, value in entry.items() if name != "label"}, place, yaml)
+        own = _read_options({name: value for name, value in entry.items() if name != "label"}, place, yaml)
         flags = {"tasks": read.tasks} | shared | own
         if not flags["tasks"]:
-            raise _refused(yaml, place, "no tasks; name some here, or `tasks: […]` for all models")
+            raise _refusal(yaml, place, "no tasks; name some here, or `tasks: […]` for all models")
         if "model" not in own:
-            raise _refused(yaml, place, "no `model`; name its backend, such as `model: openai`")
+            raise _refusal(yaml, place, "no `model`; name its backend, such as `model: openai`")
         label = str(entry.get("label") or own.get("model_name") or own["model"])
         if label in models:
             why = f"{label!r} is in line {models[label].line} too; give each model a `label` of its own"
-            raise _refused(yaml, place, why)
+            raise _refusal(yaml, place, why)
         places = {name: place if name in own else ("settings",) if name in shared else () for name in flags}
         models[label] = SuiteModel(
             label=label,
-            flags={name: _anchored(name, value, folder) for name, value in flags.items()},
+            flags={name: _anchor(name, value, folder) for name, value in flags.items()},
             lines={name: yaml.line(*within, name) for name, within in places.items()},
             line=yaml.line(*place),
         )
     return tuple(models.values())
 
 
-def _flags(given: Mapping[str, JsonValue], place: Place, yaml: YamlFile) -> dict[str, JsonValue]:
-    """Flags of `trivet eval run`. Raises SuiteUnusable for those that a suite may not set."""
-    for written, value in given.items():
+def _read_options(options: Mapping[str, JsonValue], place: Place, yaml: YamlFile) -> dict[str, JsonValue]:
+    """Return options of `trivet eval run` under their names.
+
+    Raises SuiteUnusable for options that a suite may not set.
+    """
+    for written, value in options.items():
         if written.replace("-", "_") in OF_THE_SUITE:
             why = ": a suite keeps its results itself, below `output`; leave it out"
-            raise _refused(yaml, (*place, written), f"{written}{why}")
-        if masked(value) != value:
+            raise _refusal(yaml, (*place, written), f"{written}{why}")
+        if mask_secrets(value) != value:
             why = "would be kept with the night; name the environment variable that has it: api_key_env"
-            raise _refused(yaml, (*place, written), f"{written} holds a key or a password, which {why}")
-    return {name.replace("-", "_"): value for name, value in given.items()}
+            raise _refusal(yaml, (*place, written), f"{written} holds a key or a password, which {why}")
+    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
-def _anchored(name: str, value: JsonValue, folder: Path) -> JsonValue:
-    """The value of a flag, with paths relative to the folder of the suite made absolute."""
+def _anchor(name: str, value: JsonValue, folder: Path) -> JsonValue:
+    """Return the value of an option, with paths relative to the folder of the suite made absolute."""
     match name:
         case "data_dir" | "include_path" if isinstance(value, str):
             return str(folder / value)
@@ -233,7 +236,7 @@ def _anchored(name: str, value: JsonValue, folder: Path) -> JsonValue:
             return f"{backend}:{folder / file}"
         case "tasks":
             words = value.split(",") if isinstance(value, str) else value
-            return [_anchored_task(word, folder) for word in words] if isinstance(words, list) else words
+            return [_anchor_task(word, folder) for word in words] if isinstance(words, list) else words
         case _:
             return value
 
@@ -242,33 +245,33 @@ def _is_local(arg: str, path: Path) -> bool:
     return arg in FILES_IN_ARGS or (arg in PERHAPS_LOCAL and path.exists())
 
 
-def _anchored_task(word: JsonValue, folder: Path) -> JsonValue:
+def _anchor_task(word: JsonValue, folder: Path) -> JsonValue:
     if isinstance(word, dict):
-        return word | {"task_name": _anchored_task(word.get("task_name"), folder)}
+        return word | {"task_name": _anchor_task(word.get("task_name"), folder)}
     if not isinstance(word, str):
         return word
     file, colon, name = word.strip().partition(":")
     return f"{folder / file}{colon}{name}" if Path(file).suffix in TASK_FILES else word.strip()
 
 
-def _index(given: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> SuiteIndex:
+def _read_index(options: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> SuiteIndex:
     for needed in ("documents", "index"):
-        if not isinstance(given.get(needed), str):
-            raise _refused(yaml, ("index",), f"index: `{needed}` is missing; name a folder")
-    for taken in ("build", "line"):
-        if taken in given:
-            raise _refused(yaml, ("index", taken), f"index.{taken} is not known")
+        if not isinstance(options.get(needed), str):
+            raise _refusal(yaml, ("index",), f"index: `{needed}` is missing; name a folder")
+    for reserved in ("build", "line"):
+        if reserved in options:
+            raise _refusal(yaml, ("index", reserved), f"index.{reserved} is not known")
     paths = ("documents", "metadata", "questions")
-    values = given | {name: str(folder / str(given[name])) for name in paths if isinstance(given.get(name), str)}
-    place = values["index"] = str(given["index"])
+    values = options | {name: str(folder / str(options[name])) for name in paths if isinstance(options.get(name), str)}
+    place = values["index"] = str(options["index"])
     if is_address(place):  # of an engine, which stays as it stands
         try:
             values["index"], password = read_address(place)
         except NotAnIndex as error:
-            raise _refused(yaml, ("index", "index"), f"index.index: {error}") from error
+            raise _refusal(yaml, ("index", "index"), f"index.index: {error}") from error
         if password:
             why = "the suite is kept with what it measured; leave the password to PGPASSWORD or ~/.pgpass"
-            raise _refused(yaml, ("index", "index"), f"index.index: {why}")
+            raise _refusal(yaml, ("index", "index"), f"index.index: {why}")
     else:
         values["index"] = str(folder / place)
     own = {name: value for name, value in values.items() if name in SuiteIndex.model_fields}
@@ -276,4 +279,4 @@ def _index(given: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> Suit
     try:
         return SuiteIndex.model_validate({**own, "build": build, "line": yaml.line("index")})
     except ValidationError as error:
-        raise _invalid(yaml, error, ("index",)) from error
+        raise _refusal_of_first_error(yaml, error, ("index",)) from error

@@ -44,12 +44,12 @@ from tasks.evaluation.evaluation_records import (
 )
 from tasks.evaluation.record_lines import write_lines
 from tasks.evaluation.results.finding_runs import find_run
-from tasks.evaluation.results.ranking import models_of, rank, render_page
-from tasks.evaluation.results.results_file import keep
-from tasks.evaluation.results.run_comparison import against_last, compare_task
+from tasks.evaluation.results.ranking import order_models, rank, render_page
+from tasks.evaluation.results.results_file import store_run
+from tasks.evaluation.results.run_comparison import compare_task, compare_with_last_run
 from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask
-from tasks.evaluation.running.shard_grading import Scored, result_of
+from tasks.evaluation.running.shard_grading import Scored, build_result
 from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
 from tests.benchmarks.measuring import TRIVET, options, run, scratch_home, show, status_mb
 
@@ -172,12 +172,12 @@ def evaluation(place: Place, count: int) -> Figures:
     )
     first, second = (tuple(_scored(artifacts, number, count)) for number in range(2))
     before = _report(0, _aggregate(task, first, artifacts))
-    keep(before, artifacts, place.evaluations)
+    store_run(before, artifacts, place.evaluations)
     yield from _told(f"{count:,} samples, aggregate", cost_of(partial(_aggregate, task, second, artifacts)))
     after = _report(1, _aggregate(task, second, artifacts))
-    compared = cost_of(partial(against_last, after, artifacts, place.evaluations))
+    compared = cost_of(partial(compare_with_last_run, after, artifacts, place.evaluations))
     yield from _told("compared with the last run", compared)
-    yield from _told("written to the database", cost_of(partial(keep, after, artifacts, place.evaluations)))
+    yield from _told("written to the database", cost_of(partial(store_run, after, artifacts, place.evaluations)))
     with transaction(place.url) as cursor:
         cursor.execute("select count(*), pg_table_size('samples'), pg_indexes_size('samples') from samples")
         rows, table, indexes = cast("tuple[Any, ...]", cursor.fetchone())
@@ -214,7 +214,7 @@ def _graded(run_number: int, number: int) -> Sample:
 
 def _aggregate(task: PlannedTask, scored: tuple[Scored, ...], artifacts: Artifacts) -> TaskResult:
     generated = Generated(shards=(), responses=task.count, usage=Usage(calls=task.count))
-    return result_of(task, generated, scored, artifacts)
+    return build_result(task, generated, scored, artifacts)
 
 
 def _report(number: int, result: TaskResult) -> EvalReport:
@@ -271,7 +271,7 @@ def leaderboard(place: Place, count: int) -> Figures:
     yield "… figures", float(len(found))
     boards = list[Any]()
     yield from _told("ranked", cost_of(lambda: boards.extend(rank(found))))
-    yield "listed by first ranks: s", cost_of(lambda: models_of(boards)).wall_s
+    yield "listed by first ranks: s", cost_of(lambda: order_models(boards)).wall_s
     yield "the page of them: s", cost_of(lambda: render_page(boards, made_at=NOON)).wall_s
     environment = {**os.environ, "TRIVET_HOME": str(place.home), "COLUMNS": "160"}
     for arguments in (["--help"], [], ["--json"], ["--format", "html"], ["--model", "model-0"]):

@@ -55,7 +55,7 @@ def plan_of(
         benchmark,
         Data(None),
         artifacts,
-        named=str(path),
+        benchmark_name=str(path),
         settings=RunSettings.model_validate(settings),
         model=model,
         judge=judge,

@@ -10,7 +10,7 @@ from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Counts, Sample, Usage
 from tasks.evaluation.record_lines import read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.shard_grading import Scored, notes_of, result_of
+from tasks.evaluation.running.shard_grading import Scored, build_result, collect_notes
 from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
@@ -32,7 +32,7 @@ def right(item: str, score: float = 1.0, *, repeat: int = 0) -> Sample:
 def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> None:
     task = plan_of(write_benchmark(tmp_path / "own"), artifacts)
     shards = [scored(artifacts, right("0"), right("1", 0.0)), scored(artifacts, right("2"))]
-    result = result_of(task, GENERATED, shards, artifacts)
+    result = build_result(task, GENERATED, shards, artifacts)
     assert result.metrics == {"num_total": 3, "num_solved": 2} | dict.fromkeys(ACCURACIES, pytest.approx(2 / 3))
     assert result.headline
     assert result.headline.value == pytest.approx(2 / 3)
@@ -50,8 +50,8 @@ def test_programs_are_counted_by_the_k_of_the_run(tmp_path: Path, artifacts: Art
     path = str(write_programs(tmp_path / "own"))
     plain = task_of([], artifacts, benchmark=path, family="code", count=2, repeats=4)
     shards = programs(artifacts, a=[1, 0, 0, 0], b=[1, 1, 0, 0])
-    assert result_of(plain, GENERATED, shards, artifacts).metrics == {"pass@1": 0.375, "num_total": 2}
-    result = result_of(plain.model_copy(update={"ks": (3, 5)}), GENERATED, shards, artifacts)
+    assert build_result(plain, GENERATED, shards, artifacts).metrics == {"pass@1": 0.375, "num_total": 2}
+    result = build_result(plain.model_copy(update={"ks": (3, 5)}), GENERATED, shards, artifacts)
     # of item a 1 - C(3, 3) / C(4, 3), of item b 1
     assert result.metrics["pass@3"] == pytest.approx((3 / 4 + 1) / 2)
     assert result.notes == ("pass@5 left out: a has 4 samples",)
@@ -76,4 +76,4 @@ def test_programs_are_counted_by_the_k_of_the_run(tmp_path: Path, artifacts: Art
 )
 def test_notes_say_what_the_score_does_not(artifacts: Artifacts, counts: Counts, notes: list[str]) -> None:
     task = task_of([], artifacts, count=3, repeats=2)
-    assert list(notes_of(task, counts, {})) == notes
+    assert list(collect_notes(task, counts, {})) == notes

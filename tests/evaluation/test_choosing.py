@@ -15,7 +15,7 @@ from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import PreflightFailed, UnknownTask
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice, settings_digest
-from tasks.evaluation.running.task_choice import choose, done_before, find, judge_of
+from tasks.evaluation.running.task_choice import find_earlier_run, find_task, plan_run, select_judge
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import plan_of, write_benchmark
 
@@ -30,7 +30,7 @@ def chosen(tasks: list[str], artifacts: Artifacts, *, model: ModelSpec = SCRIPTE
     known = changed.pop("known", None)
     named = [TaskChoice(task=task) for task in tasks]
     asked: dict[str, Any] = {"model": model, "tasks": named, "data_dir": SAMPLES} | changed
-    return choose(EvaluationRequest.model_validate(asked), artifacts, known)
+    return plan_run(EvaluationRequest.model_validate(asked), artifacts, known)
 
 
 def test_tasks_are_planned_in_their_order(tmp_path: Path, artifacts: Artifacts) -> None:
@@ -49,7 +49,7 @@ def test_a_name_that_is_near_is_named(artifacts: Artifacts) -> None:
 def test_a_task_of_the_harness_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "theirs.yaml"
     path.write_text("task: theirs\ndataset_path: json\n")
-    assert find(str(path), None) is None
+    assert find_task(str(path), None) is None
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_task_of_the_harness_is_left_to_it(tmp_path: Path) -> None:
 def test_the_judge_is_the_benchmarks_own_unless_one_is_named(
     judge: ModelSpec | None, auto: bool, backend: str, name: str, base_url: str | None
 ) -> None:
-    found = judge_of(find_benchmark("MTBench"), judge, auto=auto)
+    found = select_judge(find_benchmark("MTBench"), judge, auto=auto)
     assert found
     assert (found.backend, found.name, found.base_url) == (backend, name, base_url)
 
@@ -120,4 +120,4 @@ def test_a_database_that_is_away_knows_nothing(tmp_path: Path, artifacts: Artifa
     with pytest.raises(DatabaseUnavailable):
         away.runs()
     task = plan_of(write_benchmark(tmp_path / "own"), artifacts)
-    assert done_before(task, chosen(["MATH500"], artifacts).model, away) is None
+    assert find_earlier_run(task, chosen(["MATH500"], artifacts).model, away) is None

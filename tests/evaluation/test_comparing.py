@@ -12,8 +12,8 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Counts, Dataset, Estimate, Sample, TaskResult
 from tasks.evaluation.results.run_comparison import (
     compare,
-    differences,
-    regressed,
+    find_differences,
+    is_regression,
 )
 from tasks.measure.bootstrap import bootstrap
 from tasks.measure.estimates import wilson
@@ -128,8 +128,8 @@ def test_what_besides_the_model_differs_is_said() -> None:
         judge="gpt-4",
         settings={"sampling": {"temperature": 0.0, "top_p": 1}, "repeats": 10, "limit": 5},
     )
-    assert differences(result(), result()) == ()
-    assert differences(result(), other) == (
+    assert find_differences(result(), result()) == ()
+    assert find_differences(result(), other) == (
         "data: aaaaaaaaaaaa and bbbbbbbbbbbb",
         "version: 1 and 2",
         "judge: not set and gpt-4",
@@ -156,12 +156,12 @@ def of(solved: int, n: int, *, higher_is_better: bool = True) -> Estimate:
 )
 def test_a_drop_beyond_chance_is_a_regression(new: Estimate, last: Estimate, worse: bool) -> None:
     up = new.higher_is_better
-    assert regressed(new.value - last.value, newcombe(new, last), higher_is_better=up) is worse
+    assert is_regression(new.value - last.value, newcombe(new, last), higher_is_better=up) is worse
 
 
 def test_pairing_shows_a_drop_that_two_intervals_hide() -> None:
     before, after = once("abcdefghijklmnopqrst", "uvwxyz"), once("ghijklmnopqrst", "abcdefuvwxyz")
-    assert not regressed(-6 / 26, newcombe(of(14, 26), of(20, 26)), higher_is_better=True)
+    assert not is_regression(-6 / 26, newcombe(of(14, 26), of(20, 26)), higher_is_better=True)
     paired = compare(before, after)
     assert paired.p == 0.03125
-    assert regressed(paired.difference, paired.p, higher_is_better=True)
+    assert is_regression(paired.difference, paired.p, higher_is_better=True)

@@ -14,7 +14,7 @@ import pytest
 
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate, EvalReport, ModelFacts, Sample
-from tasks.evaluation.results.foreign_results import SampleTexts, inspect_log, lm_eval_of
+from tasks.evaluation.results.foreign_results import SampleTexts, as_lm_eval, render_inspect_log
 from tasks.evaluation.results.results_file import read_results
 from tests.evaluation.reports import SAMPLES, report, task_result
 
@@ -102,7 +102,7 @@ FIGURES = (
 
 
 def test_the_harness_finds_its_keys() -> None:
-    told = lm_eval_of(report(task_result(estimates=FIGURES)))
+    told = as_lm_eval(report(task_result(estimates=FIGURES)))
     assert told["results"]["Sums"] == {
         "alias": "Sums",
         "exact_match,strict": 0.25,
@@ -120,12 +120,12 @@ def test_the_harness_finds_its_keys() -> None:
 def test_the_harness_prints_it_as_a_table() -> None:
     from lm_eval.utils import make_table
 
-    assert "accuracy_avg" in make_table(lm_eval_of(report()))
+    assert "accuracy_avg" in make_table(as_lm_eval(report()))
 
 
 def test_no_secret_is_exported() -> None:
     facts = ModelFacts(name="m", backend="openai", args={"api_key": "sk-1"})
-    assert "sk-1" not in json.dumps(lm_eval_of(report(model=facts, config={"gen_kwargs": "api_key=sk-1"})))
+    assert "sk-1" not in json.dumps(as_lm_eval(report(model=facts, config={"gen_kwargs": "api_key=sk-1"})))
 
 
 INSPECT = Path(__file__).parents[2] / ".venv-inspect" / "bin" / "python"
@@ -162,7 +162,7 @@ def told(turns: int = 1) -> list[SampleTexts]:
 
 def test_a_log_has_each_sample_with_its_score_and_the_unscored_without() -> None:
     made = report(task_result("Sums"))
-    with zipfile.ZipFile(io.BytesIO(inspect_log(made, made.results[0], told()))) as log:
+    with zipfile.ZipFile(io.BytesIO(render_inspect_log(made, made.results[0], told()))) as log:
         names = [f"samples/{sample.item}_epoch_{sample.repeat + 1}.json" for sample in (*SAMPLES, SLASHES)]
         samples = [json.loads(log.read(name)) for name in names]
         header, summaries = json.loads(log.read("header.json")), json.loads(log.read("summaries.json"))
@@ -178,7 +178,7 @@ def test_a_log_has_each_sample_with_its_score_and_the_unscored_without() -> None
 def test_inspect_ai_reads_the_log_and_agrees_item_for_item(turns: int, tmp_path: Path) -> None:
     made = report(task_result("Sums"))
     log = tmp_path / "sums.eval"
-    log.write_bytes(inspect_log(made, made.results[0], told(turns)))
+    log.write_bytes(render_inspect_log(made, made.results[0], told(turns)))
     done = subprocess.run([INSPECT, "-c", READ, log], capture_output=True, text=True, check=True)
     read = json.loads(done.stdout)
     assert (read["status"], read["metrics"]["accuracy_avg"]) == ("success", 0.5)

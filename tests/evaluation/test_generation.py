@@ -17,10 +17,10 @@ from tasks.evaluation.evaluation_records import Item, PriorTurn, Reply, Response
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.running.generation import (
     Outcome,
+    build_request,
+    count_usage,
     generate,
-    request_of,
-    sampling_of,
-    usage_of,
+    select_sampling,
 )
 from tasks.evaluation.running.planning import PlannedTask
 from tests.evaluation.sums import Model, answer_of, last_words, said_in, task_of
@@ -66,7 +66,7 @@ def asking(item: Item, artifacts: Artifacts, **changed: Any) -> PlannedTask:
 
 def test_a_request_has_the_prompt_and_the_sampling(artifacts: Artifacts) -> None:
     sampling = Sampling(temperature=0.7, max_tokens=50, top_p=0.9, stop=("###",), seed=40)
-    sent = request_of(asking(ONE, artifacts, sampling=sampling, template="tool_use"), ONE, repeat=2)
+    sent = build_request(asking(ONE, artifacts, sampling=sampling, template="tool_use"), ONE, repeat=2)
     assert said_in(sent) == [("user", "What is 1 + 1?")]
     assert (sent.temperature, sent.max_tokens, sent.top_p, sent.stop) == (0.7, 50, 0.9, ("###",))
     assert (sent.seed, sent.draw, sent.template) == (42, 2, "tool_use")
@@ -83,14 +83,14 @@ def test_the_system_message_of_the_run_takes_the_place_of_the_items(
     artifacts: Artifacts, of_run: str | None, of_item: str | None, said: list[str]
 ) -> None:
     item = ONE.model_copy(update={"system": of_item})
-    sent = request_of(asking(item, artifacts, system=of_run), item, repeat=0)
+    sent = build_request(asking(item, artifacts, system=of_run), item, repeat=0)
     assert said_in(sent) == [*(("system", words) for words in said), ("user", "What is 1 + 1?")]
 
 
 def test_what_was_said_before_stands_between_the_system_message_and_the_prompt(artifacts: Artifacts) -> None:
     before = (PriorTurn(role="user", text="Hello"), PriorTurn(role="assistant", text="<think>a</think>Hi"))
     item = TWO.model_copy(update={"history": before, "system": "Be kind."})
-    sent = request_of(asking(item, artifacts), item, repeat=0, said=[Reply(text="It is 4.")])
+    sent = build_request(asking(item, artifacts), item, repeat=0, earlier_replies=[Reply(text="It is 4.")])
     assert said_in(sent) == [
         ("system", "Be kind."),
         ("user", "Hello"),
@@ -110,7 +110,7 @@ def test_an_item_has_a_temperature_of_its_own_unless_the_run_names_one(
 ) -> None:
     item = ONE.model_copy(update={"detail": {} if own is None else {"temperature": own}})
     task = asking(item, artifacts, sampling=Sampling(temperature=0.5), temperature_given=given)
-    assert sampling_of(task, item) == Sampling(temperature=sent)
+    assert select_sampling(task, item) == Sampling(temperature=sent)
 
 
 def test_later_turns_see_answers_without_what_was_thought(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_later_turns_see_answers_without_what_was_thought(tmp_path: Path) -> Non
 )
 def test_a_recalled_answer_costs_nothing(cached: bool, prices: tuple[int, int] | None, usage: Usage) -> None:
     answer = answer_of("x", ChatRequest(messages=()))._replace(cached=cached)
-    assert usage_of(answer, Prices(prompt=prices[0], answer=prices[1]) if prices else None) == usage
+    assert count_usage(answer, Prices(prompt=prices[0], answer=prices[1]) if prices else None) == usage
 
 
 @given(

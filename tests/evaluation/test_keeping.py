@@ -12,24 +12,24 @@ from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply, Sample
 from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.results.results_file import (
+    build_rows,
+    build_run_row,
     report_from_rows,
-    rows_of,
-    run_row,
 )
 from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
 
 
 def test_a_run_survives_the_way_to_rows_and_back() -> None:
     made = report(task_result("Sums"), task_result("Terms", judge=None, judge_usage=None))
-    rows = [rows_of(made, result, lambda: SAMPLES) for result in made.results]
-    assert report_from_rows(run_row(made), rows) == made
+    rows = [build_rows(made, result, lambda: SAMPLES) for result in made.results]
+    assert report_from_rows(build_run_row(made), rows) == made
 
 
 def test_refs_of_artifacts_survive(tmp_path_factory: pytest.TempPathFactory) -> None:
     artifacts = Artifacts(tmp_path_factory.mktemp("store"))
     made = report(with_artifacts(task_result(), artifacts))
-    rows = rows_of(made, made.results[0], lambda: read_shards(artifacts, made.results[0].samples, Sample))
-    assert report_from_rows(run_row(made), [rows]).results[0].samples == made.results[0].samples
+    rows = build_rows(made, made.results[0], lambda: read_shards(artifacts, made.results[0].samples, Sample))
+    assert report_from_rows(build_run_row(made), [rows]).results[0].samples == made.results[0].samples
     assert rows.more_samples is not None
     assert list(rows.more_samples()) == list(SAMPLES)
 
@@ -47,20 +47,20 @@ def test_refs_of_artifacts_survive(tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_model_row_says_where_the_weights_are(
     facts: ModelFacts, external: bool, weights: str | None, base: str | None
 ) -> None:
-    model = run_row(report(model=facts)).model
+    model = build_run_row(report(model=facts)).model
     assert model is not None
     assert (model.is_external, model.weights_location, model.base_model) == (external, weights, base)
 
 
 def test_a_run_row_has_no_secret() -> None:
     facts = ModelFacts(name="m", backend="openai", args={"api_key": "sk-1", "max_tokens": 5})
-    row = run_row(report(model=facts, config={"model_args": "api_key=sk-1,model=m"}))
+    row = build_run_row(report(model=facts, config={"model_args": "api_key=sk-1,model=m"}))
     assert "sk-1" not in row.model_dump_json()
     assert row.model_args["max_tokens"] == 5
 
 
 def test_an_index_has_no_report() -> None:
-    row = run_row(report()).model_copy(update={"model": None})
+    row = build_run_row(report()).model_copy(update={"model": None})
     with pytest.raises(ValueError, match="measured an index"):
         report_from_rows(row, [])
 

@@ -14,8 +14,8 @@ from storage.artifacts import Artifacts
 from storage.evaluations import Evaluations
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, ModelFacts, Sample, TaskResult
 from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.results.results_file import keep
-from tasks.evaluation.results.run_comparison import against_last
+from tasks.evaluation.results.results_file import store_run
+from tasks.evaluation.results.run_comparison import compare_with_last_run
 from tasks.grading.sample_statistics import summarise_single
 from tests.evaluation.reports import NOON, report, task_result
 from tests.storage.conftest import running as running  # a fixture
@@ -61,10 +61,10 @@ def test_a_run_is_compared_with_the_last_one(
 ) -> None:
     model = f"from-{before}-to-{after}"
     last = run(1, result(artifacts, before), model=model)
-    keep(last, artifacts, evaluations)
+    store_run(last, artifacts, evaluations)
     new = run(2, result(artifacts, after), model=model)
-    keep(new, artifacts, evaluations)
-    said = against_last(new, artifacts, evaluations)
+    store_run(new, artifacts, evaluations)
+    said = compare_with_last_run(new, artifacts, evaluations)
     assert said.lines == (f"{line} since run {last.run.id[:8]}",)
     assert said.regressions == tuple(regressed)
 
@@ -73,10 +73,10 @@ def test_a_run_is_compared_with_the_last_one(
 def test_the_last_one_is_the_latest_before_it(artifacts: Artifacts, evaluations: Evaluations) -> None:
     runs = [run(number, result(artifacts, number), model="in-turn") for number in (1, 2, 3)]
     for one in runs:
-        keep(one, artifacts, evaluations)
-    [line] = against_last(runs[2], artifacts, evaluations).lines
+        store_run(one, artifacts, evaluations)
+    [line] = compare_with_last_run(runs[2], artifacts, evaluations).lines
     assert "0.200 → 0.300" in line
-    assert against_last(runs[0], artifacts, evaluations) == AgainstLast()
+    assert compare_with_last_run(runs[0], artifacts, evaluations) == AgainstLast()
 
 
 @pytest.mark.postgres
@@ -93,17 +93,17 @@ def test_a_run_of_something_else_is_no_measure(
     artifacts: Artifacts, evaluations: Evaluations, changed: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     model = request.node.name
-    keep(run(1, result(artifacts, 9), model=model), artifacts, evaluations)
+    store_run(run(1, result(artifacts, 9), model=model), artifacts, evaluations)
     new = run(2, result(artifacts, 1).model_copy(update=changed), model=model)
-    assert against_last(new, artifacts, evaluations) == AgainstLast()
+    assert compare_with_last_run(new, artifacts, evaluations) == AgainstLast()
 
 
 @pytest.mark.postgres
 def test_without_samples_in_common_the_intervals_are_laid_side_by_side(
     artifacts: Artifacts, evaluations: Evaluations
 ) -> None:
-    keep(run(1, result(artifacts, 9), model="other-items"), artifacts, evaluations)
+    store_run(run(1, result(artifacts, 9), model="other-items"), artifacts, evaluations)
     samples = write_lines(artifacts, "samples", [Sample(item="elsewhere", score=0.0)])
     new = run(2, result(artifacts, 0).model_copy(update={"samples": (samples,)}), model="other-items")
-    said = against_last(new, artifacts, evaluations)
+    said = compare_with_last_run(new, artifacts, evaluations)
     assert said.lines[0].startswith("Sums: REGRESSION, 0.900 → 0.000 (-0.900, p = 0.000)")

@@ -21,12 +21,12 @@ from storage.evaluated import StoredScore
 from tasks.evaluation.results.ranking import (
     as_csv,
     as_markdown,
-    cell,
-    latest,
+    describe_settings,
+    find_row,
     rank,
+    read_scores,
     render_page,
-    scores_of,
-    setting_words,
+    select_latest,
 )
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.scores import NOON, score
@@ -88,7 +88,7 @@ def test_figures_that_cannot_be_compared_are_ranked_apart(changed: dict[str, Any
     ],
 )
 def test_words_of_settings(one: dict[str, JsonValue], other: dict[str, JsonValue], words: tuple[str, str]) -> None:
-    assert tuple(setting_words({"a" * 64: one, "b" * 64: other}).values()) == words
+    assert tuple(describe_settings({"a" * 64: one, "b" * 64: other}).values()) == words
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_models_of_one_name_are_told_apart(
 def test_of_several_runs_a_cell_shows_the_last() -> None:
     later = score("a", 0.2, ended_at=NOON + timedelta(days=1))
     (board,) = rank([score("a", 0.9), later])
-    found = cell(board, "a")
+    found = find_row(board, "a")
     assert found is not None
     assert found.score == later
 
@@ -121,11 +121,11 @@ def test_the_latest_run_of_the_same_settings_is_kept() -> None:
     old, new = score("a", 0.9), score("a", 0.2, ended_at=NOON + timedelta(days=1))
     failed = score("a", 0.3, status="failed", ended_at=NOON + timedelta(days=2))
     other = score("a", 0.5, settings_digest="6" * 64)
-    assert latest([old, new, failed, other]) == [new, other]
+    assert select_latest([old, new, failed, other]) == [new, other]
 
 
 def test_a_results_file_gives_what_the_database_gives() -> None:
-    first, group = scores_of(report(task_result()))
+    first, group = read_scores(report(task_result()))
     assert (first.model, first.task, first.value, first.counts["unscored"], first.ended_at) == (
         "org/tiny", "Sums", 0.5, 1, report().run.ended_at,
     )  # fmt: skip

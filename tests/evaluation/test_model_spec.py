@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from models.scripted import ScriptedChat
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.evaluation.evaluation_records import ModelFacts, masked
+from tasks.evaluation.evaluation_records import ModelFacts, mask_secrets
 from tasks.evaluation.running.open_models import ModelSpec
 
 
@@ -92,8 +92,8 @@ def test_rates_among_the_arguments_hold_wherever_a_model_is_written() -> None:
     ],
 )
 def test_secrets_are_masked_and_nothing_else(given: Any, written: Any) -> None:
-    assert masked(given) == written
+    assert mask_secrets(given) == written
 
 
 def test_a_long_text_is_masked_at_once() -> None:
-    assert masked("a_" * 500_000 + "=x") == "a_" * 500_000 + "=x"
+    assert mask_secrets("a_" * 500_000 + "=x") == "a_" * 500_000 + "=x"

@@ -18,7 +18,7 @@ from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import (
     RunSettings,
     effective_sampling,
-    questions_of,
+    identify_questions,
     read_items,
     settings_digest,
 )
@@ -129,7 +129,7 @@ def test_another_python_makes_another_run_of_programs_alone(
     monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
     changed = plan_of(sums, artifacts)
     assert (settings_digest(changed) != settings_digest(plain), "python" in changed.settings) == (said, said)
-    assert questions_of(changed) == questions_of(plain), "the model is asked the same"
+    assert identify_questions(changed) == identify_questions(plain), "the model is asked the same"
 
 
 @pytest.mark.parametrize(

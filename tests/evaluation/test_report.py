@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.evaluation.evaluation_records import Counts, Estimate
-from tasks.evaluation.results.run_report import WORST, markdown_of
+from tasks.evaluation.results.run_report import WORST, render_markdown
 from tests.evaluation.reports import report, task_result
 
 NOT_SCORED = task_result(
@@ -12,7 +12,7 @@ NOT_SCORED = task_result(
 
 
 def test_the_words_hold_scores_notes_and_what_was_skipped() -> None:
-    lines = markdown_of(report(task_result(), NOT_SCORED).model_copy(update={"regressions": ("Sums",)})).split("\n")
+    lines = render_markdown(report(task_result(), NOT_SCORED).model_copy(update={"regressions": ("Sums",)})).split("\n")
     assert lines == [
         "# org/tiny",
         "run `a1b2c3d4e5f60718` · hf · revision `abc` · 2026-03-01 12:00 UTC",
@@ -43,6 +43,6 @@ def test_the_weakest_groups_are_named_the_worst_first() -> None:
     groups = [Estimate(metric="accuracy", part=f"group=g{n}", value=n / 10, n=3) for n in (6, 1, 3, 2, 5, 4, 0)]
     other = Estimate(metric="pass@2", part="group=g9", value=0.0, n=3)
     headline = Estimate(metric="accuracy", value=0.3, n=21, headline=True)
-    text = markdown_of(report(task_result(estimates=(headline, other, *groups))))
+    text = render_markdown(report(task_result(estimates=(headline, other, *groups))))
     lines = text.partition("## Weakest groups\n")[2].split("\n")[:WORST]
     assert lines == [f"- Sums, g{n}: {n / 10:.3f} (3 items)" for n in range(5)]

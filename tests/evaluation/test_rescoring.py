@@ -16,7 +16,7 @@ from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.results_file import read_results, write_files
 from tasks.evaluation.running.open_models import ModelSpec, release_models
 from tasks.evaluation.running.planning import EvaluationRequest, RunSettings, TaskChoice
-from tasks.evaluation.running.rescoring import Rescored, score_again, score_file
+from tasks.evaluation.running.rescoring import RegradedRun, score_again, score_file
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.sums import SUMS, write_benchmark
 
@@ -86,7 +86,9 @@ def test_a_judge_grades_and_what_it_took_is_told(tmp_path: Path, artifacts: Arti
     assert result.judge_usage.calls == 4, "two questions of two turns"
 
 
-def again(run: FoundRun, artifacts: Artifacts, *, task: str | None = None, judge: ModelSpec | None = None) -> Rescored:
+def again(
+    run: FoundRun, artifacts: Artifacts, *, task: str | None = None, judge: ModelSpec | None = None
+) -> RegradedRun:
     release_models()
     return score_again(run, artifacts, task=task, judge=judge, settings=RunSettings())
 

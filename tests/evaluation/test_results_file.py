@@ -15,7 +15,7 @@ from storage.artifacts import Artifacts
 from storage.storage_errors import StoreUnreachable
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, Sample, TaskResult
-from tasks.evaluation.results.results_file import read_results, safe_name, samples_beside, write_files, write_results
+from tasks.evaluation.results.results_file import read_results, read_samples, safe_name, write_files, write_results
 from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
 
 TIME = "2026-03-01T12-01-30.000000"
@@ -45,7 +45,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     made = report(task_result(metrics={"half": "\ud800", "all": [None, 1, "한국어"]}))
     path = write_results(made, own, output_path=tmp_path)
     assert read_results(path) == made
-    assert tuple(samples_beside(path, "Sums")) == SAMPLES
+    assert tuple(read_samples(path, "Sums")) == SAMPLES
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ def test_a_broken_line_of_samples_is_named(tmp_path: Path, line: str) -> None:
     with next(path.parent.glob("samples_*")).open("a") as file:
         file.write(line + "\n")
     with pytest.raises(ResultsUnusable, match="line 5"):
-        list(samples_beside(path, "Sums"))
+        list(read_samples(path, "Sums"))

@@ -13,7 +13,7 @@ from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Estimate, Sampling, TaskResult
 from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
-from tasks.evaluation.running.whole_benchmarks import AsLM, messages_of, run, sampling_of
+from tasks.evaluation.running.whole_benchmarks import AsLM, read_messages, read_sampling, run_benchmark
 from tests.evaluation.sums import last_words, plan_of
 
 pytest.importorskip("lm_eval")
@@ -89,7 +89,7 @@ def asked(path: Path, artifacts: Artifacts, **settings: Any) -> tuple[TaskResult
     release_models()
     asking = Asking(ModelSpec(backend="scripted"))
     asking.chat = Heard()
-    found = run(plan_of(path, artifacts, **settings), asking, artifacts)
+    found = run_benchmark(plan_of(path, artifacts, **settings), asking, artifacts)
     return found, asking.chat.requests
 
 
@@ -148,7 +148,7 @@ def test_a_method_that_fails_is_named(tmp_path: Path, artifacts: Artifacts, metr
 def test_generation_arguments_become_sampling() -> None:
     given = {"do_sample": False, "temperature": 0.7, "max_new_tokens": 32768, "seed": [3, 1237, 1237, 1237]}
     sampling = Sampling(temperature=0.7, max_tokens=32768, seed=3, stop=("###",), top_p=0.9)
-    assert sampling_of(given | {"until": ["###"], "top_p": 0.9}) == sampling
+    assert read_sampling(given | {"until": ["###"], "top_p": 0.9}) == sampling
 
 
 def test_a_conversation_keeps_its_messages_and_log_probabilities_are_refused() -> None:
@@ -156,6 +156,6 @@ def test_a_conversation_keeps_its_messages_and_log_probabilities_are_refused() -
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
     prompt = model.apply_chat_template(chat, add_generation_prompt=True)
     assert "1+1?" in prompt
-    assert [one.role for one in messages_of(prompt)] == ["system", "user"]
+    assert [one.role for one in read_messages(prompt)] == ["system", "user"]
     with pytest.raises(NeedsLogLikelihood, match="log-probabilities"):
         model.loglikelihood([])

@@ -187,13 +187,13 @@ def test_results_are_json_that_any_reader_takes(two: tuple[Path, Path]) -> None:
 def test_runs_are_found_in_the_database(two: tuple[Path, Path]) -> None:
     from flows.running.settings import configure_steps
     from tasks.evaluation.results.finding_runs import find_run
-    from tasks.evaluation.results.results_file import keep_with
+    from tasks.evaluation.results.results_file import store_run_with
     from tasks.resources import evaluations
 
     configure_steps()
     for path in two:
         found = find_run(str(path), None)
-        keep_with(found.report, lambda result, found=found: found.samples(result.task), evaluations())
+        store_run_with(found.report, lambda result, found=found: found.samples(result.task), evaluations())
     ranked = run("results", "--model", "old", "--model", "new", "--task", "Sums", "--format", "json").json["scores"]
     assert [(one["rank"], one["model"], one["value"]) for one in ranked] == [(1, "new", 0.7), (2, "old", 0.6)]
     assert run("compare", "old", "new", "--json").json["tasks"] == run("compare", *two, "--json").json["tasks"]

@@ -12,7 +12,7 @@ from storage import connections
 from storage.responses import StoredResponse
 from tasks import resources
 from tasks.evaluation.evaluation_records import EvalReport
-from tasks.evaluation.results.results_file import keep, write_files
+from tasks.evaluation.results.results_file import store_run, write_files
 from tests.command import run_apart, run_here
 from tests.evaluation.reports import KEY, report, task_result, with_artifacts
 
@@ -39,7 +39,7 @@ def stored() -> Iterator[EvalReport]:
     # other tests of the session keep runs of the usual model in the same database
     shown = made.run.model.model_copy(update={"name": "org/shown"})
     made = made.model_copy(update={"run": made.run.model_copy(update={"model": shown})})
-    keep(made, resources.artifacts(), resources.evaluations())
+    store_run(made, resources.artifacts(), resources.evaluations())
     answer = StoredResponse(
         backend="openai",
         model="org/tiny",

@@ -8,7 +8,7 @@ from flows.cli import eval_run_command as run_command
 from flows.cli.output import Screen
 from tasks.evaluation.evaluation_records import Counts, Estimate, Sample, Usage
 from tasks.evaluation.results.run_comparison import compare
-from tasks.evaluation.running.rescoring import Again, Rescored
+from tasks.evaluation.running.rescoring import RegradedRun, RegradedTask
 from tasks.evaluation.running.task_choice import RunEstimate, TaskEstimate
 from tests.evaluation.reports import report, task_result
 
@@ -100,9 +100,9 @@ def test_a_rescore_shows_old_beside_new_and_what_changed(capsys: pytest.CaptureF
 
     old = [Sample(item=item, score=1.0) for item in ("a", "b")]
     new = [Sample(item="a", score=1.0), Sample(item="b", score=0.0)]
-    changed = Again(old=one(1.0), new=one(0.5), compared=compare(old, new))
-    lost = Again(old=one(1.0), new=one(None), compared=None)
-    run_command.show_rescored(Rescored(run="0123456789", tasks=(changed, lost)))
+    changed = RegradedTask(old=one(1.0), new=one(0.5), compared=compare(old, new))
+    lost = RegradedTask(old=one(1.0), new=one(None), compared=None)
+    run_command.show_rescored(RegradedRun(run="0123456789", tasks=(changed, lost)))
     title, _, first, second, change = capsys.readouterr().out.splitlines()
     assert title.strip() == "run 01234567, graded again"
     assert words(first) == words("Sums accuracy 1.000 0.500 1")

@@ -18,7 +18,7 @@ from flows.cli.eval_run_command import OPTIONS, _note, arguments
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.evaluation_flags import read_evaluation
 from tasks.evaluation.evaluation_records import Item
-from tasks.evaluation.running.planning import RunSettings, first_of
+from tasks.evaluation.running.planning import RunSettings, take_first
 from tests.command import run_here
 
 SAMPLES = Path("tests/samples/command_lines")
@@ -80,7 +80,7 @@ def test_words_of_a_list_are_joined(flag: str) -> None:
 
 @pytest.mark.parametrize(("limit", "items"), [("0.1", 3), ("0.01", 1), ("2", 2)])
 def test_a_limit_below_one_is_a_part_of_the_items(limit: str, items: int) -> None:
-    assert [item.id for item in first_of(iter(numbered(30)), read_limit(limit))] == [str(n) for n in range(items)]
+    assert [item.id for item in take_first(iter(numbered(30)), read_limit(limit))] == [str(n) for n in range(items)]
 
 
 def numbered(count: int) -> list[Item]:

@@ -10,7 +10,7 @@ from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, R
 from storage.evaluations import Evaluations
 from storage.incidents import Incident, Incidents
 from tasks.nightly import night_comparison
-from tasks.nightly.night_history import collect
+from tasks.nightly.night_history import build_report
 from tasks.nightly.night_records import ModelRun, Night, NightReport
 from tasks.nightly.suite import RegressionRules
 from tests.nightly.nights import TWO
@@ -51,7 +51,7 @@ class Suite:
     def report(self, night: Night) -> NightReport:
         rules = RegressionRules(fail=True)
         earlier = [one for one in self.nights if one.run != night.run]
-        return collect(night, earlier, self.evaluations, self.incidents, nights=30, rules=rules)
+        return build_report(night, earlier, self.evaluations, self.incidents, nights=30, rules=rules)
 
     def accept(self, which: str, word: str) -> None:
         accepted = night_comparison.accept_incident(self.known(), which, word=word, at=datetime.now(UTC))

@@ -8,7 +8,7 @@ import pytest
 
 from storage import connections
 from storage.embedded import Cluster
-from tasks.nightly.night_history import pins_of
+from tasks.nightly.night_history import build_pins
 from tasks.nightly.night_records import NightReport, NoIncident
 from tests.nightly.suites import Suite
 from tests.storage.conftest import open_home
@@ -87,12 +87,12 @@ def test_a_pinned_night_is_the_baseline_of_all_later_ones(suite: Suite) -> None:
     for right in (36, 33, 30, 27):  # three lost from one night to the next: none is beyond noise
         last = suite.night(right)
         assert last.state == "Completed"
-    suite.incidents.pin(suite.file, pins_of(suite.nights[0].run[:8], suite.nights, suite.evaluations))
+    suite.incidents.pin(suite.file, build_pins(suite.nights[0].run[:8], suite.nights, suite.evaluations))
     pinned = suite.report(suite.nights[-1])
     assert pinned.changes[0].before
     assert (pinned.state, pinned.changes[0].before.value) == ("Regressed", 0.9)
     with pytest.raises(NoIncident, match="no night and no run of one begins with 'zz'"):
-        pins_of("zz", suite.nights, suite.evaluations)
+        build_pins("zz", suite.nights, suite.evaluations)
 
 
 def test_a_slow_fall_is_told_where_no_night_is_worse_than_the_last(suite: Suite) -> None:

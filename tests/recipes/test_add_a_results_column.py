@@ -36,12 +36,12 @@ report = EvalReport(run=run, results=(result,))
 EXPORTED = """
 from tasks.evaluation.results import ranking, run_report
 from tasks.evaluation.results.ranking import render_page
-from tasks.evaluation.results.results_file import content_of
+from tasks.evaluation.results.results_file import build_content
 
-boards = ranking.rank(ranking.scores_of(report))
+boards = ranking.rank(ranking.read_scores(report))
 print(json.dumps({
-    "results file": content_of(report)["trivet"]["results"][0]["counts"]["wrong"],
-    "report": run_report.markdown_of(report).count("| wrong |"),
+    "results file": build_content(report)["trivet"]["results"][0]["counts"]["wrong"],
+    "report": run_report.render_markdown(report).count("| wrong |"),
     "leaderboard": ranking.as_rows(boards)[0]["wrong"],
     "csv": ranking.as_csv(boards).splitlines()[0].split(",").count("wrong"),
     "markdown": ranking.as_markdown(boards).count("| wrong |"),
@@ -50,11 +50,11 @@ print(json.dumps({
 """
 KEPT = """
 from flows.running.settings import configure_steps
-from tasks.evaluation.results.results_file import keep_with, report_from_rows
+from tasks.evaluation.results.results_file import store_run_with, report_from_rows
 from tasks.resources import evaluations
 
 configure_steps()
-keep_with(report, lambda _: samples, evaluations())
+store_run_with(report, lambda _: samples, evaluations())
 stored = report_from_rows(evaluations().run(run.id), evaluations().task_results(run.id))
 print(stored.results[0].counts.wrong)
 """

@@ -16,7 +16,13 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
 from tasks.evaluation.results.finding_runs import FoundRun, find_stored_run, look_up
 from tasks.evaluation.results.ranking import page_values, rank
-from tasks.evaluation.results.run_comparison import Comparison, compare_pairs, differences, flat, regressed
+from tasks.evaluation.results.run_comparison import (
+    Comparison,
+    compare_pairs,
+    find_differences,
+    flatten_settings,
+    is_regression,
+)
 from tasks.grading.reading import READINGS, readings_of
 from tasks.measure.page_style import axis_around
 
@@ -78,7 +84,7 @@ def _task(run: str, result: TaskResult) -> dict[str, Any]:
         "result": result,
         "figures": [*whole, *sorted(groups, key=lambda one: one.value)[:MOST_GROUPS]],
         "axis": axis,
-        "settings": list(flat(result.settings)),
+        "settings": list(flatten_settings(result.settings)),
         "kinds": [(name, n, _samples_link(run, result.task, name)) for name, n in kinds.items() if n != 0],
     }
 
@@ -181,7 +187,7 @@ def show_comparison(visit: Visit) -> Response:
     one, two = _of_task(first, task), _of_task(second, task)
     up = two.headline.higher_is_better if two.headline else True
     a, b = first.report.run, second.report.run
-    compared = _comparison(a.id, b.id, task, differences(one, two), up, (str(a.ended_at), str(b.ended_at)))
+    compared = _comparison(a.id, b.id, task, find_differences(one, two), up, (str(a.ended_at), str(b.ended_at)))
     start = visit.number("start")
     lower = (kind == "worse") == up
     flips = sample_pages().flips(a.id, b.id, task, worse=lower, start=start, most=PAGE + 1)
@@ -196,7 +202,7 @@ def show_comparison(visit: Visit) -> Response:
         task=task,
         tasks=[(name, link(task=name)) for name in of_both],
         compared=compared,
-        is_worse=regressed(compared.difference, compared.p, higher_is_better=up),
+        is_worse=is_regression(compared.difference, compared.p, higher_is_better=up),
         kinds=[("worse", compared.losses, link(kind="worse")), ("better", compared.wins, link(kind="better"))],
         kind=kind,
         rows=[

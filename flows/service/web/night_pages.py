@@ -13,9 +13,9 @@ from fastapi.responses import RedirectResponse, Response
 from flows.service.api import ui_of
 from flows.service.web.visits import ROOT, Pages, Problem, Visit
 from tasks.nightly import night_comparison, night_report
-from tasks.nightly.night_history import last_suite, nights_of, pins_of, trends_of
+from tasks.nightly.night_history import build_pins, find_last_suite, read_nights, read_trends
 from tasks.nightly.night_records import NoIncident, NoNight
-from tasks.nightly.night_report import charts_of, colours_of
+from tasks.nightly.night_report import assign_colours, draw_charts
 from tasks.resources import artifacts, evaluations, incidents
 
 MOST_INCIDENTS, MOST_WORD_CHARS = 200, 2_000
@@ -32,10 +32,10 @@ def show_nights(visit: Visit) -> Response:
     found = incidents().recent(MOST_INCIDENTS)
     suites = list(dict.fromkeys(one.suite for one in found))
     with suppress(NoNight):  # the one that ran last stands first
-        last = str(last_suite(artifacts()))
+        last = str(find_last_suite(artifacts()))
         suites = [last, *(one for one in suites if one != last)]
     suite = visit.query.get("suite") or next(iter(suites), "")
-    nights = nights_of(Path(suite), artifacts()) if suite else ()
+    nights = read_nights(Path(suite), artifacts()) if suite else ()
     if suite and not nights and suite not in suites:
         raise Problem(404, f"{suite[:200]} never ran here; `trivet nightly run SUITE.yaml` begins")
     span = next((n for n in SPANS if str(n) == visit.query.get("last")), SPANS[0])
@@ -62,8 +62,8 @@ def show_nights(visit: Visit) -> Response:
         say=night_report,
         most_chars=MOST_WORD_CHARS,
         # figures that are comparable with those of the last night
-        charts=charts_of(trends_of(drawn, evaluations()), of_suite) if drawn else [],
-        colour=colours_of([one.label for one in drawn[-1].models]) if drawn else {},
+        charts=draw_charts(read_trends(drawn, evaluations()), of_suite) if drawn else [],
+        colour=assign_colours([one.label for one in drawn[-1].models]) if drawn else {},
     )
 
 
@@ -89,7 +89,7 @@ def pin_night(visit: Visit) -> Response:
     """Have later nights compared with the figures of this one."""
     suite = visit.form.get("suite", "")
     try:
-        pins = pins_of(visit.form.get("run", ""), nights_of(Path(suite), artifacts()), evaluations())
+        pins = build_pins(visit.form.get("run", ""), read_nights(Path(suite), artifacts()), evaluations())
     except NoIncident as error:
         raise Problem(404, str(error)) from error
     incidents().pin(suite, pins)

@@ -15,7 +15,7 @@ from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
 from tasks.grading.judge_grading import Judged
 from tasks.grading.length_control import Compared, Gamed, length_controlled
 from tasks.grading.sample_statistics import tally, unscored_metric
@@ -41,11 +41,15 @@ GAMED = DataFile(
     get="It is df_gamed.csv of huggingface.co/datasets/tatsu-lab/alpaca_eval.",
 )
 TOP_LOGPROBS = 5
+"""Number of likeliest tokens among which the judge's verdict is looked for."""
 FIRST, SECOND = "m", "M"
-"""What the prompt calls the output that it shows first, and the other."""
+"""Names under which the judge's prompt shows the first and the second output; the judge answers with one of them."""
 PREFERENCE = "preference"
+"""Name of the only judgment of an item."""
 SLOT = re.compile(r"\{(instruction|output_1|output_2)\}")
+"""Matches the slots of the judge's prompt."""
 TURN = re.compile(r"<\|im_start\|>(system|user|assistant)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
+"""Matches the turns of the judge's prompt, which is written in ChatML."""
 
 
 class AlpacaEval(JudgedBenchmark):
@@ -55,7 +59,7 @@ class AlpacaEval(JudgedBenchmark):
     likeliest tokens. A hash of the instruction decides which output stands first. Without an answer the model loses.
     With df_gamed.csv in the data folder there is `length_controlled_winrate`, too. Prompt, parameters and formula:
     tatsu-lab/alpaca_eval, evaluators_configs/weighted_alpaca_eval_gpt4_turbo, completion_parsers.py (logprob_parser),
-    metrics/glm_winrate.py. Tested on items and a prompt of our own in these schemas; no published figure was verified.
+    metrics/glm_winrate.py. Tested on items and a prompt of our own in these schemas; no published score was verified.
     """
 
     name = "AlpacaEval"
@@ -68,15 +72,19 @@ class AlpacaEval(JudgedBenchmark):
     metric: ClassVar[str] = "win_rate"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The instructions; `detail` holds the reference, the judge's prompt, and the item's part of df_gamed.csv."""
+        """Yield the instructions.
+
+        `detail` holds the reference, the judge's prompt, and the item's rows of df_gamed.csv.
+        """
         template = data.text(PROMPT)
         difficulty, gamed = dict[int, float](), dict[int, list[JsonValue]]()
         for row in data.rows(GAMED) if data.find(GAMED) else ():
-            index = int(_number(row, "index"))
-            gamed.setdefault(index, []).append([_number(row, "std_delta_len"), _number(row, "preference")])
-            difficulty.setdefault(index, _number(row, "instruction_difficulty"))
-        for row in distinct(data.rows(INSTRUCTIONS)):
+            index = int(_read_number(row, "index"))
+            gamed.setdefault(index, []).append([_read_number(row, "std_delta_len"), _read_number(row, "preference")])
+            difficulty.setdefault(index, _read_number(row, "instruction_difficulty"))
+        for row in require_distinct(data.rows(INSTRUCTIONS)):
             instruction = row.text("instruction")
+            # by a hash, so that the order of the outputs is balanced and yet the same in every run
             detail: dict[str, JsonValue] = {
                 "reference": row.text("output"),
                 "generator": str(row.get("generator") or ""),
@@ -101,7 +109,9 @@ class AlpacaEval(JudgedBenchmark):
         return {PREFERENCE: ChatRequest(messages=messages, temperature=1.0, max_tokens=1, top_logprobs=TOP_LOGPROBS)}
 
     def read_verdict(self, judge: Judge, reply: ChatResponse) -> float | None:
-        """Probability that the output shown first is better; None where neither name is among the likeliest tokens.
+        """Return the probability that the first output is better.
+
+        None where neither name is among the likeliest tokens.
 
         Raises PreflightFailed for a judge that tells no log-probabilities.
         """
@@ -114,7 +124,10 @@ class AlpacaEval(JudgedBenchmark):
         return first / (first + second) if first + second else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Scored by the probability that the judge prefers the model's output, 0 to 1."""
+        """Return the probability, from 0 to 1, that the judge prefers the model's output.
+
+        0 where the model gave no answer.
+        """
         detail, answer = judged.item.detail, answers[0]
         score = judged.judgments[PREFERENCE].verdict if answer else 0.0
         if answer and score is not None and detail["model_is"] == SECOND:
@@ -127,13 +140,17 @@ class AlpacaEval(JudgedBenchmark):
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """alpaca_eval's figures; with one answer an item and df_gamed.csv the length-controlled one, too."""
-        kept = list(samples)
-        found = tally(kept)
+        """Return alpaca_eval's metrics, in per cent.
+
+        With df_gamed.csv and a single answer to every item, `length_controlled_winrate` is among them.
+        """
+        all_samples = list(samples)
+        totals = tally(all_samples)
         rates = tuple(
-            scaled(one, 100) for one in estimates(self.metric, found.scores, groups=found.groups, headline=True)
+            scaled(estimate, 100)
+            for estimate in estimates(self.metric, totals.scores, groups=totals.groups, headline=True)
         )
-        scores = [one.score for one in kept if one.score is not None]
+        scores = [sample.score for sample in all_samples if sample.score is not None]
         metrics: dict[str, JsonValue] = {
             "win_rate": rates[0].value if rates else None,
             "standard_error": rates[0].std_err if rates else None,
@@ -141,22 +158,22 @@ class AlpacaEval(JudgedBenchmark):
             "n_wins_base": sum(score < 0.5 for score in scores),
             "n_draws": scores.count(0.5),
             "n_total": len(scores),
-            "avg_length": fmean(one.values["length"] for one in kept) if kept else None,
+            "avg_length": fmean(sample.values["length"] for sample in all_samples) if all_samples else None,
         }
-        if len(kept) > 1 and all("difficulty" in one.detail and not one.repeat for one in kept):
+        if len(all_samples) > 1 and all("difficulty" in sample.detail and not sample.repeat for sample in all_samples):
             compared = [
                 Compared(
-                    preference=one.score,
-                    longer_by=one.values["reference_length"] - one.values["length"],
-                    difficulty=cast("float", one.detail["difficulty"]),
-                    gamed=tuple(Gamed(*pair) for pair in cast("Any", one.detail["gamed"])),
+                    preference=sample.score,
+                    longer_by=sample.values["reference_length"] - sample.values["length"],
+                    difficulty=cast("float", sample.detail["difficulty"]),
+                    gamed=tuple(Gamed(*pair) for pair in cast("Any", sample.detail["gamed"])),
                 )
-                for one in kept
+                for sample in all_samples
             ]
             controlled = length_controlled(compared)
             if controlled is not None:
                 metrics["length_controlled_winrate"] = 100 * controlled
-        return Summary(metrics | unscored_metric(found.counts), rates, found.counts)
+        return Summary(metrics | unscored_metric(totals.counts), rates, totals.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         yield from super().check(items, tools)
@@ -165,7 +182,7 @@ class AlpacaEval(JudgedBenchmark):
             yield f"{PROMPT.file}: expected turns in <|im_start|> and the slots instruction, output_1 and output_2"
 
 
-def _number(row: Row, name: str) -> float:
+def _read_number(row: Row, name: str) -> float:
     try:
         value = float(row[name])
     except (KeyError, TypeError, ValueError):

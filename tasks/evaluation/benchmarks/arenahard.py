@@ -12,7 +12,7 @@ from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, fill, judge_request, label
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import Share, scaled, weighted_estimate
@@ -33,11 +33,11 @@ PROMPT = DataFile(
     get="It is config/judge_config.yaml of github.com/lmarena/arena-hard-auto as it was for v0.1.",
 )
 GAMES = ("game 1", "game 2")
-"""The baseline is A in the first and B in the second."""
+"""The two games of a question: the baseline's answer is A in the first and B in the second."""
 MUCH = 3
-"""Battles that a verdict of much better counts for."""
+"""Number of battles for which a verdict of `much better` counts."""
 OUTCOMES = {"A>>B": (1.0, MUCH), "A>B": (1.0, 1), "A=B": (0.5, 1), "B>A": (0.0, 1), "B>>A": (0.0, MUCH)}
-"""Verdict → share that A wins, and battles that it counts for."""
+"""For each verdict of the judge the share that A wins, from 0 to 1, and the number of battles that it counts for."""
 LABELS = tuple(OUTCOMES)
 JUDGE_TOKENS = 4096
 
@@ -63,7 +63,7 @@ class ArenaHard(JudgedBenchmark):
     metric: ClassVar[str] = "score"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The prompts; `detail` holds the baseline's answer and the judge's prompt."""
+        """Yield the prompts; `detail` holds the baseline's answer and the judge's prompt."""
         baselines = {row.id: row for row in data.rows(BASELINE)}
         try:
             config = yaml.safe_load(data.text(PROMPT))
@@ -72,7 +72,7 @@ class ArenaHard(JudgedBenchmark):
             prompt = {"system": str(config["system_prompt"]), "template": str(template)}
         except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             raise DataUnusable(f"{PROMPT.file}: expected `system_prompt` and one `prompt_template`") from error
-        for row in distinct(data.rows(QUESTIONS)):
+        for row in require_distinct(data.rows(QUESTIONS)):
             if row.id not in baselines:
                 row.unusable(f"{BASELINE.file} has no answer to question {row.id}")
             baseline = baselines[row.id]
@@ -111,12 +111,15 @@ class ArenaHard(JudgedBenchmark):
         return label(judgment, labels=LABELS)
 
     def rate(self, judged: Judged[str], answers: Sequence[str]) -> Rating:
-        """Scored by the share of its battles that it won; `values` has both counts."""
-        verdicts = {game: one.verdict for game, one in judged.judgments.items() if one.verdict is not None}
+        """Return the share of its battles that an answer won; `values` holds both counts."""
+        verdicts = {
+            game: judgment.verdict for game, judgment in judged.judgments.items() if judgment.verdict is not None
+        }
         share = Share(0, 0) if answers[0] else Share(0, 2 * MUCH)
         for game, verdict in verdicts.items():
             of_a, battles = OUTCOMES[verdict]
             share = share.plus(1 - of_a if game == GAMES[0] else of_a, battles)
+        # a question with a game without verdict is left out, as in arena-hard-auto
         whole = len(verdicts) == len(judged.judgments)
         values = {"won": share.total, "battles": share.weight} if whole else {}
         used = [reply.completion_tokens for reply in judged.response.turns]
@@ -129,16 +132,16 @@ class ArenaHard(JudgedBenchmark):
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """The score with its interval, and the mean length in tokens if the model counts them."""
-        kept, shares = list(samples), dict[str, Share]()
-        for sample in kept:
+        """Return the score with its 95 % interval, and the mean length of answers in tokens where the model counts."""
+        all_samples, shares = list(samples), dict[str, Share]()
+        for sample in all_samples:
             if battles := sample.values.get("battles"):
                 earlier = shares.get(sample.item, Share(0, 0))
                 shares[sample.item] = Share(earlier.total + sample.values["won"], earlier.weight + battles)
-        tokens = [sample.values["tokens"] for sample in kept if "tokens" in sample.values]
-        counts = tally(kept).counts
-        found = weighted_estimate(self.metric, shares, headline=True)
-        score = scaled(found, 100) if found else None
+        tokens = [sample.values["tokens"] for sample in all_samples if "tokens" in sample.values]
+        counts = tally(all_samples).counts
+        estimate = weighted_estimate(self.metric, shares, headline=True)
+        score = scaled(estimate, 100) if estimate else None
         metrics: dict[str, JsonValue] = {
             "score": score.value if score else None,
             "rating_q025": score.low if score else None,
@@ -149,7 +152,7 @@ class ArenaHard(JudgedBenchmark):
         return Summary(metrics | unscored_metric(counts), (score,) if score else (), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; and the judge is told every label."""
+        """Yield the problems that the base class finds, and those labels that the judge's prompt does not mention."""
         yield from super().check(items, tools)
         for verdict in LABELS if items else ():
             if f"[[{verdict}]]" not in f"{items[0].detail['system']}{items[0].detail['template']}":

@@ -1,4 +1,4 @@
-"""What a benchmark is: its items, a grader for each response, the figures over all of them, and its checks."""
+"""The base classes of benchmarks: items, a grader for each response, metrics over all samples, and self-checks."""
 
 from __future__ import annotations
 
@@ -23,37 +23,45 @@ if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data, DataFile
 
 SHOWN_CHARS = 80
+"""Most characters of a gold or an answer that a message shows."""
 
 __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 
 
 class BaseBenchmark:
-    """A benchmark; define `items` and `grade`, which run in shards, or evalchemy's two methods, which run whole."""
+    """The base class of all benchmarks.
+
+    A subclass defines `items` and `grade`, which run in shards, or evalchemy's two methods `generate_responses` and
+    `evaluate_responses`, which run in one piece.
+    """
 
     name: str
     version: int = 1
-    """Raise it when a prompt, a gold or the grading changes."""
+    """Version of the benchmark: raise it when a prompt, a gold or the grading changes, so that older scores count as
+    others."""
     summary: str = ""
-    """One line for `eval list`."""
+    """Description of the benchmark in one line, which `trivet eval list` prints."""
     family: Family = "own"
     files: tuple[DataFile, ...] = ()
     example_file: DataFile | None = None
-    """Solved items that a run may show as demonstrations; None: there are none."""
+    """File of solved items that a run may show as demonstrations; None where the benchmark has none."""
     sampling: Sampling = Sampling()
     repeats: int = 1
     ks: tuple[int, ...] = ()
     judge: str | None = None
-    """Default judge: `openai:gpt-4-0613`; None: it needs none."""
+    """Judge of the published scores, as `backend:name` (`openai:gpt-4-0613`); None for a benchmark that needs no
+    judge."""
     format_checked_only: bool = False
-    """The loader was tested on items of our own in the published schema, without the real data."""
+    """Whether the loader was tested only on items of our own in the published schema, without the real data."""
     score_only: bool = False
-    """It grades recorded answers and asks no model, because the data lacks what the model is to see."""
+    """Whether it only grades recorded answers: its data lacks what a model would have to see, so no model can be
+    asked."""
     reads_answers: bool = False
-    """An answer is read in each response, under several policies."""
+    """Whether an answer is extracted from each response, and so can be extracted under several policies."""
     extract: Policy = "published"
-    """How answers are read for the headline; a run sets it."""
+    """Policy by which answers are extracted for the headline metric; the run sets it."""
     metric: ClassVar[str] = "accuracy"
-    """The headline."""
+    """Name of the headline metric."""
 
     def __init__(
         self,
@@ -71,34 +79,37 @@ class BaseBenchmark:
         self.temperature = temperature
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Its problems, prompts rendered. Raises DataMissing, DataUnusable."""
+        """Yield the items with their prompts rendered, in the order of the data. Raises DataMissing, DataUnusable."""
         raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response, in order; a response without an answer is scored 0 and `missing`."""
+        """Yield a sample for each response, in order; a response without an answer is scored 0 and marked `missing`."""
         raise NotImplementedError
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """The figures over all samples; read once, not held."""
+        """Return the metrics over all samples, which are read once and not held in memory."""
         policies = policies_beside(self.extract) if self.reads_answers else ()
         if self.repeats > 1:
             return summarise_repeats(samples, policies=policies, ks=self.ks, same=self.same_answer)
         return summarise_single(samples, policies=policies)
 
     def examples(self, data: Data) -> Iterator[Example]:
-        """Solved items of `example_file`. Raises DataMissing, DataUnusable."""
+        """Yield the solved items of `example_file`, from which demonstrations are chosen.
+
+        Raises DataMissing, DataUnusable.
+        """
         raise NotImplementedError
 
     def question_in(self, prompt: str) -> str:
-        """A prompt without the words that all prompts have: what makes two of them similar."""
+        """Return a prompt without the words that all prompts share, so that similar questions can be found."""
         return prompt
 
-    def same_answer(self, one: str, other: str) -> bool:
-        """Whether two extracted answers are equal, for votes; their spellings differ."""
-        return one == other
+    def same_answer(self, first: str, second: str) -> bool:
+        """Return whether two extracted answers of different spelling are equal, as majority votes (cons@k) need it."""
+        return first == second
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Problems of the benchmark, a sentence each: golds that do not match themselves, empty prompts …"""
+        """Yield a sentence for each problem of the benchmark, such as an empty prompt or a gold graded as wrong."""
         if not items:
             yield "the data holds no items"
         for item_id, times in Counter(item.id for item in items).items():
@@ -121,48 +132,51 @@ class BaseBenchmark:
             if sample.status == "unscored":
                 yield f"item {item.id}: its own gold {_abbreviate(item.gold)} could not be graded: {sample.reason}"
             elif sample.score is None or sample.score < 1:
-                found = f"the grader found {_abbreviate(sample.extracted)} in it ({sample.reason})"
-                yield f"item {item.id}: its own gold {_abbreviate(item.gold)} is graded as wrong; {found}"
+                finding = f"the grader found {_abbreviate(sample.extracted)} in it ({sample.reason})"
+                yield f"item {item.id}: its own gold {_abbreviate(item.gold)} is graded as wrong; {finding}"
 
     def gold_response(self, item: Item) -> str | None:
-        """An answer that must be graded as right, made of the gold; None where no single answer must."""
+        """Return an answer, made of the gold, that must be graded as right; None where there is no such answer."""
         if item.gold is None:
             return None
         golds = item.gold if isinstance(item.gold, list) else [item.gold]
         return f"The answer is \\boxed{{{', '.join(str(gold) for gold in golds)}}}."
 
     def generate_responses(self, model: Any) -> dict[str, Any]:
-        """evalchemy's first method, for subclasses that override both: answers of an lm_eval LM, as JSON."""
+        """Return the answers of an lm_eval LM as JSON: evalchemy's first method; subclasses override both or none."""
         raise NotImplementedError
 
     def evaluate_responses(self, results: dict[str, Any]) -> dict[str, Any]:
-        """evalchemy's second method: metrics of what `generate_responses` returned."""
+        """Return the metrics of what `generate_responses` returned: evalchemy's second method."""
         raise NotImplementedError
 
     def run_benchmark(self, model: Any) -> dict[str, Any]:
-        """Both methods, as in evalchemy."""
+        """Generate responses and evaluate them, as evalchemy's method of this name does."""
         return self.evaluate_responses(self.generate_responses(model))
 
     def compute(self, model: Any, inputs: list[Any], do_slice: bool = True) -> list[str]:
-        """Answers of an lm_eval LM to its Instances, in order. do_slice: evalchemy's; here a run splits the items."""
+        """Return the answers of an lm_eval LM to its Instances, in their order.
+
+        do_slice: a parameter of evalchemy that is ignored, since the run itself splits the items among processes.
+        """
         del do_slice
         for instance in inputs:
             instance.task_name = getattr(self, "name", type(self).__name__)
         return list(model.generate_until(inputs))
 
     def global_rank(self, model: Any) -> int:
-        """Which of several processes this is; evalchemy's benchmarks give results in the first only."""
+        """Return the number of this process, from 0; evalchemy's benchmarks return results in process 0 only."""
         return int(getattr(model, "rank", 0))
 
     def _prepare_messages(self, messages: list[dict[str, str]], model: Any = None) -> Any:
-        """The messages behind the system instruction; with a model, in its chat template."""
+        """Put the system instruction before the messages and, if a model is given, render them in its chat template."""
         if self.system_instruction:
             messages.insert(0, {"role": "system", "content": self.system_instruction})
         return messages if model is None else model.apply_chat_template(messages)
 
 
 def is_whole(benchmark: BaseBenchmark) -> bool:
-    """Whether it implements evalchemy's two methods, and so runs in one piece."""
+    """Return whether a benchmark implements evalchemy's two methods, and so runs in one piece."""
     kind = type(benchmark)
     return (
         kind.generate_responses is not BaseBenchmark.generate_responses
@@ -170,8 +184,8 @@ def is_whole(benchmark: BaseBenchmark) -> bool:
     )
 
 
-def passing_answers(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
-    """IDs of the items whose answer is graded as right."""
+def find_passing_items(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
+    """Yield the IDs of those items whose given answer is graded as right."""
     answered = [(item, Response(item=item.id, turns=(Reply(text=answer),))) for item, answer in answers]
     yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
 
@@ -182,17 +196,20 @@ def _abbreviate(value: object) -> str:
 
 
 class CodeBenchmark(BaseBenchmark):
-    """A benchmark of programs, scored by pass@k; define `items`, `try_out` and `gold_response`."""
+    """A benchmark whose answers are programs, scored by pass@k.
+
+    Subclasses define `items`, `try_out` and `gold_response`.
+    """
 
     family: Family = "code"
     metric = "pass@1"
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """Execute the code in an answer, which is not empty and comes without reasoning."""
+        """Execute the code in an answer and return the verdict; the answer is not empty and comes without reasoning."""
         raise NotImplementedError
 
     def empty_response(self, item: Item) -> str | None:
-        """An answer with an empty body, which must be graded as wrong; None if there is none."""
+        """Return an answer whose function has an empty body, which must be graded as wrong; None if there is none."""
         del item
         return None
 
@@ -200,26 +217,26 @@ class CodeBenchmark(BaseBenchmark):
         raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response, in order; the workers of the sandbox run in parallel."""
+        """Yield a sample for each response, in order, while the workers of the sandbox run in parallel."""
         sandbox = tools.sandbox or shared_sandbox()
         return sandbox.map(lambda pair: self.sample(*pair, sandbox), answered)
 
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """The graded sample of one response."""
+        """Grade one response by executing its program."""
         return grade_program(item, response, self.try_out, sandbox)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         return summarise_code(samples, ks=self.ks)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class: canonical solutions pass; and empty bodies do not."""
+        """Yield the problems that the base class finds, and the items whose tests an empty function body passes."""
         yield from super().check(items, tools)
         empty = ((item, answer) for item in items if (answer := self.empty_response(item)) is not None)
-        yield from (f"item {item}: an empty body passes its tests" for item in passing_answers(self, empty, tools))
+        yield from (f"item {item}: an empty body passes its tests" for item in find_passing_items(self, empty, tools))
 
 
 class Rating(NamedTuple):
-    """What the judgments of a response amount to."""
+    """The score of a response, put together from its judgments."""
 
     score: float | None
     reason: str
@@ -228,7 +245,9 @@ class Rating(NamedTuple):
 
 
 class JudgedBenchmark(BaseBenchmark):
-    """A benchmark that a model grades by a prompt of the data folder; define `items` and the three methods below.
+    """A benchmark that a judge grades by a prompt of the data folder.
+
+    Subclasses define `items` and the next three methods.
 
     An answer is what a turn of the response says without its reasoning; empty where it says nothing.
     """
@@ -236,24 +255,30 @@ class JudgedBenchmark(BaseBenchmark):
     family: Family = "judge"
 
     def requests(self, item: Item, answers: Sequence[str]) -> Mapping[str, ChatRequest]:
-        """The judgments that the answers need, by name; none where there is no answer. Raises TemplateUnusable."""
+        """Return the requests to the judge by name of the judgment; none where there is no answer.
+
+        Raises TemplateUnusable.
+        """
         raise NotImplementedError
 
     def verdict_in(self, judgment: str) -> Any:
-        """The verdict in the judge's words, a number or a label; None where there is none."""
+        """Return the verdict that a judgment states, a number or a label; None where it states none."""
         raise NotImplementedError
 
     def rate(self, judged: Judged[Any], answers: Sequence[str]) -> Rating:
-        """What a response gets for its judgments; where one failed it is unscored, whatever this says."""
+        """Return the rating of a response by its judgments.
+
+        If a judgment failed, the sample is unscored whatever is returned.
+        """
         raise NotImplementedError
 
     def read_verdict(self, judge: Judge, reply: ChatResponse) -> Any:
-        """The verdict in a reply of the judge; None where there is none."""
+        """Return the verdict in a reply of the judge, without its reasoning; None where there is none."""
         del judge
         return self.verdict_in(visible_answer(reply.text) or "")
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response, in order. Raises PreflightFailed without a judge."""
+        """Yield a sample for each response, in order. Raises PreflightFailed without a judge."""
         judge = tools.judge
         if judge is None:
             raise PreflightFailed(self._no_judge())
@@ -269,7 +294,7 @@ class JudgedBenchmark(BaseBenchmark):
             yield sample_of(judged, judge=judge, missing=not all(answers), **rating._asdict())
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; every judge prompt renders, and there is a judge."""
+        """Yield the problems that the base class finds, judge prompts that do not render, and a missing judge."""
         yield from super().check(items, tools)
         for item in items:
             try:
@@ -284,8 +309,8 @@ class JudgedBenchmark(BaseBenchmark):
         return f"{self.name} is graded by a model and none is there; name one with --annotator_model{own}"
 
 
-def shares_by_item(values: Iterable[tuple[str, float]]) -> dict[str, Share]:
-    """Item → the sum and the number of its values, for a mean over all of them."""
+def sum_by_item(values: Iterable[tuple[str, float]]) -> dict[str, Share]:
+    """Return, for each item, the sum and the number of its values, from which a mean over all values is taken."""
     shares = defaultdict[str, Share](lambda: Share(0, 0))
     for item, value in values:
         shares[item] = shares[item].plus(value)

@@ -29,68 +29,73 @@ ENTRY_POINTS = "trivet.benchmarks"
 FOLDER = Path(__file__).parent
 YAML = (".yaml", ".yml")
 USERS_PACKAGE = "trivet_benchmark_"
-"""Begins the name of the package that stands for a user's folder."""
+"""Prefix of the name of the package under which a user's folder is imported."""
 
 
-def benchmarks() -> dict[str, BaseBenchmark]:
-    """All benchmarks of this folder and of installed packages, by name; broken ones are logged and left out."""
-    found = dict(_built_in())
+def list_benchmarks() -> dict[str, BaseBenchmark]:
+    """Return all benchmarks of this folder and of installed packages, by name; broken ones are logged and left out."""
+    by_name = dict(_load_built_in())
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            benchmark = _of_entry_point(point)
+            benchmark = _load_entry_point(point)
         except EvaluationError as error:
             log.warning("benchmark left out entry_point=%s error=%s", point.name, error)
             continue
-        found.setdefault(benchmark.name, benchmark)
-    return dict(sorted(found.items(), key=lambda pair: pair[0].casefold()))
+        by_name.setdefault(benchmark.name, benchmark)
+    return dict(sorted(by_name.items(), key=lambda pair: pair[0].casefold()))
 
 
 def find_benchmark(name_or_path: str) -> BaseBenchmark:
-    """A benchmark by name, YAML path, `file.py:Class` or `module:Class`. Raises UnknownTask, BenchmarkUnusable."""
-    target, _, wanted = name_or_path.rpartition(":")
+    """Return the benchmark of a name, YAML path, `file.py:Class` or `module:Class`.
+
+    Raises UnknownTask, BenchmarkUnusable.
+    """
+    target, _, class_name = name_or_path.rpartition(":")
     if name_or_path.endswith(YAML):
-        return open_yaml(_file(name_or_path))
+        return open_yaml(_require_file(name_or_path))
     if name_or_path.endswith(".py"):
-        return _of_module(load_file(_file(name_or_path)), None, name_or_path)
+        return _select_benchmark(load_file(_require_file(name_or_path)), None, name_or_path)
     if target.endswith(".py"):
-        return _of_module(load_file(_file(target)), wanted, name_or_path)
+        return _select_benchmark(load_file(_require_file(target)), class_name, name_or_path)
     if target:
         try:
-            return _of_module(importlib.import_module(target), wanted, name_or_path)
+            return _select_benchmark(importlib.import_module(target), class_name, name_or_path)
         except ImportError as error:
             raise BenchmarkUnusable(f"{name_or_path}: {target} cannot be imported ({error})") from error
-    built_in = _built_in()
+    built_in = _load_built_in()
     if name_or_path in built_in:
         return built_in[name_or_path]
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == name_or_path:
-            return _of_entry_point(point)
-    others = benchmarks()
-    if name_or_path in others:
-        return others[name_or_path]
-    near = near_names(name_or_path, list(others))
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise UnknownTask(f"there is no benchmark {name_or_path!r}.{meant} There are: {', '.join(others)}")
+            return _load_entry_point(point)
+    by_name = list_benchmarks()
+    if name_or_path in by_name:
+        return by_name[name_or_path]
+    near = find_near_names(name_or_path, list(by_name))
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UnknownTask(f"there is no benchmark {name_or_path!r}.{hint} There are: {', '.join(by_name)}")
 
 
-def plainly_named(name: str) -> BaseBenchmark | None:
-    """The benchmark whose name differs in nothing but case, dashes and underscores: `Arena-Hard`, `alpaca_eval`."""
+def find_by_plain_name(name: str) -> BaseBenchmark | None:
+    """Return the benchmark whose name differs only in case and punctuation: `Arena-Hard`, `alpaca_eval`."""
 
     def plain(name: str) -> str:
         return re.sub(r"[^a-z0-9]", "", name.casefold())
 
-    return {plain(known): benchmark for known, benchmark in benchmarks().items()}.get(plain(name))
+    return {plain(benchmark_name): benchmark for benchmark_name, benchmark in list_benchmarks().items()}.get(
+        plain(name)
+    )
 
 
-def near_names(name: str, known: list[str]) -> list[str]:
-    """Similar names, the most similar first."""
-    lowered = {one.casefold(): one for one in known}
+def find_near_names(name: str, candidates: list[str]) -> list[str]:
+    """Return at most four of the candidates that resemble a name, the most similar first."""
+    lowered = {candidate.casefold(): candidate for candidate in candidates}
     close = get_close_matches(name.casefold(), lowered, n=4, cutoff=0.5)
-    return [lowered[one] for one in close]
+    return [lowered[match] for match in close]
 
 
 def definition_digest(benchmark: BaseBenchmark) -> str:
-    """SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the source of a user's class.
+    """Return SHA-256 (hex) of what defines a benchmark: the content of its YAML file, or the source of a user's class.
 
     Of a class of ours it is of name and `version`, which is raised when a prompt, a gold or the grading changes.
     """
@@ -101,7 +106,7 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
         grader = content["grader"] = {name: value for name, value in content["grader"].items() if value is not None}
         for step in grader["published"]:
             if isinstance(step, dict):
-                cast("dict[str, Any]", step).pop("within_line")  # how fast an answer is found changes no figure
+                cast("dict[str, Any]", step).pop("within_line")  # how fast an answer is found changes no score
         if not grader["published"]:  # a definition that leaves these out has the digest of one that could not have them
             del grader["published"]
         if not content["ids"]:
@@ -118,64 +123,68 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
 
 
 @cache
-def _built_in() -> dict[str, BaseBenchmark]:
+def _load_built_in() -> dict[str, BaseBenchmark]:
     simple = (open_yaml(path) for path in sorted(FOLDER.glob("*.yaml")))
-    found: dict[str, BaseBenchmark] = {benchmark.name: benchmark for benchmark in simple}
+    by_name: dict[str, BaseBenchmark] = {benchmark.name: benchmark for benchmark in simple}
     for path in sorted(FOLDER.rglob("*.py")):
         if path.stem == "__init__":
             continue
         dotted = ".".join(path.relative_to(FOLDER).with_suffix("").parts)
         module = importlib.import_module(f"tasks.evaluation.benchmarks.{dotted}")
-        found |= {benchmark.name: benchmark for benchmark in _declared(module)}
-    return found
+        by_name |= {benchmark.name: benchmark for benchmark in _list_declared(module)}
+    return by_name
 
 
-def _declared(module: ModuleType) -> list[BaseBenchmark]:
-    """`BENCHMARK`, or the several of `BENCHMARKS`."""
+def _list_declared(module: ModuleType) -> list[BaseBenchmark]:
+    """Return the benchmarks that a module lists in `BENCHMARKS` or names in `BENCHMARK`."""
     declared = [*getattr(module, "BENCHMARKS", ()), getattr(module, "BENCHMARK", None)]
-    return [_set_name(one) for one in declared if isinstance(one, BaseBenchmark)]
+    return [_set_name(benchmark) for benchmark in declared if isinstance(benchmark, BaseBenchmark)]
 
 
-def _of_entry_point(point: EntryPoint) -> BaseBenchmark:
+def _load_entry_point(point: EntryPoint) -> BaseBenchmark:
     try:
         target = point.load()
     except Exception as error:  # it runs code of another package, which raises what it likes
         raise BenchmarkUnusable(f"entry point {point.name} = {point.value}: cannot be imported ({error!r})") from error
     if isinstance(target, ModuleType):
-        return _of_module(target, None, point.value)
+        return _select_benchmark(target, None, point.value)
     if isinstance(target, str | Path) and str(target).endswith(YAML):
         return open_yaml(Path(target))
-    return _instance(target, point.value)
+    return _instantiate(target, point.value)
 
 
-def _of_module(module: ModuleType, wanted: str | None, named: str) -> BaseBenchmark:
-    if wanted:
-        if not hasattr(module, wanted):
-            raise BenchmarkUnusable(f"{named}: there is no {wanted} in it; there are {_listed(_classes(module))}")
-        return _instance(getattr(module, wanted), named)
-    declared = _declared(module) or [_instance(kind, named) for kind in _classes(module)]
+def _select_benchmark(module: ModuleType, class_name: str | None, source: str) -> BaseBenchmark:
+    if class_name:
+        if not hasattr(module, class_name):
+            raise BenchmarkUnusable(
+                f"{source}: there is no {class_name} in it; there are {_join_names(_list_classes(module))}"
+            )
+        return _instantiate(getattr(module, class_name), source)
+    declared = _list_declared(module) or [_instantiate(kind, source) for kind in _list_classes(module)]
     if len(declared) != 1:
-        listed = _listed([type(one) for one in declared])
-        raise BenchmarkUnusable(f"{named}: name the class behind a colon, as in {named}:Class; there are {listed}")
+        listed = _join_names([type(benchmark) for benchmark in declared])
+        raise BenchmarkUnusable(f"{source}: name the class behind a colon, as in {source}:Class; there are {listed}")
     return declared[0]
 
 
-def _classes(module: ModuleType) -> list[type[BaseBenchmark]]:
-    found = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-    return [one for one in found if issubclass(one, BaseBenchmark)]
+def _list_classes(module: ModuleType) -> list[type[BaseBenchmark]]:
+    classes = [
+        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    return [kind for kind in classes if issubclass(kind, BaseBenchmark)]
 
 
-def _instance(target: Any, named: str) -> BaseBenchmark:
+def _instantiate(target: Any, source: str) -> BaseBenchmark:
     if isinstance(target, BaseBenchmark):
         return _set_name(target)
     if not (isinstance(target, type) and issubclass(target, BaseBenchmark)):
-        raise BenchmarkUnusable(f"{named}: expected a subclass of tasks.evaluation.benchmarks.base.BaseBenchmark")
+        raise BenchmarkUnusable(f"{source}: expected a subclass of tasks.evaluation.benchmarks.base.BaseBenchmark")
     try:
         return _set_name(cast("Any", target)())
     except TypeError as error:
-        raise BenchmarkUnusable(f"{named}: it cannot be made without arguments ({error})") from error
+        raise BenchmarkUnusable(f"{source}: it cannot be made without arguments ({error})") from error
     except Exception as error:  # the user's own code runs here
-        raise BenchmarkUnusable(f"{named}: it cannot be made ({error!r})") from error
+        raise BenchmarkUnusable(f"{source}: it cannot be made ({error!r})") from error
 
 
 def _set_name(benchmark: BaseBenchmark) -> BaseBenchmark:
@@ -185,7 +194,7 @@ def _set_name(benchmark: BaseBenchmark) -> BaseBenchmark:
     return benchmark
 
 
-def _file(name: str) -> Path:
+def _require_file(name: str) -> Path:
     path = Path(name).expanduser().resolve()
     if not path.is_file():
         raise UnknownTask(
@@ -194,12 +203,12 @@ def _file(name: str) -> Path:
     return path
 
 
-def _listed(kinds: Iterable[type]) -> str:
+def _join_names(kinds: Iterable[type]) -> str:
     return ", ".join(kind.__name__ for kind in kinds) or "none"
 
 
 def load_file(path: Path) -> ModuleType:
-    """The module in a file, in a package for its folder, so that it can import modules beside it.
+    """Import the module in a file, in a package for its folder, so that it can import the modules beside it.
 
     Raises BenchmarkUnusable.
     """

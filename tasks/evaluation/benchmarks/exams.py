@@ -3,7 +3,7 @@
 HLE, the questions without pictures. Fields as in the data set card of cais/hle: id, question, image (empty, or a data
 URI), answer, answer_type (multipleChoice or exactMatch), raw_subject, category. System message and greedy decoding as
 in the authors' hle_eval/run_model_predictions.py. The authors use a judge; here letters are compared, and short answers
-must equal the gold as mathematics or as text, so figures are lower bounds of theirs.
+must equal the gold as mathematics or as text, so scores are lower bounds of theirs.
 
 JEEBench: 515 problems of India's JEE Advanced; one letter, several letters, an integer or a number is the answer.
 Fields as the data set card of daman1209arora/jeebench lists them: subject, description, gold, index, question, type.
@@ -48,23 +48,24 @@ PROMPTS = {
     "\\boxed\nAnswer:",
 }
 TOLERANCE = Decimal("0.01")
+"""Largest difference between a number and the gold of JEEBench, as in the authors' compute_metrics.py."""
 
 
 class Examination(BaseBenchmark):
-    """Letters, and answers that are compared in a way of their own before mathematics decides."""
+    """A benchmark of letters and of answers that a comparison of its own judges before mathematics decides."""
 
     family = "choice"
     format_checked_only = True
     reads_answers = True
     rule: ClassVar[Rule]
-    """How responses are read."""
+    """Rule by which answers are extracted from responses."""
 
     def read(self, response: str) -> Readings:
-        """What each policy reads in a response to a question without options."""
+        """Return the answer that each policy extracts from a response to a question without options."""
         raise NotImplementedError
 
     def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
-        """Whether both are equal, and by what; None leaves it to mathematics."""
+        """Return whether gold and answer are equal, and the name of the comparison; None leaves it to mathematics."""
         raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
@@ -78,8 +79,9 @@ class Examination(BaseBenchmark):
 
     def _outcome(self, tools: Tools, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
         equal, stage, failed = False, "no answer was found", None
-        if answer is not None and (found := self.compare(gold, answer)):
-            equal, stage = found
+        comparison = None if answer is None else self.compare(gold, answer)
+        if comparison:
+            equal, stage = comparison
         elif answer is not None:
             verdict = tools.math.equal(gold, answer)
             equal, stage, failed = verdict.equal, verdict.stage, verdict.failed
@@ -94,7 +96,7 @@ class Examination(BaseBenchmark):
 
 
 class HLE(Examination):
-    """Letters and short answers; groups are categories."""
+    """Humanity's Last Exam: letters and short answers; groups are categories."""
 
     name = "HLE"
     summary = "Humanity's Last Exam, questions without pictures; no judge, so a lower bound of the published figures"
@@ -133,7 +135,7 @@ class HLE(Examination):
         return read(response, self.rule)
 
     def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
-        """Right if equal as text, else as mathematics."""
+        """Return that both are equal where they are the same words; None leaves the others to mathematics."""
         return (True, "same words") if same_words(gold, answer) else None
 
     def gold_response(self, item: Item) -> str | None:
@@ -141,7 +143,7 @@ class HLE(Examination):
 
 
 class JEEBench(Examination):
-    """Four types of answer; groups are subjects."""
+    """JEEBench with its four types of answer; groups are subjects."""
 
     name = "JEEBench"
     summary = "515 problems of JEE Advanced in mathematics, physics and chemistry"
@@ -167,7 +169,7 @@ class JEEBench(Examination):
             choice = kind.startswith("MCQ")
             if choice and not (gold and set(gold) <= set("ABCD")):
                 row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
-            if not choice and _number(gold) is None:
+            if not choice and _parse_number(gold) is None:
                 row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
             detail: dict[str, JsonValue] = {"type": kind}
             if choice:
@@ -187,12 +189,12 @@ class JEEBench(Examination):
         return read_mathematics(response, self.rule)
 
     def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
-        """Right within 0.01, else if equal as mathematics: 3/2 for 1.5."""
-        number, right = _number(answer), _number(gold)
+        """Return whether two numbers differ by at most 0.01; None, as for 3/2, leaves it to mathematics."""
+        number, right = _parse_number(answer), _parse_number(gold)
         return None if number is None or right is None else (abs(number - right) <= TOLERANCE, "number")
 
 
-def _number(text: str) -> Decimal | None:
+def _parse_number(text: str) -> Decimal | None:
     try:
         number = Decimal(text.strip().strip("$").replace(",", "").replace("−", "-").strip())
     except InvalidOperation:

@@ -8,9 +8,9 @@ from typing import ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, shares_by_item
+from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Estimate, Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, fill, judge_request, rating
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import weighted_estimate
@@ -31,10 +31,11 @@ TEMPERATURES = {
     "humanities": 0.1,
     "arena-hard-200": 0.0,
 }
-"""Source: temperature_config of fastchat/llm_judge/common.py."""
+"""Sampling temperature by category. Source: temperature_config of fastchat/llm_judge/common.py."""
 OTHER_TEMPERATURE = 0.7
+"""Sampling temperature of all other categories."""
 WITH_REFERENCE = ("math", "reasoning", "coding", "arena-hard-200")
-"""Source: NEED_REF_CATS, there."""
+"""Categories whose judge sees a reference answer. Source: NEED_REF_CATS of fastchat/llm_judge/common.py."""
 TURNS = ("Turn 1", "Turn 2")
 AVERAGE = "Average"
 PROMPT_OF = {("Turn 1", False): "single-v1", ("Turn 1", True): "single-math-v1"} | {
@@ -42,15 +43,16 @@ PROMPT_OF = {("Turn 1", False): "single-v1", ("Turn 1", True): "single-math-v1"}
     ("Turn 2", True): "single-math-v1-multi-turn",
 }
 JUDGE_TOKENS = 2048
-"""Source: run_judge_single, there."""
+"""Most tokens of a judgment. Source: run_judge_single of fastchat/llm_judge/common.py."""
 LOWEST = 1.0
+"""Lowest rating, which a turn without an answer gets."""
 
 
 class MTBench(JudgedBenchmark):
     """Single-answer grading as in FastChat, with its prompts, references and temperatures.
 
     A turn without an answer gets the lowest rating, 1, without a judge. The score of a question is the mean over its
-    turns; if a judge failed on one, the question is unscored, but its rated turn counts in the figures of that turn and
+    turns; if a judge failed on one, the question is unscored, but its rated turn counts in the scores of that turn and
     in Average, which are means over all ratings, as in evalchemy. max_tokens 1024 is FastChat's (gen_model_answer.py)
     and evalchemy's.
     """
@@ -63,10 +65,10 @@ class MTBench(JudgedBenchmark):
     metric: ClassVar[str] = AVERAGE
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The questions; `detail` holds temperature, references, and the judge's prompt of each turn."""
+        """Yield the questions; `detail` holds temperature, references, and the judge's prompt for each turn."""
         prompts = {row.text("name"): row for row in data.rows(PROMPTS)}
         references = {row.id: row.answer_turns() for row in data.rows(REFERENCES)}
-        for row in distinct(data.rows(QUESTIONS)):
+        for row in require_distinct(data.rows(QUESTIONS)):
             turns, category = row.texts("turns"), row.text("category")
             if not 1 <= len(turns) <= len(TURNS):
                 row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
@@ -111,7 +113,7 @@ class MTBench(JudgedBenchmark):
         return rating(judgment)
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Scored by the mean rating; `values` has the rating of each turn that was rated."""
+        """Return the mean rating, from 1 to 10; `values` holds the rating of each turn that was rated."""
         ratings, reasons = dict[str, float](), list[str]()
         for turn, answer in zip(TURNS, answers, strict=False):
             rated = judged.judgments[turn].verdict if answer else LOWEST
@@ -122,18 +124,18 @@ class MTBench(JudgedBenchmark):
         return Rating(score, "; ".join(reasons), values=ratings)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """`Turn 1`, `Turn 2` and `Average`, over all questions and by category."""
-        kept = list(samples)
+        """Return the mean ratings `Turn 1`, `Turn 2` and `Average`, over all questions and by category."""
+        all_samples = list(samples)
 
         def estimates(samples: Sequence[Sample], part: str = "") -> dict[str, Estimate | None]:
             return {
                 name: weighted_estimate(
                     name,
-                    shares_by_item(
-                        (one.item, one.values[turn])
-                        for one in samples
+                    sum_by_item(
+                        (sample.item, sample.values[turn])
+                        for sample in samples
                         for turn in (TURNS if name == AVERAGE else (name,))
-                        if turn in one.values
+                        if turn in sample.values
                     ),
                     part=part,
                     headline=name == AVERAGE and not part,
@@ -141,20 +143,22 @@ class MTBench(JudgedBenchmark):
                 for name in (*TURNS, AVERAGE)
             }
 
-        whole = estimates(kept)
-        categories = sorted({one.group for one in kept if one.group})
+        whole = estimates(all_samples)
+        categories = sorted({sample.group for sample in all_samples if sample.group})
         of_parts = [
             part
             for category in categories
-            for part in estimates([one for one in kept if one.group == category], f"group={category}").values()
+            for part in estimates(
+                [sample for sample in all_samples if sample.group == category], f"group={category}"
+            ).values()
         ]
-        counts = tally(kept).counts
-        metrics: dict[str, JsonValue] = {name: one.value if one else None for name, one in whole.items()}
+        counts = tally(all_samples).counts
+        metrics: dict[str, JsonValue] = {name: estimate.value if estimate else None for name, estimate in whole.items()}
         metrics |= {"num_total": counts.items} | unscored_metric(counts)
-        return Summary(metrics, tuple(one for one in (*whole.values(), *of_parts) if one), counts)
+        return Summary(metrics, tuple(estimate for estimate in (*whole.values(), *of_parts) if estimate), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; prompts show a rating that can be read, and references are there."""
+        """Yield the problems that the base class finds, prompts without a readable rating, and missing references."""
         for item in items:
             if item.group in WITH_REFERENCE and len(_references(item)) < len(item.prompts):
                 yield f"{item.id}: {item.group} is graded against references, and {REFERENCES.file} has none for it"

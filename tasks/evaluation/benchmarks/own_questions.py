@@ -29,8 +29,9 @@ GET = "It is a questions file of `trivet rag eval`, of your own documents."
 UNSURE = re.compile(
     r"(?i)\bI\s(?:do\snot|don['’]t)\sknow\b|\b(?:cannot|can['’]t)\s(?:tell|say|answer)\b|모르|모릅니다|알\s?수\s?없"
 )
-"""Abstentions in words other than those of `trivet rag`."""
+"""Matches abstentions in other words than those of `trivet rag`, in English and Korean."""
 BRIEF_CHARS = 200
+"""Most characters of an answer that counts as an abstention by the words of UNSURE alone."""
 READING = (
     "Answer the question from the passages below, briefly. If they do not tell, say that you do not know.\n\n"
     "Passages:\n{context}\n\nQuestion: {question}\nAnswer:"
@@ -38,7 +39,7 @@ READING = (
 
 
 class RAGQuestions(BaseBenchmark):
-    """Grades recorded answers; lines without an answer to check are left out."""
+    """Questions about documents whose recorded answers are graded; lines without an answer to check are left out."""
 
     name = "RAGQuestions"
     summary = "questions about documents: recorded answers hold the gold, or say that nothing tells"
@@ -47,10 +48,14 @@ class RAGQuestions(BaseBenchmark):
     score_only = True
 
     def items(self, data: Data) -> Iterator[Item]:
-        return (_item(row, _text(row, "question")) for row in data.rows(self.files[0]) if _has_gold(row))
+        return (_build_item(row, _read_text(row, "question")) for row in data.rows(self.files[0]) if _has_gold(row))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """Right with all numbers of the gold in any spelling, else all its words; without a gold, if it abstains."""
+        """Yield a sample for each response, in order.
+
+        An answer is right if it has all numbers of the gold, in any spelling, or all words of a gold without numbers;
+        where there is no gold, it must abstain.
+        """
         from tasks.grading.cited_answers import abstains, has_numbers, has_words
         from tasks.language.numbers import read_numbers
         from tasks.language.sentences import without_marks
@@ -66,14 +71,14 @@ class RAGQuestions(BaseBenchmark):
                 by_number = bool(read_numbers(str(gold)))
                 has_gold, reason = (has_numbers, "numbers") if by_number else (has_words, "words")
                 right = has_gold(without_marks(answer), str(gold))
-            yield _graded(item, response, answer, score=float(right), reason=reason)
+            yield _build_sample(item, response, answer, score=float(right), reason=reason)
 
     def gold_response(self, item: Item) -> str | None:
         return f"The documents say: {item.gold}." if item.gold is not None else "I do not know."
 
 
 class RAGReading(RAGQuestions):
-    """Asks a model about the passages of each line."""
+    """Questions that a model answers from the passages of the same line."""
 
     name = "RAGReading"
     summary = "questions about passages that stand beside them: does a model find the gold in its context"
@@ -85,31 +90,33 @@ class RAGReading(RAGQuestions):
         for row in data.rows(self.files[0]):
             if _has_gold(row):
                 context = row.get("context")
-                passages = "\n\n".join(map(str, context)) if isinstance(context, list) else _text(row, "context")
-                yield _item(row, READING.replace("{question}", _text(row, "question")).replace("{context}", passages))
+                passages = "\n\n".join(map(str, context)) if isinstance(context, list) else _read_text(row, "context")
+                yield _build_item(
+                    row, READING.replace("{question}", _read_text(row, "question")).replace("{context}", passages)
+                )
 
 
 def _has_gold(row: Row) -> bool:
     return row.get("answer") is not None or row.get("answerable") is False
 
 
-def _item(row: Row, prompt: str) -> Item:
+def _build_item(row: Row, prompt: str) -> Item:
     return Item(
         id=row.id,
         prompts=(prompt,),
-        gold=_text(row, "answer") if row.get("answerable") is not False else None,
+        gold=_read_text(row, "answer") if row.get("answerable") is not False else None,
         group=str(row["lang"]) if row.get("lang") else None,
         detail={"answerable": row.get("answerable") is not False},
     )
 
 
-def _text(row: Row, name: str) -> str:
+def _read_text(row: Row, name: str) -> str:
     if not isinstance(row.get(name), str):
         row.unusable(f"{name}: expected a text, found {type(row.get(name)).__name__}")
     return str(row[name])
 
 
-def _graded(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:
+def _build_sample(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:
     return graded_sample(
         item,
         response,
@@ -122,7 +129,7 @@ def _graded(item: Item, response: Response, answer: str, *, score: float, reason
 
 
 class VQA(BaseBenchmark):
-    """Recorded short answers to questions about pictures."""
+    """Questions about pictures whose recorded short answers are graded by the VQA accuracy."""
 
     version = 2
     family = "vqa"
@@ -143,39 +150,42 @@ class VQA(BaseBenchmark):
             listed: Any = row.get("answers")
             if not isinstance(listed, list) or not listed:
                 row.unusable("answers: expected a list with the answers of people")
-            texts = [cast("dict[str, Any]", one).get("answer") for one in listed if isinstance(one, dict)]
-            given = [text for text in texts if isinstance(text, str)]
-            if len(given) != len(cast("list[Any]", listed)):
+            texts = [cast("dict[str, Any]", entry).get("answer") for entry in listed if isinstance(entry, dict)]
+            human_answers = [text for text in texts if isinstance(text, str)]
+            if len(human_answers) != len(cast("list[Any]", listed)):
                 row.unusable("answers: each needs a text under `answer`")
             row.require("question_id")
-            answers[str(row["question_id"])] = given
+            answers[str(row["question_id"])] = human_answers
         for row in data.rows(self.files[0]):
             row.require("question_id")
             question = str(row["question_id"])
-            given = answers.get(question) or row.unusable(f"question {question} has no annotation")
+            human_answers = answers.get(question) or row.unusable(f"question {question} has no annotation")
             yield Item(
                 id=question,
                 prompts=(str(row.get("question", "")),),
-                gold=Counter(given).most_common(1)[0][0],
-                detail={"answers": list[JsonValue](given), "image": str(row.get("image_id", ""))},
+                gold=Counter(human_answers).most_common(1)[0][0],
+                detail={"answers": list[JsonValue](human_answers), "image": str(row.get("image_id", ""))},
             )
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """Scores from 0 to 1, by how many people gave this answer."""
+        """Yield a sample for each response, in order, scored from 0 to 1 by how many people gave the same answer."""
         del tools
         for item, response in answered:
             answer = visible_answer(response.text) or ""
             score = vqa_accuracy(answer, _gold_answers(item)) if answer else 0.0
-            yield _graded(item, response, answer, score=score, reason="people who say the same")
+            yield _build_sample(item, response, answer, score=score, reason="people who say the same")
 
     def gold_response(self, item: Item) -> str | None:
-        """Only if enough people agree; else no answer is entirely right."""
+        """Return the most frequent answer of people if it scores 1.
+
+        None where too few agree for any answer to be right.
+        """
         gold = str(item.gold)
         return gold if vqa_accuracy(gold, _gold_answers(item)) == 1 else None
 
 
 def _gold_answers(item: Item) -> list[str]:
-    return [str(one) for one in cast("list[Any]", item.detail["answers"])]
+    return [str(answer) for answer in cast("list[Any]", item.detail["answers"])]
 
 
 BENCHMARKS = (

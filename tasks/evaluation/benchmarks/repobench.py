@@ -26,14 +26,15 @@ from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import estimates
 
 LANGUAGES = {"python": "#", "java": "//"}
-"""With the sign of a comment."""
+"""The languages, each with the sign that begins a comment."""
 LONG_COMMENTS = {"python": (('"""', "'''"), ('"""', "'''")), "java": (("/*",), ("*/",))}
+"""Signs that begin and that end a comment of several lines, by language."""
 SUBSETS = ("cross_file_first", "cross_file_random", "in_file")
 SIMILARITY = "edit_similarity"
 
 
 class RepoBench(BaseBenchmark):
-    """Exact match of the line's words; groups are language and subset."""
+    """RepoBench: the words of the next line must match exactly; groups are language and subset."""
 
     name = "RepoBench"
     summary = "the next line of files of Python and Java repositories: exact match and edit similarity"
@@ -56,7 +57,7 @@ class RepoBench(BaseBenchmark):
             for row in data.rows(file):
                 yield Item(
                     id=f"{language}-{subset}-{row.number}",
-                    prompts=(prompt_of(row, language),),
+                    prompts=(build_prompt(row, language),),
                     gold=row.text("next_line"),
                     group=f"{language}_{subset}",
                     detail={"language": language},
@@ -66,8 +67,8 @@ class RepoBench(BaseBenchmark):
         del tools
         for item, response in answered:
             visible = visible_answer(response.text) or ""
-            said = response.text if response.text.strip() == visible else visible  # its indentation counts
-            line, gold = next_line(said, str(item.detail["language"])), str(item.gold)
+            completion = response.text if response.text.strip() == visible else visible  # its indentation counts
+            line, gold = extract_next_line(completion, str(item.detail["language"])), str(item.gold)
             equal = line.split() == gold.split()
             yield graded_sample(
                 item,
@@ -82,36 +83,37 @@ class RepoBench(BaseBenchmark):
             )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """evalchemy's percentages by language and subset, and over all; its two averages of languages are one."""
-        found = tally(kept := list(samples))
-        headline = estimates(self.metric, found.scores, groups=found.groups, headline=True)
+        """Return evalchemy's percentages by language and subset, and their average over all lines of both languages."""
+        all_samples = list(samples)
+        totals = tally(all_samples)
+        headline = estimates(self.metric, totals.scores, groups=totals.groups, headline=True)
         metrics: dict[str, JsonValue] = {}
-        for group in (None, *sorted(found.groups)):
-            some = [one for one in kept if one.score is not None and group in (None, one.group)]
-            if some:
+        for group in (None, *sorted(totals.groups)):
+            scored = [sample for sample in all_samples if sample.score is not None and group in (None, sample.group)]
+            if scored:
                 name = group or "weighted_avg"
-                metrics[f"{name}_EM"] = round(100 * fmean(cast("float", one.score) for one in some), 2)
-                metrics[f"{name}_ES"] = round(fmean(one.values[SIMILARITY] for one in some), 2)
+                metrics[f"{name}_EM"] = round(100 * fmean(cast("float", sample.score) for sample in scored), 2)
+                metrics[f"{name}_ES"] = round(fmean(sample.values[SIMILARITY] for sample in scored), 2)
         metrics[self.metric] = headline[0].value if headline else None
-        return Summary(metrics | unscored_metric(found.counts), headline, found.counts)
+        return Summary(metrics | unscored_metric(totals.counts), headline, totals.counts)
 
     def gold_response(self, item: Item) -> str | None:
         return str(item.gold)
 
 
-def prompt_of(row: Row, language: str) -> str:
-    """Snippets of other files, then the file so far."""
+def build_prompt(row: Row, language: str) -> str:
+    """Return the prompt: snippets of other files, then the current file up to the line that is asked for."""
     sign = LANGUAGES[language]
     snippets = cast("list[dict[str, Any]]", row.get("context") or [])
-    if not all({"path", "snippet"} <= one.keys() for one in snippets):
+    if not all({"path", "snippet"} <= snippet.keys() for snippet in snippets):
         row.unusable("`context` must hold objects with `path` and `snippet`")
-    across = "".join(f"{sign} Path: {one['path']}\n{one['snippet']}\n\n" for one in snippets)
-    here = f"{sign} Path: {row.text('file_path')}\n{row.get('import_statement', '')}\n{row.text('cropped_code')}\n"
-    return re.sub(r"\n{4,}", "\n\n", f"{sign} Repo Name: {row.text('repo_name')}\n{across}{here}")
+    across = "".join(f"{sign} Path: {snippet['path']}\n{snippet['snippet']}\n\n" for snippet in snippets)
+    current = f"{sign} Path: {row.text('file_path')}\n{row.get('import_statement', '')}\n{row.text('cropped_code')}\n"
+    return re.sub(r"\n{4,}", "\n\n", f"{sign} Repo Name: {row.text('repo_name')}\n{across}{current}")
 
 
-def next_line(completion: str, language: str) -> str:
-    """The first line that is no comment; else the first line."""
+def extract_next_line(completion: str, language: str) -> str:
+    """Return the first line of a completion that is no comment, else its first line; fences are skipped."""
     lines = [line for line in completion.lstrip("\n").split("\n") if not line.startswith("```")]
     begins, ends = LONG_COMMENTS[language]
     within = False

@@ -1,4 +1,4 @@
-"""A benchmark in a YAML file: its schema, and how it becomes items, prompts and a grader."""
+"""Benchmarks in YAML files: the schema of a file, and how it becomes items, prompts and a grader."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
 class DataSource(Record):
     file: str = Field(min_length=1)
-    """Name in `--data-dir`, or beside the YAML file."""
+    """Name of the file in `--data-dir`, or in the folder of the YAML file."""
     hub: str | None = None
-    """Id on the Hugging Face hub."""
+    """ID of the data set on the Hugging Face hub."""
     config: str | None = None
     split: str | None = None
     get: str = ""
-    """One sentence: where to get it."""
+    """Where to get the file, in one sentence for error messages."""
 
 
 class Examples(DataSource):
@@ -49,7 +49,7 @@ class Examples(DataSource):
 
 
 class Gold(Record):
-    """Location of the right answer in a row."""
+    """Where the right answer stands in a row of the data."""
 
     field: str
     pattern: str | None = None
@@ -76,15 +76,15 @@ class Options(Record):
     field: str | None = None
     """A field with the list of options."""
     fields: tuple[str, ...] = ()
-    """Or a field for each option."""
+    """Fields of the options, one for each, where no single field lists them."""
     answer: Literal["letter", "index", "text"] = "letter"
-    """Type of the gold."""
+    """Whether the gold is the letter, the index (from 0) or the text of the right option."""
     shuffle: bool = False
     """Put the options of each item in an order of its own, the same in every run."""
     seed: int = 0
-    """Seed of the shuffle."""
+    """Seed of the shuffle, which is combined with the ID of each item."""
     layout: Literal["lines", "line"] = "lines"
-    """One option a line, or all on one."""
+    """Whether the prompt shows one option a line, or all options on one line."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Options:
@@ -94,7 +94,7 @@ class Options(Record):
 
 
 class Definition(Record):
-    """A benchmark in a YAML file."""
+    """The content of a benchmark's YAML file."""
 
     name: str = Field(pattern=NAME)
     version: int = Field(default=1, ge=1)
@@ -103,7 +103,7 @@ class Definition(Record):
     data: DataSource
     examples: Examples | None = None
     ids: tuple[str, ...] = ()
-    """Only these items, where the file holds others too; empty for all."""
+    """IDs of the items that belong to the benchmark, where the file holds others too; empty for all."""
     id: str | None = None
     """Field with the item's id; else id, unique_id, idx, key, question_id, task_id, or the row number."""
     prompt: str | tuple[str, ...] = Field(min_length=1)
@@ -112,15 +112,15 @@ class Definition(Record):
     gold: Gold | None = None
     """A field name, or `{field, pattern}`, or `{field, boxed: true}`."""
     group: str | None = None
-    """Field by which figures are grouped."""
+    """Field whose values form the groups for which metrics are given too."""
     detail: dict[str, str] = Field(default_factory=dict)
-    """Name → field: further input of the grader."""
+    """Further input of the grader: name under which the grader finds it, and field of the row."""
     options: Options | None = None
     sampling: Sampling = Sampling()
     repeats: int = Field(default=1, ge=1, le=1000)
     grader: Grader
     format_checked_only: bool = False
-    """It was written without the real data."""
+    """Whether the definition was written without access to the real data."""
 
     @field_validator("gold", mode="before")
     @classmethod
@@ -139,11 +139,11 @@ class Definition(Record):
 
 
 PARTS = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
-"""Keys of a definition whose values have keys of their own."""
+"""Records of those keys of a definition whose values have keys of their own."""
 
 
 def open_yaml(path: Path) -> SimpleBenchmark:
-    """The benchmark in a YAML file. Raises BenchmarkUnusable naming file and line."""
+    """Return the benchmark in a YAML file. Raises BenchmarkUnusable, naming file and line."""
     file = read_yaml(path, BenchmarkUnusable, expected="`name`, `data`, `prompt` … of a benchmark")
     for key, line in file.repeated:
         raise BenchmarkUnusable(f"{path}, line {line}: {key!r} stands there twice")
@@ -151,12 +151,12 @@ def open_yaml(path: Path) -> SimpleBenchmark:
         return SimpleBenchmark(Definition.model_validate(file.values), folder=path.resolve().parent)
     except ValidationError as error:
         sentences: list[str] = []
-        for one in error.errors():
-            message, place = one["msg"].removeprefix("Value error, "), one["loc"]
-            if one["type"] == "extra_forbidden":
+        for problem in error.errors():
+            message, place = problem["msg"].removeprefix("Value error, "), problem["loc"]
+            if problem["type"] == "extra_forbidden":
                 kind = PARTS.get(str(place[0]), Definition) if len(place) == 2 else Definition
                 message = f"there is no such key; there are {', '.join(kind.model_fields)}"
-            elif one["type"] == "missing":
+            elif problem["type"] == "missing":
                 message = "is missing"
             keys = ".".join(str(part) for part in place if part not in ("str", "tuple[str, ...]"))
             sentences.append(f"{path}, line {file.line(*place)}: {keys + ': ' if keys else ''}{message}")
@@ -168,14 +168,14 @@ class ShuffledOptions(NamedTuple):
 
     options: tuple[str, ...]
     gold: str
-    """Its letter."""
+    """Letter of the right option in this order."""
 
 
 class SimpleBenchmark(BaseBenchmark):
-    """The benchmark of a `Definition`."""
+    """A benchmark that is defined by a YAML file."""
 
     def __init__(self, definition: Definition, *, folder: Path) -> None:
-        """folder: of the definition, in which data files are looked for too."""
+        """folder: the folder of the YAML file, in which data files are looked for too."""
         super().__init__()
         self.definition = definition
         self.name = definition.name
@@ -186,13 +186,13 @@ class SimpleBenchmark(BaseBenchmark):
         self.repeats = definition.repeats
         self.format_checked_only = definition.format_checked_only
         self.reads_answers = definition.grader.kind in READING
-        self.files = (_file_of(definition.data, folder),)
-        self.example_file = _file_of(definition.examples, folder) if definition.examples else None
+        self.files = (_data_file(definition.data, folder),)
+        self.example_file = _data_file(definition.examples, folder) if definition.examples else None
 
     def items(self, data: Data) -> Iterator[Item]:
         items = (self._item(row) for row in data.rows(self.files[0]))
-        wanted = set(self.definition.ids)
-        return (item for item in items if not wanted or item.id in wanted)
+        ids = set(self.definition.ids)
+        return (item for item in items if not ids or item.id in ids)
 
     def examples(self, data: Data) -> Iterator[Example]:
         solved_items = self.definition.examples
@@ -220,19 +220,19 @@ class SimpleBenchmark(BaseBenchmark):
             return summarise_rules(samples)
         return summarise_scores(samples, METRICS[kind]) if kind in METRICS else super().summarise(samples)
 
-    def same_answer(self, one: str, other: str) -> bool:
+    def same_answer(self, first: str, second: str) -> bool:
         match self.definition.grader.kind:
             case "math":
                 from tasks.grading.math.math_grader import shared_grader
 
-                return shared_grader().equal(one, other).equal
+                return shared_grader().equal(first, second).equal
             case "exact":
-                return same_words(one, other)
+                return same_words(first, second)
             case _:
-                return one == other
+                return first == second
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; rules and their arguments must be known, too."""
+        """Yield the problems that the base class finds, and unknown rules or arguments of rules."""
         yield from super().check(items, tools)
         if self.definition.grader.kind == "rules":
             from tasks.grading.rules.rule_grading import check_rules
@@ -248,30 +248,30 @@ class SimpleBenchmark(BaseBenchmark):
 
     def _item(self, row: Row) -> Item:
         definition = self.definition
-        shown = _shuffle_options(definition, row)
-        detail: dict[str, JsonValue] = {name: _field(row, field) for name, field in definition.detail.items()}
-        if shown:
-            detail["options"] = list(shown.options)
+        shuffled = _shuffle_options(definition, row)
+        detail: dict[str, JsonValue] = {name: _read_field(row, field) for name, field in definition.detail.items()}
+        if shuffled:
+            detail["options"] = list(shuffled.options)
         if definition.grader.several:
             detail["several"] = True
         prompts = (definition.prompt,) if isinstance(definition.prompt, str) else definition.prompt
         group = row.get(definition.group) if definition.group else None
         try:
             return Item(
-                id=str(_field(row, definition.id)) if definition.id else row.id,
+                id=str(_read_field(row, definition.id)) if definition.id else row.id,
                 prompts=tuple(
-                    render(prompt, row, shown.options if shown else (), definition.options) for prompt in prompts
+                    render(prompt, row, shuffled.options if shuffled else (), definition.options) for prompt in prompts
                 ),
                 system=render(definition.system, row) if definition.system else None,
-                gold=shown.gold if shown else _gold(definition.gold, row),
-                group=None if group is None else _words(group),
-                detail=without_none(detail),
+                gold=shuffled.gold if shuffled else _read_gold(definition.gold, row),
+                group=None if group is None else _join_words(group),
+                detail=drop_none(detail),
             )
         except ValidationError as error:
             row.unusable(f"the item is not usable ({error.errors()[0]['msg']})")
 
 
-def _file_of(source: DataSource, folder: Path) -> DataFile:
+def _data_file(source: DataSource, folder: Path) -> DataFile:
     return DataFile(
         file=source.file,
         hub=source.hub,
@@ -283,7 +283,7 @@ def _file_of(source: DataSource, folder: Path) -> DataFile:
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:
-    """The template with each `{field}` replaced; other braces, as in LaTeX, stay."""
+    """Return the template with each `{field}` replaced by the row's value; other braces, as in LaTeX, stay."""
     values: dict[str, Any] = dict(row)
     if layout is not None:
         letters = LETTERS[: len(options)]
@@ -291,38 +291,38 @@ def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Optio
         values |= {"options": ("\n" if layout.layout == "lines" else ", ").join(listed), "letters": letters}
 
     def value(match: re.Match[str]) -> str:
-        return _words(values[match[1]]) if match[1] in values else match[0]
+        return _join_words(values[match[1]]) if match[1] in values else match[0]
 
     return PLACEHOLDER.sub(value, template)
 
 
-def without_none(value: Any) -> Any:
-    """`value` without keys that are None: the hub's tables fill absent keys with nulls."""
+def drop_none(value: Any) -> Any:
+    """Return `value` without keys that are None, at any depth: the hub's tables fill absent keys with nulls."""
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return {name: without_none(one) for name, one in pairs if one is not None}
+        return {name: drop_none(field) for name, field in pairs if field is not None}
     if isinstance(value, list | tuple):
-        return [without_none(one) for one in cast("list[Any]", value)]
+        return [drop_none(entry) for entry in cast("list[Any]", value)]
     return value
 
 
 def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None:
-    """The options in their order for this item, and the letter of the right one."""
+    """Return the options in the order of this item and the letter of the right one; None without options or gold."""
     source = definition.options
     if source is None or definition.gold is None:
         return None
     if source.field is not None:
-        listed = _field(row, source.field)
+        listed = _read_field(row, source.field)
         if not isinstance(listed, list):
             row.unusable(f"{source.field}: expected a list of options, found {type(listed).__name__}")
     else:
-        listed = [_field(row, field) for field in source.fields]
-    options = [_words(option).strip() for option in cast("list[Any]", listed)]
+        listed = [_read_field(row, field) for field in source.fields]
+    options = [_join_words(option).strip() for option in cast("list[Any]", listed)]
     if not 2 <= len(options) <= len(LETTERS):
         row.unusable(f"expected 2 to {len(LETTERS)} options, found {len(options)}")
 
     # which of them is right, in the order of the data file
-    text = _words(_gold(definition.gold, row)).strip()
+    text = _join_words(_read_gold(definition.gold, row)).strip()
     if source.answer == "text":
         right = next((index for index, option in enumerate(options) if canonical(option) == canonical(text)), -1)
     elif source.answer == "letter":
@@ -334,32 +334,32 @@ def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None
 
     order = list(range(len(options)))
     if source.shuffle:
-        item_id = _field(row, definition.id) if definition.id else row.id
+        item_id = _read_field(row, definition.id) if definition.id else row.id
         random.Random(f"{source.seed}:{item_id}").shuffle(order)
     return ShuffledOptions(tuple(options[index] for index in order), LETTERS[order.index(right)])
 
 
-def _gold(told: Gold | None, row: Row) -> JsonValue:
-    if told is None:
+def _read_gold(gold: Gold | None, row: Row) -> JsonValue:
+    if gold is None:
         return None
-    value = _field(row, told.field)
-    if told.boxed:
+    value = _read_field(row, gold.field)
+    if gold.boxed:
         from tasks.grading.math.boxes import last_boxed
 
-        return last_boxed(_words(value)) or row.unusable(f"{told.field}: there is no \\boxed{{…}} in it")
-    if told.pattern:
-        match = re.search(told.pattern, _words(value))
-        return match[1].strip() if match else row.unusable(f"{told.field}: {told.pattern!r} is not in it")
-    return [_words(one) for one in cast("list[Any]", value)] if isinstance(value, list) else _words(value)
+        return last_boxed(_join_words(value)) or row.unusable(f"{gold.field}: there is no \\boxed{{…}} in it")
+    if gold.pattern:
+        match = re.search(gold.pattern, _join_words(value))
+        return match[1].strip() if match else row.unusable(f"{gold.field}: {gold.pattern!r} is not in it")
+    return [_join_words(entry) for entry in cast("list[Any]", value)] if isinstance(value, list) else _join_words(value)
 
 
-def _field(row: Row, name: str) -> Any:
+def _read_field(row: Row, name: str) -> Any:
     if name not in row:
         row.unusable(f"there is no field {name!r}; there are {', '.join(map(str, row))}")
     return row[name]
 
 
-def _words(value: Any) -> str:
+def _join_words(value: Any) -> str:
     if value is None:
         return ""
-    return ", ".join(map(_words, cast("list[Any]", value))) if isinstance(value, list) else str(value)
+    return ", ".join(map(_join_words, cast("list[Any]", value))) if isinstance(value, list) else str(value)

@@ -11,9 +11,9 @@ from typing import ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, shares_by_item
+from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Item, PriorTurn, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, judge_request
 from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import weighted_estimate
@@ -43,7 +43,7 @@ CATEGORIES = {
     "Math": "Math & Data Analysis",
     "Data Analysis": "Math & Data Analysis",
 }
-"""Tag → category. Source: leaderboard/data_dir/_create_tables.py of allenai/WildBench."""
+"""The category of each tag. Source: leaderboard/data_dir/_create_tables.py of allenai/WildBench."""
 WEIGHTS = {
     "Creative Tasks": 0.5,
     "Planning & Reasoning": 1.25,
@@ -55,11 +55,14 @@ WEIGHTS = {
 MOST_WORDS = 1000
 """Most words of a text that the judge sees. Source: max_words_to_eval, evalchemy and WildBench's scripts."""
 SCORE = "score"
+"""Name of the only judgment of an item."""
 JUDGE_TOKENS = 4096
 LOWEST = 1.0
+"""Lowest score, which an item without an answer gets."""
 # digits bounded against quadratic time; the last score counts, as in `judge.rating`
 SCORED = re.compile(r"""\bscore["'*]{0,3}\s{0,9}[:=]\s{0,9}["'*\[]{0,3}(\d{1,9}(?:\.\d{0,9})?)""", re.I)
 SLOT = re.compile(r"\{\$(history|user_query|model_output|checklist)\}")
+"""Matches the slots of the judge's prompt."""
 
 
 class WildBench(JudgedBenchmark):
@@ -82,9 +85,9 @@ class WildBench(JudgedBenchmark):
     metric: ClassVar[str] = "adjusted_score"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The tasks; `detail` holds checklist, categories and the judge's prompt."""
+        """Yield the tasks; `detail` holds checklist, categories and the judge's prompt."""
         template = data.text(PROMPT)
-        for row in distinct(data.rows(TASKS)):
+        for row in require_distinct(data.rows(TASKS)):
             messages = row.contents("conversation_input")
             for message in messages:
                 if (role := message.get("role")) not in ("user", "assistant"):
@@ -112,52 +115,52 @@ class WildBench(JudgedBenchmark):
         if not answers[0]:
             return {}
         slots = {
-            "history": shortened("\n\n".join(f"{one.role.upper()}: {one.text}" for one in item.history)),
-            "user_query": shortened(item.prompts[0]),
-            "model_output": shortened(answers[0]),
+            "history": shorten("\n\n".join(f"{message.role.upper()}: {message.text}" for message in item.history)),
+            "user_query": shorten(item.prompts[0]),
+            "model_output": shorten(answers[0]),
             "checklist": "\n".join(f"- {point}" for point in cast("list[str]", item.detail["checklist"])),
         }
         prompt = SLOT.sub(lambda slot: slots[slot[1]], str(item.detail["template"]))
         return {SCORE: judge_request(prompt, max_tokens=JUDGE_TOKENS)}
 
     def verdict_in(self, judgment: str) -> float | None:
-        """The score in a judgment in JSON or similar; None if there is none from 1 to 10."""
-        found = SCORED.findall(judgment)
-        value = float(found[-1]) if found else 0.0
+        """Return the last score in a judgment in JSON or similar; None if it is not from 1 to 10."""
+        scores = SCORED.findall(judgment)
+        value = float(scores[-1]) if scores else 0.0
         return value if LOWEST <= value <= 10 else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Scored by its WB-Score; `values` has the judge's own."""
+        """Return the WB-Score of an answer, from -8 to 10; `values` holds the judge's score from 1 to 10."""
         answer, detail = answers[0], {"categories": judged.item.detail["categories"]}
         score = judged.judgments[SCORE].verdict if answer else LOWEST
         values = {} if score is None else {"rating": score}
-        if answer and shortened(answer) == answer:
+        if answer and shorten(answer) == answer:
             values["length"] = float(len(answer))  # of what the judge saw whole, as published
         if score is None:
             return Rating(None, "", values, detail)
         return Rating((score - 5) * 2, f"score {score:g} of 10" + ("" if answer else ": no answer"), values, detail)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """evalchemy's figures; the estimates are of the WB-Score, over all tasks and by category."""
-        kept = list(samples)
+        """Return evalchemy's metrics, with estimates of the WB-Score over all tasks and by category."""
+        all_samples = list(samples)
         by_category = dict[str, list[tuple[str, float]]]()
-        scores = [(sample, sample.score) for sample in kept if sample.score is not None]
+        scores = [(sample, sample.score) for sample in all_samples if sample.score is not None]
         for sample, score in scores:
             for name in cast("list[str]", sample.detail.get("categories") or []):
                 by_category.setdefault(name, []).append((sample.item, score))
         whole = weighted_estimate(
-            self.metric, shares_by_item((one.item, score) for one, score in scores), headline=True
+            self.metric, sum_by_item((sample.item, score) for sample, score in scores), headline=True
         )
         parts = {
             name: part
             for name, values in sorted(by_category.items())
-            if (part := weighted_estimate(self.metric, shares_by_item(values), part=f"group={name}"))
+            if (part := weighted_estimate(self.metric, sum_by_item(values), part=f"group={name}"))
         }
         # categories without a task do not count
         weights = fsum(WEIGHTS[name] for name in parts)
         macro = fsum(part.value * WEIGHTS[name] for name, part in parts.items()) / weights if parts else None
-        lengths = [sample.values["length"] for sample in kept if "length" in sample.values]
-        counts = tally(kept).counts
+        lengths = [sample.values["length"] for sample in all_samples if "length" in sample.values]
+        counts = tally(all_samples).counts
         metrics: dict[str, JsonValue] = {
             "score": whole.value / 2 + 5 if whole else None,
             "adjusted_score": whole.value if whole else None,
@@ -170,14 +173,14 @@ class WildBench(JudgedBenchmark):
         return Summary(metrics | unscored_metric(counts), (whole, *parts.values()) if whole else (), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; and the judge's prompt has all its slots."""
+        """Yield the problems that the base class finds, and a judge's prompt that lacks some of its slots."""
         yield from super().check(items, tools)
         if items and len(set(SLOT.findall(str(items[0].detail["template"])))) < 4:
             yield f"{PROMPT.file}: expected the slots history, user_query, model_output and checklist"
 
 
-def shortened(text: str) -> str:
-    """The first thousand words, with a mark if there are more."""
+def shorten(text: str) -> str:
+    """Return the first thousand words of a text, with a mark if it has more."""
     words = text.split(" ", MOST_WORDS)
     return text if len(words) <= MOST_WORDS else " ".join(words[:MOST_WORDS]) + "... (truncated)"
 

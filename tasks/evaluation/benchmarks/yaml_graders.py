@@ -1,4 +1,4 @@
-"""Graders that a YAML benchmark names: mathematics, letters, words, rules, scores of texts."""
+"""The graders that a YAML benchmark can name: mathematics, letters, words, rules, scores of texts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tasks.grading.sample_statistics import tally, unscored_metric
 from tasks.measure.estimates import estimates
 
 READING = ("math", "choice", "exact")
-"""Kinds that read an answer in each response, under several policies."""
+"""Kinds of graders that extract an answer from each response, under several policies."""
 METRICS = {"f1": "f1", "rouge": "rougeL", "bleu": "bleu"}
-"""Headlines of kinds whose scores are no shares of right answers."""
+"""Headline metrics of those kinds whose scores are no shares of right answers."""
 MEASURES: dict[str, Measure] = {"includes": includes, "f1": f1, "rouge": rouge, "bleu": bleu}
 WITHOUT_GOLD = ("rules", "regex")
 
@@ -68,12 +68,12 @@ class Grader(Record):
         return self
 
     def rule(self, headline: Policy) -> Rule:
-        """How responses are read."""
+        """Return the rule by which answers are extracted; `headline` is the policy of the headline metric."""
         own = STRICT if self.kind == "math" else FLEXIBLE
         return Rule(self.published or own.published, headline)
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        """A sample for each response, in order."""
+        """Yield a sample for each response, in order, by the grader of this kind."""
         match self.kind:
             case "math":
                 from tasks.grading.math.math_grader import grade_math
@@ -91,12 +91,12 @@ class Grader(Record):
                 return grade_text(answered, matches(self.pattern) if self.pattern else MEASURES[self.kind])
 
     def gold_response(self, golds: Sequence[JsonValue]) -> str | None:
-        """An answer that must be graded as right; None where the kind has none of its own."""
+        """Return an answer that must be graded as right; None where this kind of grader does not define one."""
         return str(golds[0]) if golds and self.kind in MEASURES else None
 
 
 def summarise_scores(samples: Iterable[Sample], metric: str) -> Summary:
-    """The mean of scores from 0 to 1, and the means of further values of the samples."""
+    """Return the mean of the scores, from 0 to 1, as `metric`, and the means of further values of the samples."""
     further: dict[str, list[float]] = {}
 
     def watched() -> Iterator[Sample]:
@@ -105,9 +105,9 @@ def summarise_scores(samples: Iterable[Sample], metric: str) -> Summary:
                 further.setdefault(name, []).append(value)
             yield sample
 
-    found = tally(watched())
-    headline = estimates(metric, found.scores, groups=found.groups, headline=True)
-    metrics: dict[str, JsonValue] = {"num_total": found.counts.items}
+    totals = tally(watched())
+    headline = estimates(metric, totals.scores, groups=totals.groups, headline=True)
+    metrics: dict[str, JsonValue] = {"num_total": totals.counts.items}
     metrics |= {name: fmean(values) for name, values in further.items()}
     metrics |= {metric: headline[0].value if headline else None}
-    return Summary(metrics | unscored_metric(found.counts), headline, found.counts)
+    return Summary(metrics | unscored_metric(totals.counts), headline, totals.counts)

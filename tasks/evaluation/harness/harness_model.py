@@ -13,59 +13,60 @@ from models.protocols import ChatRequest, LogLikelihood, LogProb
 from tasks.calls import Answer, ResponseStore, refuse_when_stopped
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Usage
-from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, messages_of, sampling_of
+from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, read_messages, read_sampling
 
 if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 WINDOW = 2048
-"""Texts per model call: enough to fill batches of similar lengths."""
+"""Number of texts per model call: enough to fill batches with texts of similar lengths."""
 STORED_TOGETHER = 64
+"""Number of log-probabilities that are written to the response store at once."""
 ANSWER_TOKENS = 256
 """Token limit of tasks that set none, as in lm_eval."""
 HOTTEST_BY_DEFAULT = 1.0
 """Temperature of tasks that sample and set none, as in transformers."""
 
-Asked = tuple[str, str] | str
-"""A context and its continuation, or a whole text."""
+LikelihoodInput = tuple[str, str] | str
+"""What a log-probability is asked for: a continuation behind its context, or a whole text."""
 
 
 class Likelihoods:
-    """A LogLikelihood whose results are stored in groups and recalled from the store."""
+    """Log-probabilities of a model, stored in groups in the response store and recalled from there."""
 
     def __init__(self, model: LogLikelihood, responses: ResponseStore) -> None:
         self._model = model
         self._responses = responses
         self.usage = Usage()
 
-    def weigh(self, asked: Sequence[Asked]) -> list[tuple[str, LogProb]]:
-        """Key and log-probability of each, in order; of whole texts `greedy` is not known."""
+    def weigh(self, texts: Sequence[LikelihoodInput]) -> list[tuple[str, LogProb]]:
+        """Return store key and log-probability of each text, in order; `greedy` is always False for whole texts."""
         weighed: list[tuple[str, LogProb]] = []
-        for start in range(0, len(asked), WINDOW):
-            window = asked[start : start + WINDOW]
+        for start in range(0, len(texts), WINDOW):
+            window = texts[start : start + WINDOW]
             keys: list[str] = []
-            for each in window:
-                identity = {"backend": self._model.id, "loglikelihood": each}
+            for text_input in window:
+                identity = {"backend": self._model.id, "loglikelihood": text_input}
                 text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
                 keys.append(hashlib.sha256(text.encode()).hexdigest())
-            known: dict[str, LogProb] = {}
+            log_probs: dict[str, LogProb] = {}
             for key, stored in self._responses.many(list(set(keys))).items():
                 response: Any = stored.response
                 total = float("-inf") if response["total"] is None else response["total"]
-                known[key] = LogProb(total, response.get("greedy", False))
-            missing = {key: each for key, each in zip(keys, window, strict=True) if key not in known}
-            known |= self._ask(missing)
+                log_probs[key] = LogProb(total, response.get("greedy", False))
+            missing = {key: text_input for key, text_input in zip(keys, window, strict=True) if key not in log_probs}
+            log_probs |= self._ask(missing)
             self.usage = self.usage.plus(Usage(calls=len(window), recalled=len(window) - len(missing)))
-            weighed += [(key, known[key]) for key in keys]
+            weighed += [(key, log_probs[key]) for key in keys]
         return weighed
 
-    def _ask(self, missing: Mapping[str, Asked]) -> dict[str, LogProb]:
-        """What the model says of texts that are not stored, which is stored in groups."""
+    def _ask(self, missing: Mapping[str, LikelihoodInput]) -> dict[str, LogProb]:
+        """Ask the model for the log-probabilities of texts that are not stored, by key, and store them in groups."""
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         keys, texts = list(missing), list[Any](missing.values())
         kind, _, model = self._model.id.partition(":")
-        found: dict[str, LogProb] = {}
+        log_probs: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
         whole = bool(texts) and isinstance(texts[0], str)
         results: Iterator[tuple[int, LogProb]] = iter(())
@@ -76,7 +77,7 @@ class Likelihoods:
             results = iter(self._model.loglikelihood(texts))
         try:
             for number, result in results:
-                found[keys[number]] = result
+                log_probs[keys[number]] = result
                 request: Any = {"loglikelihood": texts[number] if whole else list(texts[number])}
                 # JSON has no infinity
                 response: Any = {"total": result.total if result.total > float("-inf") else None}
@@ -91,9 +92,9 @@ class Likelihoods:
         finally:
             if unsaved:
                 self._responses.put_many(unsaved)
-        if len(found) < len(texts):
-            raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(found)} of {len(texts)} texts")
-        return found
+        if len(log_probs) < len(texts):
+            raise RuntimeError(f"{self._model.id} said nothing of {len(texts) - len(log_probs)} of {len(texts)} texts")
+        return log_probs
 
 
 class Doc(NamedTuple):
@@ -104,7 +105,7 @@ class Doc(NamedTuple):
 
 
 class Heard:
-    """The model's answers to each item and their keys, in the order in which the harness asked."""
+    """Collects the model's answers to each item and their keys, in the order in which the harness asked."""
 
     def __init__(self) -> None:
         self.answers: defaultdict[Doc, list[Answer | ModelError]] = defaultdict(list)
@@ -114,7 +115,7 @@ class Heard:
 def harness_model(
     name: str, *, ask_all: AskAll, likelihoods: Likelihoods | None, heard: Heard, template: bool | str, seed: int
 ) -> Any:
-    """An lm_eval LM.
+    """Return an lm_eval LM that asks one of our models.
 
     likelihoods: None for a backend that gives none; no task that wants any may be run then.
     template: of answers to messages; a prompt that is plain text goes out as it stands.
@@ -124,14 +125,14 @@ def harness_model(
 
     def weigh(requests: Sequence[Any], parts: int) -> list[LogProb]:
         assert likelihoods is not None, "tasks that want log-probabilities are refused before"
-        asked = [instance.args[0] if parts == 1 else tuple(instance.args[:parts]) for instance in requests]
-        weighed = likelihoods.weigh(asked)
+        texts = [instance.args[0] if parts == 1 else tuple(instance.args[:parts]) for instance in requests]
+        weighed = likelihoods.weigh(texts)
         for instance, (key, _) in zip(requests, weighed, strict=True):
-            heard.keys[_doc(instance)].append(key)
+            heard.keys[_identify_doc(instance)].append(key)
         return [result for _, result in weighed]
 
     class Model(LM):
-        """Asks through our calls and records the answers in `heard`."""
+        """An lm_eval LM that asks through our calls and records the answers in `heard`."""
 
         @property
         def tokenizer_name(self) -> str:
@@ -152,7 +153,7 @@ def harness_model(
             texts: list[str] = []
             for instance, answer in zip(requests, answers, strict=True):
                 assert answer is not None, "ask_all answers every request"
-                heard.answers[_doc(instance)].append(answer)
+                heard.answers[_identify_doc(instance)].append(answer)
                 texts.append(answer.response.text if isinstance(answer, Answer) else "")
             return texts
 
@@ -165,26 +166,29 @@ def harness_model(
     return Model()
 
 
-def _doc(instance: Any) -> Doc:
+def _identify_doc(instance: Any) -> Doc:
     return Doc(str(instance.task_name), int(instance.doc_id))
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:
-    """`temperature` above 0 samples, whatever `do_sample` is; the harness passes an instance once per repeat."""
+    """Yield the number of each instance with its request; the harness passes an instance once per repeat.
+
+    A `temperature` above 0 samples, whatever `do_sample` is.
+    """
     repeats: defaultdict[int, int] = defaultdict(int)
     for number, instance in enumerate(instances):
         prompt, options = instance.args[:2]
         draw = repeats[id(instance)]
         repeats[id(instance)] += 1
-        wanted = dict(options)
-        if not any(wanted.get(name) for name in MAX_TOKENS):
-            wanted["max_gen_toks"] = ANSWER_TOKENS
-        if wanted.get("do_sample") and wanted.get("temperature") is None:
-            wanted["temperature"] = HOTTEST_BY_DEFAULT
-        sampling = sampling_of(wanted)
-        asked: dict[str, Any] = sampling.model_dump() | {
-            "seed": draw + ((sampling.seed or 0) if "seed" in wanted else seed),
+        arguments = dict(options)
+        if not any(arguments.get(name) for name in MAX_TOKENS):
+            arguments["max_gen_toks"] = ANSWER_TOKENS
+        if arguments.get("do_sample") and arguments.get("temperature") is None:
+            arguments["temperature"] = HOTTEST_BY_DEFAULT
+        sampling = read_sampling(arguments)
+        parameters: dict[str, Any] = sampling.model_dump() | {
+            "seed": draw + ((sampling.seed or 0) if "seed" in arguments else seed),
             "stop": tuple(text for text in sampling.stop if text),
         }
         chat = template if isinstance(prompt, Templated) else False
-        yield number, ChatRequest(messages=messages_of(prompt), draw=draw, template=chat, **asked)
+        yield number, ChatRequest(messages=read_messages(prompt), draw=draw, template=chat, **parameters)

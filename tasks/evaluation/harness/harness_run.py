@@ -25,9 +25,15 @@ from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.harness.harness_model import Doc, Heard, Likelihoods, harness_model
-from tasks.evaluation.harness.harness_tasks import LoadedTasks, installed_version, list_tasks, load_tasks, quiet_loggers
+from tasks.evaluation.harness.harness_tasks import (
+    LoadedTasks,
+    installed_version,
+    list_tasks,
+    load_tasks,
+    silence_loggers,
+)
 from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.running.generation import reply_of
+from tasks.evaluation.running.generation import build_reply
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
@@ -42,11 +48,12 @@ SETTINGS = (
     *("limit", "num_fewshot", "n_repeat", "max_tokens", "gen_kwargs", "apply_chat_template"),
     *("fewshot_as_multiturn", "system_instruction", "seed"),
 )
-"""The run's settings that are stored with results."""
+"""Names of those settings of a run that are stored with results of the harness."""
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
 HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
 """Keys of a YAML task of the harness, which ours never have."""
 NO_FILTER = "none"
+"""Name of the harness's filter that changes nothing."""
 NOT_FOUND = ("", "[invalid]")
 """Outputs of the harness's filters for a response without an answer."""
 ELSEWHERE = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
@@ -63,7 +70,7 @@ class HarnessOutcome(NamedTuple):
     """Without artifacts; its usage is that of log-probability requests, as generating calls are counted by the caller.
 
     Metrics: lm_eval's keys, `acc,none` and `acc_stderr,none`; of several tasks each under its name too.
-    Estimates: standard errors are lm_eval's; figures of one of several tasks have the part `task=NAME`.
+    Estimates: standard errors are lm_eval's; those of one of several tasks have the part `task=NAME`.
     """
     samples: tuple[Sample, ...]
     """Score = the first metric under the first filter; a perplexity's is the negative log-likelihood per unit. The id
@@ -73,7 +80,10 @@ class HarnessOutcome(NamedTuple):
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:
-    """Whether a task, group, tag or YAML file is the harness's. Raises UnknownTask for a missing `include_path`."""
+    """Return whether a task, group, tag or YAML file is the harness's.
+
+    Raises UnknownTask for a missing `include_path`.
+    """
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
@@ -83,11 +93,11 @@ def is_harness_task(name: str, include_path: Path | None) -> bool:
         return False
 
 
-def result_of(
+def evaluate_and_store(
     name: str, asking: Asking, artifacts: Artifacts, *, settings: RunSettings, include_path: Path | None
 ) -> TaskResult:
-    """Evaluate a harness task and store its items, responses and samples. Raises as `evaluate_harness` does."""
-    found = evaluate_harness(
+    """Evaluate a task of the harness and store its items, responses and samples. Raises as `evaluate_harness` does."""
+    outcome = evaluate_harness(
         name,
         model=asking.chat,
         ask_all=asking.ask_all,
@@ -95,13 +105,13 @@ def result_of(
         settings=settings,
         include_path=include_path,
     )
-    kept = {
-        "usage": asking.usage.plus(found.result.usage),
-        "samples": (write_lines(artifacts, "samples", found.samples),),
-        "items": write_lines(artifacts, "items", found.items),
-        "responses": (write_lines(artifacts, "responses", found.responses),) if found.responses else (),
+    update = {
+        "usage": asking.usage.plus(outcome.result.usage),
+        "samples": (write_lines(artifacts, "samples", outcome.samples),),
+        "items": write_lines(artifacts, "items", outcome.items),
+        "responses": (write_lines(artifacts, "responses", outcome.responses),) if outcome.responses else (),
     }
-    return found.result.model_copy(update=kept)
+    return outcome.result.model_copy(update=update)
 
 
 def evaluate_harness(
@@ -113,14 +123,14 @@ def evaluate_harness(
     settings: RunSettings,
     include_path: Path | None = None,
 ) -> HarnessOutcome:
-    """What the harness finds about a model on the task, group or tag called `name`, or in a YAML file of that path.
+    """Evaluate a model on the task, group or tag of the harness called `name`, or on the tasks of a YAML file.
 
     ask_all: asks `model`. responses: keeps log-probabilities, each under model, context and continuation.
     include_path: folder with YAML tasks of the user's own.
     Raises UnknownTask, DataMissing, BenchmarkUnusable and NeedsLogLikelihood before anything is asked; then what
     `ask_all` and the store raise.
     """
-    with _quiet():
+    with _silence_harness():
         loaded = load_tasks(name, include_path)
         if (wanting := loaded.wants_likelihoods) and not isinstance(model, LogLikelihood):
             more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
@@ -151,11 +161,11 @@ def evaluate_harness(
             template=effective.apply_chat_template,
             seed=settings.seed[0],
         )
-        found = _simple_evaluate(lm, loaded, effective)
+        results = _simple_evaluate(lm, loaded, effective)
     plain = effective.model_dump(mode="json") | {"limit": effective.first}
-    return outcome_of(
+    return read_outcome(
         name,
-        found,
+        results,
         loaded,
         heard,
         settings={name: plain[name] for name in SETTINGS},
@@ -168,19 +178,19 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
     from lm_eval.evaluator import simple_evaluate
 
     # under the names that are read first, so that they override those of the task
-    given: dict[str, Any] = {**settings.gen_kwargs}
-    tokens = [settings.max_tokens, *(given.pop(name, None) for name in MAX_TOKENS)]
-    stops = [given.pop(name, None) for name in STOP]
-    given |= {MAX_TOKENS[0]: next(filter(None, tokens), None), STOP[0]: next(filter(None, stops), None)}
+    gen_kwargs: dict[str, Any] = {**settings.gen_kwargs}
+    tokens = [settings.max_tokens, *(gen_kwargs.pop(name, None) for name in MAX_TOKENS)]
+    stops = [gen_kwargs.pop(name, None) for name in STOP]
+    gen_kwargs |= {MAX_TOKENS[0]: next(filter(None, tokens), None), STOP[0]: next(filter(None, stops), None)}
     generates = len(loaded.wants_likelihoods) < len(loaded.tasks)
     python, numpy, torch, examples = settings.seed
-    found: Any = simple_evaluate(
+    results: Any = simple_evaluate(
         model=lm,
         tasks=loaded.parts,
         task_manager=loaded.manager,
         limit=settings.first,
         num_fewshot=settings.num_fewshot,
-        gen_kwargs={name: value for name, value in given.items() if value is not None} if generates else None,
+        gen_kwargs={name: value for name, value in gen_kwargs.items() if value is not None} if generates else None,
         apply_chat_template=settings.apply_chat_template,
         fewshot_as_multiturn=settings.fewshot_as_multiturn,
         system_instruction=settings.system_instruction,
@@ -190,15 +200,15 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
         torch_random_seed=torch,
         fewshot_random_seed=examples,
     )
-    return found
+    return results
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
-    """Keep the harness from printing, starting processes, and changing the environment."""
+def _silence_harness() -> Generator[None]:
+    """Keep the harness from printing, starting processes and changing the environment, for one thread at a time."""
     with _one_at_a_time, ExitStack() as undo:
         undo.enter_context(patch.dict(os.environ))
-        undo.enter_context(quiet_loggers())
+        undo.enter_context(silence_loggers())
         installed_version()
         import datasets
         from lm_eval import evaluator
@@ -216,16 +226,16 @@ def _quiet() -> Generator[None]:
 
 
 def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequence[Any], iters: int) -> float:
-    """Standard deviation of a metric over resamples, drawn as lm_eval draws its first thousand."""
+    """Return the standard deviation of a metric over RESAMPLES resamples, drawn as lm_eval draws its first thousand."""
     from lm_eval.api.metrics import sample_stddev
 
     draws = random.Random(0)
     return sample_stddev([metric(draws.choices(values, k=len(values))) for _ in range(iters)])
 
 
-def outcome_of(
+def read_outcome(
     name: str,
-    found: Mapping[str, Any],
+    results: Mapping[str, Any],
     loaded: LoadedTasks,
     heard: Heard,
     *,
@@ -233,23 +243,23 @@ def outcome_of(
     usage: Usage,
     notes: Iterable[str],
 ) -> HarnessOutcome:
-    """The results of `simple_evaluate` as our records."""
-    read = [_Task(task, found, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
+    """Return the results of lm_eval's `simple_evaluate` as our records."""
+    read = [_Task(task, results, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
     samples = tuple(sample for task in read for sample in task.samples())
-    data = _data(name, loaded)
-    # figures of a group; empty for a tag and for a group that defines none
-    group = found["results"].get(name) or next(iter(found.get("groups", {}).values()), {})
+    data = _describe_data(name, loaded)
+    # metrics of a group; empty for a tag and for a group that defines none
+    group = results["results"].get(name) or next(iter(results.get("groups", {}).values()), {})
     settings |= {
         "lm_eval": installed_version(),
-        "num_fewshot": _of_all({task.name: found["n-shot"].get(task.name) for task in read}),
-        "generation_kwargs": _of_all({task.name: task.config.get("generation_kwargs") for task in read}),
-        "output_type": _of_all({task.name: task.config.get("output_type") for task in read}),
+        "num_fewshot": _merge_values({task.name: results["n-shot"].get(task.name) for task in read}),
+        "generation_kwargs": _merge_values({task.name: task.config.get("generation_kwargs") for task in read}),
+        "output_type": _merge_values({task.name: task.config.get("output_type") for task in read}),
     }
     # version numbers of the tasks, and a digest of the definitions
     definitions = {
         task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
     }
-    numbers = {str(found["versions"].get(task.name)) for task in read}
+    numbers = {str(results["versions"].get(task.name)) for task in read}
     digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
     answers = [answer for of_doc in heard.answers.values() for answer in of_doc]
     errors = [answer for answer in answers if isinstance(answer, ModelError)]
@@ -261,61 +271,65 @@ def outcome_of(
         )
     if len(errors) > for_now:
         notes.append(f"{len(errors) - for_now} of {len(answers)} questions are longer than the model's context")
-    by_task: dict[str, JsonValue] = {task.name: _figures(task.results) for task in read}
+    by_task: dict[str, JsonValue] = {task.name: _read_metrics(task.results) for task in read}
     result = TaskResult(
         task=data.name,
         version=f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}",
         family="pretrain",
         data=data,
         settings=settings,
-        metrics=_figures(read[0].results) if len(read) == 1 else {**_figures(group), **by_task},
-        estimates=tuple(_estimates(group, read, samples)),
+        metrics=_read_metrics(read[0].results) if len(read) == 1 else {**_read_metrics(group), **by_task},
+        estimates=tuple(_read_estimates(group, read, samples)),
         counts=tally(samples).counts,
         usage=usage,
         notes=tuple(notes),
     )
     items = tuple(item for task in read for item in task.items())
-    return HarnessOutcome(result, samples, items, tuple(one for task in read for one in task.responses()))
+    return HarnessOutcome(result, samples, items, tuple(response for task in read for response in task.responses()))
 
 
 class _Task:
     """One task of the harness with its results."""
 
-    def __init__(self, name: str, found: Mapping[str, Any], heard: Heard, *, alone: bool) -> None:
+    def __init__(self, name: str, results: Mapping[str, Any], heard: Heard, *, alone: bool) -> None:
         self.name = name
-        self.results: Mapping[str, Any] = found["results"][name]
-        self.config: Mapping[str, Any] = found["configs"][name]
-        self.higher_is_better: Mapping[str, bool | None] = found["higher_is_better"].get(name, {})
+        self.results: Mapping[str, Any] = results["results"][name]
+        self.config: Mapping[str, Any] = results["configs"][name]
+        self.higher_is_better: Mapping[str, bool | None] = results["higher_is_better"].get(name, {})
         self.generates = self.config.get("output_type", "generate_until") == "generate_until"
-        self.main = next(_keys(self.results))
-        """Key of the figure that stands for the task: its first metric under its first filter."""
+        self.main = next(_list_metric_keys(self.results))
+        """Key of the task's headline metric: its first metric under its first filter."""
         self._heard = heard
         self._alone = alone
         self._by_doc: dict[int, list[Mapping[str, Any]]] = {}
-        for logged in found["samples"][name]:
+        for logged in results["samples"][name]:
             self._by_doc.setdefault(logged["doc_id"], []).append(logged)
 
     def rises(self, key: str) -> bool:
-        """Whether a higher figure is better."""
+        """Return whether a higher value of the metric is better."""
         return self.higher_is_better.get(key.partition(",")[0]) is not False
 
     def items(self) -> Iterator[Item]:
         for number, (logged, *_) in self._by_doc.items():
-            asked: Sequence[Any] = logged["arguments"]
-            chosen = [_plain(one[1]) for one in asked if len(one) > 1 and isinstance(one[1], str)]
+            arguments: Sequence[Any] = logged["arguments"]
+            continuations = [
+                _as_plain_json(argument[1])
+                for argument in arguments
+                if len(argument) > 1 and isinstance(argument[1], str)
+            ]
             yield Item(
                 id=self._id(number),
-                prompts=(str(asked[0][0]),),
-                gold=_plain(logged["target"]),
+                prompts=(str(arguments[0][0]),),
+                gold=_as_plain_json(logged["target"]),
                 group=None if self._alone else self.name,
-                detail={} if self.generates or len(asked[0]) < 2 else {"continuations": chosen},
+                detail={} if self.generates or len(arguments[0]) < 2 else {"continuations": continuations},
             )
 
     def responses(self) -> Iterator[Response]:
         for number in self._by_doc if self.generates else ():
             for repeat, answer in enumerate(self._heard.answers[Doc(self.name, number)]):
                 answered = isinstance(answer, Answer)
-                turns, missed = ((reply_of(answer),), None) if answered else ((), str(answer))
+                turns, missed = ((build_reply(answer),), None) if answered else ((), str(answer))
                 yield Response(item=self._id(number), repeat=repeat, turns=turns, missed=missed)
 
     def samples(self) -> Iterator[Sample]:
@@ -327,71 +341,79 @@ class _Task:
             for row in logged:
                 for metric in row["metrics"]:
                     value = row.get(metric)
-                    if isinstance(value, tuple | list) and len(value) == 2 and None not in map(_number, value):
+                    if isinstance(value, tuple | list) and len(value) == 2 and None not in map(_parse_number, value):
                         log_likelihood, units = map(float, value)  # units: words or bytes
                         value = -log_likelihood / units if units else None
-                    if (number_found := _number(value)) is not None:
-                        values[_short(f"{metric},{row['filter']}")] = number_found
+                    if (number_found := _parse_number(value)) is not None:
+                        values[_strip_filter(f"{metric},{row['filter']}")] = number_found
             why_not = next((str(answer) for answer in answers if isinstance(answer, TransientModelError)), None)
-            score = None if why_not else values.get(_short(self.main))
-            said = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
-            extracted = _extracted(logged[0], generates=self.generates)
+            score = None if why_not else values.get(_strip_filter(self.main))
+            values_text = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
+            extracted = _extract_answer(logged[0], generates=self.generates)
             yield Sample(
                 item=self._id(number),
                 status="unscored" if score is None else "scored",
                 score=score,
                 extracted=extracted,
-                gold=_text(logged[0]["target"]),
-                reason=why_not or (said if score is not None else "its metric is one of all answers together"),
+                gold=_as_text(logged[0]["target"]),
+                reason=why_not or (values_text if score is not None else "its metric is one of all answers together"),
                 group=None if self._alone else self.name,
                 values=values,
-                truncated=any(isinstance(one, Answer) and one.response.finish_reason == "length" for one in answers),
+                truncated=any(
+                    isinstance(answer, Answer) and answer.response.finish_reason == "length" for answer in answers
+                ),
                 missing=self.generates and not extracted,
-                keys=tuple(one.key for one in answers if isinstance(one, Answer)) or tuple(self._heard.keys[doc]),
+                keys=tuple(answer.key for answer in answers if isinstance(answer, Answer))
+                or tuple(self._heard.keys[doc]),
             )
 
     def _id(self, number: int) -> str:
         return str(number) if self._alone else f"{self.name}/{number}"
 
 
-def _figures(results: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """lm_eval's figures; `N/A`, NaN and infinity become None."""
-    return {key: _number(value) for key, value in results.items() if "," in key}
+def _read_metrics(results: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return lm_eval's metrics; `N/A`, NaN and infinity become None."""
+    return {key: _parse_number(value) for key, value in results.items() if "," in key}
 
 
-def _estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Sequence[Sample]) -> Iterator[Estimate]:
-    """Those of the one task; of several tasks those of the group, and each task's as a part."""
+def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Sequence[Sample]) -> Iterator[Estimate]:
+    """Yield the estimates of a single task, or those of a group followed by each task's own as parts of it."""
     if len(read) > 1:
-        keys = list(_keys(group))
+        keys = list(_list_metric_keys(group))
         n = sum(task.results["sample_len"] for task in read)
         for key in keys:
             better = all(task.rises(key) for task in read)
-            yield from _estimate(group, key, n=n, headline=key == keys[0], better=better)
-        if not keys and (scores := tally(samples).scores):
+            yield from _read_estimate(group, key, n=n, headline=key == keys[0], better=better)
+        scores = {} if keys else tally(samples).scores
+        if scores:
             better = all(task.rises(task.main) for task in read)
-            yield estimate(_short(read[0].main), scores, headline=True, higher_is_better=better)
+            yield estimate(_strip_filter(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
         of_task = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
         values, part = tally(of_task).values, "" if len(read) == 1 else f"task={task.name}"
-        for key in _keys(task.results):
+        for key in _list_metric_keys(task.results):
             headline, n = len(read) == 1 and key == task.main, task.results["sample_len"]
-            for one in _estimate(task.results, key, n=n, part=part, headline=headline, better=task.rises(key)):
-                by_item = values.get(_short(key), {})
-                if by_item and math.isclose(one.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9):
+            for task_estimate in _read_estimate(
+                task.results, key, n=n, part=part, headline=headline, better=task.rises(key)
+            ):
+                by_item = values.get(_strip_filter(key), {})
+                if by_item and math.isclose(
+                    task_estimate.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9
+                ):
                     interval = estimate(key, by_item)
-                    yield one.model_copy(update={"low": interval.low, "high": interval.high})
+                    yield task_estimate.model_copy(update={"low": interval.low, "high": interval.high})
                 else:
-                    yield one
+                    yield task_estimate
 
 
-def _estimate(
+def _read_estimate(
     results: Mapping[str, Any], key: str, *, n: int, headline: bool, better: bool, part: str = ""
 ) -> Iterator[Estimate]:
-    """A figure of the harness, `metric,filter`, with its standard error; nothing if it is no number."""
-    value, std_err = _number(results[key]), _number(results.get(key.replace(",", "_stderr,", 1)))
+    """Yield the estimate of a metric, `metric,filter`, with its standard error; nothing if its value is no number."""
+    value, std_err = _parse_number(results[key]), _parse_number(results.get(key.replace(",", "_stderr,", 1)))
     if value is not None:
         yield Estimate(
-            metric=_short(key),
+            metric=_strip_filter(key),
             part=part,
             value=value,
             std_err=std_err,
@@ -403,17 +425,17 @@ def _estimate(
         )
 
 
-def _keys(results: Mapping[str, Any]) -> Iterator[str]:
-    """Keys of figures, `metric,filter`, without those of standard errors."""
+def _list_metric_keys(results: Mapping[str, Any]) -> Iterator[str]:
+    """Return the keys of metrics, `metric,filter`, without those of standard errors."""
     return (key for key in results if "," in key and "_stderr," not in key)
 
 
-def _short(key: str) -> str:
-    """A figure's name, without the filter `none`."""
+def _strip_filter(key: str) -> str:
+    """Return the name of a metric without the filter `none`."""
     return key.removesuffix(f",{NO_FILTER}")
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -421,42 +443,45 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _extracted(logged: Mapping[str, Any], *, generates: bool) -> str | None:
-    """The filtered answer, or the most likely continuation."""
+def _extract_answer(logged: Mapping[str, Any], *, generates: bool) -> str | None:
+    """Return the answer that the harness's filter extracted, or the likeliest continuation.
+
+    None where there is none.
+    """
     filtered: Sequence[Any] = logged["filtered_resps"]
     if generates:
         first: Any = filtered[0] if filtered else None
-        found = _text(first[0] if isinstance(first, list) and first else first)
-        return None if found in NOT_FOUND else found
+        answer = _as_text(first[0] if isinstance(first, list) and first else first)
+        return None if answer in NOT_FOUND else answer
     pairs = [arguments for arguments in logged["arguments"] if len(arguments) > 1]
     if not pairs or len(filtered) < 2:
         return None
     likeliest = max(range(len(filtered)), key=lambda at: filtered[at][0])
-    return _text(pairs[likeliest][1]).strip()
+    return _as_text(pairs[likeliest][1]).strip()
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(_as_plain_json(value), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _as_plain_json(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str)) if not isinstance(value, str) else str(value)
 
 
-def _of_all(by_task: Mapping[str, Any]) -> Any:
-    """The value if it is the same for all tasks; else the values by task."""
-    plain: dict[str, Any] = {name: _plain(value) for name, value in by_task.items()}
+def _merge_values(by_task: Mapping[str, Any]) -> Any:
+    """Return the value that all tasks share, else the values by task."""
+    plain: dict[str, Any] = {name: _as_plain_json(value) for name, value in by_task.items()}
     first = next(iter(plain.values()))
     return first if all(value == first for value in plain.values()) else plain
 
 
-def _data(name: str, loaded: LoadedTasks) -> Dataset:
+def _describe_data(name: str, loaded: LoadedTasks) -> Dataset:
     digest, count, sources = hashlib.sha256(), 0, dict[str, None]()
     for task in loaded.tasks.values():
         files: Any = (task.config.dataset_kwargs or {}).get("data_files")
-        named = (task.config.dataset_path, task.config.dataset_name)
+        dataset_parts = (task.config.dataset_path, task.config.dataset_name)
         listed: Iterable[Any] = files.values() if isinstance(files, Mapping) else [files]
-        sources[", ".join(map(str, listed)) if files else "/".join(str(part) for part in named if part)] = None
+        sources[", ".join(map(str, listed)) if files else "/".join(str(part) for part in dataset_parts if part)] = None
         for doc in task.eval_docs:
             count += 1
             digest.update(json.dumps(doc, sort_keys=True, default=str).encode() + b"\n")

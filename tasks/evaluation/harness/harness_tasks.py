@@ -20,7 +20,7 @@ YAML = (".yaml", ".yml")
 FILE_FORMATS = ("json", "csv", "parquet", "text", "arrow")
 """`dataset_path` of tasks whose data are files."""
 LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
-"""Output types that need log-probabilities."""
+"""Output types of tasks that need log-probabilities."""
 LOCAL_DATA = (
     "make its data local: load it once where there is a network (the cache of the `datasets` library can be copied), "
     "or name files in the YAML, `dataset_path: json` and `dataset_kwargs: {data_files: {test: FILE.jsonl}}`"
@@ -28,7 +28,7 @@ LOCAL_DATA = (
 
 
 class LoadedTasks(NamedTuple):
-    """What a name of the harness stands for."""
+    """The tasks that a name of the harness stands for."""
 
     tasks: dict[str, Any]
     """lm_eval Task by name; more than one for a group or a tag."""
@@ -37,12 +37,12 @@ class LoadedTasks(NamedTuple):
 
     @property
     def wants_likelihoods(self) -> list[str]:
-        """Names of the tasks that need log-probabilities."""
+        """Names of those tasks that need log-probabilities."""
         return [name for name, task in self.tasks.items() if task.OUTPUT_TYPE in LIKELIHOODS]
 
 
 def installed_version() -> str:
-    """Version of lm_eval. Raises BenchmarkUnusable with the extra to install if it is missing."""
+    """Return the version of lm_eval. Raises BenchmarkUnusable, naming the extra to install, where it is missing."""
     try:
         return importlib.metadata.version("lm_eval")
     except importlib.metadata.PackageNotFoundError:
@@ -52,19 +52,22 @@ def installed_version() -> str:
 
 
 def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
-    """Names of all tasks, groups and tags; those of the harness are cached, since its 10,000 files take 4 s to read."""
+    """Return the names of all tasks, groups and tags, sorted.
+
+    Those of the harness itself are cached in `cache_folder`, since its 10,000 files take 4 s to read.
+    """
     path = cache_folder / f"lm_eval-{installed_version()}-tasks.json"
     try:
         names: list[str] = json.loads(path.read_bytes())
     except (OSError, ValueError):
-        names = sorted(_index(None))
+        names = sorted(_load_index(None))
         with suppress(StoreUnreachable):  # then the next one reads the ten thousand files again
             files.write(path, json.dumps(names).encode(), durable=False)
-    return sorted({*names, *(_index(include_path) if include_path else ())})
+    return sorted({*names, *(_load_index(include_path) if include_path else ())})
 
 
 def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
-    """The tasks of a name or a YAML file, with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
+    """Load the tasks of a name or a YAML file with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
     installed_version()
     import yaml
     from datasets.exceptions import DatasetsError
@@ -72,6 +75,7 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
     try:
         # the harness's own ten thousand files take 4 s to read: only where they are needed
         spec, folder, with_own = name, include_path, True
+        own_entry = None if name.endswith(YAML) or include_path is None else _load_index(include_path).get(name)
         if name.endswith(YAML):
             from lm_eval.tasks._yaml_loader import load_yaml
 
@@ -80,16 +84,16 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
                 raise UnknownTask(f"there is no file {name}; give the path of a YAML task")
             group = load_yaml(path, resolve_func=False).get("group")
             spec, folder, with_own = (str(group), path.parent, True) if group else (str(path), None, False)
-        elif include_path and (entry := _index(include_path).get(name)):
+        elif own_entry:
             from lm_eval.tasks._index import Kind
 
-            with_own = entry.kind not in (Kind.TASK, Kind.PY_TASK)
-        manager = _manager(folder, with_own=with_own)
+            with_own = own_entry.kind not in (Kind.TASK, Kind.PY_TASK)
+        manager = _open_manager(folder, with_own=with_own)
         if not spec.endswith(YAML) and spec not in manager.task_index:
             near = difflib.get_close_matches(name, manager.all_tasks, n=5)
             hint = f"; did you mean {', '.join(near)}?" if near else "; `trivet eval list` shows all"
             raise UnknownTask(f"the lm-evaluation-harness has no task {name!r}{hint}")
-        found: Mapping[str, Any] = manager.load([spec])
+        loaded: Mapping[str, Any] = manager.load([spec])
     except (UnknownTask, DataMissing):
         raise
     except yaml.MarkedYAMLError as error:
@@ -97,35 +101,35 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
         where = f"{mark.name}:{mark.line + 1}" if mark else name
         raise BenchmarkUnusable(f"{where}: {error.problem}; see that the YAML is well-formed") from error
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         no_data = isinstance(error, DatasetsError | OSError)  # ConnectionError and FileNotFoundError among them
         if no_data or "Couldn't find" in str(error) or "offline" in str(error).lower():
-            raise DataMissing(f"the data of {name} cannot be loaded ({said}); {LOCAL_DATA}") from error
-        raise BenchmarkUnusable(f"{name} is not a task that the harness can load: {said}") from error
-    tasks: dict[str, Any] = dict(found["tasks"])
-    groups = list(found.get("groups", {}).values())
+            raise DataMissing(f"the data of {name} cannot be loaded ({message}); {LOCAL_DATA}") from error
+        raise BenchmarkUnusable(f"{name} is not a task that the harness can load: {message}") from error
+    tasks: dict[str, Any] = dict(loaded["tasks"])
+    groups = list(loaded.get("groups", {}).values())
     inside = {child for group in groups for child in group.child_names}
     roots = [group for group in groups if group.name not in inside]
     return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 
-def _resolve_files(named: Any, folder: Path) -> Any:
-    """File names of a YAML, with their full paths if they are in its folder. Raises DataMissing."""
-    if isinstance(named, Mapping):
-        return {split: _resolve_files(each, folder) for split, each in named.items()}
-    if isinstance(named, list | tuple):
-        return [_resolve_files(each, folder) for each in named]
-    if "://" in str(named) or any(sign in str(named) for sign in "*?["):
-        return named
-    place = folder / str(named)
-    if not place.is_file() and not Path(str(named)).is_file():
+def _resolve_files(file_names: Any, folder: Path) -> Any:
+    """Return the file names of a YAML as full paths where they are in its folder. Raises DataMissing."""
+    if isinstance(file_names, Mapping):
+        return {split: _resolve_files(each, folder) for split, each in file_names.items()}
+    if isinstance(file_names, list | tuple):
+        return [_resolve_files(each, folder) for each in file_names]
+    if "://" in str(file_names) or any(sign in str(file_names) for sign in "*?["):
+        return file_names
+    place = folder / str(file_names)
+    if not place.is_file() and not Path(str(file_names)).is_file():
         raise DataMissing(f"there is no file {place}, which the YAML names as its data; put it there")
-    return str(place if place.is_file() else named)
+    return str(place if place.is_file() else file_names)
 
 
 @cache
-def _manager(include_path: Path | None, *, with_own: bool) -> Any:
-    with quiet_loggers():
+def _open_manager(include_path: Path | None, *, with_own: bool) -> Any:
+    with silence_loggers():
         from lm_eval.tasks import TaskManager
         from lm_eval.tasks._factory import TaskFactory
 
@@ -146,18 +150,18 @@ def _manager(include_path: Path | None, *, with_own: bool) -> Any:
         return manager
 
 
-def _index(include_path: Path | None) -> Mapping[str, Any]:
-    """Tasks of the harness, or those of `include_path` alone. Raises UnknownTask."""
+def _load_index(include_path: Path | None) -> Mapping[str, Any]:
+    """Return the index of the harness's tasks, or that of `include_path` alone. Raises UnknownTask."""
     if include_path is None:
-        return _manager(None, with_own=True).task_index
+        return _open_manager(None, with_own=True).task_index
     if not include_path.is_dir():
         raise UnknownTask(f"there is no folder {include_path}; `--include_path` names one with YAML tasks")
-    return _manager(include_path, with_own=False).task_index
+    return _open_manager(include_path, with_own=False).task_index
 
 
 @contextmanager
-def quiet_loggers() -> Generator[None]:
-    """Log only errors of the harness and its data loaders."""
+def silence_loggers() -> Generator[None]:
+    """Let the harness and its data loaders log nothing but errors."""
     loggers = [logging.getLogger(name) for name in ("lm_eval", "datasets", "huggingface_hub", "fsspec")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

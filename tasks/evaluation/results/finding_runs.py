@@ -16,7 +16,7 @@ from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult
 from tasks.evaluation.record_lines import RecordedTask, Texts
 from tasks.evaluation.results.foreign_results import SampleTexts, dict_or_empty
-from tasks.evaluation.results.results_file import lines_beside, read_results, report_from_rows, samples_beside
+from tasks.evaluation.results.results_file import read_results, read_samples, read_samples_with_texts, report_from_rows
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -28,67 +28,71 @@ Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
 
 
 class FoundRun:
-    """A run, read from a results file or from the database."""
+    """A run that was read from a results file or from the database."""
 
     def __init__(self, report: EvalReport, *, path: Path | None = None, evaluations: Evaluations | None = None) -> None:
         self.report = report
         self.path = path
-        """Its results file; None if it is from the database."""
+        """Path of the results file; None for a run of the database."""
         self._evaluations = evaluations
 
     def samples(self, task: str) -> Iterator[Sample]:
-        """The samples of a task, one at a time. Raises ResultsUnusable, DatabaseUnavailable."""
+        """Yield the samples of a task, one at a time. Raises ResultsUnusable, DatabaseUnavailable."""
         self.require(task)
         if self.path:
-            return samples_beside(self.path, task)
+            return read_samples(self.path, task)
         assert self._evaluations
         return self._evaluations.samples(self.report.run.id, task)
 
     def graded(self, task: str) -> Iterator[Sample | Graded]:
-        """The samples of a task as a comparison needs them. Raises as `samples` does."""
+        """Yield the samples of a task with what a comparison needs of them. Raises as `samples` does."""
         if self._evaluations and not self.path:
             self.require(task)
             return self._evaluations.graded(self.report.run.id, task)
         return self.samples(task)
 
     def item(self, task: str, item: str) -> list[Sample]:
-        """The samples of one item, by repeat; none where it is not there. Raises as `samples` does."""
+        """Return the samples of one item, by repeat; empty where the run has no such item. Raises as `samples` does."""
         self.require(task)
         if self._evaluations and not self.path:
             return self._evaluations.sample(self.report.run.id, task, item)
-        return sorted((one for one in self.samples(task) if one.item == item), key=lambda one: one.repeat)
+        of_item = (sample for sample in self.samples(task) if sample.item == item)
+        return sorted(of_item, key=lambda sample: sample.repeat)
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
-        """Prompts and replies of a sample, if the results file has them beside it. Raises ResultsUnusable."""
-        for one, prompts, replies in lines_beside(self.path, task) if self.path else ():
-            if (one.item, one.repeat) == (sample.item, sample.repeat):
+        """Return prompts and replies of a sample from the file beside the results file; empty without.
+
+        Raises ResultsUnusable.
+        """
+        for candidate, prompts, replies in read_samples_with_texts(self.path, task) if self.path else ():
+            if (candidate.item, candidate.repeat) == (sample.item, sample.repeat):
                 return list(prompts), list(replies)
         return [], []
 
     def samples_with_texts(self, result: TaskResult, artifacts: Artifacts) -> Iterator[SampleTexts]:
-        """The samples of a task with their texts, one at a time. Raises as `samples` does."""
+        """Yield the samples of a task with prompts and replies, one at a time. Raises as `samples` does."""
         if self.path:
-            yield from lines_beside(self.path, result.task)
+            yield from read_samples_with_texts(self.path, result.task)
             return
         try:
-            asked = RecordedTask(result, artifacts)
+            texts_of = RecordedTask(result, artifacts)
         except (MissingArtifact, DamagedArtifact):
-            asked = None
+            texts_of = None
         for sample in self.samples(result.task):
-            item, response = asked(sample) if asked else Texts(None, None)
+            item, response = texts_of(sample) if texts_of else Texts(None, None)
             yield SampleTexts(
-                sample, item.prompts if item else (), [one.text for one in response.turns] if response else ()
+                sample, item.prompts if item else (), [turn.text for turn in response.turns] if response else ()
             )
 
     def require(self, task: str) -> None:
-        """Raises ResultsUnusable naming the tasks of the run."""
+        """Refuse a task that the run does not have. Raises ResultsUnusable, naming the tasks that it has."""
         tasks = [result.task for result in self.report.results]
         if task not in tasks:
             raise ResultsUnusable(f"run {self.report.run.id} has no task {task}; it has {', '.join(tasks) or 'none'}")
 
 
 def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
-    """The run called `which`: a results file, a folder of one, an id or how it begins, or a model, whose last it is.
+    """Return the run called `which`: a results file, a folder of one, an ID or its beginning, or a model's last run.
 
     evaluations: None to look at files only. Raises ResultsUnusable, DatabaseUnavailable.
     """
@@ -96,12 +100,13 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
     if which.endswith(".json") or path.is_file():
         return FoundRun(read_results(path), path=path)
     if path.is_dir():
-        found = [*path.glob("results_*.json"), *path.glob("*/results_*.json")]
-        if not found and len(named := [*path.glob("*.json")]) == 1:
-            found = named
-        if not found:
+        files = [*path.glob("results_*.json"), *path.glob("*/results_*.json")]
+        if not files:
+            json_files = list(path.glob("*.json"))
+            files = json_files if len(json_files) == 1 else []
+        if not files:
             raise ResultsUnusable(f"{path} has no results_TIME.json; name a results file or its folder")
-        newest = max(found, key=lambda file: (file.name, file.parent.name))  # the name ends with the time
+        newest = max(files, key=lambda file: (file.name, file.parent.name))  # the name ends with the time
         return FoundRun(read_results(newest), path=newest)
     if evaluations is None:
         raise ResultsUnusable(f"{which} is no results file and no folder of one; name one")
@@ -109,7 +114,7 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
 
 
 def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
-    """The run of the database called `which`, an id or how it begins, or a model. No file is looked at.
+    """Return the run of the database called `which`, an ID or its beginning, or a model; no file is looked at.
 
     Raises ResultsUnusable, DatabaseUnavailable.
     """
@@ -121,7 +126,7 @@ def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
             raise ResultsUnusable(
                 f"{which} is no results file, no run and no model that was evaluated: {unknown}"
             ) from unknown
-        run = next((one for one in runs if one.status != "running"), runs[0])
+        run = next((candidate for candidate in runs if candidate.status != "running"), runs[0])
     try:
         report = report_from_rows(run, evaluations.task_results(run.id))
     except ValueError as error:
@@ -144,7 +149,7 @@ class Call(Record):
     answer: str
     finish_reason: str
     parameters: dict[str, JsonValue]
-    """The request without its messages."""
+    """Parameters of the request, which is everything but its messages."""
     sent: dict[str, JsonValue]
     """Sampling parameters as the backend received them."""
     prompt_tokens: int | None
@@ -152,8 +157,8 @@ class Call(Record):
     latency_s: float
 
 
-class Looked(Record):
-    """A graded response with its texts."""
+class SampleDetails(Record):
+    """A graded response with its prompts, its replies and the model calls behind it."""
 
     sample: Sample
     system: str | None = None
@@ -164,9 +169,9 @@ class Looked(Record):
     notes: tuple[str, ...] = ()
 
 
-def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> Looked:
-    """The sample with its texts: from the results file, the artifacts, or the response store (`recall`, by key)."""
-    (result,) = (one for one in found.report.results if one.task == task)
+def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, recall: Recall) -> SampleDetails:
+    """Return a sample with its texts, from the artifacts, the results file or the response store (`recall`, by key)."""
+    (result,) = (task_result for task_result in run.report.results if task_result.task == task)
     try:
         item, response = RecordedTask(result, artifacts, only=sample.item)(sample)
     except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
@@ -181,18 +186,18 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
     calls: list[Call] = []
     for key in sample.keys:
         if key in stored:
-            calls.append(_call(key, stored[key], by="model" if key in answer_keys else "judge"))
+            calls.append(_read_call(key, stored[key], by="model" if key in answer_keys else "judge"))
     prompts = item.prompts if item else ()
     replies = tuple(turn.text for turn in response.turns) if response else ()
     if not (prompts and replies):
-        beside = found.texts(task, sample)
-        prompts, replies = prompts or tuple(beside[0]), replies or tuple(beside[1])
+        file_texts = run.texts(task, sample)
+        prompts, replies = prompts or tuple(file_texts[0]), replies or tuple(file_texts[1])
     if own := [call for call in calls if call.by == "model"]:  # the last turn's messages hold the turns before it
-        prompts = prompts or tuple(said.text for said in own[-1].prompt if said.role == "user")
+        prompts = prompts or tuple(turn.text for turn in own[-1].prompt if turn.role == "user")
         replies = replies or tuple(call.answer for call in own)
     if not (prompts or replies):
         notes.append("neither prompt nor answer has been kept of it")
-    return Looked(
+    return SampleDetails(
         sample=sample,
         system=item.system if item else None,
         prompts=prompts,
@@ -203,7 +208,7 @@ def look_up(found: FoundRun, task: str, sample: Sample, artifacts: Artifacts, re
     )
 
 
-def _call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
+def _read_call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
     request, response = dict_or_empty(stored.request), dict_or_empty(stored.response)
     messages, prompt = request.get("messages"), list[PromptTurn]()
     for message in map(dict_or_empty, messages if isinstance(messages, list) else ()):

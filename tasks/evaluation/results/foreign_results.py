@@ -29,43 +29,48 @@ from tasks.evaluation.evaluation_records import (
     RunFacts,
     Sample,
     TaskResult,
-    masked,
+    mask_secrets,
 )
 
 HEADLINES = (
     *("accuracy_avg", "accuracy", "prompt_level_strict", "prompt_level_strict_acc", "Average"),
     *("pass@1", "python_pass@1", "acc_norm", "acc", "exact_match", "score"),
 )
-"""The headline: the first of these that is present; else the first figure."""
+"""Names of headline metrics: the first that a file has is its headline, else its first metric."""
 SIZES = ("num_total", "num_examples", "sample_len", "num_questions")
-"""Names of the number of items in evalchemy and the harness."""
+"""Names under which evalchemy and the harness give the number of items."""
 NO_FIGURES = (*SIZES, "num_repeat", "num_solved", "solved_avg")
 STD_ERRS = {"accuracy_avg": "accuracy_std_err"}
+"""Names of standard errors that are not formed as `METRIC_stderr`, by metric."""
 MODEL_ARGS = ("peft", "pretrained", "model", "path")
 """Arguments that name a model, in the order in which the harness looks for them."""
 UNKNOWN_DATA = "0" * 64
+"""Checksum of data that a foreign results file does not name."""
 SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
 NOTE = "taken from a file that does not say on which data: it counts as evaluated on no other"
 
 
-def report_of(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalReport:
-    """The report in a foreign results file; the same file always gives the same run. Raises ResultsUnusable."""
+def read_foreign_report(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalReport:
+    """Return the report in a foreign results file; the same file always gives the same run ID.
+
+    Raises ResultsUnusable.
+    """
     info, config = dict_or_empty(data.get("model_info")), dict_or_empty(data.get("config"))
     args = info.get("model_args", config.get("model_args"))
     if isinstance(args, str):
         pairs = (pair.partition("=") for pair in args.split(",") if "=" in pair)
         args = {name.strip(): value for name, _, value in pairs}
-    args = _finite(masked(dict_or_empty(args)))
+    args = _replace_nonfinite(mask_secrets(dict_or_empty(args)))
     names = (info.get("model_name"), data.get("model_name"), *(args.get(name) for name in MODEL_ARGS))
-    name = next(filter(None, map(_words, names)), None)
+    name = next(filter(None, map(_nonempty_text, names)), None)
     if not name:
         raise ResultsUnusable(f"{file} names no model; add `model_info: {{model_name: …}}` to it")
-    backend = _words(config.get("model")) or _words(data.get("model_source")) or "recorded"
-    revision = _words(config.get("model_revision")) or ""
-    results = tuple(_results(data, config, file))
+    backend = _nonempty_text(config.get("model")) or _nonempty_text(data.get("model_source")) or "recorded"
+    revision = _nonempty_text(config.get("model_revision")) or ""
+    results = tuple(_read_results(data, config, file))
     if not results:
         raise ResultsUnusable(f"{file} has no task with a figure; name a results file of an evaluation")
-    started = _time(info.get("timestamp"), data.get("date"))
+    started = _parse_time(info.get("timestamp"), data.get("date"))
     return EvalReport(
         run=RunFacts(
             id=hashlib.sha256(content).hexdigest()[:32],
@@ -74,22 +79,25 @@ def report_of(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalRep
             ended_at=started,
             status="completed",
             version=f"results file {file.name}",
-            git_commit=_words(info.get("git_hash")) or _words(data.get("git_hash")),
-            config=_finite(masked(config)),
+            git_commit=_nonempty_text(info.get("git_hash")) or _nonempty_text(data.get("git_hash")),
+            config=_replace_nonfinite(mask_secrets(config)),
         ),
         results=results,
         notes=(NOTE,),
     )
 
 
-def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> Iterator[TaskResult]:
-    """Each task that has a figure."""
+def _read_results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> Iterator[TaskResult]:
+    """Yield a result for each task that has a metric with a numeric value."""
     for task, plain in dict_or_empty(data["results"]).items():
         metrics = dict_or_empty(plain)
         names = [
             name
             for name, value in metrics.items()
-            if _number(value) is not None and name not in NO_FIGURES and "_stderr" not in name and "std_err" not in name
+            if _finite_number(value) is not None
+            and name not in NO_FIGURES
+            and "_stderr" not in name
+            and "std_err" not in name
         ]
         if not names:
             continue
@@ -97,18 +105,18 @@ def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> Ite
         sizes = (*(metrics.get(name) for name in SIZES), of_samples.get("effective"))
         size = next((value for value in sizes if isinstance(value, int) and value >= 0), 0)
         better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
-        shown = next((name for head in HEADLINES for name in names if _plain(name) == head), names[0])
+        headline = next((name for head in HEADLINES for name in names if _strip_filter(name) == head), names[0])
         estimates: list[Estimate] = []
         for name in names:
-            metric, comma, chosen = name.partition(",")
-            std_err = STD_ERRS.get(name, f"{metric}_stderr{comma}{chosen}")
+            metric, comma, filter_name = name.partition(",")
+            std_err = STD_ERRS.get(name, f"{metric}_stderr{comma}{filter_name}")
             estimates.append(
                 Estimate(
-                    metric=_plain(name),
+                    metric=_strip_filter(name),
                     value=metrics[name],
-                    std_err=_number(metrics.get(std_err)),
+                    std_err=_finite_number(metrics.get(std_err)),
                     n=size,
-                    headline=name == shown,
+                    headline=name == headline,
                     higher_is_better=better.get(metric) is not False,
                 )
             )
@@ -117,21 +125,21 @@ def _results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -> Ite
             version=str(dict_or_empty(data.get("versions")).get(task, "")),
             family="pretrain" if any("," in name for name in metrics) else "own",
             data=Dataset(name=task, source=str(file), checksum=UNKNOWN_DATA, count=size),
-            settings={"results_file": _finite(masked(config))},
-            metrics=_finite(metrics),
+            settings={"results_file": _replace_nonfinite(mask_secrets(config))},
+            metrics=_replace_nonfinite(metrics),
             estimates=tuple(estimates),
             counts=Counts(items=size),
             notes=(NOTE,),
         )
 
 
-def _plain(name: str) -> str:
-    """The metric without the filter `none`, which the harness adds behind a comma."""
+def _strip_filter(name: str) -> str:
+    """Return the name of a metric without the filter `none`, which the harness adds behind a comma."""
     return name.removesuffix(",none")
 
 
-def _time(*said: Any) -> datetime:
-    """The first that can be read; else 1970, so that each reading gives the same run."""
+def _parse_time(*said: Any) -> datetime:
+    """Return the first moment that can be read; else 1970, so that each reading of a file gives the same run."""
     for value in said:
         if isinstance(value, str):
             try:
@@ -139,43 +147,53 @@ def _time(*said: Any) -> datetime:
             except ValueError:
                 continue
             return read if read.tzinfo else read.replace(tzinfo=UTC)
-        if (seconds := _number(value)) is not None and 0 <= seconds < 1e11:
+        if (seconds := _finite_number(value)) is not None and 0 <= seconds < 1e11:
             return datetime.fromtimestamp(seconds, UTC)
     return datetime.fromtimestamp(0, UTC)
 
 
-def _number(value: Any) -> float | None:
+def _finite_number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
 
 
-def _words(value: Any) -> str | None:
+def _nonempty_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _finite(value: Any) -> Any:
-    """`value` with None for NaN and infinity, which neither JSON nor the database can hold."""
+def _replace_nonfinite(value: Any) -> Any:
+    """Return `value` with None for NaN and infinity, which neither JSON nor the database can hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_finite(item) for item in cast("list[Any]", value)]
-    return {name: _finite(item) for name, item in dict_or_empty(value).items()} if isinstance(value, dict) else value
+        return [_replace_nonfinite(item) for item in cast("list[Any]", value)]
+    return (
+        {name: _replace_nonfinite(item) for name, item in dict_or_empty(value).items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
-def lm_eval_of(report: EvalReport) -> dict[str, Any]:
-    """The run as a results file of lm_eval 0.4.13 (`EvaluationTracker.save_results_aggregated`)."""
-    run, model, config = report.run, report.run.model, masked(report.run.config)
-    figures, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+def as_lm_eval(report: EvalReport) -> dict[str, Any]:
+    """Return a run as the content of a results file of lm_eval 0.4.13.
+
+    Source: `EvaluationTracker.save_results_aggregated`.
+    """
+    run, model, config = report.run, report.run.model, mask_secrets(report.run.config)
+    metrics_by_task, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for result in report.results:
         # lm_eval's keys: `metric,filter`, and the standard error beside it, `N/A` where there is none
-        figures[result.task] = {"alias": result.task}
+        metrics_by_task[result.task] = {"alias": result.task}
         better[result.task] = {}
         for estimate in result.estimates:
             if estimate.part:  # lm_eval has no groups within a task
                 continue
-            metric, _, chosen = estimate.metric.partition(",")
-            chosen = chosen or "none"  # figures of the harness name their filter already
+            metric, _, filter_name = estimate.metric.partition(",")
+            filter_name = filter_name or "none"  # metrics of the harness name their filter already
             std_err = "N/A" if estimate.std_err is None else estimate.std_err
-            figures[result.task] |= {f"{metric},{chosen}": estimate.value, f"{metric}_stderr,{chosen}": std_err}
+            metrics_by_task[result.task] |= {
+                f"{metric},{filter_name}": estimate.value,
+                f"{metric}_stderr,{filter_name}": std_err,
+            }
             better[result.task][metric] = estimate.higher_is_better
         sampling = result.settings.get("sampling")
         configs[result.task] = {
@@ -194,10 +212,10 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
             },
         }
     seeds = config.get("seed")
-    given: list[Any] = seeds if isinstance(seeds, list) else []
+    seed_values: list[Any] = seeds if isinstance(seeds, list) else []
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
     return {
-        "results": figures,
+        "results": metrics_by_task,
         "group_subtasks": {result.task: [] for result in report.results},
         "configs": configs,
         "versions": {result.task: result.version for result in report.results},
@@ -208,12 +226,12 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
         },
         "config": {
             "model": model.backend,
-            "model_args": masked(arguments(model.args)),
+            "model_args": mask_secrets(format_arguments(model.args)),
             "model_revision": model.revision,
             "limit": config.get("limit"),
             "batch_size": config.get("batch_size"),
             "gen_kwargs": config.get("gen_kwargs"),
-            **dict(zip(SEEDS, [*given, None, None, None, None], strict=False)),
+            **dict(zip(SEEDS, [*seed_values, None, None, None, None], strict=False)),
         },
         "git_hash": run.git_commit,
         "date": run.started_at.timestamp(),
@@ -224,65 +242,68 @@ def lm_eval_of(report: EvalReport) -> dict[str, Any]:
     }
 
 
-def arguments(args: dict[str, JsonValue]) -> str:
-    """`--model_args` as they are typed."""
-    shown = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in args.items())
-    return ",".join(f"{name}={value}" for name, value in shown)
+def format_arguments(args: dict[str, JsonValue]) -> str:
+    """Return arguments of a model as they are typed behind `--model_args`."""
+    pairs = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in args.items())
+    return ",".join(f"{name}={value}" for name, value in pairs)
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:
-    """`value` of a JSON file if it is an object, else an empty one."""
+    """Return `value` of a JSON file if it is an object, else an empty dict."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 LOG_VERSION = 2
+"""Version of inspect_ai's log format that is written."""
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "stop_seqs")
 
 
 class SampleTexts(NamedTuple):
-    """A sample with its texts; both are empty where the run kept none."""
+    """A sample with its prompts and replies, turn by turn; both are empty where the run stored none."""
 
     sample: Sample
     prompts: Sequence[str]
     replies: Sequence[str]
 
 
-def inspect_log(report: EvalReport, result: TaskResult, told: Iterable[SampleTexts]) -> bytes:
-    """The log of one task. Unscored samples have no score, and the reason in their metadata."""
+def render_inspect_log(report: EvalReport, result: TaskResult, samples: Iterable[SampleTexts]) -> bytes:
+    """Return the log of one task, as bytes of a ZIP; unscored samples have the reason in their metadata."""
     buffer = io.BytesIO()
     ids: dict[str, None] = {}
     summaries: list[dict[str, Any]] = []
     scorer = result.headline.metric if result.headline else result.family
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in told:
-            sample = _inspect_sample(one, model=report.run.model.name, scorer=scorer)
-            ids.setdefault(one.sample.item)
-            archive.writestr(f"samples/{one.sample.item}_epoch_{sample['epoch']}.json", _json(sample))
+        for entry in samples:
+            sample = _inspect_sample(entry, model=report.run.model.name, scorer=scorer)
+            ids.setdefault(entry.sample.item)
+            archive.writestr(f"samples/{entry.sample.item}_epoch_{sample['epoch']}.json", _encode_json(sample))
             summaries.append({name: sample[name] for name in ("id", "epoch", "input", "target", "metadata", "scores")})
         header = _inspect_header(report, result, ids=list(ids), samples=len(summaries), scorer=scorer)
-        archive.writestr("_journal/start.json", _json({name: header[name] for name in ("version", "eval", "plan")}))
-        archive.writestr("summaries.json", _json(summaries))
-        archive.writestr("header.json", _json(header))
+        archive.writestr(
+            "_journal/start.json", _encode_json({name: header[name] for name in ("version", "eval", "plan")})
+        )
+        archive.writestr("summaries.json", _encode_json(summaries))
+        archive.writestr("header.json", _encode_json(header))
     return buffer.getvalue()
 
 
-def _inspect_sample(told: SampleTexts, *, model: str, scorer: str) -> dict[str, Any]:
-    sample = told.sample
-    turns = [("user", text) for text in told.prompts]
-    for number, reply in enumerate(told.replies, start=1):
+def _inspect_sample(texts: SampleTexts, *, model: str, scorer: str) -> dict[str, Any]:
+    sample = texts.sample
+    turns = [("user", text) for text in texts.prompts]
+    for number, reply in enumerate(texts.replies, start=1):
         turns.insert(2 * number - 1, ("assistant", reply))
     messages = [{"role": role, "content": text, "id": f"m{number}"} for number, (role, text) in enumerate(turns)]
     stop = "max_tokens" if sample.truncated else "stop"
-    choices = [{"message": messages[-1], "stop_reason": stop}] if told.replies else []
+    choices = [{"message": messages[-1], "stop_reason": stop}] if texts.replies else []
     score = {"value": sample.score, "answer": sample.extracted, "explanation": sample.reason, "metadata": sample.values}
     about = {"status": sample.status, "group": sample.group, "missing": sample.missing, "detail": sample.detail}
     return {
         "id": sample.item,
         "epoch": sample.repeat + 1,
-        "input": told.prompts[0] if told.prompts else "",
+        "input": texts.prompts[0] if texts.prompts else "",
         "target": sample.gold or "",
         "messages": messages,
-        "output": {"model": model, "choices": choices, "completion": told.replies[-1] if told.replies else ""},
+        "output": {"model": model, "choices": choices, "completion": texts.replies[-1] if texts.replies else ""},
         "scores": {scorer: score} if sample.score is not None else {},
         "metadata": about | ({"reason": sample.reason} if sample.score is None else {}),
         "store": {},
@@ -295,11 +316,11 @@ def _inspect_header(
     report: EvalReport, result: TaskResult, *, ids: Sequence[str], samples: int, scorer: str
 ) -> dict[str, Any]:
     run, sampling = report.run, result.settings.get("sampling")
-    given: Mapping[str, Any] = sampling if isinstance(sampling, dict) else {}
+    sampling_values: Mapping[str, Any] = sampling if isinstance(sampling, dict) else {}
     spec = {
         "eval_id": f"{run.id}-{result.task}",
         "run_id": run.id,
-        "created": _iso(run.started_at),
+        "created": _format_time(run.started_at),
         "task": result.task,
         "task_id": f"{run.id}-{result.task}",
         "task_version": result.version,
@@ -307,8 +328,10 @@ def _inspect_header(
         "task_args": {},
         "dataset": {"name": result.data.name, "location": result.data.source, "samples": len(ids), "sample_ids": ids},
         "model": f"{run.model.backend}/{run.model.name}",
-        "model_generate_config": {name: given[name] for name in SAMPLING if given.get(name) is not None},
-        "model_args": masked(dict(run.model.args)),
+        "model_generate_config": {
+            name: sampling_values[name] for name in SAMPLING if sampling_values.get(name) is not None
+        },
+        "model_args": mask_secrets(dict(run.model.args)),
         "config": {"epochs": result.settings.get("repeats", 1)},
         "packages": {"trivet": run.version},
         "revision": {"type": "git", "origin": "", "commit": run.git_commit} if run.git_commit else None,
@@ -323,20 +346,20 @@ def _inspect_header(
         if value is not None
     }
     scores = [{"name": scorer, "scorer": scorer, "params": {}, "metrics": metrics, "metadata": {}}]
-    ended = _iso(run.ended_at or run.started_at)
+    ended = _format_time(run.ended_at or run.started_at)
     return {
         "version": LOG_VERSION,
         "status": "success" if run.status == "completed" else "error",
         "eval": spec,
         "plan": {"name": "plan", "steps": [{"solver": "generate", "params": {}}], "config": {}},
         "results": {"total_samples": samples, "completed_samples": samples, "scores": scores},
-        "stats": {"started_at": _iso(run.started_at), "completed_at": ended, "model_usage": {}},
+        "stats": {"started_at": _format_time(run.started_at), "completed_at": ended, "model_usage": {}},
     }
 
 
-def _iso(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode("utf-8", "replace")

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from storage.evaluated import EvalSettings, StoredScore
 from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
-from tasks.evaluation.results.run_comparison import flat
+from tasks.evaluation.results.run_comparison import flatten_settings
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
 
@@ -23,20 +23,21 @@ Value = int | float | None
 _Model = tuple[str, str, str]
 PARTS = Path(__file__).parent / "page"
 STEPS = 5
+"""Number of steps between the ticks of an axis, at most."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would evaluate."""
 
 
 class TaskColumn(NamedTuple):
-    """A column, computed from the counts and the usage of a task."""
+    """A column of tables, computed from the counts and the usage of a task."""
 
     name: str
-    """Heading in tables, key in csv and JSON."""
+    """Heading of the column in tables, and its key in csv and JSON."""
     value: Callable[[Counts, Usage], Value]
     is_ranked: bool = False
-    """Shown on leaderboards too."""
+    """Whether leaderboards show the column too."""
     is_defect: bool = False
-    """A value above 0 is a warning."""
+    """Whether a value above 0 is a warning."""
 
 
 COLUMNS = (
@@ -52,7 +53,7 @@ COLUMNS = (
 RANKED = tuple(column for column in COLUMNS if column.is_ranked)
 
 
-def columns_of(result: TaskResult) -> dict[str, Value]:
+def compute_columns(result: TaskResult) -> dict[str, Value]:
     return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
@@ -63,9 +64,11 @@ def format_value(value: Value, *, thousands: str = "") -> str:
 
 
 MOST_NAMED = 3
+"""Most settings that the name of a board spells out."""
 VALUE_CHARS = 24
+"""Most characters of a setting's value in the name of a board."""
 LAST_NAMED = ("version", "grader")
-"""Digests and numbers of ours, named only where nothing else differs."""
+"""Settings that are digests and numbers of ours, which are named only where nothing else differs."""
 _LEFT_OUT = ("part", "headline", "counts", "usage", "settings")
 _FIELDS = [name for name in StoredScore.model_fields if name not in _LEFT_OUT]
 _FIGURES = _FIELDS.index("n") + 1
@@ -74,12 +77,12 @@ EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RA
 
 @dataclass(frozen=True)
 class Row:
-    """A model on a board."""
+    """A model's row on a leaderboard."""
 
     rank: int
-    """From 1; equal figures share a rank."""
+    """Rank from 1; equal scores share a rank."""
     name: str
-    """Name of the model, with revision and backend if the name alone is ambiguous."""
+    """Name of the model, with revision and backend where the name alone is ambiguous."""
     score: StoredScore
 
     @cached_property
@@ -99,7 +102,7 @@ class Board:
     metric: str
     higher_is_better: bool
     rows: tuple[Row, ...]
-    """Best first."""
+    """Rows of the models, the best score first."""
 
     @property
     def name(self) -> str:
@@ -107,12 +110,12 @@ class Board:
 
     @property
     def columns(self) -> tuple[TaskColumn, ...]:
-        """Further columns."""
+        """The columns that follow the score."""
         return RANKED
 
     @cached_property
     def axis(self) -> Axis:
-        """Round numbers around all figures and intervals; shares of one stay within 0 and 1."""
+        """Axis of round numbers around all scores and intervals; scores that are shares stay within 0 and 1."""
         ends = [end for row in self.rows for end in (row.score.low, row.score.value, row.score.high) if end is not None]
         low, high = min(ends), max(ends)
         size = max(abs(low), abs(high))
@@ -121,64 +124,69 @@ class Board:
 
     @cached_property
     def decimals(self) -> int:
-        """Decimals of all figures of the board."""
+        """Number of decimals of all scores of the board."""
         return 3 if all(abs(row.score.value) <= 1 for row in self.rows) else 2
 
     def format_score(self, value: float | None) -> str:
-        """`value` with as many decimals as all figures of the board have."""
+        """Return `value` with as many decimals as all scores of the board have; a dash for None."""
         return "–" if value is None else f"{value:.{self.decimals}f}"
 
     @cached_property
     def latest(self) -> dict[str, Row]:
-        """Name of a model → its row, the latest if it has several."""
-        return {row.name: row for row in sorted(self.rows, key=lambda row: _when(row.score))}
+        """The row of each model by its name, the latest where it has several."""
+        return {row.name: row for row in sorted(self.rows, key=lambda row: _recency_of(row.score))}
 
     def interval(self, score: StoredScore) -> str:
         return "–" if score.low is None else f"{self.format_score(score.low)}–{self.format_score(score.high)}"
 
 
 def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
-    """Boards of the headlines, by task; among those of a task the one with most models first."""
+    """Return the boards of the headline metrics, by task.
+
+    Among those of a task the one with most models comes first.
+    """
     by_board = dict[tuple[str, ...], list[StoredScore]]()
     for score in scores:
         if score.headline and not score.part:
             key = (score.task, score.metric, score.dataset_checksum, score.settings_digest)
             by_board.setdefault(key, []).append(score)
     # the name of a model, with what distinguishes it from namesakes; imported ones say so
-    models = {_model(score) for of_board in by_board.values() for score in of_board}
+    models = {_model_key(score) for of_board in by_board.values() for score in of_board}
     names = dict[_Model, str]()
     for model in models:
         name, revision, backend = model
-        namesakes = [other for other in models if other[0] == name]
-        marks = [backend] if backend == "imported" or len({other[2] for other in namesakes}) > 1 else []
-        if len({other[1] for other in namesakes}) > 1:
+        namesakes = [namesake for namesake in models if namesake[0] == name]
+        marks = [backend] if backend == "imported" or len({namesake[2] for namesake in namesakes}) > 1 else []
+        if len({namesake[1] for namesake in namesakes}) > 1:
             marks.append(revision[:12] or "no revision")
         names[model] = f"{name} ({', '.join(marks)})" if marks else name
 
     boards: list[Board] = []
     for key in sorted(by_board, key=lambda key: (key[0].casefold(), -len(by_board[key]), key)):
         of_board = by_board[key]
-        up = of_board[0].higher_is_better
-        ordered = sorted(of_board, key=lambda score: (-score.value if up else score.value, score.model, score.run))
+        higher_is_better = of_board[0].higher_is_better
+        ordered = sorted(
+            of_board, key=lambda score: (-score.value if higher_is_better else score.value, score.model, score.run)
+        )
         ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}
-        rows = tuple(Row(ranks[score.value], names[_model(score)], score) for score in ordered)
-        boards.append(Board(key[0], _variant(key, by_board), key[1], up, rows))
+        rows = tuple(Row(ranks[score.value], names[_model_key(score)], score) for score in ordered)
+        boards.append(Board(key[0], _describe_variant(key, by_board), key[1], higher_is_better, rows))
     return tuple(boards)
 
 
-def latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
-    """The figures of the last of several equal runs of a model on a task; finished runs take precedence."""
+def select_latest(scores: Iterable[StoredScore]) -> list[StoredScore]:
+    """Return the scores of the last of several equal runs of a model on a task; finished runs take precedence."""
     last = dict[tuple[str, ...], StoredScore]()
-    kept = list(scores)
-    for score in kept:
-        other = last.get(_identity_of(score))
-        if other is None or _when(score) > _when(other):
+    all_scores = list(scores)
+    for score in all_scores:
+        earlier = last.get(_identity_of(score))
+        if earlier is None or _recency_of(score) > _recency_of(earlier):
             last[_identity_of(score)] = score
-    return [score for score in kept if score.run == last[_identity_of(score)].run]
+    return [score for score in all_scores if score.run == last[_identity_of(score)].run]
 
 
-def scores_of(report: EvalReport) -> list[StoredScore]:
-    """The figures of a results file, as stored scores."""
+def read_scores(report: EvalReport) -> list[StoredScore]:
+    """Return the estimates of a results file as stored scores."""
     run, model = report.run, report.run.model
     return [
         StoredScore(
@@ -201,8 +209,8 @@ def scores_of(report: EvalReport) -> list[StoredScore]:
     ]
 
 
-def models_of(boards: Sequence[Board]) -> list[str]:
-    """Models by number of first ranks, then by name."""
+def order_models(boards: Sequence[Board]) -> list[str]:
+    """Return the names of the models, those with most first ranks first, then by name."""
     firsts = dict[str, int]()
     for board in boards:
         for row in board.rows:
@@ -210,23 +218,26 @@ def models_of(boards: Sequence[Board]) -> list[str]:
     return sorted(firsts, key=lambda name: (-firsts[name], name.casefold()))
 
 
-def cell(board: Board, model: str) -> Row | None:
-    """The model's row of a board, its latest if it has several."""
+def find_row(board: Board, model: str) -> Row | None:
+    """Return the model's row of a board, its latest where it has several; None where it has none."""
     return board.latest.get(model)
 
 
 def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
-    """The rows of csv and JSON: one per model and board, with everything that identifies the score."""
-    found = (
+    """Return the rows of csv and JSON: one for each model and board, with everything that identifies the score."""
+    rows = (
         {"board": board.name, "rank": row.rank} | row.score.model_dump(mode="json") | row.columns
         for board in boards
         for row in board.rows
     )
-    return [{name: values[name] for name in EXPORTED} for values in found]
+    return [{name: values[name] for name in EXPORTED} for values in rows]
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """A line per model and board; an apostrophe precedes text that a spreadsheet would evaluate."""
+    """Return csv with a line for each model and board.
+
+    An apostrophe precedes text that a spreadsheet would evaluate.
+    """
     out = io.StringIO()
     writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
     writer.writeheader()
@@ -237,7 +248,7 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 
 def as_markdown(boards: Sequence[Board]) -> str:
-    """A table per board; markdown and HTML in names are escaped."""
+    """Return a markdown table for each board; markdown and HTML in names are escaped."""
     tables: list[str] = []
     for board in boards:
         names = [column.name for column in board.columns]
@@ -256,31 +267,33 @@ def as_markdown(boards: Sequence[Board]) -> str:
                 str(score.n),
             )
             further = (format_value(row.columns[name]) for name in names)
-            last = (_plain(score.backend), when(score), _plain(score.run[:8]))
+            last = (_plain(score.backend), format_day(score), _plain(score.run[:8]))
             lines.append(f"| {' | '.join([*cells, *further, *last])} |")
         tables.append("\n".join(lines) + "\n")
     return "\n".join(tables)
 
 
-def when(score: StoredScore) -> str:
-    """The day a run ended."""
+def format_day(score: StoredScore) -> str:
+    """Return the day on which the run of a score ended; a dash where it has not."""
     return f"{score.ended_at:%Y-%m-%d}" if score.ended_at else "–"
 
 
-def _variant(key: tuple[str, ...], boards: Mapping[tuple[str, ...], Sequence[StoredScore]]) -> str:
-    """What distinguishes a board from the others of its task."""
-    ways = [other for other in boards if other[0] == key[0]]
-    settings = {way[3]: boards[way][0].settings for way in ways}
-    words = (key[1], f"data {key[2][:8]}", setting_words(settings)[key[3]])
-    return ", ".join(word for place, word in enumerate(words, start=1) if len({way[place] for way in ways}) > 1)
+def _describe_variant(key: tuple[str, ...], boards: Mapping[tuple[str, ...], Sequence[StoredScore]]) -> str:
+    """Return in words what distinguishes a board from the others of its task; empty if it is the only one."""
+    board_keys = [board_key for board_key in boards if board_key[0] == key[0]]
+    settings = {board_key[3]: boards[board_key][0].settings for board_key in board_keys}
+    words = (key[1], f"data {key[2][:8]}", describe_settings(settings)[key[3]])
+    return ", ".join(
+        word for place, word in enumerate(words, start=1) if len({board_key[place] for board_key in board_keys}) > 1
+    )
 
 
-def setting_words(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, str]:
-    """Digest → what its settings have otherwise than the others; the digest's beginning where no word tells."""
+def describe_settings(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, str]:
+    """Return, for each digest, in words how its settings differ from the others; else the beginning of the digest."""
     leaves: dict[str, dict[str, str]] = {}
-    for digest, one in settings.items():
+    for digest, parameters in settings.items():
         leaves[digest] = {}
-        for name, value in flat(one):
+        for name, value in flatten_settings(parameters):
             text = " ".join(("unset" if value is None else str(value)).split())
             leaves[digest][name] = text if len(text) <= VALUE_CHARS else f"{text[: VALUE_CHARS - 1]}…"
     names = sorted({name for values in leaves.values() for name in values})
@@ -296,54 +309,55 @@ def setting_words(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, 
         + more
         for digest, values in leaves.items()
     }
-    every = list(words.values())
+    all_words = list(words.values())
     return {
-        digest: word if names and every.count(word) == 1 else f"settings {digest[:8]}" for digest, word in words.items()
+        digest: word if names and all_words.count(word) == 1 else f"settings {digest[:8]}"
+        for digest, word in words.items()
     }
 
 
-def _model(score: StoredScore) -> _Model:
+def _model_key(score: StoredScore) -> _Model:
     return score.model, score.revision, score.backend
 
 
 def _identity_of(score: StoredScore) -> tuple[str, ...]:
-    return (*_model(score), score.task, score.dataset_checksum, score.settings_digest)
+    return (*_model_key(score), score.task, score.dataset_checksum, score.settings_digest)
 
 
-def _when(score: StoredScore) -> tuple[bool, float, str]:
+def _recency_of(score: StoredScore) -> tuple[bool, float, str]:
     ended: datetime | None = score.ended_at
     return score.status == "completed", ended.timestamp() if ended else 0.0, score.run
 
 
 def render_page(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> str:
-    """The leaderboard page. source: origin of the figures, shown in its header."""
+    """Return the leaderboard as an HTML page. source: origin of the scores, which its header shows."""
     values = page_values(boards, made_at=made_at, source=source)
     return render(PARTS / "leaderboard.html", script=PARTS / "leaderboard.js", **values)
 
 
 def page_values(boards: Sequence[Board], *, made_at: datetime, source: str = "") -> dict[str, Any]:
-    """What the template of the leaderboard shows."""
+    """Return the variables of the leaderboard's template."""
     return {
         "boards": boards,
-        "models": models_of(boards),
+        "models": order_models(boards),
         "runs": len({row.score.run for board in boards for row in board.rows}),
-        "cell": cell,
-        "drawn_of": drawn_of,
-        "ticks_of": ticks_of,
-        "when": when,
+        "cell": find_row,
+        "drawn_of": compute_drawing,
+        "ticks_of": compute_ticks,
+        "when": format_day,
         "shown": format_value,
         "made_at": made_at,
         "source": source,
     }
 
 
-def ticks_of(board: Board) -> list[tuple[str, float]]:
-    """The ticks of its axis: position and value."""
+def compute_ticks(board: Board) -> list[tuple[str, float]]:
+    """Return position and value of each tick of a board's axis."""
     return [(board.axis.across(tick), tick) for tick in board.axis.ticks]
 
 
-def drawn_of(board: Board, row: Row) -> dict[str, Any]:
-    """Positions of a row's dot and bar, in per cent of the axis, with the band of the best interval."""
+def compute_drawing(board: Board, row: Row) -> dict[str, Any]:
+    """Return the positions of a row's dot and bar, in per cent of the axis, and the band of the best row's interval."""
     axis, score, best = board.axis, row.score, board.rows[0].score
     band = None
     if best.low is not None and best.high is not None:

@@ -1,4 +1,4 @@
-"""Where the results of a run are kept: the tables, and a file in evalchemy's shape with the samples beside it."""
+"""Writes and reads results: tables of the database, and a file in evalchemy's form with the samples beside it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from storage.artifacts import Artifacts
 from storage.evaluated import EvalSettings, Evaluated, Model, Run, Task
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import OptionUnusable, ResultsUnusable
-from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult, masked
+from tasks.evaluation.evaluation_records import EvalReport, ModelFacts, RunFacts, Sample, TaskResult, mask_secrets
 from tasks.evaluation.record_lines import RecordedTask, Texts, read_shards
-from tasks.evaluation.results.foreign_results import SampleTexts, arguments, report_of
+from tasks.evaluation.results.foreign_results import SampleTexts, format_arguments, read_foreign_report
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
 UNSAFE = re.compile(r"[^\w.+=@-]+")
+"""Matches the characters that a file name may not have."""
 NAME_CHARS = 120
+"""Most characters of a file name that is made of a model's or a task's name."""
 OURS = "trivet"
+"""Key of the results file under which the whole report stands, beside evalchemy's keys."""
 JUDGMENTS = ("annotations.json", "_single.jsonl", "_pair.jsonl")
 """Ends of the names of judgments of AlpacaEval and FastChat, which an earlier version imported."""
 TEXTS = ("prompt", "response")
-"""Further fields of a line of the samples file: the texts turn by turn."""
+"""Further fields of a line of the samples file: its prompts and replies, turn by turn."""
 
 
 def write_results(
@@ -41,40 +44,40 @@ def write_results(
     samples: Callable[[TaskResult], Iterable[Sample]],
     *,
     output_path: Path,
-    asked: Callable[[TaskResult], Callable[[Sample], Texts]] | None = None,
+    texts_of: Callable[[TaskResult], Callable[[Sample], Texts]] | None = None,
 ) -> Path:
-    """Write the samples of each task, then the results file; gives its path. Raises StoreUnreachable.
+    """Write the samples of each task, then the results file, and return its path. Raises StoreUnreachable.
 
     output_path: the file if it ends in .json, else the folder of `MODEL/results_TIME.json`.
-    asked: gives the texts behind the samples of a task.
+    texts_of: returns a function that finds the texts behind the samples of a task.
     """
     path = output_path
     if path.suffix != ".json":
-        path = output_path / safe_name(report.run.model.name) / f"results_{_time(report)}.json"
+        path = output_path / safe_name(report.run.model.name) / f"results_{_format_time(report)}.json"
     for result in report.results:
-        texts = asked(result) if asked else None
+        texts = texts_of(result) if texts_of else None
         with files.replacing(samples_path(path, report, result.task)) as file:
             for sample in samples(result):
                 item, response = texts(sample) if texts else Texts(None, None)
-                said = (list(item.prompts) if item else [], [one.text for one in response.turns] if response else [])
-                file.write(_json(sample.model_dump() | dict(zip(TEXTS, said, strict=True))) + b"\n")
-    files.write(path, _json(content_of(report), indent=2) + b"\n")
+                turns = (list(item.prompts) if item else [], [turn.text for turn in response.turns] if response else [])
+                file.write(_encode_json(sample.model_dump() | dict(zip(TEXTS, turns, strict=True))) + b"\n")
+    files.write(path, _encode_json(build_content(report), indent=2) + b"\n")
     return path
 
 
-def content_of(report: EvalReport) -> dict[str, Any]:
-    """Content of the results file, as plain JSON without secrets."""
+def build_content(report: EvalReport) -> dict[str, Any]:
+    """Return the content of the results file, as plain JSON without secrets."""
     run = report.run
     seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
     # pydantic's own JSON cannot hold lone surrogates
     plain = json.loads(json.dumps(report.model_dump(), default=datetime.isoformat))
-    plain["run"]["config"] = masked(plain["run"]["config"])
-    plain["run"]["model"]["args"] = masked(plain["run"]["model"]["args"])
+    plain["run"]["config"] = mask_secrets(plain["run"]["config"])
+    plain["run"]["model"]["args"] = mask_secrets(plain["run"]["model"]["args"])
     return {
         "results": report.earlier | {result.task: result.metrics for result in report.results},
         "model_info": {
             "model_name": run.model.name,
-            "model_args": masked(arguments(run.model.args)),
+            "model_args": mask_secrets(format_arguments(run.model.args)),
             "timestamp": run.started_at.isoformat(),
             "git_hash": run.git_commit,
             "total_evaluation_time": seconds,
@@ -84,7 +87,7 @@ def content_of(report: EvalReport) -> dict[str, Any]:
 
 
 def refuse_output(output_path: Path) -> None:
-    """Raises OptionUnusable if results cannot be written there."""
+    """Refuse a path to which results cannot be written. Raises OptionUnusable."""
     folder = output_path.parent if output_path.suffix == ".json" else output_path
     if folder != output_path and output_path.is_dir():
         raise OptionUnusable(f"--output-path {output_path}: a folder; name a file, or a folder without .json")
@@ -96,17 +99,20 @@ def refuse_output(output_path: Path) -> None:
 
 
 def samples_path(path: Path, report: EvalReport, task: str) -> Path:
-    """Path of the samples of a task, beside the results file."""
-    return path.parent / f"samples_{safe_name(task)}_{_time(report)}.jsonl"
+    """Return the path of the samples of a task, which is beside the results file."""
+    return path.parent / f"samples_{safe_name(task)}_{_format_time(report)}.jsonl"
 
 
 def safe_name(name: str) -> str:
-    """`name` as a file name: `org/model` becomes `org__model`."""
+    """Return `name` as a file name: `org/model` becomes `org__model`."""
     return UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")[:NAME_CHARS] or "model"
 
 
 def read_results(path: Path) -> EvalReport:
-    """The report in a results file, ours or one of evalchemy or the lm-evaluation-harness. Raises ResultsUnusable."""
+    """Return the report in a results file of ours, of evalchemy or of the lm-evaluation-harness.
+
+    Raises ResultsUnusable.
+    """
     if path.name.endswith(JUDGMENTS):
         why = "the import of judgments of AlpacaEval and FastChat was removed"
         raise ResultsUnusable(f"{path}: {why}; import results files of Trivet, evalchemy or lm_eval")
@@ -123,27 +129,34 @@ def read_results(path: Path) -> EvalReport:
         try:
             return EvalReport.model_validate(data[OURS])
         except ValidationError as error:
-            raise ResultsUnusable(f"{path}: {_first(error)}; the file is not as Trivet wrote it") from error
+            raise ResultsUnusable(
+                f"{path}: {_describe_first_error(error)}; the file is not as Trivet wrote it"
+            ) from error
     if not isinstance(cast("dict[str, Any]", data).get("results"), dict):
         raise ResultsUnusable(f"{path} has no `results` by task; name a results file of an evaluation")
     try:
-        return report_of(cast("dict[str, Any]", data), file=path, content=content)
+        return read_foreign_report(cast("dict[str, Any]", data), file=path, content=content)
     except ValidationError as error:
-        raise ResultsUnusable(f"{path}: {_first(error)}; name a results file of an evaluation") from error
+        raise ResultsUnusable(
+            f"{path}: {_describe_first_error(error)}; name a results file of an evaluation"
+        ) from error
 
 
-def samples_beside(path: Path, task: str) -> Iterator[Sample]:
-    """The samples of a task beside a results file; none without such a file. Raises ResultsUnusable."""
-    return (line.sample for line in lines_beside(path, task))
+def read_samples(path: Path, task: str) -> Iterator[Sample]:
+    """Return the samples of a task beside a results file; none without such a file. Raises ResultsUnusable."""
+    return (line.sample for line in read_samples_with_texts(path, task))
 
 
-def lines_beside(path: Path, task: str) -> Iterator[SampleTexts]:
-    """As `samples_beside`, each with its texts."""
-    beside = samples_path(path, read_results(path), task)
+def read_samples_with_texts(path: Path, task: str) -> Iterator[SampleTexts]:
+    """Yield the samples of a task beside a results file with their texts; none without such a file.
+
+    Raises ResultsUnusable.
+    """
+    samples_file = samples_path(path, read_results(path), task)
     try:
-        with files.reachable(path.parent), beside.open("rb") as file:
+        with files.reachable(path.parent), samples_file.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                place = f"{beside}, line {number}"
+                place = f"{samples_file}, line {number}"
                 try:
                     plain = json.loads(line)
                     if not isinstance(plain, dict):
@@ -151,14 +164,16 @@ def lines_beside(path: Path, task: str) -> Iterator[SampleTexts]:
                     prompts, replies = (plain.pop(name, []) for name in TEXTS)
                     yield SampleTexts(Sample.model_validate(plain), prompts, replies)
                 except ValidationError as error:
-                    raise ResultsUnusable(f"{place}: {_first(error)}; take the file as it was written") from error
+                    raise ResultsUnusable(
+                        f"{place}: {_describe_first_error(error)}; take the file as it was written"
+                    ) from error
                 except (ValueError, RecursionError) as error:
                     raise ResultsUnusable(f"{place} is not JSON ({error}); take the file as it was written") from error
     except FileNotFoundError:
         return
 
 
-def _json(value: Any, *, indent: int | None = None) -> bytes:
+def _encode_json(value: Any, *, indent: int | None = None) -> bytes:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     try:
         return text.encode()
@@ -166,41 +181,46 @@ def _json(value: Any, *, indent: int | None = None) -> bytes:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, indent=indent).encode()
 
 
-def _time(report: EvalReport) -> str:
-    """End of the run in the form used in file names; all files of a run share it."""
+def _format_time(report: EvalReport) -> str:
+    """Return the end of the run in the form of file names, which all files of a run share."""
     return f"{report.run.ended_at or report.run.started_at:%Y-%m-%dT%H-%M-%S.%f}"
 
 
-def _first(error: ValidationError) -> str:
-    found = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg'].lower()}"
+def _describe_first_error(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}"
 
 
-def keep(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
-    """Write a run; returns the number of changed rows. Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact."""
-    return keep_with(report, lambda result: read_shards(artifacts, result.samples, Sample), evaluations)
+def store_run(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> int:
+    """Write a run to the database and return the number of changed rows.
+
+    Raises DatabaseUnavailable, MissingArtifact, DamagedArtifact.
+    """
+    return store_run_with(report, lambda result: read_shards(artifacts, result.samples, Sample), evaluations)
 
 
-def keep_with(report: EvalReport, samples: Callable[[TaskResult], Iterable[Sample]], evaluations: Evaluations) -> int:
-    """As `keep`, with samples from any source."""
-    changed = evaluations.write_run(run_row(report))
+def store_run_with(
+    report: EvalReport, samples: Callable[[TaskResult], Iterable[Sample]], evaluations: Evaluations
+) -> int:
+    """Write a run to the database, with samples from any source, and return the number of changed rows."""
+    changed = evaluations.write_run(build_run_row(report))
     for result in report.results:
-        changed += evaluations.write([rows_of(report, result, partial(samples, result))])
+        changed += evaluations.write([build_rows(report, result, partial(samples, result))])
     return changed
 
 
 def write_files(report: EvalReport, artifacts: Artifacts, *, output_path: Path) -> Path:
-    """Write the results file and the samples beside it; returns its path. Raises StoreUnreachable."""
+    """Write the results file and the samples beside it, and return its path. Raises StoreUnreachable."""
     return write_results(
         report,
         lambda result: read_shards(artifacts, result.samples, Sample),
         output_path=output_path,
-        asked=lambda result: RecordedTask(result, artifacts),
+        texts_of=lambda result: RecordedTask(result, artifacts),
     )
 
 
-def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterable[Sample]]) -> Evaluated:
-    """A task of a run as the tables hold it.
+def build_rows(report: EvalReport, result: TaskResult, samples: Callable[[], Iterable[Sample]]) -> Evaluated:
+    """Return a task of a run in the form of the tables.
 
     samples: makes them anew at each call, since a database that goes away is written to again.
     """
@@ -211,7 +231,7 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
     }
     plain = {name: value for name, value in result.model_dump().items() if name in Task.model_fields}
     return Evaluated(
-        run=run_row(report),
+        run=build_run_row(report),
         dataset=result.data,
         settings=EvalSettings(name=result.task, parameters=result.settings),
         results=result.estimates,
@@ -220,8 +240,8 @@ def rows_of(report: EvalReport, result: TaskResult, samples: Callable[[], Iterab
     )
 
 
-def run_row(report: EvalReport) -> Run:
-    """The run as the tables hold it."""
+def build_run_row(report: EvalReport) -> Run:
+    """Return a run in the form of the tables, without secrets."""
     run, args = report.run, report.run.model.args
     weights, adapter = args.get("pretrained"), args.get("peft")
     weights = weights if isinstance(weights, str) and run.model.backend in kinds("process") else None
@@ -243,8 +263,8 @@ def run_row(report: EvalReport) -> Run:
             weights_location=adapter or weights,
             base_model=weights if adapter else None,
         ),
-        model_args=masked(args),
-        config=masked(run.config),
+        model_args=mask_secrets(args),
+        config=mask_secrets(run.config),
         skipped=report.skipped,
         notes=report.notes,
         calls=run.calls,
@@ -253,7 +273,10 @@ def run_row(report: EvalReport) -> Run:
 
 
 def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
-    """The run that rows of `Evaluations.task_results` describe. Raises ValueError if it measured an index."""
+    """Return the report of the run that rows of `Evaluations.task_results` describe.
+
+    Raises ValueError for a run of an index.
+    """
     if run.model is None:
         raise ValueError(f"run {run.id} measured an index, not a model")
     facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})
@@ -261,15 +284,15 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
     results = [
         TaskResult.model_validate(
             {
-                **one.task.model_dump(exclude={"artifacts"}),
-                **one.task.artifacts,
-                "data": one.dataset,
-                "settings": one.settings.parameters,
-                "estimates": one.results,
+                **row.task.model_dump(exclude={"artifacts"}),
+                **row.task.artifacts,
+                "data": row.dataset,
+                "settings": row.settings.parameters,
+                "estimates": row.results,
             }
         )
-        for one in tasks
-        if one.task
+        for row in tasks
+        if row.task
     ]
     return EvalReport(
         run=RunFacts(**facts, model=model, config=run.config, calls=run.calls or 0, cost=run.cost),
@@ -280,7 +303,7 @@ def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
 
 
 class Imported(Record):
-    """An imported run."""
+    """A run that was imported from a results file."""
 
     file: str
     run: str
@@ -293,7 +316,7 @@ class Imported(Record):
 
 
 def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], dict[str, str]]:
-    """Imported files, and why others below the folder cannot be used. Raises ResultsUnusable, DatabaseUnavailable.
+    """Import results files; return the imported runs and, by file, why others cannot be used.
 
     Of a folder: results files at any depth, and all JSON files of the folder itself; a transaction per task.
     """
@@ -301,38 +324,38 @@ def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], di
         return [_import(path, evaluations)], {}
     if not (files := sorted({*path.glob("*.json"), *path.rglob("results_*.json")})):
         raise ResultsUnusable(f"{path} has no results file; name results_TIME.json or the folder it is in")
-    done: list[Imported] = []
+    imported: list[Imported] = []
     unusable: dict[str, str] = {}
     for file in files:
         try:
-            done.append(_import(file, evaluations))
+            imported.append(_import(file, evaluations))
         except ResultsUnusable as error:
             unusable[str(file)] = str(error)
-    return done, unusable
+    return imported, unusable
 
 
 def _import(path: Path, evaluations: Evaluations) -> Imported:
     report = read_results(path)
-    seen: Counter[str] = Counter()
+    sample_counts: Counter[str] = Counter()
 
     def samples(result: TaskResult) -> Iterator[Sample]:
-        seen[result.task] = 0  # a database that came back is written to anew
-        for sample in samples_beside(path, result.task):
-            seen[result.task] += 1
+        sample_counts[result.task] = 0  # a database that came back is written to anew
+        for sample in read_samples(path, result.task):
+            sample_counts[result.task] += 1
             yield sample
 
-    changed = keep_with(report, samples, evaluations)
+    changed = store_run_with(report, samples, evaluations)
     notes = (
-        f"{result.task}: {seen[result.task]} of its {result.counts.samples} samples stand beside the file"
+        f"{result.task}: {sample_counts[result.task]} of its {result.counts.samples} samples stand beside the file"
         for result in report.results
-        if seen[result.task] != result.counts.samples
+        if sample_counts[result.task] != result.counts.samples
     )
     return Imported(
         file=str(path),
         run=report.run.id,
         model=report.run.model.name,
         tasks=tuple(result.task for result in report.results),
-        samples=seen.total(),
+        samples=sample_counts.total(),
         changed=changed,
         notes=tuple(notes),
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
 SHOWN_VALUE_CHARS = 60
+"""Most characters of a setting's value in a phrase of difference."""
 
 
 class Change(Record):
@@ -28,7 +29,7 @@ class Change(Record):
 
     item: str
     before: float
-    """Score in the first run, the mean over repeats."""
+    """Score of the item in the first run, the mean over repeats."""
     after: float
     answer_before: str | None = None
     """Extracted in the first repeat, shortened; empty: nothing is extracted in this task; None: no answer."""
@@ -40,7 +41,7 @@ class Comparison(Record):
     """The second run minus the first, over the items that both could score."""
 
     n: int
-    """Items that both could score."""
+    """Number of items that are scored in both runs."""
     before: float
     after: float
     difference: float
@@ -48,7 +49,7 @@ class Comparison(Record):
     """Lower end of the 95 % interval of the difference; None for a single item with a non-binary score."""
     high: float | None
     p: float
-    """Two-sided."""
+    """Two-sided p-value of the difference."""
     method: Method
     wins: int
     """Items on which the second run is better."""
@@ -76,11 +77,11 @@ def compare(
     differs: Sequence[str] = (),
     higher_is_better: bool = True,
 ) -> Comparison:
-    """How the run `after` differs from the run `before`; each is read once, of an item a few numbers are held.
+    """Return how the run `after` differs from the run `before`; each is read once, a few numbers of an item are held.
 
     differs: what `differences` says of the two. Raises ResultsUnusable if there is no item that both could score.
     """
-    first, second = _by_item(before), _by_item(after)
+    first, second = _sum_by_item(before), _sum_by_item(after)
     shared = [item for item in first if item in second]
     paired = [_Pair(item, first[item], second[item]) for item in shared if first[item].n and second[item].n]
     if not paired:
@@ -88,15 +89,15 @@ def compare(
         if shared:
             why = f"none of the {len(shared)} items that both runs have was scored in both; score them again first"
         raise ResultsUnusable(why)
-    found = compare_pairs(
+    comparison = compare_pairs(
         [(pair.before.mean, pair.after.mean, 1) for pair in paired], differs=differs, higher_is_better=higher_is_better
     )
     better = [pair for pair in paired if (pair.gain > 0 if higher_is_better else pair.gain < 0)]
     worse = [pair for pair in paired if (pair.gain < 0 if higher_is_better else pair.gain > 0)]
-    return found.model_copy(
+    return comparison.model_copy(
         update={
-            "better": _changes(better),
-            "worse": _changes(worse),
+            "better": _build_changes(better),
+            "worse": _build_changes(worse),
             "only_before": tuple(item for item in first if item not in second),
             "only_after": tuple(item for item in second if item not in first),
             "unscored": tuple(item for item in shared if not (first[item].n and second[item].n)),
@@ -107,10 +108,14 @@ def compare(
 def compare_pairs(
     pairs: Sequence[tuple[float, float, int]], *, differs: Sequence[str] = (), higher_is_better: bool = True
 ) -> Comparison:
-    """As `compare`, from how many items have which two scores; no item is named. Raises ResultsUnusable without any."""
+    """Compare two runs by triples of score before, score after and number of items; no item is named in the result.
+
+    Raises ResultsUnusable without any item.
+    """
     n = sum(count for _, _, count in pairs)
     if n == 0:
         raise ResultsUnusable("no item was scored in both runs; compare runs of the same task on the same data")
+    # one difference for each item, since the tests are of items; a pair only says how many items share two scores
     moved = [after - before for before, after, count in pairs for _ in range(count)]
     gains = [(after - before if higher_is_better else before - after, count) for before, after, count in pairs]
     binary = is_binary(score for before, after, _ in pairs for score in (before, after))
@@ -134,12 +139,12 @@ def compare_pairs(
 
 
 class TaskComparison(Record):
-    """A task of two runs."""
+    """The comparison of two runs on one task."""
 
     task: str
     comparison: Comparison
     regressed: bool
-    """The second run is worse, and not by chance, at 95 %."""
+    """Whether the second run is worse beyond chance, at the 95 % level."""
 
 
 def compare_task(
@@ -148,32 +153,34 @@ def compare_task(
     after: TaskResult,
     after_samples: Iterable[Sample | Graded],
 ) -> TaskComparison:
-    """Compare what two runs found on the same task. Raises ResultsUnusable as `compare` does."""
-    up = after.headline.higher_is_better if after.headline else True
-    found = compare(before_samples, after_samples, differs=differences(before, after), higher_is_better=up)
-    is_worse = regressed(found.difference, found.p, higher_is_better=up)
-    return TaskComparison(task=after.task, comparison=found, regressed=is_worse)
+    """Compare two runs on the same task. Raises ResultsUnusable as `compare` does."""
+    higher_is_better = after.headline.higher_is_better if after.headline else True
+    comparison = compare(
+        before_samples, after_samples, differs=find_differences(before, after), higher_is_better=higher_is_better
+    )
+    is_worse = is_regression(comparison.difference, comparison.p, higher_is_better=higher_is_better)
+    return TaskComparison(task=after.task, comparison=comparison, regressed=is_worse)
 
 
-def differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
-    """What differs between two results of a task besides the model, a phrase each."""
-    return differing(_facts(before), _facts(after))
+def find_differences(before: TaskResult, after: TaskResult) -> tuple[str, ...]:
+    """Return a phrase for each difference between two results of a task besides the model."""
+    return describe_differences(_collect_facts(before), _collect_facts(after))
 
 
-def differing(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """`name: one value and the other` for every name whose values differ."""
+def describe_differences(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """Return `name: first value and second value` for every name whose values differ."""
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     return tuple(f"{name}: {_abbreviate(first.get(name))} and {_abbreviate(second.get(name))}" for name in names)
 
 
-def regressed(difference: float, p: float | None, *, higher_is_better: bool) -> bool:
-    """Worse, and not by chance, at 95 %; False without a p."""
+def is_regression(difference: float, p: float | None, *, higher_is_better: bool) -> bool:
+    """Return whether a difference is for the worse, and p significant at 95 %; False without a p."""
     worse = difference < 0 if higher_is_better else difference > 0
     return worse and p is not None and p < SIGNIFICANT
 
 
 class _Scores(NamedTuple):
-    """Sum of an item's scores, and what is shown of its first sample."""
+    """The sum of an item's scores, with answer and gold of its first sample."""
 
     n: int
     total: float
@@ -195,19 +202,19 @@ class _Pair(NamedTuple):
         return self.after.mean - self.before.mean
 
 
-def _by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
-    found = dict[str, _Scores]()
+def _sum_by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
+    by_item = dict[str, _Scores]()
     for sample in samples:
         # empty where rules or judges grade the whole text, None without an answer
-        answer = _short(sample.extracted) if sample.missing or sample.extracted is not None else ""
-        one = found.get(sample.item) or _Scores(0, 0.0, answer, _short(sample.gold))
+        answer = _shorten(sample.extracted) if sample.missing or sample.extracted is not None else ""
+        scores = by_item.get(sample.item) or _Scores(0, 0.0, answer, _shorten(sample.gold))
         if sample.status == "scored" and sample.score is not None:
-            one = one._replace(n=one.n + 1, total=one.total + sample.score)
-        found[sample.item] = one
-    return found
+            scores = scores._replace(n=scores.n + 1, total=scores.total + sample.score)
+        by_item[sample.item] = scores
+    return by_item
 
 
-def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
+def _build_changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
     return tuple(
         Change(
             item=item,
@@ -221,21 +228,21 @@ def _changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
     )
 
 
-def _short(text: str | None) -> str | None:
+def _shorten(text: str | None) -> str | None:
     return text if text is None or len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _facts(result: TaskResult) -> dict[str, JsonValue]:
-    """Everything besides the model that can change a figure, one name per value."""
+def _collect_facts(result: TaskResult) -> dict[str, JsonValue]:
+    """Return everything besides the model that can change a score, each value under a name."""
     facts: dict[str, JsonValue] = {"data": result.data.checksum[:12], "version": result.version, "judge": result.judge}
-    return facts | dict(sorted(flat(result.settings)))
+    return facts | dict(sorted(flatten_settings(result.settings)))
 
 
-def flat(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """`sampling.max_tokens` and its value, of each setting."""
+def flatten_settings(settings: Mapping[str, JsonValue], within: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """Yield each setting with its dotted name, such as `sampling.max_tokens`."""
     for name, value in settings.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{within}{name}.")
+            yield from flatten_settings(value, f"{within}{name}.")
         else:
             yield f"{within}{name}", value
 
@@ -245,8 +252,8 @@ def _abbreviate(value: JsonValue) -> str:
     return text if len(text) <= SHOWN_VALUE_CHARS else f"{text[:SHOWN_VALUE_CHARS]}…"
 
 
-def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
-    """Every task that was evaluated before under the same settings, against that time. Raises DatabaseUnavailable."""
+def compare_with_last_run(report: EvalReport, artifacts: Artifacts, evaluations: Evaluations) -> AgainstLast:
+    """Compare every task of a run with its last run under the same settings. Raises DatabaseUnavailable."""
     from storage.evaluations import EvalSettings
     from tasks.evaluation.results.results_file import report_from_rows
 
@@ -262,7 +269,10 @@ def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluati
         if run is None:
             continue
         last = report_from_rows(evaluations.run(run), evaluations.task_results(run))
-        new, old = result.headline, next((one.headline for one in last.results if one.task == result.task), None)
+        new, old = (
+            result.headline,
+            next((task_result.headline for task_result in last.results if task_result.task == result.task), None),
+        )
         if new is None or old is None:
             continue
         try:
@@ -271,7 +281,7 @@ def against_last(report: EvalReport, artifacts: Artifacts, evaluations: Evaluati
             difference, p = compared.difference, compared.p
         except ResultsUnusable:  # nothing that both could score
             difference, p = new.value - old.value, newcombe(new, old)
-        if is_worse := regressed(difference, p, higher_is_better=new.higher_is_better):
+        if is_worse := is_regression(difference, p, higher_is_better=new.higher_is_better):
             worse.append(result.task)
         word, chance = "REGRESSION, " if is_worse else "", "" if p is None else f", p = {p:.3f}"
         moved = f"{old.value:.3f} → {new.value:.3f} ({difference:+.3f}{chance})"

@@ -21,36 +21,41 @@ from tasks.evaluation.evaluation_records import Dataset
 ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id")
 """Field names of the item ID in data files; the first that is present counts."""
 PACKED = ("", ".gz")
+"""Ends of the names of unpacked and packed files."""
 BOM = b"\xef\xbb\xbf"
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Matches an escape of JSON that may stand for half a surrogate pair."""
 BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
+"""Errors by which Python reports damaged gzip data."""
 
 
 class DataFile(Record):
     file: str
-    """Its name in `--data-dir`; the same name with `.jsonl`, `.json` or `.csv`, and `.gz` behind it, is found too, and
+    """Name of the file in `--data-dir`.
+
+    The same name with `.jsonl`, `.json` or `.csv`, and `.gz` behind it, is found too, and
     with - for _."""
     hub: str | None = None
     """ID of the data set on the Hugging Face hub."""
     hub_config: str | None = None
     hub_split: str | None = None
     get: str = ""
-    """Where to get it, in one sentence."""
+    """Where to get the file, in one sentence for error messages."""
     beside: str | None = None
-    """Folder of the benchmark's definition, searched after `--data-dir`."""
+    """Folder of the benchmark's definition, which is searched after `--data-dir`."""
     optional: bool = False
-    """Read if it is in the folder; otherwise the benchmark runs without it."""
+    """Whether the benchmark runs without the file where it is not in the folder."""
     aside: bool = False
-    """It holds no items of its own, and is not counted."""
+    """Whether the file holds no items of its own, and so is not counted."""
 
 
 class Row(dict[str, Any]):
-    """An item of a data file, with its position for error messages."""
+    """The fields of an item of a data file, with its position for error messages."""
 
     def __init__(self, fields: dict[str, Any], *, file: str, line: int, number: int, unit: str = "line") -> None:
         super().__init__(fields)
         self.unit = unit
-        """What `line` counts, for messages: `line`, or `item`."""
+        """What `line` counts, as messages call it: `line` or `item`."""
         self.file = file
         self.line = line
         """1-based line of a JSONL file; number of the item, from 1, in other files."""
@@ -59,39 +64,42 @@ class Row(dict[str, Any]):
 
     @property
     def id(self) -> str:
-        """The data file's ID as text, else the row number."""
-        return id_of(self) or str(self.number)
+        """ID of the item as text, from the first of ID_FIELDS that it has; else its row number."""
+        return read_id(self) or str(self.number)
 
     def unusable(self, why: str) -> NoReturn:
-        """Raise DataUnusable with file and line."""
+        """Raise DataUnusable with file, line and the reason."""
         raise DataUnusable(f"{self.file}, {self.unit} {self.line}: {why}")
 
     def require(self, *names: str) -> None:
-        """Raise DataUnusable for the first of these fields that is not there."""
+        """Raise DataUnusable for the first of these fields that the row lacks."""
         for name in names:
             if name not in self:
                 self.unusable(f"there is no field {name!r}")
 
     def text(self, name: str) -> str:
-        """A field that holds non-blank text. Raises DataUnusable, as all that read a field."""
+        """Return the text of a field, which must not be blank.
+
+        Raises DataUnusable, as all methods that read a field do.
+        """
         value = self.get(name)
         if not isinstance(value, str) or not value.strip():
             self.unusable(f"`{name}` must hold text, found {self._abbreviate(value)}")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """A field that holds a list of texts."""
+        """Return the texts of a field that holds a list of them."""
         value = self.get(name)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[Any]", value)):
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in cast("list[Any]", value)):
             self.unusable(f"`{name}` must be a list of texts, found {self._abbreviate(value)}")
         return cast("list[str]", value)
 
     def contents(self, name: str) -> list[dict[str, Any]]:
-        """A field that holds a list of objects, each with its text under `content`."""
+        """Return the objects of a field that holds a list of them, each with its text under `content`."""
         return self._contents(self.get(name), f"`{name}`")
 
     def answer_turns(self) -> list[str]:
-        """Turns of an answer in FastChat's `choices[0].turns`: texts, or objects with `content`."""
+        """Return the turns of an answer in FastChat's `choices[0].turns`, which are texts or objects with `content`."""
         try:
             turns: Any = self["choices"][0]["turns"]
         except (KeyError, IndexError, TypeError):
@@ -102,7 +110,9 @@ class Row(dict[str, Any]):
 
     def _contents(self, value: Any, name: str) -> list[dict[str, Any]]:
         objects = cast("list[Any]", value) if isinstance(value, list) else []
-        if not objects or not all(isinstance(one, dict) and isinstance(one.get("content"), str) for one in objects):
+        if not objects or not all(
+            isinstance(entry, dict) and isinstance(entry.get("content"), str) for entry in objects
+        ):
             self.unusable(f"{name} must be a list of objects with `content`, found {self._abbreviate(value)}")
         return objects
 
@@ -116,7 +126,7 @@ class Data:
         self.folder = folder
 
     def find(self, file: DataFile) -> Path | None:
-        """The local file; None if there is none. Raises DataMissing, DataUnusable."""
+        """Return the path of the local file; None if there is none. Raises DataMissing, DataUnusable."""
         if self.folder and not self.folder.is_dir():
             raise DataMissing(
                 f"{self.folder} is no folder; give the one that holds {file.file} with --data-dir (TRIVET_DATA_DIR)"
@@ -125,7 +135,7 @@ class Data:
         plain = file.file.removesuffix(".gz")
         stem = plain.rpartition(".")[0]
         stems = dict.fromkeys([stem, stem.replace("-", "_"), stem.replace("_", "-")])
-        usual = (plain, *(f"{one}.{kind}" for one in stems for kind in READERS))
+        usual = (plain, *(f"{variant}.{kind}" for variant in stems for kind in READERS))
         names = [file.file, *(name + packed for name in usual for packed in PACKED)]
         path = next((path for folder in folders for name in names if (path := folder / name).exists()), None)
         if path and path.is_dir():
@@ -133,38 +143,44 @@ class Data:
         return path
 
     def rows(self, file: DataFile) -> Iterator[Row]:
-        """The items, one at a time. Raises DataMissing, and DataUnusable naming file and line."""
+        """Return the items of a file, or of the hub without a local file, one at a time.
+
+        Raises DataMissing, and DataUnusable, which names file and line.
+        """
         path = self.find(file)
         return read_rows(path) if path else self._hub_rows(file)
 
     def text(self, file: DataFile) -> str:
-        """The whole of a text, such as a prompt. Raises DataMissing, DataUnusable."""
+        """Return the whole text of a local file, such as a prompt. Raises DataMissing, DataUnusable."""
         if not (path := self.find(file)):
             raise DataMissing(self._where(file, "it is on no hub that this program reads"))
         try:
-            with _opened(path) as opened:
+            with _open_unpacked(path) as opened:
                 return opened.read().removeprefix(BOM).decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataUnusable(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from error
 
     def count(self, file: DataFile) -> int | None:
-        """Number of items in a local file; None if there is none."""
+        """Return the number of items in a local file; None if there is no such file."""
         if not (path := self.find(file)):
             return None
         if path.name.removesuffix(".gz").endswith(".jsonl"):
-            with _opened(path) as opened:
+            with _open_unpacked(path) as opened:
                 return sum(bool(line.strip()) for line in opened)
         return sum(1 for _ in read_rows(path))
 
     def facts(self, name: str, files: Iterable[DataFile]) -> Dataset:
-        """Source and checksum of all files of a benchmark; the count is of the first file and of optional ones."""
-        wanted = tuple(file for file in files if not file.optional or self.find(file))
+        """Return source and checksum of all files of a benchmark.
+
+        The number of items is that of the first file and of optional files that are there.
+        """
+        present = tuple(file for file in files if not file.optional or self.find(file))
         digests, sources, count = list[bytes](), list[str](), 0
-        for file in wanted:
-            path, counts = self.find(file), file is wanted[0] or (file.optional and not file.aside)
+        for file in present:
+            path, counts = self.find(file), file is present[0] or (file.optional and not file.aside)
             sources.append(str(path) if path else f"hub: {_hub_name(file)}")
             if path:
-                with _opened(path) as content:
+                with _open_unpacked(path) as content:
                     digests.append(hashlib.file_digest(cast("Any", content), "sha256").digest())
                 count += (self.count(file) or 0) if counts else 0
             else:
@@ -185,18 +201,18 @@ class Data:
             import datasets
 
             datasets.disable_progress_bars()
-            found = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
+            dataset = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
             # images and audio are not JSON, and need packages of their own to be read
             media = ("Image", "Audio", "Video", "Pdf")
-            plain = [name for name, feature in found.features.items() if type(feature).__name__ not in media]
-            rows = cast("Iterable[dict[str, Any]]", found.select_columns(plain))
+            plain = [name for name, feature in dataset.features.items() if type(feature).__name__ not in media]
+            rows = cast("Iterable[dict[str, Any]]", dataset.select_columns(plain))
         except ImportError as error:
             raise DataMissing(self._where(file, "reading the hub needs `pip install trivet[harness]`")) from error
         except Exception as error:  # the hub's client raises what its own libraries raise
             why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise DataMissing(self._where(file, f"the hub did not give it: {why}")) from error
         for number, fields in enumerate(rows):
-            yield Row(whole_text(dict(fields)), file=file.hub, line=number + 1, number=number)
+            yield Row(repair_surrogates(dict(fields)), file=file.hub, line=number + 1, number=number)
 
     def _where(self, file: DataFile, why: str) -> str:
         put = f"put it as {file.file} into {self.folder}" if self.folder else f"give the folder of {file.file}"
@@ -205,32 +221,32 @@ class Data:
         return f"{file.file} is not here, and {why}; {put} with --data-dir (TRIVET_DATA_DIR).{hub}{get}"
 
 
-def distinct(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows. Raises DataUnusable for a repeated ID."""
-    seen: dict[str, int] = {}
+def require_distinct(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows unchanged. Raises DataUnusable for a repeated ID."""
+    first_lines: dict[str, int] = {}
     for row in rows:
-        if (first := seen.setdefault(row.id, row.line)) != row.line:
+        if (first := first_lines.setdefault(row.id, row.line)) != row.line:
             row.unusable(f"line {first} has the id {row.id!r} too; give each its own")
         yield row
 
 
-def id_of(fields: dict[str, Any]) -> str | None:
-    """The ID in a row as text; None if it has none."""
+def read_id(fields: dict[str, Any]) -> str | None:
+    """Return the ID in the fields of a row as text; None if it has none."""
     return next((str(fields[name]) for name in ID_FIELDS if fields.get(name) not in (None, "")), None)
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The items of a data file. Raises DataUnusable."""
+    """Yield the items of a local data file, in order. Raises DataUnusable."""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in READERS:
         raise DataUnusable(f"{path}: not a data file; give .jsonl, .json or .csv, each also as .gz")
-    with _opened(path) as file:
+    with _open_unpacked(path) as file:
         yield from READERS[kind](file, path)
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[BinaryIO]:
-    """The decompressed bytes. Raises DataUnusable."""
+def _open_unpacked(path: Path) -> Generator[BinaryIO]:
+    """Open a file for its decompressed bytes. Raises DataUnusable."""
     try:
         with cast("BinaryIO", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file:
             yield file
@@ -240,37 +256,37 @@ def _opened(path: Path) -> Generator[BinaryIO]:
         raise DataUnusable(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
+def _read_jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
     # lines end at \n only: U+2028, U+0085 and kin may stand inside JSON strings
     number = 0
     for line, raw in enumerate(file, start=1):
         text = raw.removeprefix(BOM) if line == 1 else raw
         if text.strip():
             place = f"{path}, line {line}"
-            yield Row(_object(_loads(text, place), place), file=str(path), line=line, number=number)
+            yield Row(_require_object(_parse_json(text, place), place), file=str(path), line=line, number=number)
             number += 1
 
 
-def _json(file: BinaryIO, path: Path) -> Iterator[Row]:
+def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
     raw = file.read().removeprefix(BOM)
     first, _, rest = raw.lstrip().partition(b"\n")
     if first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):
         # one object per line, as in the files of some benchmarks
-        yield from _jsonl(io.BytesIO(raw), path)
+        yield from _read_jsonl(io.BytesIO(raw), path)
         return
-    items = _loads(raw, str(path))
+    items = _parse_json(raw, str(path))
     if not isinstance(items, list):  # the only list in an object, as in VQA files
-        lists = [value for value in _object(items, str(path)).values() if isinstance(value, list)]
+        lists = [value for value in _require_object(items, str(path)).values() if isinstance(value, list)]
         if len(lists) != 1:
-            found = f"expected a list of items, or an object with one list in it; found {len(lists)}"
-            raise DataUnusable(f"{path}: {found}")
+            problem = f"expected a list of items, or an object with one list in it; found {len(lists)}"
+            raise DataUnusable(f"{path}: {problem}")
         items = cast("list[Any]", lists[0])
     for number, value in enumerate(cast("list[Any]", items)):
-        fields = _object(value, f"{path}, item {number + 1}")
+        fields = _require_object(value, f"{path}, item {number + 1}")
         yield Row(fields, file=str(path), line=number + 1, number=number, unit="item")
 
 
-def _csv(file: BinaryIO, path: Path) -> Iterator[Row]:
+def _read_csv(file: BinaryIO, path: Path) -> Iterator[Row]:
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     reader = csv.DictReader(text, strict=True)
     csv.field_size_limit(1 << 30)
@@ -287,13 +303,17 @@ def _csv(file: BinaryIO, path: Path) -> Iterator[Row]:
         text.detach()  # else it closes the file a second time, and late
 
 
-READERS: dict[str, Callable[[BinaryIO, Path], Iterator[Row]]] = {"jsonl": _jsonl, "json": _json, "csv": _csv}
+READERS: dict[str, Callable[[BinaryIO, Path], Iterator[Row]]] = {
+    "jsonl": _read_jsonl,
+    "json": _read_json,
+    "csv": _read_csv,
+}
 
 
-def _loads(raw: bytes, place: str) -> Any:
+def _parse_json(raw: bytes, place: str) -> Any:
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse)
-        return whole_text(value) if SURROGATE.search(raw) else value
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        return repair_surrogates(value) if SURROGATE.search(raw) else value
     except UnicodeDecodeError as error:
         raise DataUnusable(f"{place}: not UTF-8 ({error.reason} at byte {error.start})") from error
     except json.JSONDecodeError as error:
@@ -302,18 +322,18 @@ def _loads(raw: bytes, place: str) -> Any:
         raise DataUnusable(f"{place}: not JSON that can be read ({error})") from error
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON number")
 
 
-def _object(value: Any, place: str) -> dict[str, Any]:
+def _require_object(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataUnusable(f"{place}: expected a JSON object with the fields of an item, found {type(value).__name__}")
     return cast("dict[str, Any]", value)
 
 
-def whole_text(value: Any) -> Any:
-    """JSON without lone surrogates, which neither files nor databases can hold."""
+def repair_surrogates(value: Any) -> Any:
+    """Return JSON without lone surrogates, which neither files nor databases can hold."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -322,9 +342,11 @@ def whole_text(value: Any) -> Any:
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value
     if isinstance(value, list):
-        return [whole_text(one) for one in cast("list[Any]", value)]
+        return [repair_surrogates(entry) for entry in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {whole_text(name): whole_text(one) for name, one in cast("dict[str, Any]", value).items()}
+        return {
+            repair_surrogates(name): repair_surrogates(field) for name, field in cast("dict[str, Any]", value).items()
+        }
     return value
 
 

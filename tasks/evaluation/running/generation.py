@@ -20,19 +20,19 @@ from tasks.calls import Answer
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sampling, Usage
 from tasks.evaluation.record_lines import line_of, read_shards, write_lines
-from tasks.evaluation.running.open_models import usage_of
+from tasks.evaluation.running.open_models import count_usage
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.reading import visible_answer
 
 SHARD_RESPONSES = 250
-"""Responses per scoring task."""
+"""Number of responses in a shard, which one task run grades."""
 
 Items = Callable[[], Iterable[Item]]
-"""Iterates over all items anew at each call."""
+"""A function that iterates over all items anew at each call."""
 
 
 class Generated(Record):
-    """A model's answers to a benchmark."""
+    """The answers of a model to a benchmark."""
 
     shards: tuple[Ref, ...]
     """JSONL of Response, in the order of the items and their repeats."""
@@ -41,14 +41,14 @@ class Generated(Record):
 
 
 class Outcome(NamedTuple):
-    """What was generated, and why some items were not for now: item → reason."""
+    """The generated answers, and the reason for each item that could not be answered for now."""
 
     generated: Generated
     unfinished: dict[str, str]
 
 
 class Place(NamedTuple):
-    """A conversation, by the number of its item and its repeat."""
+    """A conversation, identified by the number of its item (from 0) and its repeat."""
 
     item: int
     repeat: int
@@ -64,17 +64,22 @@ def generate(
     prices: Prices | None = None,
     tell: Callable[[int], None],
 ) -> Outcome:
-    """Ask for every item and repeat; `tell` gets the number of conversations that ended. Raises as `ask_all` does."""
+    """Ask for every item and repeat. Raises as `ask_all` does.
+
+    tell: is called with the number of conversations that have ended since.
+    """
     with files.scratch(scratch) as path, path.open("x+b") as file:
-        asked = _Conversations(task, items, file, prices)
+        conversations = _Conversations(task, items, file, prices)
         turns = [len(item.prompts) for item in items()]
         for turn in range(max(turns, default=0)):
-            for place, answer in ask_all(asked.requests(turn)):
-                asked.keep(place, turn, answer)
+            for place, answer in ask_all(conversations.requests(turn)):
+                conversations.keep(place, turn, answer)
                 if turn + 1 == turns[place.item] and not isinstance(answer, ModelError):
                     tell(1)
-        shards, kept = keep_shards(artifacts, asked.responses())
-        return Outcome(Generated(shards=shards, responses=kept, usage=asked.usage), asked.unfinished)
+        shards, response_count = store_shards(artifacts, conversations.responses())
+        return Outcome(
+            Generated(shards=shards, responses=response_count, usage=conversations.usage), conversations.unfinished
+        )
 
 
 class _Conversations:
@@ -85,7 +90,7 @@ class _Conversations:
         self._items = items
         self._file = file
         self._starts: dict[tuple[Place, int], int] = {}
-        """Conversation and turn → where its reply begins in the file."""
+        """Offset in the file at which the reply to a turn of a conversation begins."""
         self._prices = prices
         self._missed: dict[Place, str] = {}
         self._away: dict[Place, str] = {}
@@ -99,7 +104,10 @@ class _Conversations:
             for repeat in range(self._task.repeats):
                 place = Place(number, repeat)
                 if place not in self._missed and place not in self._away:
-                    yield place, request_of(self._task, item, repeat=repeat, said=self._replies(place, turn))
+                    yield (
+                        place,
+                        build_request(self._task, item, repeat=repeat, earlier_replies=self._replies(place, turn)),
+                    )
 
     def keep(self, place: Place, turn: int, answer: Answer | ModelError) -> None:
         if isinstance(answer, RequestRefused):
@@ -108,11 +116,14 @@ class _Conversations:
             self._away[place] = str(answer)
         else:
             self._starts[place, turn] = self._file.seek(0, SEEK_END)
-            self._file.write(line_of(reply_of(answer)))
-            self.usage = self.usage.plus(usage_of(answer, self._prices))
+            self._file.write(line_of(build_reply(answer)))
+            self.usage = self.usage.plus(count_usage(answer, self._prices))
 
     def responses(self) -> Iterator[Response]:
-        """In the order of the items; unfinished conversations are left out and noted in `unfinished`."""
+        """Yield the responses in the order of the items.
+
+        Unfinished conversations are left out and noted in `unfinished`.
+        """
         for number, item in enumerate(self._items()):
             for repeat in range(self._task.repeats):
                 place = Place(number, repeat)
@@ -123,36 +134,39 @@ class _Conversations:
                 yield Response(item=item.id, repeat=repeat, turns=turns, missed=self._missed.get(place))
 
     def _replies(self, place: Place, turns: int) -> Iterator[Reply]:
-        """The replies of a conversation to its first turns; a refused turn and those after it have none."""
+        """Yield the replies to the first turns of a conversation; a refused turn and those after it have none."""
         for turn in range(turns):
             if (start := self._starts.get((place, turn))) is not None:
                 self._file.seek(start)
                 yield Reply.model_validate_json(self._file.readline())
 
 
-def request_of(task: PlannedTask, item: Item, *, repeat: int, said: Iterable[Reply] = ()) -> ChatRequest:
-    """The next turn of a conversation, without the model's reasoning in earlier turns, as in chat templates."""
-    turns = [_message("system", system)] if (system := task.system or item.system) else []
-    turns += [_message(said.role, said.text) for said in item.history]
-    replies = list(said)
+def build_request(task: PlannedTask, item: Item, *, repeat: int, earlier_replies: Iterable[Reply] = ()) -> ChatRequest:
+    """Return the request for the next turn of a conversation.
+
+    Earlier replies are sent without the model's reasoning, as chat templates do it.
+    """
+    turns = [_build_message("system", system)] if (system := task.system or item.system) else []
+    turns += [_build_message(message.role, message.text) for message in item.history]
+    replies = list(earlier_replies)
     for prompt, reply in zip(item.prompts, replies, strict=False):
-        turns += [_message("user", prompt), _message("assistant", visible_answer(reply.text) or "")]
-    turns.append(_message("user", item.prompts[len(replies)]))
-    sampling = sampling_of(task, item)
+        turns += [_build_message("user", prompt), _build_message("assistant", visible_answer(reply.text) or "")]
+    turns.append(_build_message("user", item.prompts[len(replies)]))
+    sampling = select_sampling(task, item)
     seed = None if sampling.seed is None else sampling.seed + repeat
-    asked: dict[str, Any] = sampling.model_dump() | {"seed": seed, "draw": repeat, "template": task.template}
-    return ChatRequest(messages=tuple(turns), **asked)
+    parameters: dict[str, Any] = sampling.model_dump() | {"seed": seed, "draw": repeat, "template": task.template}
+    return ChatRequest(messages=tuple(turns), **parameters)
 
 
-def sampling_of(task: PlannedTask, item: Item) -> Sampling:
-    """The task's sampling, at the item's own temperature (as in MT-Bench) unless the run sets one."""
+def select_sampling(task: PlannedTask, item: Item) -> Sampling:
+    """Return the task's sampling, at the item's own temperature (as in MT-Bench) unless the run sets a temperature."""
     own = item.detail.get("temperature")
     if task.temperature_given or not isinstance(own, int | float):
         return task.sampling
     return task.sampling.model_copy(update={"temperature": float(own)})
 
 
-def reply_of(answer: Answer) -> Reply:
+def build_reply(answer: Answer) -> Reply:
     response = answer.response
     return Reply(
         text=response.text,
@@ -165,12 +179,15 @@ def reply_of(answer: Answer) -> Reply:
     )
 
 
-def _message(role: str, text: str) -> Message:
+def _build_message(role: str, text: str) -> Message:
     return Message.model_validate({"role": role, "content": (Text(text=text),)})
 
 
-def keep_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tuple[Ref, ...], int]:
-    """Responses in shards of SHARD_RESPONSES, and their count; one response is held at a time."""
+def store_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tuple[Ref, ...], int]:
+    """Store responses in shards of SHARD_RESPONSES; return the shards and the number of responses.
+
+    One response is held in memory at a time.
+    """
     numbers = count()
     counted = (response for response, _ in zip(responses, numbers, strict=False))
     shards = tuple(
@@ -179,15 +196,15 @@ def keep_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[tu
     return shards, next(numbers)
 
 
-def part_of(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
-    """Every `parts`-th item, from number `part` on."""
+def select_part(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
+    """Yield every `parts`-th item, from number `part` on: the share of one of several ranks."""
     return islice(items, part, None, parts)
 
 
 def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Generated:
-    """The responses of all ranks in the order of the items, in shards of the usual size."""
+    """Merge the responses of all ranks in the order of the items, into shards of SHARD_RESPONSES."""
     order = {item.id: number for number, item in enumerate(items)}
     streams = [read_shards(artifacts, part.shards, Response) for part in parts]
-    shards, kept = keep_shards(artifacts, merge(*streams, key=lambda one: order[one.item]))
+    shards, response_count = store_shards(artifacts, merge(*streams, key=lambda response: order[response.item]))
     usage = reduce(Usage.plus, (part.usage for part in parts), Usage())
-    return Generated(shards=shards, responses=kept, usage=usage)
+    return Generated(shards=shards, responses=response_count, usage=usage)

@@ -1,4 +1,4 @@
-"""How a run names a model, without secrets, in any process; and what opens it here and asks it."""
+"""Names a model so that any process can open it, without secrets; opens models in this process and asks them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRANSPORT = {
 
 
 CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
-"""Fields of `CallSettings`, and what arguments call them."""
+"""Fields of `CallSettings`, each with the names that arguments of models give it."""
 
 NO_SECRET: dict[str, JsonValue] = {
     "propertyNames": {
@@ -69,34 +69,34 @@ class ModelSpec(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _reads_rates(cls, given: Any) -> Any:
+    def _reads_rates(cls, values: Any) -> Any:
         """Take rates, retries and the key's variable among the arguments as `calls` and `api_key_env`.
 
         So they hold wherever the model is written: in a form, a file of parameters or a command line.
         """
-        args: Any = given.get("args") if isinstance(given, dict) else None  # pyright: ignore[reportUnknownMemberType]
+        args: Any = values.get("args") if isinstance(values, dict) else None  # pyright: ignore[reportUnknownMemberType]
         if not isinstance(args, dict):
-            return given
-        told, rest = cast("dict[str, Any]", given), dict(cast("dict[str, Any]", args))
-        found = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
+            return values
+        fields, rest = cast("dict[str, Any]", values), dict(cast("dict[str, Any]", args))
+        rates = {field: rest.pop(name) for field, names in CALLS.items() for name in names if name in rest}
         if "max_retries" in rest:
-            retries = rest.pop("max_retries")
-            found["tries"] = retries + 1 if isinstance(retries, int) else retries
+            retries = rest.pop("max_retries")  # the argument counts retries, `CallSettings` all tries
+            rates["tries"] = retries + 1 if isinstance(retries, int) else retries
         read: dict[str, Any] = {"args": rest}
         if variable := rest.pop("api_key_env", None):
-            read["api_key_env"] = told.get("api_key_env") or variable
-        if found:
-            calls = told.get("calls") or cls.model_fields["calls"].default
+            read["api_key_env"] = fields.get("api_key_env") or variable
+        if rates:
+            calls = fields.get("calls") or cls.model_fields["calls"].default
             plain = calls.model_dump(exclude_unset=True) if isinstance(calls, CallSettings) else calls
-            read["calls"] = plain | found
-        return told | read
+            read["calls"] = plain | rates
+        return fields | read
 
     @field_validator("args")
     @classmethod
     def _keeps_no_secret(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        if named := [name for name in args if NAME.fullmatch(name.replace("-", "_"))]:
+        if secrets := [name for name in args if NAME.fullmatch(name.replace("-", "_"))]:
             raise OptionUnusable(  # not a ValueError: pydantic would show the secret beside it
-                f"{named[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
+                f"{secrets[0]} in model_args would be stored with the run; name a variable instead: api_key_env=X"
             )
         return args
 
@@ -120,18 +120,18 @@ class ModelSpec(Record):
         return {name: value for name, value in self.args.items() if name not in TRANSPORT}
 
     def facts(self, chat: Chat) -> ModelFacts:
-        """The model as results name it; the revision is the part of the backend's ID behind the name.
+        """Return the model as results name it; the revision is the part of the backend's ID behind the name.
 
         A GGUF file is called as the file is, unless `pretrained` says where it lies and leaves `name` to be chosen.
         """
         _, _, rest = chat.id.partition(":")
-        known, _, revision = rest.partition("@")
+        model_name, _, revision = rest.partition("@")
         if self.backend == "scripted":
-            known, revision = "", rest  # the digest of its script
+            model_name, revision = "", rest  # the digest of its script
         revision = revision or str(self.args.get("revision", ""))
         is_gguf = "gguf_file" in self.args or (self.name or "").endswith(".gguf")
         by_file = is_gguf and "pretrained" not in self.args
-        name = (known if by_file else self.name) or known or self.backend
+        name = (model_name if by_file else self.name) or model_name or self.backend
         return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
 
 
@@ -139,39 +139,43 @@ _opening = Lock()
 
 
 def open_model(spec: ModelSpec) -> Chat:
-    """The model, opened once for all threads of this process. Raises ModelUnavailable."""
+    """Return the model, which is opened once for all threads of this process. Raises ModelUnavailable."""
     with _opening:
-        return _open(spec.model_dump_json())
+        return _open_cached(spec.model_dump_json())
 
 
 @cache
-def _open(spec_json: str) -> Chat:
+def _open_cached(spec_json: str) -> Chat:
     spec = ModelSpec.model_validate_json(spec_json)
     from models.curator import Usual, usual_place
 
     usual = Usual(resources().openai_base_url, resources().api_key)
     # curator models use the address and key of their own provider
-    if spec.backend == "curator" and (name := spec.name or spec.args.get("model")):
+    name = spec.name or spec.args.get("model")
+    if spec.backend == "curator" and name:
         usual = usual_place(str(name), resources().secret, usual)
     return open_backend(
         spec.backend,
         name=spec.name,
         args=spec.args,
-        base_url=_variable("base_url_env", spec.base_url_env) or spec.base_url or usual.base_url,
-        api_key=SecretStr(key) if (key := _variable("api_key_env", spec.api_key_env)) else usual.api_key,
+        base_url=_read_variable("base_url_env", spec.base_url_env) or spec.base_url or usual.base_url,
+        api_key=SecretStr(key) if (key := _read_variable("api_key_env", spec.api_key_env)) else usual.api_key,
         timeout_s=spec.calls.timeout_s,
     )
 
 
 def release_models() -> None:
-    """Forget the models of this process, so that a device is free for the next one."""
+    """Drop the models of this process, so that the device is free for the next model."""
     with _opening:
-        _open.cache_clear()
+        _open_cached.cache_clear()
         release_held()
 
 
-def _variable(field: str, name: str | None) -> str | None:
-    """The value of the environment variable that a field names; None if it names none. Raises ModelUnavailable."""
+def _read_variable(field: str, name: str | None) -> str | None:
+    """Return the value of the environment variable that a field names; None if it names none.
+
+    Raises ModelUnavailable.
+    """
     if name is None:
         return None
     if not (value := resources().secret(name)):
@@ -182,14 +186,14 @@ def _variable(field: str, name: str | None) -> str | None:
 
 
 @cache
-def limits_of(spec_json: str) -> Limits:
-    """Rates and retries of one model, shared by all threads."""
+def open_limits(spec_json: str) -> Limits:
+    """Return the limits of rates and retries of a model, which all threads share."""
     spec = ModelSpec.model_validate_json(spec_json)
     return Limits(spec.calls, rng=random.Random())
 
 
 class Asking:
-    """Asks one model for one step: through the response store, within its limits, counting usage."""
+    """Asks one model for one step, through the response store and within its limits, and counts usage."""
 
     def __init__(
         self,
@@ -205,12 +209,15 @@ class Asking:
         self.usage = Usage()
         self.away: list[str] = []
         """Messages of failed calls that may succeed on a retry."""
-        self._limits = limits_of(spec.model_dump_json())
+        self._limits = open_limits(spec.model_dump_json())
         self._budget = budget
         self._prices = prices
 
     def ask_all(self, requests: Iterable[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer | ModelError]]:
-        """Answers as they come, TransientModelError beyond the budget. Raises ModelUnavailable, RequestRefused."""
+        """Yield the answers as they come; beyond the budget a TransientModelError for each request.
+
+        Raises ModelUnavailable, RequestRefused.
+        """
         coming = iter(requests)
         waiting: dict[int, Any] = {}
 
@@ -223,7 +230,7 @@ class Asking:
         try:
             for number, answer in ask_all(self.chat, numbered(), responses=kept_responses(), **bounds):
                 if not isinstance(answer, ModelError):
-                    self.usage = self.usage.plus(usage_of(answer, self._prices))
+                    self.usage = self.usage.plus(count_usage(answer, self._prices))
                 elif not isinstance(answer, RequestRefused):
                     self.away.append(str(answer))
                 yield waiting.pop(number), answer
@@ -237,8 +244,8 @@ class Asking:
         return Judge(self.chat.id, self.ask_all)
 
 
-def usage_of(answer: Answer, prices: Prices | None) -> Usage:
-    """Usage of one answer; a recalled one costs nothing."""
+def count_usage(answer: Answer, prices: Prices | None) -> Usage:
+    """Return the usage of one answer; a recalled answer costs nothing."""
     response = answer.response
     tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
     return Usage(

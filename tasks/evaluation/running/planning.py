@@ -1,4 +1,4 @@
-"""What a run will ask: each task's items, repeats and sampling, and every setting that can change a figure."""
+"""Plans a run: items, repeats and sampling of each task, and every setting that can change a score."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ if TYPE_CHECKING:
 EXPECTED_ERRORS = (EvaluationError, GradingError, SandboxError)
 """Errors that an evaluation raises on purpose; the text of each is a full sentence with the remedy."""
 DEBUG_ITEMS = 2
+"""Number of items of each task that a run with --debug asks."""
 GRADER_VERSION = 3
-"""Raise it when a response would be graded otherwise: it is part of every task's settings."""
+"""Version of grading, which is part of every task's settings: raise it when a response would be graded otherwise."""
 OF_PROGRAMS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""
 NOT_ASKED = ("limit", "repeats", "judge", "extract", *OF_PROGRAMS)
 """Settings that are not part of any request to the model."""
 DEMONSTRATIONS = re.compile(r"(random|similarity|selector:(?P<checkpoint>.+)):(?P<count>[1-9][0-9]{0,2})")
+"""Matches the ways of choosing demonstrations that a run can name."""
 SAMPLING_NAMES = {"max_gen_toks": "max_tokens", "max_new_tokens": "max_tokens", "until": "stop"}
-"""Names in lm_eval and transformers → ours."""
+"""Names of sampling parameters in lm_eval and transformers, each with our name."""
 
 
 class RunSettings(Record):
@@ -86,7 +88,7 @@ class RunSettings(Record):
 
     @property
     def first(self) -> int | float | None:
-        """Number of items asked of each task, or the part of them below 1; None: all."""
+        """Number of items that are asked of each task, or below 1 the part of them; None for all."""
         if not self.debug:
             return self.limit
         return min(DEBUG_ITEMS, self.limit) if isinstance(self.limit, int) else DEBUG_ITEMS
@@ -97,25 +99,25 @@ class PlannedTask(Record):
 
     task: str
     benchmark: str
-    """Its name or path."""
+    """Name or path of the benchmark."""
     version: str
-    """Its number and the digest of its definition."""
+    """Version of the benchmark: its number and the digest of its definition."""
     family: Family
     data: Dataset
     items: Ref
-    """JSONL of Item."""
+    """Artifact of the items, JSONL of Item."""
     examples: Ref | None = Field(default=None, exclude_if=lambda value: value is None)
-    """JSONL of Example, from which demonstrations are to be chosen for the items."""
+    """Artifact of solved examples, JSONL of Example, from which demonstrations are still to be chosen for the items."""
     count: int
     repeats: int
     sampling: Sampling
     temperature_given: bool = False
-    """The run sets a temperature, which takes precedence over the items' own."""
+    """Whether the run sets a temperature, which takes precedence over the items' own."""
     system: str | None = None
     template: bool | str = True
     judge: ModelSpec | None = None
     whole: bool = False
-    """It implements evalchemy's two methods and runs in one piece."""
+    """Whether the benchmark implements evalchemy's two methods and so runs in one piece."""
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Sampling fields that the run sets, for a benchmark that builds its own requests."""
     score_only: bool = False
@@ -123,12 +125,13 @@ class PlannedTask(Record):
     ks: tuple[int, ...] = ()
     """Values of k for pass@k; empty: the benchmark's own."""
     extract: Policy = "published"
-    """How answers are read for the headline."""
+    """Policy by which answers are extracted for the headline metric."""
     unsafe_code: bool = False
     python: str = ""
-    """For code: digest of the Python and libraries that execute it; programs are executed again when it changes."""
+    """Digest of the Python and the libraries that execute programs, which are executed again when it changes; else
+    empty."""
     settings: dict[str, JsonValue]
-    """Everything besides model and data that can change a figure."""
+    """Everything besides model and data that can change a score."""
 
     @property
     def samples(self) -> int:
@@ -170,13 +173,13 @@ class Plan(Record):
     tasks: tuple[PlannedTask, ...]
     harness: tuple[TaskChoice, ...]
     skipped: dict[str, str]
-    """Tasks that were evaluated before → run."""
+    """Tasks that were evaluated before, each with the ID of that run."""
     lacking: dict[str, str] = Field(default_factory=dict)
-    """Tasks of other harnesses that are not here → why."""
+    """Tasks of other harnesses that are not here, each with the reason."""
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, a sentence each."""
+        """A sentence for each task that was left out."""
         return [f"{task} is skipped: {why}" for task, why in self.lacking.items()]
 
 
@@ -185,13 +188,13 @@ def plan_task(
     data: Data,
     artifacts: Artifacts,
     *,
-    named: str,
+    benchmark_name: str,
     settings: RunSettings,
     model: ModelSpec,
     judge: ModelSpec | None,
     batch_size: int | None = None,
 ) -> PlannedTask:
-    """A benchmark with its items in the store. Raises DataMissing, DataUnusable."""
+    """Plan a benchmark and store its items. Raises DataMissing, DataUnusable, OptionUnusable."""
     from tasks.evaluation.benchmarks.benchmark_registry import definition_digest
 
     definition = definition_digest(benchmark)
@@ -206,13 +209,13 @@ def plan_task(
             f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
         )
     ids = set[bytes]()
-    asked = iter(()) if whole else _distinct(items_of(benchmark, data), benchmark.name, ids)
-    items = write_lines(artifacts, "items", first_of(asked, settings.first))
+    run_items = iter(()) if whole else _require_distinct(make_items(benchmark, data), benchmark.name, ids)
+    items = write_lines(artifacts, "items", take_first(run_items, settings.first))
     if not ids and not whole:
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
     reads_itself = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
-    sampling, given = effective_sampling(benchmark, settings), given_in(settings)
+    sampling, overrides = effective_sampling(benchmark, settings), read_overrides(settings)
     repeats = settings.n_repeat or benchmark.repeats
     version = f"{benchmark.version}-{definition[:12]}"
     extract = (settings.extract if benchmark.reads_answers else None) or "published"
@@ -231,13 +234,13 @@ def plan_task(
         "apply_chat_template": settings.apply_chat_template,
         "model_args": model.shapes_answers,
         "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
-        **of_reading(extract),
-        **of_demonstrations(settings.demonstrations, examples),
-        **of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
+        **describe_reading(extract),
+        **describe_demonstrations(settings.demonstrations, examples),
+        **describe_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
     }
     return PlannedTask(
         task=benchmark.name,
-        benchmark=named,
+        benchmark=benchmark_name,
         version=version,
         family=benchmark.family,
         data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
@@ -246,12 +249,12 @@ def plan_task(
         count=len(ids),
         repeats=repeats,
         sampling=sampling,
-        temperature_given="temperature" in given,
+        temperature_given="temperature" in overrides,
         system=settings.system_instruction,
         template=settings.apply_chat_template,
         judge=judge,
         whole=whole,
-        overrides={name: sampling.model_dump()[name] for name in given} if whole else {},
+        overrides={name: sampling.model_dump()[name] for name in overrides} if whole else {},
         score_only=benchmark.score_only,
         batch_size=batch_size,
         ks=ks,
@@ -262,46 +265,48 @@ def plan_task(
     )
 
 
-def first_of(items: Iterator[Item], first: int | float | None) -> Iterator[Item]:
-    """The first items: so many, or a part of them below 1."""
+def take_first(items: Iterator[Item], first: int | float | None) -> Iterator[Item]:
+    """Return the first items: that number of them, or below 1 that part of them, rounded up; all for None."""
     if not isinstance(first, float):
         return islice(items, first)
-    every = list(items)
-    return iter(every[: math.ceil(len(every) * first)])
+    all_items = list(items)  # a part of them needs their number, so here alone all are held in memory
+    return iter(all_items[: math.ceil(len(all_items) * first)])
 
 
-def of_reading(extract: Policy) -> dict[str, JsonValue]:
-    """What the settings of a task say of how answers are read; nothing where it is as published."""
+def describe_reading(extract: Policy) -> dict[str, JsonValue]:
+    """Return the settings that say how answers are extracted; empty where it is as published."""
     return {} if extract == "published" else {"extract": extract}
 
 
-def of_demonstrations(chosen: str | None, examples: Ref | None) -> dict[str, JsonValue]:
-    """What the settings of a task say of its demonstrations: how they are chosen, from what, and by which selector."""
-    if not (chosen and examples and (found := DEMONSTRATIONS.fullmatch(chosen))):
+def describe_demonstrations(demonstrations: str | None, examples: Ref | None) -> dict[str, JsonValue]:
+    """Return the settings that say how demonstrations are chosen, from which examples and by which selector."""
+    match = DEMONSTRATIONS.fullmatch(demonstrations) if demonstrations else None
+    if not (match and examples):
         return {}
-    said: dict[str, JsonValue] = {"demonstrations": chosen, "examples": examples.digest[:12]}
-    if checkpoint := found["checkpoint"]:
+    entries: dict[str, JsonValue] = {"demonstrations": demonstrations, "examples": examples.digest[:12]}
+    if checkpoint := match["checkpoint"]:
         try:
             digest = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest()
         except OSError as error:
-            raise OptionUnusable(f"demonstrations {chosen}: {checkpoint} cannot be read ({error.strerror})") from error
-        said |= {"demonstrations": f"selector:{found['count']}", "selector": digest[:12]}
-    return said
+            why = f"{checkpoint} cannot be read ({error.strerror})"
+            raise OptionUnusable(f"demonstrations {demonstrations}: {why}") from error
+        entries |= {"demonstrations": f"selector:{match['count']}", "selector": digest[:12]}
+    return entries
 
 
-def of_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:
-    """What the settings of a task say of its programs; nothing where the run says nothing.
+def describe_programs(ks: Sequence[int], *, unsafe_code: bool, python: str) -> dict[str, JsonValue]:
+    """Return the settings that say how programs are scored and executed; empty where the run sets nothing.
 
-    python: that executes them, where it is another than the one that runs this. Of that one nothing is said: figures
-    of two machines would else never stand beside each other.
+    python: digest of the Python that executes them, where it is not the one that runs this program. Of that one nothing
+    is stored: otherwise scores of two machines could never be compared.
     """
-    said: dict[str, JsonValue] = {"k": list(ks)} if ks else {}
-    said |= {"unsafe_code": True} if unsafe_code else {}
-    return said | {"python": python} if python else said
+    entries: dict[str, JsonValue] = {"k": list(ks)} if ks else {}
+    entries |= {"unsafe_code": True} if unsafe_code else {}
+    return entries | {"python": python} if python else entries
 
 
-def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
-    """The items of a benchmark. Raises BenchmarkUnusable where code of the user's own fails."""
+def make_items(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
+    """Yield the items of a benchmark. Raises BenchmarkUnusable where code of the user's own fails."""
     try:
         yield from benchmark.items(data)
     except (*EXPECTED_ERRORS, StorageError):
@@ -313,14 +318,17 @@ def items_of(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
 
 
 def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampling:
-    """The benchmark's sampling, overridden by the run's. Raises OptionUnusable for unknown names and bad values."""
-    given = given_in(settings)
-    changed = benchmark.sampling.model_dump() | given
-    if changed["seed"] is not None and "seed" not in given:
+    """Return the benchmark's sampling, overridden by the run's.
+
+    Raises OptionUnusable for unknown names and bad values.
+    """
+    overrides = read_overrides(settings)
+    changed = benchmark.sampling.model_dump() | overrides
+    if changed["seed"] is not None and "seed" not in overrides:
         changed["seed"] = settings.seed[0]
-    if unknown := [name for name in given if name not in Sampling.model_fields]:
-        known = ", ".join([*Sampling.model_fields, *SAMPLING_NAMES, "do_sample"])
-        raise OptionUnusable(f"gen_kwargs {unknown[0]!r} is not known; give {known}")
+    if unknown := [name for name in overrides if name not in Sampling.model_fields]:
+        accepted_names = ", ".join([*Sampling.model_fields, *SAMPLING_NAMES, "do_sample"])
+        raise OptionUnusable(f"gen_kwargs {unknown[0]!r} is not known; give {accepted_names}")
     try:
         return Sampling.model_validate(changed)
     except ValidationError as error:
@@ -328,40 +336,40 @@ def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampl
         raise OptionUnusable(f"gen_kwargs {first['loc'][0]}: {first['msg']} (it is {first['input']!r})") from error
 
 
-def given_in(settings: RunSettings) -> dict[str, JsonValue]:
-    """The sampling fields that the run sets, under our names."""
-    given = {SAMPLING_NAMES.get(name, name): value for name, value in settings.gen_kwargs.items()}
-    if given.pop("do_sample", None) is False:
-        given["temperature"] = 0.0
+def read_overrides(settings: RunSettings) -> dict[str, JsonValue]:
+    """Return the sampling fields that the run sets, under our names."""
+    overrides = {SAMPLING_NAMES.get(name, name): value for name, value in settings.gen_kwargs.items()}
+    if overrides.pop("do_sample", None) is False:
+        overrides["temperature"] = 0.0
     if settings.max_tokens is not None:
-        given["max_tokens"] = settings.max_tokens
-    if isinstance(stop := given.get("stop"), str):
-        given["stop"] = [stop]
-    return given
+        overrides["max_tokens"] = settings.max_tokens
+    if isinstance(stop := overrides.get("stop"), str):
+        overrides["stop"] = [stop]
+    return overrides
 
 
 def settings_digest(task: PlannedTask) -> str:
-    """SHA-256 (hex) of the settings; results of equal digest and data checksum may be compared."""
+    """Return SHA-256 (hex) of the settings; results of equal digest and data checksum may be compared."""
     from storage.evaluations import EvalSettings
 
     return EvalSettings(name=task.task, parameters=task.settings).digest
 
 
-def questions_of(task: PlannedTask) -> str:
-    """Equal for runs that send the same questions, however many items and repeats each asks."""
-    asked = {name: value for name, value in task.settings.items() if name not in NOT_ASKED}
-    return json.dumps([task.task, task.data.checksum, asked], sort_keys=True)
+def identify_questions(task: PlannedTask) -> str:
+    """Return a text that is equal for runs that send the same questions, however many items and repeats each asks."""
+    request_settings = {name: value for name, value in task.settings.items() if name not in NOT_ASKED}
+    return json.dumps([task.task, task.data.checksum, request_settings], sort_keys=True)
 
 
 def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
     return read_lines(artifacts, ref, Item)
 
 
-def _distinct(items: Iterable[Item], source: str, seen: set[bytes]) -> Iterator[Item]:
-    """The items, passed on; raises DataUnusable for a repeated ID. `seen` gets a digest of each ID."""
+def _require_distinct(items: Iterable[Item], source: str, digests: set[bytes]) -> Iterator[Item]:
+    """Yield the items unchanged, and add a digest of each ID to `digests`. Raises DataUnusable for a repeated ID."""
     for item in items:
         digest = hashlib.blake2b(item.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        if digest in seen:
+        if digest in digests:
             raise DataUnusable(f"{source}: two items have the id {item.id!r}; give each its own")
-        seen.add(digest)
+        digests.add(digest)
         yield item

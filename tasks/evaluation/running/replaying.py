@@ -16,14 +16,16 @@ from typing import Any, NamedTuple, cast
 from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OptionUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Usage
-from tasks.evaluation.running.benchmark_data import Row, id_of, read_rows
-from tasks.evaluation.running.generation import Generated, keep_shards
+from tasks.evaluation.running.benchmark_data import Row, read_id, read_rows
+from tasks.evaluation.running.generation import Generated, store_shards
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.sandbox.languages import language_named
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
+"""Ends of the names of files with recorded answers."""
 SHAPES = ("response", "responses", "turns", "completion")
+"""Names of the field with the answers; each is a form of file."""
 EXPECTED = (
     "{id, response: text}, {id, responses: [a text for each repeat]}, {id, turns: [a text for each turn]} or "
     "{task_id, completion: text}, a line for each program"
@@ -31,18 +33,18 @@ EXPECTED = (
 
 
 def replay(task: PlannedTask, recorded: Path, artifacts: Artifacts) -> Generated:
-    """Store the recorded answers to a task. Raises DataUnusable naming the line."""
+    """Store the recorded answers to a task. Raises DataUnusable, which names the line."""
     limited = task.settings.get("limit") is not None
-    responses = recorded_responses(read_items(artifacts, task.items), read_recorded(recorded), partial=limited)
-    shards, kept = keep_shards(artifacts, responses)
-    return Generated(shards=shards, responses=kept, usage=Usage())
+    responses = match_responses(read_items(artifacts, task.items), read_recorded(recorded), partial=limited)
+    shards, response_count = store_shards(artifacts, responses)
+    return Generated(shards=shards, responses=response_count, usage=Usage())
 
 
-def recorded_of(model: ModelSpec, task: str) -> Path:
-    """The file of recorded answers: `path`, or TASK.jsonl in that folder. Raises DataMissing, OptionUnusable."""
-    if not (named := model.args.get("path")):
+def find_recorded(model: ModelSpec, task: str) -> Path:
+    """Return the file of recorded answers: `path`, or TASK.jsonl in that folder. Raises DataMissing, OptionUnusable."""
+    if not (location := model.args.get("path")):
         raise OptionUnusable("--model replay needs the recorded answers: --model_args path=FOLDER (or a file)")
-    path = Path(str(named))
+    path = Path(str(location))
     if path.is_file():
         return path
     for suffix in SUFFIXES:
@@ -57,14 +59,14 @@ class Line(NamedTuple):
     """The answers on one line of the file."""
 
     repeats: list[list[str]]
-    """Repeats → turns; an answer that the file has as null has no turns."""
+    """The turns of each repeat; an answer that the file has as null has no turns."""
     line: int
     language: str | None = None
-    """Of a program, as the line names it."""
+    """Language of a program, as the line names it."""
 
 
 class Recorded(dict[str, list[Line]]):
-    """Id as the file has it → its lines in order: one for each program, else a single one."""
+    """The lines of each ID of the file, in order: a line for each program, else a single line."""
 
     def __init__(self, path: Path, *, programs: bool) -> None:
         super().__init__()
@@ -73,33 +75,36 @@ class Recorded(dict[str, list[Line]]):
 
     @property
     def repeats(self) -> int:
-        """Answers to each item; of programs, the most that an item has."""
+        """Number of answers to each item; of programs the most that an item has."""
         most = 1
         for lines in self.values():
             # in one language; lines that name none count in each
-            named = Counter(language_named(one.language) for one in lines if one.language)
-            most = max(most, sum(len(one.repeats) for one in lines) - named.total() + max(named.values(), default=0))
+            by_language = Counter(language_named(line.language) for line in lines if line.language)
+            most = max(
+                most,
+                sum(len(line.repeats) for line in lines) - by_language.total() + max(by_language.values(), default=0),
+            )
         return most
 
 
 def read_recorded(path: Path) -> Recorded:
-    """The answers in a file, all in the shape of its first line. Raises DataUnusable naming the line.
+    """Return the answers in a file, all in the form of its first line. Raises DataUnusable, which names the line.
 
     Without any IDs the answers are in the order of the items, and their IDs are row numbers from 0.
     """
     recorded, shape = Recorded(path, programs=False), ""
     numbered, repeats = False, 0
     for row in read_rows(path):
-        there = [name for name in SHAPES if name in row]
-        if len(there) != 1:
-            row.unusable(f"it has {' and '.join(there) or 'no answer'}; expected {EXPECTED}")
-        if shape and there[0] != shape:
-            row.unusable(f"it has {there[0]!r}, and the lines before it {shape!r}; give all lines one shape")
-        is_first, shape = not shape, there[0]
-        answers, own = _answers(row, shape), id_of(row)
+        shapes = [name for name in SHAPES if name in row]
+        if len(shapes) != 1:
+            row.unusable(f"it has {' and '.join(shapes) or 'no answer'}; expected {EXPECTED}")
+        if shape and shapes[0] != shape:
+            row.unusable(f"it has {shapes[0]!r}, and the lines before it {shape!r}; give all lines one shape")
+        is_first, shape = not shape, shapes[0]
+        answers, own = _read_answers(row, shape), read_id(row)
         if shape == "completion":
             recorded.programs = True
-            item = id_of({"id": row.get("task_id")}) or own  # an `id` beside it is the program's own
+            item = read_id({"id": row.get("task_id")}) or own  # an `id` beside it is the program's own
             if item is None:
                 row.unusable("it has no task_id; give every completion the id of its item")
             language = row.get("language")
@@ -123,15 +128,15 @@ def read_recorded(path: Path) -> Recorded:
     return recorded
 
 
-def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool = False) -> Iterator[Response]:
-    """The answers in the order of the items, each with its repeats; items without a recorded answer are left out.
+def match_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool = False) -> Iterator[Response]:
+    """Yield the answers in the order of the items, each with its repeats; items without a recorded answer are left out.
 
     partial: `items` are not all of the benchmark, so answers to others are no mistake.
     Raises DataUnusable naming the line: an id that is no item's, more turns than the item has, an id of another
     language than the line says, an id that several languages have when the line says none; and when no id matches.
     """
     groups = dict[str, str | None]()
-    taken = set[int]()
+    used_lines = set[int]()
     for item in items:
         # a line may name an item by the published ID that several languages share
         published = item.detail.get("task_id") if recorded.programs else None
@@ -139,40 +144,42 @@ def recorded_responses(items: Iterable[Item], recorded: Recorded, *, partial: bo
         groups |= dict.fromkeys(names, item.group)
         language = language_named(item.group) if item.group else None  # an item of none takes every line
         own = [
-            one
+            entry
             for name in names
-            for one in recorded.get(name, ())
-            if not language or not one.language or language_named(one.language) == language
+            for entry in recorded.get(name, ())
+            if not language or not entry.language or language_named(entry.language) == language
         ]
-        repeat, asked = count(), len(item.prompts)
-        for one in sorted(own, key=lambda one: one.line):
-            place = f"{recorded.path}, line {one.line}"
-            if one.line in taken:
+        repeat, turn_count = count(), len(item.prompts)
+        for entry in sorted(own, key=lambda entry: entry.line):
+            place = f"{recorded.path}, line {entry.line}"
+            if entry.line in used_lines:
                 raise DataUnusable(
                     f"{place}: several languages have an item of this id, {item.id!r} among them; say in `language` "
                     "which one is meant"
                 )
-            taken.add(one.line)
-            for turns in one.repeats:
-                if len(turns) > asked:
+            used_lines.add(entry.line)
+            for turns in entry.repeats:
+                if len(turns) > turn_count:
                     raise DataUnusable(
-                        f"{place}: {len(turns)} turns, and item {item.id!r} asks {asked}; repeats of one question go "
-                        "in `responses`"
+                        f"{place}: {len(turns)} turns, and item {item.id!r} asks {turn_count}; repeats of one question "
+                        "go in `responses`"
                     )
                 replies = tuple(Reply(text=text) for text in turns)
-                missed = None if len(turns) == asked else f"{len(turns)} of {asked} turns are recorded"
+                missed = None if len(turns) == turn_count else f"{len(turns)} of {turn_count} turns are recorded"
                 yield Response(item=item.id, repeat=next(repeat), turns=replies, missed=missed)
-    left = [(one.line, name, one) for name, own in recorded.items() for one in own if one.line not in taken]
-    if left and not (partial and taken):
-        line, name, one = min(left)
+    unmatched = [
+        (entry.line, name, entry) for name, own in recorded.items() for entry in own if entry.line not in used_lines
+    ]
+    if unmatched and not (partial and used_lines):
+        line, name, entry = min(unmatched)  # the first of them in the file
         why = f"the benchmark has no item {name!r}; its first is {next(iter(groups), None)!r}"
         if name in groups:
-            why = f"its language is {one.language!r}, and item {name!r} is one of {groups[name]}"
+            why = f"its language is {entry.language!r}, and item {name!r} is one of {groups[name]}"
         raise DataUnusable(f"{recorded.path}, line {line}: {why}")
 
 
-def _answers(row: Row, shape: str) -> list[list[str]]:
-    """The answers on a line: repeats → turns."""
+def _read_answers(row: Row, shape: str) -> list[list[str]]:
+    """Return the answers on a line, as the turns of each repeat."""
 
     def turns_of(text: Any) -> list[str]:
         if text is None:
@@ -188,9 +195,9 @@ def _answers(row: Row, shape: str) -> list[list[str]]:
         row.unusable(f"{shape}: expected a list of texts; found {type(value).__name__ if value else 'an empty one'}")
     listed = cast("list[Any]", value)
     if shape == "turns":
-        return [[text for one in listed for text in turns_of(one)]]
+        return [[text for entry in listed for text in turns_of(entry)]]
     # a repeat of several turns is a list of its own
     return [
-        [text for turn in (cast("list[Any]", one) if isinstance(one, list) else [one]) for text in turns_of(turn)]
-        for one in listed
+        [text for turn in (cast("list[Any]", entry) if isinstance(entry, list) else [entry]) for text in turns_of(turn)]
+        for entry in listed
     ]

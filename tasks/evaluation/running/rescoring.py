@@ -20,26 +20,26 @@ from tasks.evaluation.running.planning import (
     Plan,
     PlannedTask,
     RunSettings,
-    of_programs,
-    of_reading,
+    describe_programs,
+    describe_reading,
     read_items,
 )
 from tasks.evaluation.running.replaying import replay
-from tasks.evaluation.running.shard_grading import problems_of, result_of, score_shard
-from tasks.evaluation.running.task_choice import choose, find, judge_of
+from tasks.evaluation.running.shard_grading import build_result, find_problems, score_shard
+from tasks.evaluation.running.task_choice import find_task, plan_run, select_judge
 from tasks.grading.reading import POLICIES, Policy
 from tasks.sandbox.sandbox_python import another_python
 
 OWN = (".yaml", ".yml", ".py")
 
 
-class Again(Record):
-    """A task of a run, graded before and with today's grader."""
+class RegradedTask(Record):
+    """A task of a run, graded then and again with today's grader."""
 
     old: TaskResult
     new: TaskResult
     compared: Comparison | None
-    """None if no item was scored both times."""
+    """The comparison of both gradings; None if no item was scored both times."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -47,23 +47,23 @@ class Again(Record):
         return (*self.compared.better, *self.compared.worse) if self.compared else ()
 
 
-class Rescored(Record):
-    """A run whose stored answers were graded again; nothing is generated or overwritten."""
+class RegradedRun(Record):
+    """A run whose stored answers were graded again; nothing was generated or overwritten."""
 
     run: str
-    tasks: tuple[Again, ...]
+    tasks: tuple[RegradedTask, ...]
 
 
 def score_file(request: EvaluationRequest, artifacts: Artifacts) -> tuple[Plan, TaskResult]:
-    """Figures of one task from a file of recorded answers, which the model of `request` replays.
+    """Grade the recorded answers to one task in a file, which the model of `request` replays.
 
     Raises UnknownTask, DataMissing, DataUnusable, PreflightFailed, OptionUnusable.
     """
     responses = Path(str(request.model.args["path"]))
-    plan = choose(request, artifacts, None, opened=False)
+    plan = plan_run(request, artifacts, None, opened=False)
     if plan.harness:
-        named = plan.harness[0].task
-        raise PreflightFailed(f"{named} is a task of the harness, which scores only what it asks itself")
+        task_name = plan.harness[0].task
+        raise PreflightFailed(f"{task_name} is a task of the harness, which scores only what it asks itself")
     (planned,) = plan.tasks
     if request.settings.ks and planned.family != "code" and planned.repeats == 1:
         raise OptionUnusable(f"--k is of several answers to an item, and {responses} has one to each; leave it")
@@ -71,62 +71,64 @@ def score_file(request: EvaluationRequest, artifacts: Artifacts) -> tuple[Plan, 
         raise PreflightFailed(f"{planned.task} grades only what it generates itself; run it with `trivet eval run`")
     generated = replay(planned, responses, artifacts)  # a wrong id is said before anything is executed
     if planned.family == "code":
-        benchmark = find(planned.benchmark, None)
+        benchmark = find_task(planned.benchmark, None)
         assert benchmark is not None
-        if problems := problems_of(benchmark, planned, read_items(artifacts, planned.items)):
+        if problems := find_problems(benchmark, planned, read_items(artifacts, planned.items)):
             raise PreflightFailed(f"{planned.task} does not pass its own checks: {'; '.join(problems)}")
     facts = plan.model.model_copy(update={"revision": sha256_of(responses)[:16], "args": request.model.args})
-    return plan.model_copy(update={"model": facts}), _graded(planned, generated, artifacts)
+    return plan.model_copy(update={"model": facts}), _grade(planned, generated, artifacts)
 
 
 def score_again(
     run: FoundRun, artifacts: Artifacts, *, task: str | None, judge: ModelSpec | None, settings: RunSettings
-) -> Rescored:
-    """Old figures beside those of today's grader. Raises ResultsUnusable.
+) -> RegradedRun:
+    """Grade the stored answers of a run with today's grader, and compare with its old scores. Raises ResultsUnusable.
 
     settings: of which ks and unsafe_code are today's, and so is extract where it is given.
     """
     if task:
         run.require(task)
-    named = [result for result in run.report.results if task in (None, result.task)]
-    chosen = [(result, where) for result in named if (where := _benchmark_of(result, run))]
-    if not chosen:
+    results = [result for result in run.report.results if task in (None, result.task)]
+    gradable = [(result, where) for result in results if (where := _locate_benchmark(result, run))]
+    if not gradable:
         raise ResultsUnusable(f"run {run.report.run.id} holds no stored answers to grade again")
-    tasks: list[Again] = []
+    tasks: list[RegradedTask] = []
     # all are planned before one is graded: a benchmark that is gone is said at once
-    for planned, old in [(_planned(old, where, run, judge, settings), old) for old, where in chosen]:
+    for planned, old in [(_plan_again(old, where, run, judge, settings), old) for old, where in gradable]:
         count = sum(1 for _ in run.samples(old.task))
-        new = _graded(planned, Generated(shards=old.responses, responses=count, usage=old.usage), artifacts)
-        before, after = (read_shards(artifacts, one.samples, Sample) for one in (old, new))
+        new = _grade(planned, Generated(shards=old.responses, responses=count, usage=old.usage), artifacts)
+        before, after = (read_shards(artifacts, result.samples, Sample) for result in (old, new))
         try:
             compared = compare(before, after)
         except ResultsUnusable:
             compared = None
-        tasks.append(Again(old=old, new=new, compared=compared))
-    return Rescored(run=run.report.run.id, tasks=tuple(tasks))
+        tasks.append(RegradedTask(old=old, new=new, compared=compared))
+    return RegradedRun(run=run.report.run.id, tasks=tuple(tasks))
 
 
-def _benchmark_of(result: TaskResult, run: FoundRun) -> str | None:
-    """Name or path of the benchmark of a result; None if its answers were not stored. Raises UnknownTask."""
+def _locate_benchmark(result: TaskResult, run: FoundRun) -> str | None:
+    """Return name or path of the benchmark of a result; None if its answers were not stored. Raises UnknownTask."""
     if result.items is None or not result.responses:
         return None
-    asked = run.report.run.config.get("tasks")
-    paths = [str(one["task"]) for one in asked if isinstance(one, dict)] if isinstance(asked, list) else []
+    tasks = run.report.run.config.get("tasks")
+    paths = [str(entry["task"]) for entry in tasks if isinstance(entry, dict)] if isinstance(tasks, list) else []
     # a benchmark of the user's own is found by its path alone
     for path in paths:
         if ":" in path or path.endswith(OWN):
             try:
-                benchmark = find(path, None)
+                benchmark = find_task(path, None)
             except UnknownTask:  # it no longer exists
                 continue
             if benchmark and benchmark.name == result.task:
                 return path
-    return result.task if find(result.task, None) else None
+    return result.task if find_task(result.task, None) else None
 
 
-def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None, settings: RunSettings) -> PlannedTask:
-    """The task as it was asked, with today's grader."""
-    benchmark = find(named, None)
+def _plan_again(
+    old: TaskResult, benchmark_name: str, run: FoundRun, judge: ModelSpec | None, settings: RunSettings
+) -> PlannedTask:
+    """Return the plan of a task as it was asked then, with today's grader."""
+    benchmark = find_task(benchmark_name, None)
     assert benchmark is not None
     assert old.items is not None
     config = run.report.run.config
@@ -137,7 +139,7 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
     if not ks and isinstance(asked_ks, list):
         ks = tuple(k for k in asked_ks if isinstance(k, int))
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
-    asked = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
+    old_settings = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
     extract: Policy = "published"
     if benchmark.reads_answers:
         for policy in POLICIES:
@@ -145,7 +147,7 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
         extract = settings.extract or extract
     return PlannedTask(
         task=old.task,
-        benchmark=named,
+        benchmark=benchmark_name,
         version=old.version,
         family=old.family,
         data=old.data,
@@ -153,18 +155,18 @@ def _planned(old: TaskResult, named: str, run: FoundRun, judge: ModelSpec | None
         count=old.counts.items,
         repeats=repeats if isinstance(repeats, int) else 1,
         sampling=Sampling.model_validate(old.settings.get("sampling", {})),
-        judge=judge_of(benchmark, judge or judge_then, auto=auto_then and not judge),
+        judge=select_judge(benchmark, judge or judge_then, auto=auto_then and not judge),
         ks=ks,
         extract=extract,
         unsafe_code=unsafe_code,
-        settings=asked
-        | of_reading(extract)
-        | of_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
+        settings=old_settings
+        | describe_reading(extract)
+        | describe_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
     )
 
 
-def _graded(task: PlannedTask, generated: Generated, artifacts: Artifacts) -> TaskResult:
+def _grade(task: PlannedTask, generated: Generated, artifacts: Artifacts) -> TaskResult:
     scored = tuple(
         score_shard(shard, task, artifacts, Asking(task.judge) if task.judge else None) for shard in generated.shards
     )
-    return result_of(task, generated, scored, artifacts)
+    return build_result(task, generated, scored, artifacts)

@@ -1,4 +1,4 @@
-"""Checks a benchmark before a run, grades shards of responses with its grader, and aggregates the figures."""
+"""Checks a benchmark before a run, grades shards of responses with its grader, and aggregates the metrics."""
 
 from __future__ import annotations
 
@@ -22,55 +22,61 @@ from tasks.sandbox import shared_sandbox
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
 """Errors of a user's own grader on an answer that it did not expect."""
 SHOWN_PROBLEMS = 5
+"""Most problems of a benchmark that an error lists."""
 CHECKED_ITEMS = 2_000
 """At most so many items, the first ones, are checked; `trivet eval list --check` checks all."""
 CHECKED_CHARS = 64 << 20
 """At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
-NAMED = 5
+MOST_NAMED = 5
+"""Most unscored items that a remark names."""
 REASON_CHARS = 160
+"""Most characters of a reason in a remark."""
 
 
 class Scored(Record):
     samples: Ref
-    """JSONL of Sample."""
+    """Artifact of the graded samples, JSONL of Sample."""
     judge: str | None = None
     judge_usage: Usage | None = None
     executed_by: str | None = None
-    """For code: the sandbox engine and the Python version."""
+    """For programs, the kind of sandbox and the Python version that executed them."""
 
 
 def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Asking | None) -> Scored:
-    """Grade a shard of responses in order; `asking`: the judge, if one is needed. Raises BenchmarkUnusable."""
+    """Grade a shard of responses, in order. Raises BenchmarkUnusable where the grader fails.
+
+    asking: the judge, if the benchmark needs one.
+    """
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
-    samples = find_benchmark(task.benchmark).grade(answered, tools_for(task, asking and asking.as_judge))
+    samples = find_benchmark(task.benchmark).grade(answered, open_tools(task, asking and asking.as_judge))
     try:
-        kept = write_lines(artifacts, "samples", samples)
+        ref = write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
         raise BenchmarkUnusable(f"{task.task}: its grader failed with {type(error).__name__}: {error}") from error
     return Scored(
-        samples=kept,
+        samples=ref,
         judge=asking and asking.chat.id,
         judge_usage=asking and asking.usage,
-        executed_by=executed_by(task),
+        executed_by=describe_execution(task),
     )
 
 
-def left_by_judge(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
-    """Items without a verdict → reason; the next run asks for these verdicts again."""
+def find_unjudged(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
+    """Return the reason for each item without a verdict; the next run asks for these verdicts again."""
     unscored = [sample for sample in samples if sample.status == "unscored"]
     return {f"{task} {sample.item}": f"judge: {why}" for sample in unscored} or {f"{task}, judge": why}
 
 
-def left_by_sandbox(task: str, samples: Iterable[Sample]) -> dict[str, str]:
-    """Items whose programs could not be executed → reason; the next run executes them again."""
+def find_unexecuted(task: str, samples: Iterable[Sample]) -> dict[str, str]:
+    """Return the reason for each item whose programs could not be executed; the next run executes them again."""
     unscored = (sample for sample in samples if sample.status == "unscored" and sample.reason.startswith(BROKEN))
     return {f"{task} {sample.item}": sample.reason for sample in unscored}
 
 
 def pair_responses(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
-    """Each response with its item; both come in the order of the items. Raises ValueError for an unknown item."""
+    """Yield each response with its item; both come in the order of the items. Raises ValueError for an unknown item."""
     coming = iter(items)
     item: Item | None = None
     for response in responses:
@@ -81,15 +87,15 @@ def pair_responses(items: Iterable[Item], responses: Iterable[Response]) -> Iter
         yield item, response
 
 
-def tools_for(task: PlannedTask, judge: Judge | None) -> Tools:
-    """The tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
+def open_tools(task: PlannedTask, judge: Judge | None) -> Tools:
+    """Return the tools of a task's grader. Raises SandboxUnavailable where --unsafe-code is refused."""
     from tasks.grading.math.math_grader import shared_grader
 
     return Tools(shared_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None, task.extract)
 
 
-def executed_by(task: PlannedTask) -> str | None:
-    """How the programs of a task are executed; None for other tasks."""
+def describe_execution(task: PlannedTask) -> str | None:
+    """Return in words how the programs of a task are executed; None for tasks without programs."""
     if task.family != "code":
         return None
     sandbox = shared_sandbox(unsafe=task.unsafe_code)
@@ -97,8 +103,11 @@ def executed_by(task: PlannedTask) -> str | None:
     return f"{walls}, with Python {sandbox.python.version}"
 
 
-def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
-    """Problems, a sentence each. Raises PreflightFailed without a judge, ModelUnavailable without its key."""
+def find_problems(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
+    """Return a sentence for each problem of a benchmark and its items, at most SHOWN_PROBLEMS of them.
+
+    Raises PreflightFailed without a judge, ModelUnavailable without its key.
+    """
     judge = None
     if benchmark.judge is not None:
         if task.judge is None:
@@ -107,21 +116,25 @@ def problems_of(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Ite
     checked, room = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
         checked.append(item)
-        room -= sum(map(len, item.prompts)) + sum(len(one) for one in item.detail.values() if isinstance(one, str))
+        room -= sum(map(len, item.prompts)) + sum(
+            len(value) for value in item.detail.values() if isinstance(value, str)
+        )
         if room <= 0:
             break
-    problems = list(benchmark.check(checked, tools_for(task, judge)))
+    problems = list(benchmark.check(checked, open_tools(task, judge)))
     more = len(problems) - SHOWN_PROBLEMS
     return problems[:SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
 
 
-def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
-    """The figures of a task over all its samples."""
+def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Scored], artifacts: Artifacts) -> TaskResult:
+    """Return the result of a task: its metrics over all samples of its shards."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     samples = tuple(shard.samples for shard in scored)
     benchmark = copy(find_benchmark(task.benchmark))
-    benchmark.repeats = max(benchmark.repeats, task.repeats)  # figures over repeats, also where the run asked for them
+    benchmark.repeats = max(
+        benchmark.repeats, task.repeats
+    )  # metrics over repeats, also where only the run asked for repeats
     benchmark.ks = task.ks or benchmark.ks
     benchmark.extract = task.extract
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
@@ -151,27 +164,27 @@ def result_of(task: PlannedTask, generated: Generated, scored: Sequence[Scored],
         items=task.items,
         responses=generated.shards,
         notes=(
-            *notes_of(task, summary.counts, unscored),
+            *collect_notes(task, summary.counts, unscored),
             *summary.notes,
             *left_out,
-            *(f"programs were executed {how}" for how in {shard.executed_by: 0 for shard in scored} if how),
+            *(f"programs were executed {engine}" for engine in {shard.executed_by: 0 for shard in scored} if engine),
         ),
     )
 
 
-def notes_of(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:
-    """Remarks on the figures. unscored: items without a score → reason."""
+def collect_notes(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:
+    """Yield remarks on the metrics of a task. unscored: the reason for each item without a score."""
     if task.family == "code":  # items may have different numbers of programs: pass@k weighs items alike
-        if left := task.count - counts.items:
-            yield f"{left} of {task.count} items have no samples; they count in no figure"
+        if absent := task.count - counts.items:
+            yield f"{absent} of {task.count} items have no samples; they count in no figure"
         if counts.samples < counts.items * task.repeats:
             yield f"items have different numbers of samples, {task.repeats} at most"
-    elif left := task.samples - counts.samples:
-        yield f"{left} of {task.samples} responses are not there; they count in no figure"
+    elif absent := task.samples - counts.samples:
+        yield f"{absent} of {task.samples} responses are not there; they count in no figure"
     if counts.unscored:
-        named = ", ".join(list(unscored)[:NAMED]) + (" …" if len(unscored) > NAMED else "")
+        names = ", ".join(list(unscored)[:MOST_NAMED]) + (" …" if len(unscored) > MOST_NAMED else "")
         why = next(iter(unscored.values()), "")[:REASON_CHARS]
-        which = f" ({named}: {why})" if named else ""
+        which = f" ({names}: {why})" if names else ""
         yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{which}"
     if counts.truncated:
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"

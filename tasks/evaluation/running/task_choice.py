@@ -22,7 +22,7 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.generation import request_of
+from tasks.evaluation.running.generation import build_request
 from tasks.evaluation.running.open_models import ModelSpec, open_model
 from tasks.evaluation.running.planning import (
     EvaluationRequest,
@@ -33,12 +33,13 @@ from tasks.evaluation.running.planning import (
     read_items,
     settings_digest,
 )
-from tasks.evaluation.running.replaying import read_recorded, recorded_of
+from tasks.evaluation.running.replaying import find_recorded, read_recorded
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
 GROUP = 1_000
+"""Number of requests that are looked up in the response store at once."""
 LACKING = {
     "ZeroEval": "the solutions of its grids are private; name ZeroEvalMath and ZeroEvalNumersense, and CruxEval",
     "SWE-Bench": "it needs a container for each repository",
@@ -54,71 +55,81 @@ LACKING = {
 """Benchmarks that evalchemy or an earlier version names and that are not here, and why."""
 
 
-def choose(
+def plan_run(
     request: EvaluationRequest, artifacts: Artifacts, evaluations: Evaluations | None, *, opened: bool = True
 ) -> Plan:
-    """The plan of a run. Raises UnknownTask, DataMissing, DataUnusable, BenchmarkUnusable, ModelUnavailable.
+    """Return the plan of a run.
+
+    Raises UnknownTask, DataMissing, DataUnusable, BenchmarkUnusable, ModelUnavailable.
 
     evaluations: where earlier results are; None to look nowhere. A database that is away knows nothing.
     opened: the model must be one that can be asked here.
     """
     model, settings, include_path = request.model, request.settings, request.include_path
-    known = None if request.overwrite or settings.debug else evaluations
-    lacking = _lacking([chosen.task for chosen in request.tasks], include_path)
-    named = [chosen for chosen in request.tasks if chosen.task not in lacking]
-    found = [(chosen, find(chosen.task, include_path)) for chosen in named]  # before a model is loaded for a typo
-    chat = open_model(model) if opened else _openable(model)
+    earlier_results = None if request.overwrite or settings.debug else evaluations
+    lacking = _find_lacking([choice.task for choice in request.tasks], include_path)
+    choices = [choice for choice in request.tasks if choice.task not in lacking]
+    benchmarks = [
+        (choice, find_task(choice.task, include_path)) for choice in choices
+    ]  # before a model is loaded for a typo
+    chat = open_model(model) if opened else _open_if_possible(model)
     facts = model.facts(chat) if chat else ModelFacts(name=model.name or model.backend, backend=model.backend)
     data = Data(request.data_dir)
     planned: list[PlannedTask] = []
     harness: list[TaskChoice] = []
     skipped: dict[str, str] = {}
-    for chosen, benchmark in found:
+    for choice, benchmark in benchmarks:
         if benchmark is None:
-            harness.append(chosen)
+            harness.append(choice)
             continue
         own = settings
         if model.backend == "replay" and not settings.n_repeat:  # as many repeats as were recorded
-            own = settings.model_copy(update={"n_repeat": read_recorded(recorded_of(model, benchmark.name)).repeats})
+            own = settings.model_copy(update={"n_repeat": read_recorded(find_recorded(model, benchmark.name)).repeats})
         task = plan_task(
             benchmark,
             data,
             artifacts,
             # a file or a class is found again as it was named
-            named=chosen.task if any(sign in chosen.task for sign in "./:") else benchmark.name,
+            benchmark_name=choice.task if any(sign in choice.task for sign in "./:") else benchmark.name,
             settings=own,
             model=model,
-            judge=judge_of(benchmark, request.judge, auto=request.auto_judge),
-            batch_size=chosen.batch_size,
+            judge=select_judge(benchmark, request.judge, auto=request.auto_judge),
+            batch_size=choice.batch_size,
         )
         if task.score_only and model.backend != "replay":
             raise PreflightFailed(
                 f"{task.task} grades recorded answers and asks no model; give them with --model replay "
                 f"--model_args path=FOLDER, or `trivet eval score FILE --task {task.task}`"
             )
-        if known and (run := done_before(task, facts, known)):
+        run = find_earlier_run(task, facts, earlier_results) if earlier_results else None
+        if run:
             skipped[task.task] = run
         else:
             planned.append(task)
     return Plan(model=facts, tasks=tuple(planned), harness=tuple(harness), skipped=skipped, lacking=lacking)
 
 
-def _lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, str]:
-    """Tasks of other harnesses that are not here → why. Raises UnknownTask where all are."""
-    from tasks.evaluation.benchmarks.benchmark_registry import plainly_named
+def _find_lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, str]:
+    """Return the reason for each task of another harness that is not here. Raises UnknownTask where all are."""
+    from tasks.evaluation.benchmarks.benchmark_registry import find_by_plain_name
     from tasks.evaluation.harness.harness_run import is_harness_task
 
     reasons = {name.casefold(): why for name, why in LACKING.items()}
-    named = {task: why for task in tasks if (why := reasons.get(task.casefold()))}
-    own = [task for task in named if plainly_named(task) or (include_path and is_harness_task(task, include_path))]
-    lacking = {task: why for task, why in named.items() if task not in own}
+    absent = {task: why for task in tasks if (why := reasons.get(task.casefold()))}
+    own = [
+        task for task in absent if find_by_plain_name(task) or (include_path and is_harness_task(task, include_path))
+    ]
+    lacking = {task: why for task, why in absent.items() if task not in own}
     if lacking and len(lacking) == len(tasks):
         raise UnknownTask("; ".join(f"there is no {task} here: {why}" for task, why in lacking.items()))
     return lacking
 
 
-def _openable(model: ModelSpec) -> Chat | None:
-    """The model; None where it cannot be had here. Raises ModelUnavailable for arguments that it does not take."""
+def _open_if_possible(model: ModelSpec) -> Chat | None:
+    """Return the model; None where it cannot be opened here.
+
+    Raises ModelUnavailable for arguments that it does not take.
+    """
     check_args(model.backend, model.args)
     try:
         return open_model(model)
@@ -126,9 +137,9 @@ def _openable(model: ModelSpec) -> Chat | None:
         return None
 
 
-def find(name: str, include_path: Path | None) -> BaseBenchmark | None:
-    """The benchmark of that name; None for a task of the harness. Raises UnknownTask, BenchmarkUnusable."""
-    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark, plainly_named
+def find_task(name: str, include_path: Path | None) -> BaseBenchmark | None:
+    """Return the benchmark of that name; None for a task of the harness. Raises UnknownTask, BenchmarkUnusable."""
+    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark, find_by_plain_name
     from tasks.evaluation.harness.harness_run import is_harness_task
 
     try:
@@ -136,28 +147,31 @@ def find(name: str, include_path: Path | None) -> BaseBenchmark | None:
     except (UnknownTask, BenchmarkUnusable):  # a YAML file of the harness is none of ours
         if is_harness_task(name, include_path):
             return None
-        if benchmark := plainly_named(name):
+        if benchmark := find_by_plain_name(name):
             return benchmark
         if is_harness_task(name.lower(), include_path):
             raise UnknownTask(f"there is no benchmark {name}; the harness has the task {name.lower()}") from None
         raise
 
 
-def judge_of(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -> ModelSpec | None:
-    """The judge of this benchmark; None if it needs none."""
+def select_judge(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: bool) -> ModelSpec | None:
+    """Return the judge of this benchmark; None if it needs none."""
     if benchmark.judge is None:
         return None
     if not auto:
         return judge
     backend, _, name = benchmark.judge.partition(":")
-    named = {"backend": backend, "name": name}
-    return judge.model_copy(update=named) if judge else ModelSpec(backend=backend, name=name)
+    update = {"backend": backend, "name": name}
+    return judge.model_copy(update=update) if judge else ModelSpec(backend=backend, name=name)
 
 
-def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str | None:
-    """The run that evaluated the same revision on the same data under the same settings, if there is one."""
+def find_earlier_run(task: PlannedTask, model: ModelFacts, evaluations: Evaluations) -> str | None:
+    """Return the ID of the run that evaluated the same revision on the same data and settings.
+
+    None if there is none.
+    """
     try:
-        return known.evaluated_before(
+        return evaluations.evaluated_before(
             model_name=model.name,
             model_revision=model.revision,
             backend=model.backend,
@@ -170,7 +184,7 @@ def done_before(task: PlannedTask, model: ModelFacts, known: Evaluations) -> str
 
 
 class TaskEstimate(Record):
-    """Upper estimate of what one task takes."""
+    """An upper estimate of the calls, tokens and cost of one task."""
 
     task: str
     items: int
@@ -187,11 +201,11 @@ class TaskEstimate(Record):
 
 
 class RunEstimate(Record):
-    """Upper estimate of what a run takes."""
+    """An upper estimate of the calls, tokens and cost of a run."""
 
     tasks: tuple[TaskEstimate, ...]
     harness: tuple[str, ...] = ()
-    """Harness tasks, which are not counted."""
+    """Names of the harness tasks, whose calls are not counted."""
     skipped: dict[str, str] = Field(default_factory=dict)
     """Tasks that were evaluated before → run."""
     notes: tuple[str, ...] = ()
@@ -200,27 +214,27 @@ class RunEstimate(Record):
 def estimate_run(
     plan: Plan, model: ModelSpec, artifacts: Artifacts, responses: Responses, *, prices: Prices | None
 ) -> RunEstimate:
-    """Count calls without making any; an unavailable database counts as empty."""
-    chat = _openable(model)
+    """Estimate the calls of a plan without making any; an unavailable database counts as empty."""
+    chat = _open_if_possible(model)
     chat_id = chat.id if chat else None
     notes = [] if chat else [f"{plan.model.name} cannot be had here: no answer of it is counted as stored"]
     if any(task.examples for task in plan.tasks):
         notes.append("the prompt tokens of demonstrations are not counted, as they are not chosen yet")
     return RunEstimate(
-        tasks=tuple(_estimate(task, chat_id, artifacts, responses, prices) for task in plan.tasks),
-        harness=tuple(chosen.task for chosen in plan.harness),
+        tasks=tuple(_estimate_task(task, chat_id, artifacts, responses, prices) for task in plan.tasks),
+        harness=tuple(choice.task for choice in plan.harness),
         skipped=plan.skipped,
         notes=(*notes, *plan.notes),
     )
 
 
-def _estimate(
+def _estimate_task(
     task: PlannedTask, chat_id: str | None, artifacts: Artifacts, responses: Responses, prices: Prices | None
 ) -> TaskEstimate:
     calls = stored = prompt = answer = 0
     # every request, and whether it is a first turn; later turns are counted without the replies before them
     requests = (
-        (turn == 0, request_of(task, item, repeat=repeat, said=[Reply(text="")] * turn))
+        (turn == 0, build_request(task, item, repeat=repeat, earlier_replies=[Reply(text="")] * turn))
         for item in read_items(artifacts, task.items)
         for repeat in range(task.repeats)
         for turn in range(len(item.prompts))
@@ -228,12 +242,12 @@ def _estimate(
     while group := list(islice(requests, GROUP)):
         keys = [response_key(chat_id, request) if chat_id and first else None for first, request in group]
         try:
-            known = set(responses.many([key for key in keys if key])) if any(keys) else set[str]()
+            stored_keys = set(responses.many([key for key in keys if key])) if any(keys) else set[str]()
         except DatabaseUnavailable:
-            known = set[str]()
+            stored_keys = set[str]()
         for key, (_, request) in zip(keys, group, strict=True):
             calls += 1
-            if key in known:
+            if key in stored_keys:
                 stored += 1
             else:
                 expected = estimate_tokens(request)

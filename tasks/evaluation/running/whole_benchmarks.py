@@ -20,7 +20,9 @@ from tasks.evaluation.running.planning import PlannedTask
 MAX_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_tokens")
 """Names of the token limit in evalchemy's benchmarks and lm_eval."""
 STOP = ("until", "stop")
+"""Names of the stop texts in lm_eval and evalchemy's benchmarks."""
 HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
+"""Names of headline metrics; the first that a benchmark returns is its headline."""
 ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")
 """Names of the standard error of a metric in evalchemy's benchmarks; of `accuracy_avg` it is `accuracy_std_err`."""
 USUAL_MISTAKES = (
@@ -31,18 +33,21 @@ USUAL_MISTAKES = (
 
 
 class Templated(str):
-    """A conversation as one text that keeps its messages."""
+    """A conversation as a text, which keeps its messages for the model's own chat template."""
 
     messages: tuple[Message, ...]
 
     def __new__(cls, messages: Sequence[Mapping[str, Any]]) -> Templated:
-        text = super().__new__(cls, "\n\n".join(f"{one['role']}: {one['content']}" for one in messages))
-        text.messages = tuple(map(_message, messages))
+        text = super().__new__(cls, "\n\n".join(f"{message['role']}: {message['content']}" for message in messages))
+        text.messages = tuple(map(_build_message, messages))
         return text
 
 
 class AsLM:
-    """What evalchemy's benchmarks use of an LM; `apply_chat_template` keeps the messages for the model's template."""
+    """The part of lm_eval's LM that evalchemy's benchmarks use.
+
+    `apply_chat_template` keeps the messages for the model's own template.
+    """
 
     rank = 0
     world_size = 1
@@ -70,7 +75,10 @@ class AsLM:
         return Templated(chat_history)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-        """The answers to lm_eval Instances of `(prompt, generation arguments)`, in order; empty where refused."""
+        """Return the answers to lm_eval Instances of `(prompt, generation arguments)`, in order.
+
+        Empty where refused.
+        """
         answers = [""] * len(requests)
         for number, answer in self._ask_all(self._requests(requests)):
             if not isinstance(answer, ModelError):
@@ -78,7 +86,7 @@ class AsLM:
         return answers
 
     def loglikelihood(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises NeedsLogLikelihood."""
+        """Refuse to give log-probabilities. Raises NeedsLogLikelihood."""
         raise NeedsLogLikelihood(
             "this benchmark asks for log-probabilities, and evalchemy's two methods get a model that writes answers; "
             "run it as a task of the lm-evaluation-harness"
@@ -90,65 +98,67 @@ class AsLM:
         for number, instance in enumerate(instances):
             prompt, *arguments = instance.args
             draw = int(getattr(instance, "repeat_idx", 0) or 0)
-            sampling = sampling_of(arguments[0] if arguments else {}).model_dump() | self._overrides
+            sampling = read_sampling(arguments[0] if arguments else {}).model_dump() | self._overrides
             if "seed" in self._overrides and sampling["seed"] is not None:
                 sampling["seed"] += draw
-            messages = messages_of(prompt)
+            messages = read_messages(prompt)
             if self._system:
-                system = _message({"role": "system", "content": self._system})
-                messages = (system, *(one for one in messages if one.role != "system"))
+                system = _build_message({"role": "system", "content": self._system})
+                messages = (system, *(message for message in messages if message.role != "system"))
             template = self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False
             yield number, ChatRequest(messages=messages, draw=draw, template=template, **sampling)
 
 
-def sampling_of(options: Mapping[str, Any]) -> Sampling:
-    """Sampling of generation arguments as in lm_eval and evalchemy.
+def read_sampling(options: Mapping[str, Any]) -> Sampling:
+    """Return the sampling that generation arguments of lm_eval and evalchemy ask for.
 
     `do_sample: False` beside a temperature is ignored: evalchemy sends it with 0.7 and means to sample.
     """
     stop = next((options[name] for name in STOP if options.get(name)), ())
     seed = options.get("seed")
-    wanted = {
+    values = {
         "temperature": options.get("temperature") or 0.0,
         "max_tokens": next((options[name] for name in MAX_TOKENS if options.get(name)), None),
         "top_p": options.get("top_p"),
         "stop": (stop,) if isinstance(stop, str) else tuple(stop),
         "seed": seed[0] if isinstance(seed, list | tuple) and seed else seed,
     }
-    return Sampling.model_validate({name: value for name, value in wanted.items() if value is not None})
+    return Sampling.model_validate({name: value for name, value in values.items() if value is not None})
 
 
-def messages_of(prompt: Any) -> tuple[Message, ...]:
-    """The messages of a prompt: a text, a templated conversation, or messages as dicts."""
+def read_messages(prompt: Any) -> tuple[Message, ...]:
+    """Return the messages of a prompt, which is a text, a templated conversation, or messages as dicts."""
     if isinstance(prompt, Templated):
         return prompt.messages
     if isinstance(prompt, str):
-        return (_message({"role": "user", "content": prompt}),)
-    return tuple(map(_message, prompt))
+        return (_build_message({"role": "user", "content": prompt}),)
+    return tuple(map(_build_message, prompt))
 
 
-def _message(said: Mapping[str, Any]) -> Message:
-    content = said["content"]
+def _build_message(message: Mapping[str, Any]) -> Message:
+    content = message["content"]
     if not isinstance(content, str):
         content = "\n".join(part["text"] for part in content if part.get("type") == "text")
-    return Message(role=said["role"], content=(Text(text=content),))
+    return Message(role=message["role"], content=(Text(text=content),))
 
 
-def run(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:
-    """Run the benchmark's own two methods. Raises BenchmarkUnusable naming the method that failed."""
+def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:
+    """Run the benchmark's own two methods. Raises BenchmarkUnusable, which names the method that failed."""
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     benchmark = find_benchmark(task.benchmark)
     model = AsLM(
         asking.ask_all, name=asking.chat.id, template=task.template, system=task.system, overrides=task.overrides
     )
-    generated = _call(task, "generate_responses", lambda: benchmark.generate_responses(model))
-    kept = artifacts.put("responses", json.dumps(generated, ensure_ascii=False, default=str).encode("utf-8", "replace"))
-    found = _call(task, "evaluate_responses", lambda: benchmark.evaluate_responses(generated))
+    generated = _call_method(task, "generate_responses", lambda: benchmark.generate_responses(model))
+    responses = artifacts.put(
+        "responses", json.dumps(generated, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    )
+    scores = _call_method(task, "evaluate_responses", lambda: benchmark.evaluate_responses(generated))
     metrics = cast(
         "dict[str, JsonValue]",
         json.loads(
-            json.dumps(found, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)),
+            json.dumps(scores, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)),
             parse_constant=lambda _: None,  # NaN and infinity, which JSON and the database cannot hold
         ),
     )
@@ -161,36 +171,36 @@ def run(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> TaskResult:
         data=task.data.model_copy(update={"count": count}),
         settings=task.settings,
         metrics=metrics,
-        estimates=tuple(_estimates(metrics, count)),
+        estimates=tuple(_read_estimates(metrics, count)),
         counts=Counts(items=count, samples=count, scored=count),
         usage=asking.usage,
-        responses=(kept,),
+        responses=(responses,),
         notes=("graded by the benchmark's own code, which keeps no single samples",),
     )
 
 
-def _call(task: PlannedTask, method: str, call: Any) -> dict[str, Any]:
+def _call_method(task: PlannedTask, method: str, call: Any) -> dict[str, Any]:
     try:
-        found: object = call()
+        result: object = call()
     except USUAL_MISTAKES as error:
         raise BenchmarkUnusable(f"{task.benchmark}: {method} failed with {type(error).__name__}: {error}") from error
-    if not isinstance(found, dict):
-        raise BenchmarkUnusable(f"{task.benchmark}: {method} gave {type(found).__name__}, expected a dict")
-    return cast("dict[str, Any]", found)
+    if not isinstance(result, dict):
+        raise BenchmarkUnusable(f"{task.benchmark}: {method} gave {type(result).__name__}, expected a dict")
+    return cast("dict[str, Any]", result)
 
 
-def _estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Estimate]:
-    """Every number among the metrics, with its standard error if the benchmark gives one."""
+def _read_estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Estimate]:
+    """Yield an estimate for every number among the metrics, with its standard error if the benchmark gives one."""
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
     numbers = {name: value for name, value in numbers.items() if not isinstance(metrics[name], bool)}
     errors = dict[str, str]()  # metric → name of its standard error
     for name in numbers:
         candidates = [pattern.format(stem) for stem in (name, name.removesuffix("_avg")) for pattern in ERRORS]
-        found = [candidate for candidate in candidates if candidate in numbers]
-        if found:
-            errors[name] = found[0]
-    figures = [name for name in numbers if name not in errors.values()]
-    headline = next((name for name in HEADLINES if name in figures), next(iter(figures), None))
-    for name in figures:
+        matches = [candidate for candidate in candidates if candidate in numbers]
+        if matches:
+            errors[name] = matches[0]
+    metric_names = [name for name in numbers if name not in errors.values()]
+    headline = next((name for name in HEADLINES if name in metric_names), next(iter(metric_names), None))
+    for name in metric_names:
         std_err = numbers[errors[name]] if name in errors else None
         yield Estimate(metric=name, value=numbers[name], std_err=std_err, n=count, headline=name == headline)

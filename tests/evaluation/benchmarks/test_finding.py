@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks import benchmark_registry
-from tasks.evaluation.benchmarks.benchmark_registry import benchmarks, definition_digest, find_benchmark
+from tasks.evaluation.benchmarks.benchmark_registry import definition_digest, find_benchmark, list_benchmarks
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, UnknownTask
 
 OURS = """AIME24 AIME25 AMC23 MATH500 HMMT GSM8K OlympiadBench Minerva GPQADiamond MMLUPro MMLUStem JEEBench HLE IFEval
@@ -25,7 +25,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def test_every_benchmark_of_the_specification_is_there() -> None:
-    assert set(OURS.split()) <= set(benchmarks())
+    assert set(OURS.split()) <= set(list_benchmarks())
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_entry_points_bring_benchmarks_and_a_broken_one_hurts_no_other(monkeypat
         ]
     )
     monkeypatch.setattr(benchmark_registry, "entry_points", lambda group: points)  # pyright: ignore[reportUnknownLambdaType]
-    assert "AIME24" in benchmarks()
+    assert "AIME24" in list_benchmarks()
     assert find_benchmark("HLE2").name == "HLE"
     with pytest.raises(BenchmarkUnusable, match="entry point Broken"):
         find_benchmark("Broken")
@@ -98,7 +98,7 @@ class Own(BaseBenchmark):
 
 
 def test_every_benchmark_has_a_digest_of_its_own() -> None:
-    found = benchmarks().values()
+    found = list_benchmarks().values()
     assert len({definition_digest(one) for one in found}) == len(found)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.repobench import BENCHMARK, next_line
+from tasks.evaluation.benchmarks.repobench import BENCHMARK, extract_next_line
 from tasks.evaluation.evaluation_records import Reply, Response
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.grading.math.math_grader import MathGrader
@@ -35,7 +35,7 @@ def test_the_prompt_is_the_repository_then_the_file() -> None:
     ],
 )
 def test_the_first_line_that_is_no_comment_counts(completion: str, language: str, line: str) -> None:
-    assert next_line(completion, language) == line
+    assert extract_next_line(completion, language) == line
 
 
 def test_figures_are_percentages_by_language_and_subset() -> None:

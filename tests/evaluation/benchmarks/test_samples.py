@@ -14,7 +14,7 @@ from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.replaying import read_recorded, recorded_responses
+from tasks.evaluation.running.replaying import match_responses, read_recorded
 from tasks.grading.math.math_grader import MathGrader
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -124,7 +124,7 @@ def figures(model: str, name: str, tools: Tools) -> dict[str, Any]:
     benchmark, items = find_benchmark(name), items_of(name)
     recorded = read_recorded(SAMPLES / "recorded" / model / f"{name}.jsonl")
     by_id = {item.id: item for item in items}
-    answered = ((by_id[response.item], response) for response in recorded_responses(items, recorded))
+    answered = ((by_id[response.item], response) for response in match_responses(items, recorded))
     summary = benchmark.summarise(benchmark.grade(answered, tools))
     return {**summary.metrics, "missing": summary.counts.missing}
 

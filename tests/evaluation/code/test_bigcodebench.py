@@ -15,7 +15,7 @@ from tasks.evaluation.benchmarks.code.bigcodebench import (
     FOREIGN,
     STANDARD,
     BigCodeBench,
-    program_of,
+    build_program,
 )
 from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
@@ -133,7 +133,7 @@ def test_a_trick_passes_no_test(code: str, tools: Tools) -> None:
 @pytest.mark.parametrize(("test", "passed"), CASES["tests"].values(), ids=CASES["tests"])
 def test_tests_run_as_unittest_runs_them(test: str, passed: bool, tools: Tools) -> None:
     assert tools.sandbox is not None
-    execution = tools.sandbox.run(program_of("", f"import unittest\nclass TestCases(unittest.TestCase):\n{test}\n"))
+    execution = tools.sandbox.run(build_program("", f"import unittest\nclass TestCases(unittest.TestCase):\n{test}\n"))
     assert execution.passed is passed, execution.stderr
 
 

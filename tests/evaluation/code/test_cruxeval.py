@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.cruxeval import BENCHMARKS, answer_in, emptied_item
+from tasks.evaluation.benchmarks.code.cruxeval import BENCHMARKS, empty_function, extract_answer
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import graded, opened_tools
@@ -69,7 +69,7 @@ def test_the_question_is_the_last_of_the_prompt(benchmark: Any, part: str, begin
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda one: one.name)
 def test_the_answers_of_the_data_are_right_and_with_an_empty_function_none_is(benchmark: Any, tools: Tools) -> None:
     assert list(benchmark.check(list(benchmark.items(SAMPLES)), tools)) == []
-    assert len([item for item in ITEMS if emptied_item(item)]) == len(ITEMS)
+    assert len([item for item in ITEMS if empty_function(item)]) == len(ITEMS)
 
 
 def test_a_sandbox_in_which_the_data_does_not_hold_is_found_out(tools: Tools) -> None:
@@ -108,7 +108,7 @@ def test_an_input_may_use_the_values_of_the_program(tools: Tools) -> None:
 
 @pytest.mark.parametrize(("response", "answer"), ANSWERS["responses"].values(), ids=ANSWERS["responses"])
 def test_where_the_answer_stands(response: str, answer: str) -> None:
-    assert answer_in(response).strip() == answer
+    assert extract_answer(response).strip() == answer
 
 
 def test_figures_carry_evalchemys_names(tools: Tools) -> None:
@@ -122,7 +122,7 @@ def test_of_the_published_functions_all_answers_are_right_and_with_empty_ones_no
     items = list(THINKING.items(Data(shared / "benchmarks")))
     answers = {item.id: THINKING.gold_response(item) or "" for item in items}
     right = graded(THINKING, items, answers, tools)
-    hollow = graded(THINKING, [one for item in items if (one := emptied_item(item))], answers, tools)
+    hollow = graded(THINKING, [one for item in items if (one := empty_function(item))], answers, tools)
     assert (passed(right, "input"), passed(right, "output")) == (800, 800)
     assert (len(hollow), passed(hollow, "input"), passed(hollow, "output")) == (1600, 0, 0)
     assert {sample.status for sample in (*right.values(), *hollow.values())} == {"scored"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, own_solutions
+from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, read_own_solutions
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
@@ -114,8 +114,8 @@ def passed(items: Sequence[Item], answer: Callable[[Item], str | None], tools: T
 
 @pytest.mark.shared
 def test_all_published_solutions_pass(published: list[Item], tools: Tools) -> None:
-    assert passed(published, BENCHMARK.gold_response, tools) == {"python": 164, "sh": len(own_solutions("sh"))}
-    assert len(own_solutions("sh")) >= 24
+    assert passed(published, BENCHMARK.gold_response, tools) == {"python": 164, "sh": len(read_own_solutions("sh"))}
+    assert len(read_own_solutions("sh")) >= 24
 
 
 @pytest.mark.shared

@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.benchmarks.code import livecodebench_tests
-from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench, last_block
+from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeBench, extract_last_block
 from tasks.evaluation.benchmarks.code.livecodebench_tests import (
-    checked_kind,
-    other_output,
-    other_value,
-    pickled_text,
-    program_of,
+    build_program,
+    check_kind,
+    describe_output_difference,
+    describe_value_difference,
+    parse_value,
+    read_pickled_text,
     read_tests,
-    unpacked,
-    value_of,
+    unpack,
 )
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample
@@ -50,7 +50,7 @@ def items_of(benchmark: LiveCodeBench) -> dict[str, Item]:
     ],
 )
 def test_the_code_is_the_last_block(answer: str, code: str) -> None:
-    assert last_block(answer).strip() == code
+    assert extract_last_block(answer).strip() == code
 
 
 def test_a_window_leaves_out_other_contests() -> None:
@@ -164,7 +164,7 @@ def test_public_tests_come_before_private_ones() -> None:
 
 @given(st.text(), st.sampled_from([2, 3, 4, 5]))
 def test_every_pickled_text_is_read(text: str, protocol: int) -> None:
-    assert pickled_text(pickle.dumps(text, protocol)) == text
+    assert read_pickled_text(pickle.dumps(text, protocol)) == text
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_every_other_pickle_is_refused_and_nothing_of_it_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"pickle"):
-        unpacked(packed(content))
+        unpack(packed(content))
     assert not list(tmp_path.iterdir())
 
 
@@ -205,25 +205,25 @@ def test_every_other_pickle_is_refused_and_nothing_of_it_runs(
 )
 def test_tests_that_cannot_be_run_are_told_apart(private: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        checked_kind("[]", private)
+        check_kind("[]", private)
 
 
 def test_a_text_that_unpacks_to_more_than_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(livecodebench_tests, "MOST_BYTES", 1 << 20)
-    assert len(unpacked(packed(pickle.dumps("a" * 1_000_000)))) == 1_000_000
+    assert len(unpack(packed(pickle.dumps("a" * 1_000_000)))) == 1_000_000
     with pytest.raises(ValueError, match="more than 1 MiB when unpacked"):
-        unpacked(packed(b"a" * (1 << 24)))
+        unpack(packed(b"a" * (1 << 24)))
 
 
 def test_integers_of_any_length_are_read() -> None:
     long = "7" * 6_000
-    assert value_of(f"[{long}, 1]") == value_of(f"[{long}, 1]")
-    assert value_of(f"[{long}]") != value_of(f"[{long[:-1]}8]")
+    assert parse_value(f"[{long}, 1]") == parse_value(f"[{long}, 1]")
+    assert parse_value(f"[{long}]") != parse_value(f"[{long[:-1]}8]")
 
 
 @pytest.mark.parametrize(("printed", "expected", "why"), CASES["outputs"])
 def test_outputs_are_equal_by_line_and_number(printed: str, expected: str, why: str | None) -> None:
-    found = other_output(printed, expected)
+    found = describe_output_difference(printed, expected)
     assert found is None if why is None else (found or "").startswith(why)
 
 
@@ -232,10 +232,10 @@ def test_outputs_are_equal_by_line_and_number(printed: str, expected: str, why: 
     [*CASES["values"], ("\x1e" + "7" * 5000, "7" * 5000, True), ("\x1e" + "[" * 100_000, "[]", False)],
 )
 def test_values_are_equal_as_python_holds_them_equal(returned: str, expected: str, equal: bool) -> None:
-    found = other_value(returned, expected)
+    found = describe_value_difference(returned, expected)
     assert found is None if equal else (found or "").startswith("wrong answer: ")
 
 
 def test_a_future_import_stays_first() -> None:
-    source = program_of('"""Doc."""\nfrom __future__ import annotations\nprint(1)', None).source
+    source = build_program('"""Doc."""\nfrom __future__ import annotations\nprint(1)', None).source
     assert source == f'from __future__ import annotations\n{livecodebench_tests.PRELUDE}\n"""Doc."""\nprint(1)'

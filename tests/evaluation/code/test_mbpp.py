@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS, emptied
+from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS, empty_functions
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Execution, Program, Sandbox
@@ -95,7 +95,7 @@ def test_figures_carry_evalchemys_names(tools: Tools) -> None:
     ids=["one", "over lines", "several", "none"],
 )
 def test_top_level_functions_are_emptied(code: str, empty: str | None) -> None:
-    assert emptied(code) == empty
+    assert empty_functions(code) == empty
 
 
 @pytest.mark.shared

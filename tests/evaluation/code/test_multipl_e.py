@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, LANGUAGES, MultiPLE, own_solutions
+from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, LANGUAGES, MultiPLE, read_own_solutions
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox.languages import find, unavailable
@@ -45,7 +45,7 @@ def item_of(extension: str, folder: Path) -> tuple[MultiPLE, Item]:
 def test_the_table_is_of_known_languages_and_each_has_a_solution_of_ours() -> None:
     assert sorted(LANGUAGES) == sorted(ROWS)
     assert all(find(extension).name == name for extension, name in LANGUAGES.items())
-    assert all(NAME in own_solutions(extension) for extension in LANGUAGES)
+    assert all(NAME in read_own_solutions(extension) for extension in LANGUAGES)
     assert [(one.name, one.files[0].hub_config) for one in MULTIPLE][:2] == [
         ("MultiPLE-sh", "humaneval-sh"),
         ("MultiPLE-js", "humaneval-js"),
@@ -70,7 +70,7 @@ def test_a_wrong_function_fails(extension: str, tools: Tools, tmp_path: Path) ->
     if why := unavailable(find(extension)):
         pytest.skip(why)
     benchmark, item = item_of(extension, tmp_path)
-    body = own_solutions(extension)[NAME].replace("+", "-")
+    body = read_own_solutions(extension)[NAME].replace("+", "-")
     sample = graded(benchmark, [item], {item.id: f"```{extension}\n{body}```"}, tools)[item.id]
     assert sample.score == 0
     assert sample.reason

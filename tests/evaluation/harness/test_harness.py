@@ -26,10 +26,10 @@ from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, NeedsLogLikelihood, UnknownTask
 from tasks.evaluation.evaluation_records import Item, Response, Sample
-from tasks.evaluation.harness.harness_run import HarnessOutcome, evaluate_harness, is_harness_task, result_of
+from tasks.evaluation.harness.harness_run import HarnessOutcome, evaluate_and_store, evaluate_harness, is_harness_task
 from tasks.evaluation.harness.harness_tasks import list_tasks
 from tasks.evaluation.record_lines import read_lines
-from tasks.evaluation.results.results_file import rows_of
+from tasks.evaluation.results.results_file import build_rows
 from tasks.evaluation.running.open_models import Asking, ModelSpec, release_models
 from tasks.evaluation.running.planning import RunSettings
 from tests.evaluation.reports import report
@@ -359,7 +359,7 @@ def test_what_the_harness_finds_is_kept_like_all_else(folder: Path, artifacts: A
     release_models()
     asking = Asking(ModelSpec(backend="scripted"))
     settings = RunSettings(apply_chat_template=False)
-    result = result_of(str(folder / "sums.yaml"), asking, artifacts, settings=settings, include_path=None)
+    result = evaluate_and_store(str(folder / "sums.yaml"), asking, artifacts, settings=settings, include_path=None)
     assert (result.task, result.family, result.counts.items, result.usage.calls) == ("sums", "pretrain", 4, 4)
     [samples], [responses] = result.samples, result.responses
     # it says the question again, whose last number is the second summand: none is the sum
@@ -369,4 +369,4 @@ def test_what_the_harness_finds_is_kept_like_all_else(folder: Path, artifacts: A
     assert [one.id for one in read_lines(artifacts, result.items, Item)] == [
         one.item for one in read_lines(artifacts, samples, Sample)
     ]
-    assert rows_of(report(result), result, lambda: ()).dataset.name == "sums"
+    assert build_rows(report(result), result, lambda: ()).dataset.name == "sums"

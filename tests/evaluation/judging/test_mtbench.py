@@ -11,13 +11,13 @@ from tasks.evaluation.benchmarks.base import Summary
 from tasks.evaluation.benchmarks.mtbench import BENCHMARK
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.evaluation.running.replaying import read_recorded, recorded_responses
+from tasks.evaluation.running.replaying import match_responses, read_recorded
 from tests.evaluation.judging.judges import SAMPLES, Bench, follows, prompt_of, response, says
 
 
 def recorded(model: str, items: list[Item]) -> Iterator[tuple[Item, Response]]:
     answers = read_recorded(SAMPLES / "recorded" / model / "MTBench.jsonl")
-    return zip(items, recorded_responses(items, answers), strict=True)
+    return zip(items, match_responses(items, answers), strict=True)
 
 
 def samples_of(model: str, data: Data, bench: Bench | None = None) -> dict[str, Sample]:

@@ -17,8 +17,8 @@ from storage.evaluations import Evaluated, Evaluations
 from storage.incidents import Incident, IncidentEvent, Incidents
 from storage.sample_pages import After, Flip, Pairs, SamplePages
 from tasks.evaluation.evaluation_records import Counts, Sample
-from tasks.evaluation.results.results_file import rows_of
-from tasks.nightly.night_history import keep
+from tasks.evaluation.results.results_file import build_rows
+from tasks.nightly.night_history import store_night
 from tasks.resources import artifacts, forget
 from tests.evaluation.reports import NOON, report, task_result
 from tests.flows.asks import publish_texts
@@ -50,7 +50,7 @@ def graded(scores: dict[str, list[float | None]]) -> list[Sample]:
 
 def evaluated(run: str, samples: Callable[[], Iterable[Sample]], *, n: int = 6) -> list[Evaluated]:
     result = task_result(counts=Counts(items=n, samples=n, scored=n), items=None, responses=(), samples=())
-    return [rows_of(report(result, id=run), result, samples)]
+    return [build_rows(report(result, id=run), result, samples)]
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def suite(served: Site) -> Suite:
     suite = Suite("drawn", connections.locate(None, Path(os.environ["TRIVET_HOME"])))
     for right in (36, 35, 16):
         suite.night(right)
-        keep(suite.nights[-1], artifacts())
+        store_night(suite.nights[-1], artifacts())
     return suite
 
 

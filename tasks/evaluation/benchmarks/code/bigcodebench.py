@@ -28,7 +28,7 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, LookUp, look_up, reason_of
+from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, LookUp, explain_missing, look_up
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, code_in, completed
@@ -43,13 +43,16 @@ FIELDS = ("task_id", "code_prompt", "canonical_solution", "test", "entry_point")
 log = logging.getLogger(__name__)
 
 FAILING_SHARE = 0.1
-"""Share of canonical solutions that may fail on this machine."""
+"""Largest share of canonical solutions that may fail on this machine before the benchmark is refused."""
 
 STANDARD, FOREIGN = "standard library", "third-party libraries"
 
 
 class BigCodeBench(CodeBenchmark):
-    """One of two sizes, asked in one of two ways; groups are the standard library and the others."""
+    """BigCodeBench in one of two sizes, asked in one of two ways.
+
+    Groups are standard library and third-party libraries.
+    """
 
     sampling = Sampling(temperature=0.0, max_tokens=1280)
     format_checked_only = True
@@ -59,9 +62,9 @@ class BigCodeBench(CodeBenchmark):
         self.name = name
         self.split = split
         self.key = f"{split}-hard" if hard else split
-        asked = "in words" if split == "instruct" else "by a signature with a docstring"
+        manner = "in words" if split == "instruct" else "by a signature with a docstring"
         self.summary = (
-            f"{'148 hard' if hard else '1,140'} tasks that take library calls, asked {asked}; needs the libraries"
+            f"{'148 hard' if hard else '1,140'} tasks that take library calls, asked {manner}; needs the libraries"
         )
         self.files = (
             DataFile(
@@ -77,11 +80,11 @@ class BigCodeBench(CodeBenchmark):
             if "class TestCases" not in test:
                 row.unusable("test: there is no class TestCases in it")
             problem = row.text(f"{self.split}_prompt").strip()
-            shown = f"```\n{problem}\n```" if self.split == "complete" else problem
-            libraries = needed_by(row)
+            problem_text = f"```\n{problem}\n```" if self.split == "complete" else problem
+            libraries = find_libraries(row)
             yield Item(
                 id=task_id,
-                prompts=(f"{INSTRUCTION}\n{shown}\n",),
+                prompts=(f"{INSTRUCTION}\n{problem_text}\n",),
                 gold=solution,
                 group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,
                 detail={
@@ -98,21 +101,22 @@ class BigCodeBench(CodeBenchmark):
         if libraries.broken:
             return Verdict(None, f"sandbox: its libraries could not be looked up: {libraries.broken}", code)
         if libraries.missing:
-            return Verdict(None, reason_of(libraries.missing), code)
+            return Verdict(None, explain_missing(libraries.missing), code)
         code_prompt, entry_point, test = (str(item.detail[name]) for name in ("code_prompt", "entry_point", "test"))
-        return verdict_of(sandbox.run(program_of(completed(code_prompt, code, entry_point, "python"), test)), code)
+        return verdict_of(sandbox.run(build_program(completed(code_prompt, code, entry_point, "python"), test)), code)
 
     def gold_response(self, item: Item) -> str | None:
         return f"```python\n{item.detail['code_prompt']}{item.gold}\n```"
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """With evalchemy's keys, and with the libraries that are missing."""
+        """Return pass@k under evalchemy's keys too, and under `missing_libraries` how many tasks lack which library."""
         lacking = Counter[str]()
 
         def counted() -> Iterator[Sample]:
             for sample in samples:
-                if sample.status == "unscored" and (named := REASON.fullmatch(sample.reason)):
-                    lacking.update(named[1].split(", "))
+                match = REASON.fullmatch(sample.reason) if sample.status == "unscored" else None
+                if match:
+                    lacking.update(match[1].split(", "))
                 yield sample
 
         summary = super().summarise(counted())
@@ -121,12 +125,15 @@ class BigCodeBench(CodeBenchmark):
         return summary._replace(metrics={**keyed, **summary.metrics, **missing})
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Check the tasks whose libraries are there; a few canonical solutions may fail, as in bigcodebench itself."""
+        """Yield the problems of those tasks whose libraries are there.
+
+        A few canonical solutions may fail, as in bigcodebench itself: up to FAILING_SHARE of them are logged only.
+        """
         sandbox = tools.sandbox or shared_sandbox()
         lacking = {item.id: missing for item in items if (missing := _look_up(item, sandbox).missing)}
         if items and len(lacking) == len(items):
             names = sorted({name for missing in lacking.values() for name in missing})
-            yield f"none of {len(items)} tasks can be executed: {reason_of(names)}"
+            yield f"none of {len(items)} tasks can be executed: {explain_missing(names)}"
             return
         problems = list(super().check([item for item in items if item.id not in lacking], tools))
         if len(problems) > FAILING_SHARE * len(items):
@@ -135,10 +142,14 @@ class BigCodeBench(CodeBenchmark):
             log.warning("canonical solution fails benchmark=%s %s", self.name, problem)
 
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """As in the base class, but a missing answer is unscored if libraries are missing: the others are then, too."""
+        """Grade one response.
+
+        A missing answer is unscored where libraries are missing, since all other answers are, too.
+        """
         sample = super().sample(item, response, sandbox)
-        if sample.missing and (missing := _look_up(item, sandbox).missing):
-            return sample.model_copy(update={"status": "unscored", "score": None, "reason": reason_of(missing)})
+        missing = _look_up(item, sandbox).missing if sample.missing else ()
+        if missing:
+            return sample.model_copy(update={"status": "unscored", "score": None, "reason": explain_missing(missing)})
         return sample
 
 
@@ -146,8 +157,8 @@ def _look_up(item: Item, sandbox: Sandbox) -> LookUp:
     return look_up(cast("list[str]", item.detail["libraries"]), sandbox)
 
 
-def needed_by(row: Row) -> list[str]:
-    """Top-level names of what the item declares in `libs`, and of what its own solution and tests import."""
+def find_libraries(row: Row) -> list[str]:
+    """Return the top-level modules that an item declares in `libs`, or its solution and tests import, sorted."""
     libs = row.get("libs")
     try:  # the text of a Python list
         names = ast.literal_eval(libs) if isinstance(libs, str) else libs
@@ -163,7 +174,7 @@ def needed_by(row: Row) -> list[str]:
         nodes = []
     for node in nodes:
         if isinstance(node, ast.Import):
-            modules += [one.name for one in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             modules.append(node.module)
     return sorted({name.partition(".")[0] for name in modules})
@@ -238,8 +249,8 @@ if failed:
 """
 
 
-def program_of(code: str, test: str) -> Program:
-    """`code`, tested by the class TestCases in `test`; failing tests are named on stderr."""
+def build_program(code: str, test: str) -> Program:
+    """Return the program that tests `code` by the class TestCases in `test`, and names failing tests on stderr."""
     future = "".join(match.group().rstrip("\n") + "\n" for match in FUTURE.finditer(code))
     numpy = NUMPY if MENTIONS_NUMPY.search(code) else ""
     # the runner has names of its own: those of the program may hide builtins

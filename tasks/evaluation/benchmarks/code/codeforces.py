@@ -15,18 +15,20 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.code.livecodebench import ContestBenchmark
-from tasks.evaluation.benchmarks.code.livecodebench_tests import compared, first_failure
+from tasks.evaluation.benchmarks.code.livecodebench_tests import find_first_failure, run_and_compare
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_grading import Verdict
 from tasks.sandbox import Limits, Program, Sandbox
 
 BLOCK = re.compile(r"```[a-zA-Z]*\n(.*?)```", re.S)
+"""Matches a fenced block of code; the last one of an answer is executed."""
 MEDIUM, HARD, HARDEST = 1000, 1300, 3500
-"""Ratings from which a problem is called so."""
+"""Ratings from which a problem is called medium and hard, and above which it is called easy, as in evalchemy."""
 MEMORY_BYTES = 4 << 30
 OUTPUT_BYTES = 4 << 20
 SHOWN_CHARS = 60
+"""Most characters of an output that a message shows."""
 INSTRUCTION = (
     "You are a coding expert. Given a competition-level coding problem, you need to write a Python program to solve "
     "it. You may start by outlining your thought process. In the end, please provide the complete code in a code block "
@@ -36,7 +38,7 @@ INSTRUCTION = (
 
 
 class CodeForces(ContestBenchmark):
-    """Official tests; groups are levels of difficulty."""
+    """Problems of Codeforces on the site's official tests; groups are levels of difficulty."""
 
     name = "CodeForces"
     summary = "problems of Codeforces in Python, on the site's tests"
@@ -46,23 +48,23 @@ class CodeForces(ContestBenchmark):
     format_checked_only = True
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Problems without an interaction, and with tests."""
+        """Yield the problems that have tests and do not interact with the judge."""
         for row in data.rows(self.files[0]):
             if row.get("interaction_format") or not row.get("official_tests"):
                 continue
             seconds = row.get("time_limit")
             if not isinstance(seconds, int | float) or seconds <= 0:
                 row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
-            tests: list[JsonValue] = [dict(_pair(row, "official_tests", one)) for one in row["official_tests"]]
+            tests: list[JsonValue] = [dict(_read_test(row, "official_tests", test)) for test in row["official_tests"]]
             yield Item(
                 id=row.text("id"),
-                prompts=(f"{INSTRUCTION}\n\n{statement(row)}",),
-                group=difficulty(row.get("rating")),
+                prompts=(f"{INSTRUCTION}\n\n{render_statement(row)}",),
+                group=name_difficulty(row.get("rating")),
                 detail={"tests": tests, "seconds": float(seconds) + 50},
             )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """All tests, until the first that fails; each in a process of its own."""
+        """Run all tests, each in a process of its own, until the first that fails."""
         blocks = BLOCK.findall(answer)
         if not blocks:
             return Verdict(0.0, "there is no code block", "")
@@ -71,12 +73,12 @@ class CodeForces(ContestBenchmark):
             (f"test {number}", self._run_test(blocks[-1], test["input"], test["output"], seconds, sandbox))
             for number, test in enumerate(cast("list[dict[str, str]]", item.detail["tests"]), start=1)
         )
-        return first_failure(blocks[-1], runs)
+        return find_first_failure(blocks[-1], runs)
 
-    def _run_test(self, code: str, given: str, expected: str, seconds: float, sandbox: Sandbox) -> Verdict:
+    def _run_test(self, code: str, stdin: str, expected: str, seconds: float, sandbox: Sandbox) -> Verdict:
         def differs(printed: str) -> str | None:
             equal = printed.split() == expected.split()
-            return None if equal else f"wrong answer: {_short(printed)}, expected {_short(expected)}"
+            return None if equal else f"wrong answer: {_shorten(printed)}, expected {_shorten(expected)}"
 
         limits = Limits(
             cpu_s=round(seconds),
@@ -84,41 +86,41 @@ class CodeForces(ContestBenchmark):
             memory_bytes=MEMORY_BYTES,
             output_bytes=OUTPUT_BYTES + 2 * len(expected),
         )
-        program = Program(code, stdin=given.encode("utf-8", "replace"), limits=limits)
-        return compared(program, sandbox, differs=differs)
+        program = Program(code, stdin=stdin.encode("utf-8", "replace"), limits=limits)
+        return run_and_compare(program, sandbox, differs=differs)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     words = " ".join(text.split())
     return repr(words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}…")
 
 
-def difficulty(rating: object) -> str:
-    """The level of a rating; a problem without one is called easy."""
+def name_difficulty(rating: object) -> str:
+    """Return the level of a rating, `Easy`, `Medium` or `Hard`; a problem without a rating is called easy."""
     value = rating if isinstance(rating, int | float) else 0
     return "Easy" if value < MEDIUM or value > HARDEST else "Medium" if value < HARD else "Hard"
 
 
-def statement(row: Row) -> str:
-    """The problem as a page, as evalchemy shows it."""
+def render_statement(row: Row) -> str:
+    """Return the problem as an HTML page, in the form in which evalchemy shows it to the model."""
     page = f"<html><body><h1>{row.text('title')}</h1><div>Time limit per test: {row.get('time_limit')} s</div>"
     for title in ("Description", "Input Format", "Output Format"):
         page += f"<h2>{title}</h2><div>{row.get(title.lower().replace(' ', '_'))}</div>"
     for test in row.get("examples") or []:
-        given, printed = _pair(row, "examples", test).values()
-        page += f"<h2>Example</h2><h3>Input</h3><div>{given}</div><h3>Output</h3><div>{printed}</div>"
+        stdin, printed = _read_test(row, "examples", test).values()
+        page += f"<h2>Example</h2><h3>Input</h3><div>{stdin}</div><h3>Output</h3><div>{printed}</div>"
     for title, name in (("Interaction", "interaction_format"), ("Note", "note"), ("Editorial", "editorial")):
         if row.get(name):
             page += f"<h2>{title}</h2><div>{row[name]}</div>"
     return page + "</body></html>"
 
 
-def _pair(row: Row, name: str, test: Any) -> dict[str, str]:
-    """Input and output of a test."""
-    given, printed = (test.get("input"), test.get("output")) if isinstance(test, dict) else (None, None)
-    if not (isinstance(given, str) and isinstance(printed, str)):
+def _read_test(row: Row, name: str, test: Any) -> dict[str, str]:
+    """Return input and output of a test. Raises DataUnusable unless both are texts."""
+    stdin, printed = (test.get("input"), test.get("output")) if isinstance(test, dict) else (None, None)
+    if not (isinstance(stdin, str) and isinstance(printed, str)):
         row.unusable(f"`{name}`: `input` and `output` must be texts, found {str(test)[:80]}")
-    return {"input": given, "output": printed}
+    return {"input": stdin, "output": printed}
 
 
 BENCHMARK = CodeForces()

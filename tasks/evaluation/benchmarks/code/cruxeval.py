@@ -19,26 +19,27 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, passing_answers
-from tasks.evaluation.benchmarks.code.mbpp import emptied
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, find_passing_items
+from tasks.evaluation.benchmarks.code.mbpp import empty_functions
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.code.code_extraction import code_in
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
 PROMPTS = tomllib.loads(Path(__file__).with_name("cruxeval_prompts.toml").read_text("utf-8"))
-"""By what is asked for and how; with {code} and {input} or {output} to fill in."""
+"""Prompts by part (`input`, `output`) and manner (`thinking`, `direct`), with {code} and {input} or {output} to fill
+in."""
 PARTS = ("input", "output")
 ANSWERS = Path(__file__).with_name("cruxeval_answers.py").read_text("utf-8")
 ANSWER_CHARS = 4_000
-"""Longer texts are wrong; the longest input of the data has 128."""
+"""Number of characters beyond which an answer is graded as wrong unread; the longest input of the data has 128."""
 LIMITS = Limits(cpu_s=10, wall_s=30)
 OPEN, CLOSE = "[ANSWER]", "[/ANSWER]"
 
 
 class CruxEval(CodeBenchmark):
-    """Groups are the two parts, `input` and `output`."""
+    """CruxEval, which lets the model think before it answers; groups are the two parts, `input` and `output`."""
 
     name = "CruxEval"
     summary = "800 Python functions: which input gives an output, what output does an input give; thinking first"
@@ -52,14 +53,14 @@ class CruxEval(CodeBenchmark):
     )
     sampling = Sampling(temperature=0.2, max_tokens=2048)
     manner = "thinking"
-    """Which of the two prompts."""
+    """Key of the prompts in PROMPTS: `thinking` or `direct`."""
 
     def items(self, data: Data) -> Iterator[Item]:
-        for row in distinct(data.rows(self.files[0])):
-            given = row.get("input")
-            if not isinstance(given, str):  # empty where f takes nothing
-                row.unusable(f"`input` must be the arguments of f as text, found {given!r:.80}")
-            fields = {"code": row.text("code"), "input": given, "output": row.text("output")}
+        for row in require_distinct(data.rows(self.files[0])):
+            arguments = row.get("input")
+            if not isinstance(arguments, str):  # empty where f takes nothing
+                row.unusable(f"`input` must be the arguments of f as text, found {arguments!r:.80}")
+            fields = {"code": row.text("code"), "input": arguments, "output": row.text("output")}
             for part in PARTS:
                 yield Item(
                     id=f"{row.id}/{part}",
@@ -70,63 +71,69 @@ class CruxEval(CodeBenchmark):
                 )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        found = answer_in(answer)
-        if len(found) > ANSWER_CHARS:
-            return Verdict(0.0, f"{len(found)} characters are no answer", found)
-        return verdict_of(sandbox.run(program(item, found)), found)
+        extracted = extract_answer(answer)
+        if len(extracted) > ANSWER_CHARS:
+            return Verdict(0.0, f"{len(extracted)} characters are no answer", extracted)
+        return verdict_of(sandbox.run(build_program(item, extracted)), extracted)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """With evalchemy's keys input_pass@1 and output_pass@1."""
-        found = super().summarise(samples)
+        """Return pass@k of all items, and that of each part under evalchemy's keys input_pass@1 and output_pass@1."""
+        summary = super().summarise(samples)
         parts = {f"group={part}": part for part in PARTS}
-        of_parts = {f"{parts[one.part]}_{one.metric}": one.value for one in found.estimates if one.part in parts}
-        return found._replace(metrics=found.metrics | {f"{part}_pass@1": None for part in PARTS} | of_parts)
+        of_parts = {
+            f"{parts[estimate.part]}_{estimate.metric}": estimate.value
+            for estimate in summary.estimates
+            if estimate.part in parts
+        }
+        return summary._replace(metrics=summary.metrics | {f"{part}_pass@1": None for part in PARTS} | of_parts)
 
     def gold_response(self, item: Item) -> str | None:
         return f"{OPEN}\nassert f({item.detail['input']}) == {item.detail['output']}\n{CLOSE}"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; and with an emptied function no item's own answer is right."""
+        """Yield the problems that the base class finds, and the items whose answer is right for an empty function."""
         yield from super().check(items, tools)
-        hollow = [(empty, str(self.gold_response(item))) for item in items if (empty := emptied_item(item)) is not None]
+        hollow = [
+            (empty, str(self.gold_response(item))) for item in items if (empty := empty_function(item)) is not None
+        ]
         yield from (
-            f"item {item}: its answer is right for an empty f too" for item in passing_answers(self, hollow, tools)
+            f"item {item}: its answer is right for an empty f too" for item in find_passing_items(self, hollow, tools)
         )
 
 
 class CruxEvalDirect(CruxEval):
-    """The same, answered at once."""
+    """CruxEval with prompts that ask for the answer at once, without thinking."""
 
     name = "CruxEvalDirect"
     summary = "CruxEval with the authors' prompts for an answer at once"
     manner = "direct"
 
 
-def answer_in(response: str) -> str:
-    """The text between the tags; without tags, the code."""
+def extract_answer(response: str) -> str:
+    """Return the text between the tags; without tags the code of the response."""
     before, closed, _ = response.partition(CLOSE)
     _, opened, tagged = before.partition(OPEN)
     if opened or closed:
-        found = tagged if opened else before
-        return code_in(found, "python") if "```" in found else found.strip()
+        inner = tagged if opened else before
+        return code_in(inner, "python") if "```" in inner else inner.strip()
     _, opened, tagged = response.partition(OPEN)
     return code_in(tagged if opened else response, "python").strip()
 
 
-def program(item: Item, answer: str) -> Program:
-    """The item's program, with a test that the answer is right."""
-    code, given, output = (str(item.detail[name]) for name in ("code", "input", "output"))
+def build_program(item: Item, answer: str) -> Program:
+    """Return the item's program with a test that passes only if the answer is right."""
+    code, arguments, output = (str(item.detail[name]) for name in ("code", "input", "output"))
     if item.group == "input":
         test = f"assert output_of({answer!r}, globals()) == ({output})"
     else:
-        holds = f"assert f({given}) == ({output}), 'the data does not hold here'"
+        holds = f"assert f({arguments}) == ({output}), 'the data does not hold here'"
         test = f"{holds}\nassert ({output}) == output_in({answer!r})"
     return Program(code, tests=f"{ANSWERS}\n{test}\n", limits=LIMITS)
 
 
-def emptied_item(item: Item) -> Item | None:
-    """The item with an empty function; None if that would pass."""
-    code = emptied(str(item.detail["code"]))
+def empty_function(item: Item) -> Item | None:
+    """Return the item with an empty function in place of its own; None if an empty function would pass."""
+    code = empty_functions(str(item.detail["code"]))
     if code is None or item.detail["output"] == "None":
         return None
     return item.model_copy(update={"detail": {**item.detail, "code": code}})

@@ -1,4 +1,4 @@
-"""What an answer to CruxEval says. This file is executed in the sandbox, behind an item's program; nowhere else.
+"""Reads answers to CruxEval. This file is executed in the sandbox, behind an item's program, and nowhere else.
 
 The text of an answer is parsed, and only what is an answer is ever evaluated. So it cannot stand for everything (an
 object that equals all others), cannot be true by itself (`f(1) or True`), and does not have the program do the work:
@@ -22,7 +22,7 @@ _FUNCTIONS = {
     )
     for function in functions
 }
-"""Builtins that give values."""
+"""Builtins that an answer may call, since they only return values."""
 _METHODS = frozenset(name for kind in _KINDS for name in dir(kind) if not name.startswith("_"))
 _NODES = (
     *(ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred),
@@ -34,7 +34,7 @@ _NODES = (
 
 
 def output_in(answer: str) -> Any:
-    """The literal in `assert f(…) == literal`, or the answer itself where it is one. Raises ValueError."""
+    """Return the literal in `assert f(…) == literal`, or the answer itself where it is a literal. Raises ValueError."""
     node = _expression(answer)
     if _is_comparison(node) and _is_call(node.left):
         node = node.comparators[0]
@@ -42,7 +42,7 @@ def output_in(answer: str) -> Any:
 
 
 def output_of(answer: str, names: Mapping[str, Any]) -> Any:
-    """What f gives for the arguments in `assert f(arguments) == …` or `f(arguments)`. Raises ValueError.
+    """Return what f returns for the arguments in `assert f(arguments) == …` or `f(arguments)`. Raises ValueError.
 
     names: those of the item's program. Arguments are made of literals, operators, comprehensions, lambdas, builtins
     that give values, methods of such values, and the program's own values.
@@ -51,15 +51,17 @@ def output_of(answer: str, names: Mapping[str, Any]) -> Any:
     call = node.left if _is_comparison(node) else node
     if not _is_call(call):
         raise ValueError("the answer is no call of f")
-    known = {name: value for name, value in names.items() if isinstance(value, _KINDS) and not name.startswith("_")}
+    program_values = {
+        name: value for name, value in names.items() if isinstance(value, _KINDS) and not name.startswith("_")
+    }
     for part in (*call.args, *call.keywords):
-        _refuse_tricks(part, known)
-    scope = {"__builtins__": {}, **_FUNCTIONS, **known, "f": names["f"]}
+        _refuse_tricks(part, program_values)
+    scope = {"__builtins__": {}, **_FUNCTIONS, **program_values, "f": names["f"]}
     return eval(compile(ast.Expression(call), "<answer>", "eval"), scope)  # noqa: S307 we are in the sandbox
 
 
 def _expression(answer: str) -> Any:
-    """The one expression in an answer, or in the one assert that it is."""
+    """Return the only expression of an answer, or the condition of its only assert. Raises ValueError."""
     body = ast.parse(answer.strip()).body
     node = body[0] if len(body) == 1 else None
     if isinstance(node, ast.Assert) and node.msg is None:
@@ -77,9 +79,9 @@ def _is_call(node: Any) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"
 
 
-def _refuse_tricks(part: ast.AST, known: Mapping[str, Any]) -> None:
+def _refuse_tricks(part: ast.AST, program_values: Mapping[str, Any]) -> None:
     nodes = list(ast.walk(part))
-    names = {*_FUNCTIONS, *known, *_bound_in(nodes)}
+    names = {*_FUNCTIONS, *program_values, *_bound_in(nodes)}
     for node in nodes:
         if not isinstance(node, _NODES):
             raise ValueError(f"{type(node).__name__} is no part of an answer")
@@ -90,7 +92,7 @@ def _refuse_tricks(part: ast.AST, known: Mapping[str, Any]) -> None:
 
 
 def _bound_in(nodes: list[ast.AST]) -> Iterator[str]:
-    """Names of lambdas' arguments and comprehensions' variables."""
+    """Yield the names of the arguments of lambdas and of the variables of comprehensions."""
     for node in nodes:
         if isinstance(node, ast.arg):
             yield node.arg

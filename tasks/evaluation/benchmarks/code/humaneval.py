@@ -52,7 +52,7 @@ TRANSLATED = {
     "sh": ("Bash", DataFile(file="humaneval_sh.jsonl", optional=True)),
     "js": ("JavaScript", DataFile(file="humaneval_js.jsonl", optional=True)),
 }
-"""Extension → the language's name in prompts, and its file."""
+"""For each extension the language's name in prompts, and the file of its items."""
 LANGUAGES = {
     "sh": "bash",
     "js": "javascript",
@@ -66,8 +66,8 @@ LANGUAGES = {
     "lua": "lua",
     "r": "r",
 }
-"""Extension, as MultiPL-E names a language and as keys of figures begin → the language as evalchemy names it to the
-model, LANGUAGE_MAP in its MultiPLE; `sandbox.languages` has them all."""
+"""The language by extension: MultiPL-E names languages and metrics by extension, and evalchemy tells the model the name
+(LANGUAGE_MAP in its MultiPLE); `sandbox.languages` has all languages."""
 PROMPT = "Please provide a {language} solution to the following problem:\n{prompt}"
 INSTRUCT = (
     "Please continue to complete the function. You are not allowed to modify the given code and do the completion "
@@ -80,17 +80,17 @@ MULTIPLE_PROMPT = "Please generate code to complete the following problem:\n```{
 SIGNATURE = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\(|(?:<-|=)[ \t]*function\b)")
 PERL_SIGNATURE = re.compile(r"^sub[ \t]+(\w+)", re.M)
 EMPTY_BODIES = {"python": "    pass\n", "sh": "    :\n", "js": "    return;\n"}
-"""Only for interpreted languages: compilers take long."""
+"""Empty function bodies by language, only for interpreted ones: compilers take long."""
 
 
 class FunctionBenchmark(CodeBenchmark):
-    """Functions to complete; the group of an item is its language."""
+    """A benchmark of functions to complete; the group of an item is its language."""
 
     sampling = Sampling(temperature=0.0, max_tokens=1024)
     limits: Limits
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """Execute what an answer makes of its prompt, with the item's tests."""
+        """Execute the prompt as the answer completes it, with the item's tests."""
         language, detail = str(item.group), item.detail
         code = code_in(answer, language)
         prompt, entry_point = str(detail["prompt"]), str(detail["entry_point"])
@@ -105,29 +105,35 @@ class FunctionBenchmark(CodeBenchmark):
         return verdict_of(sandbox.run(Program(source, language, tests=tests, limits=self.limits)), code)
 
     def gold_response(self, item: Item) -> str | None:
-        """The data's own solution, or one of ours to a translation, where there is one."""
-        own = own_solutions(str(item.group)).get(str(item.detail["task_id"]))
+        """Return the data's own solution or, for a translated item, one of ours; None where there is none."""
+        own = read_own_solutions(str(item.group)).get(str(item.detail["task_id"]))
         return self._answer(item, str(item.gold) if item.group == "python" else own)
 
     def empty_response(self, item: Item) -> str | None:
         return self._answer(item, EMPTY_BODIES.get(str(item.group)))
 
     def _answer(self, item: Item, body: str | None) -> str | None:
-        """The body of a function, as a model may give it."""
+        """Return the body of a function in a fenced block, as a model may write it; None for an empty body."""
         before = item.detail["prompt"] if item.group == "python" else ""
         return body and f"```{item.group}\n{before}{body}```\n"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class, if the languages of the items can be run; else why they cannot."""
+        """Yield the problems that the base class finds.
+
+        If a language of the items cannot be run here, yield only why.
+        """
         languages = dict.fromkeys(item.group for item in items if item.group)
-        missing = [(one, why) for one in languages if (why := unavailable(find(one)))]
+        missing = [(language, why) for language in languages if (why := unavailable(find(language)))]
         yield from (f"programs of {language} cannot be run here: {why}" for language, why in missing)
         if not missing:
             yield from super().check(items, tools)
 
 
 class HumanEval(FunctionBenchmark):
-    """All three languages in one; groups are `python`, `sh` and `js`, and so begin the keys of the figures."""
+    """HumanEval in up to three languages.
+
+    Groups are `python`, `sh` and `js`, with which the keys of the metrics begin.
+    """
 
     name = "HumanEval"
     version = 2
@@ -137,19 +143,21 @@ class HumanEval(FunctionBenchmark):
     """The 3 seconds of human-eval and evalchemy."""
 
     def items(self, data: Data) -> Iterator[Item]:
-        """The Python items, then those of each language whose file is in the folder."""
-        yield from (python_item(row, self.render_prompt("Python", row.text("prompt"))) for row in data.rows(PYTHON))
+        """Yield the Python items, then those of each language whose file is in the data folder."""
+        yield from (
+            build_python_item(row, self.render_prompt("Python", row.text("prompt"))) for row in data.rows(PYTHON)
+        )
         for extension, (language, file) in TRANSLATED.items():
             for row in data.rows(file) if data.find(file) else ():
-                yield translated_item(row, extension, self.render_prompt(language, row.text("prompt")))
+                yield build_translated_item(row, extension, self.render_prompt(language, row.text("prompt")))
 
     def render_prompt(self, language: str, prompt: str) -> str:
-        """What the model sees."""
+        """Return the prompt that the model sees."""
         return PROMPT.format(language=language, prompt=prompt)
 
 
 class HumanEvalInstruct(HumanEval):
-    """With the words of evalchemy's."""
+    """HumanEval with the instruction of evalchemy's benchmark."""
 
     name = "HumanEvalInstruct"
     summary = "HumanEval with evalchemy's instruction"
@@ -159,7 +167,7 @@ class HumanEvalInstruct(HumanEval):
 
 
 class HumanEvalPlus(FunctionBenchmark):
-    """HumanEval with the tests of EvalPlus."""
+    """HumanEval+: HumanEval in Python with the far more numerous tests of EvalPlus."""
 
     name = "HumanEvalPlus"
     summary = "HumanEval with some 80 times the tests, in Python"
@@ -172,15 +180,15 @@ class HumanEvalPlus(FunctionBenchmark):
         for row in data.rows(PLUS):
             if "base_input" in row:
                 row.unusable("these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead")
-            yield python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
+            yield build_python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
 
 
 class MultiPLE(FunctionBenchmark):
-    """One language of MultiPL-E."""
+    """MultiPL-E, which is HumanEval translated, in one language."""
 
     format_checked_only = True
     limits = Limits(cpu_s=15.0, wall_s=15.0)
-    """For the compiler, and again for the program."""
+    """Limits of the compiler, and again of the program; 15 seconds as in evalchemy."""
 
     def __init__(self, extension: str) -> None:
         super().__init__()
@@ -192,21 +200,24 @@ class MultiPLE(FunctionBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            shown = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
-            yield translated_item(row, self.extension, shown).model_copy(update={"system": MULTIPLE_SYSTEM})
+            prompt = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
+            yield build_translated_item(row, self.extension, prompt).model_copy(update={"system": MULTIPLE_SYSTEM})
 
 
-def python_item(row: Row, shown: str) -> Item:
-    """A row of openai/human-eval; `test` defines `check`. Raises DataUnusable."""
+def build_python_item(row: Row, prompt: str) -> Item:
+    """Return the item of a row of openai/human-eval, whose field `test` defines `check`. Raises DataUnusable."""
     names = ("prompt", "entry_point", "canonical_solution", "test")
     detail: dict[str, JsonValue] = {name: row.text(name) for name in names}
     gold = detail.pop("canonical_solution")
     detail["task_id"] = row.id
-    return Item(id=row.id, prompts=(shown,), gold=gold, group="python", detail=detail)
+    return Item(id=row.id, prompts=(prompt,), gold=gold, group="python", detail=detail)
 
 
-def translated_item(row: Row, extension: str, shown: str) -> Item:
-    """A row of MultiPL-E; `extension` (`sh`) makes its ID unique among languages. Raises DataUnusable."""
+def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
+    """Return the item of a row of MultiPL-E; `extension` (`sh`) makes its ID unique among languages.
+
+    Raises DataUnusable.
+    """
     name = str(row.get("task_id") or row.text("name"))
     prompt = row.text("prompt")
     # the function whose first line ends the prompt
@@ -221,12 +232,12 @@ def translated_item(row: Row, extension: str, shown: str) -> Item:
         "tests": row.text("tests" if "tests" in row else "test"),
         "stop_tokens": list[JsonValue](row.texts("stop_tokens")),
     }
-    return Item(id=f"{extension}/{name}", prompts=(shown,), group=extension, detail=detail)
+    return Item(id=f"{extension}/{name}", prompts=(model_prompt,), group=extension, detail=detail)
 
 
 @cache
-def own_solutions(extension: str) -> dict[str, str]:
-    """Solutions of our own: name of the item → body of the function."""
+def read_own_solutions(extension: str) -> dict[str, str]:
+    """Return our own solutions for a language: the function body by name of the item. Empty where there are none."""
     file = resources.files("tasks.evaluation.benchmarks.code") / "solutions" / f"humaneval_{extension}.jsonl"
     if not file.is_file():
         return {}

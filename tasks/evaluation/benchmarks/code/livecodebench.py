@@ -27,12 +27,12 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     Kind,
-    checked_kind,
-    first_failure,
-    program_of,
+    build_program,
+    check_kind,
+    find_first_failure,
+    parse_value,
     read_tests,
     run_test,
-    value_of,
 )
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
@@ -59,7 +59,7 @@ class ContestBenchmark(CodeBenchmark):
     """Problems of programming contests, whose data has no solutions; groups are levels of difficulty."""
 
     def gold_response(self, item: Item) -> str | None:
-        """The data has no solutions."""
+        """Return None, since the data of contests has no solutions."""
         del item
 
     def empty_response(self, item: Item) -> str | None:
@@ -67,20 +67,23 @@ class ContestBenchmark(CodeBenchmark):
         return "```python\npass\n```"
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """pass@k and evalchemy's figures; its `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
-        kept = [one.model_copy(update={"extracted": None, "reason": "", "detail": {}}) for one in samples]
-        found = super().summarise(kept)
-        repeated = summarise_repeats(kept).metrics
+        """Return pass@k and evalchemy's metrics; `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
+        # both summaries need all samples at once, so their long texts are dropped first
+        light_samples = [
+            sample.model_copy(update={"extracted": None, "reason": "", "detail": {}}) for sample in samples
+        ]
+        summary = super().summarise(light_samples)
+        repeated = summarise_repeats(light_samples).metrics
         metrics = {name: repeated[name] for name in ("num_total", "solved_avg", "run_stats", "num_repeat")}
-        metrics |= _accuracy(repeated, "accuracy")
-        for group in dict.fromkeys(sample.group for sample in kept):
-            of_group = summarise_repeats(sample for sample in kept if sample.group == group)
-            metrics |= _accuracy(of_group.metrics, f"accuracy_{group}")
-        return found._replace(metrics=metrics | found.metrics)
+        metrics |= _select_accuracy(repeated, "accuracy")
+        for group in dict.fromkeys(sample.group for sample in light_samples):
+            of_group = summarise_repeats(sample for sample in light_samples if sample.group == group)
+            metrics |= _select_accuracy(of_group.metrics, f"accuracy_{group}")
+        return summary._replace(metrics=metrics | summary.metrics)
 
 
 class LiveCodeBench(ContestBenchmark):
-    """Release v2; groups are levels of difficulty."""
+    """LiveCodeBench, release v2; groups are levels of difficulty."""
 
     name = "LiveCodeBench"
     version = 2
@@ -96,32 +99,32 @@ class LiveCodeBench(ContestBenchmark):
         ),
     )
     window = ("2023-05-01", "2024-06-01")
-    """Days of contests: from the first on and before the second."""
+    """Contests count from the first day on and before the second."""
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 6
     format_checked_only = True
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            if self.window[0] <= _date(row) < self.window[1]:
-                yield _item(row)
+            if self.window[0] <= _read_date(row) < self.window[1]:
+                yield _build_item(row)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        """All tests, until the first that fails; each in a process of its own."""
-        code = last_block(answer)
+        """Run all tests, each in a process of its own, until the first that fails."""
+        code = extract_last_block(answer)
         if not code.strip():
             return Verdict(0.0, "no code was found", "")
         function = item.detail["function"]
-        program = program_of(code, None if function is None else str(function))
+        program = build_program(code, None if function is None else str(function))
         tests = read_tests(str(item.detail["public"]), str(item.detail["private"]))
-        return first_failure(code, ((test.name, run_test(test, program, sandbox)) for test in tests))
+        return find_first_failure(code, ((test.name, run_test(test, program, sandbox)) for test in tests))
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """As in the base class; and on problems of our own right programs pass and wrong ones do not."""
+        """Yield the problems that the base class finds, and trial programs of our own that are graded wrongly."""
         yield from super().check(items, tools)
         sandbox = tools.sandbox or shared_sandbox()
         for trial in TRIALS:
-            item = _item(Row(trial["row"], file=TRIAL_FILE, line=1, number=0))
+            item = _build_item(Row(trial["row"], file=TRIAL_FILE, line=1, number=0))
             right, wrong = (self.try_out(item, answer, sandbox) for answer in (trial["right"], trial["wrong"]))
             if right.score != 1:
                 yield f"item {item.id}, of our own: a right program does not pass ({right.reason})"
@@ -130,7 +133,7 @@ class LiveCodeBench(ContestBenchmark):
 
 
 class LiveCodeBenchV5(LiveCodeBench):
-    """What release v5 has beyond release v2."""
+    """LiveCodeBench, the problems that release v5 has beyond release v2."""
 
     name = "LiveCodeBenchv5"
     summary = "369 contest problems of June 2024 to January 2025 in Python (release v5 without v2)"
@@ -147,26 +150,26 @@ class LiveCodeBenchV5(LiveCodeBench):
     repeats = 3
 
 
-def last_block(answer: str) -> str:
-    """The last fenced block of Python, else the last fenced block, else the answer itself."""
+def extract_last_block(answer: str) -> str:
+    """Return the last fenced block of Python, else the last fenced block, else the answer itself."""
     blocks = list(blocks_in(with_plain_ends(answer)))
     of_python = [block.code for block in blocks if language_named(block.tag) == "python"]
     return (of_python or [block.code for block in blocks] or [answer])[-1]
 
 
-def _item(row: Row) -> Item:
+def _build_item(row: Row) -> Item:
     public, private = row.text("public_test_cases"), row.text("private_test_cases")
     difficulty = row.get("difficulty")
     if difficulty not in DIFFICULTIES:
         row.unusable(f"`difficulty` must be one of {', '.join(DIFFICULTIES)}, found {difficulty!r}")
     try:
-        kind = checked_kind(public, private)
+        kind = check_kind(public, private)
     except ValueError as error:
         row.unusable(f"its tests cannot be used: {error}")
     function: str | None = None
     if kind == "functional":  # the name of the function that is called, from the metadata
         try:
-            function = value_of(row.text("metadata"))["func_name"]
+            function = parse_value(row.text("metadata"))["func_name"]
         except (ValueError, TypeError, KeyError, RecursionError):
             row.unusable("its tests call a function, and `metadata` is not JSON with its `func_name`")
         if not isinstance(function, str) or not function.isidentifier() or keyword.iskeyword(function):
@@ -174,7 +177,7 @@ def _item(row: Row) -> Item:
     detail: dict[str, JsonValue] = {
         "title": str(row.get("question_title", "")),
         "platform": str(row.get("platform", "")),
-        "contest_date": _date(row),
+        "contest_date": _read_date(row),
         "function": function,
         "public": public,
         "private": private,
@@ -184,14 +187,14 @@ def _item(row: Row) -> Item:
     return Item(id=row.text("question_id"), prompts=(prompt,), group=difficulty, detail=detail)
 
 
-def _date(row: Row) -> str:
-    found = DATE.match(str(row.get("contest_date")))
-    if not found:
+def _read_date(row: Row) -> str:
+    match = DATE.match(str(row.get("contest_date")))
+    if not match:
         row.unusable(f"`contest_date` must begin as 2024-05-31, found {row.get('contest_date')!r}")
-    return found[0]
+    return match[0]
 
 
-def _accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue]:
+def _select_accuracy(metrics: dict[str, JsonValue], prefix: str) -> dict[str, JsonValue]:
     return {f"{prefix}_avg": metrics["accuracy_avg"], f"{prefix}_std_err": metrics["accuracy_std_err_sample"]}
 
 

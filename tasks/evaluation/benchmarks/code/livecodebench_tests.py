@@ -31,12 +31,12 @@ Kind = Literal["stdin", "functional"]
 
 
 class Test(NamedTuple):
-    """One input and what is expected of it."""
+    """One test of a problem: an input and the output expected for it."""
 
     __test__ = False
 
     name: str
-    """`private test 3`."""
+    """Name of the test in messages, such as `private test 3`."""
     input: str
     """Kind stdin: what the program reads. Kind functional: one argument as JSON per line."""
     output: str
@@ -44,24 +44,24 @@ class Test(NamedTuple):
 
 
 def read_tests(public: str, private: str) -> Iterator[Test]:
-    """The tests in the order in which they are run; private ones are unpacked last. Raises ValueError."""
-    yield from _parsed(public, "public")
-    yield from _private_tests(private)
+    """Yield the tests in the order in which they are run; private ones are unpacked last. Raises ValueError."""
+    yield from _parse_tests(public, "public")
+    yield from _read_private_tests(private)
 
 
 @lru_cache(maxsize=4)  # the repeats of an item come one after the other
-def _private_tests(private: str) -> tuple[Test, ...]:
-    return tuple(_parsed(private if private.lstrip().startswith("[") else unpacked(private), "private"))
+def _read_private_tests(private: str) -> tuple[Test, ...]:
+    return tuple(_parse_tests(private if private.lstrip().startswith("[") else unpack(private), "private"))
 
 
-def checked_kind(public: str, private: str) -> Kind:
-    """The kind of all tests. Raises ValueError for tests that cannot be run."""
+def check_kind(public: str, private: str) -> Kind:
+    """Return the kind that all tests of a problem share. Raises ValueError for tests that cannot be run."""
     kinds = set[Kind]()
     for test in read_tests(public, private):
         kinds.add(test.kind)
         for text in (*test.input.split("\n"), test.output) if test.kind == "functional" else ():
             try:
-                value_of(text)
+                parse_value(text)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{test.name}: {text[:60]!r} is not JSON") from error
     if len(kinds) != 1:
@@ -69,12 +69,13 @@ def checked_kind(public: str, private: str) -> Kind:
     return kinds.pop()
 
 
-def unpacked(packed: str) -> str:
-    """The text in base64 of zlib of a pickle of it. Raises ValueError."""
+def unpack(packed: str) -> str:
+    """Return the text that was pickled, compressed with zlib and encoded as base64. Raises ValueError."""
     try:
         compressed = base64.b64decode(packed, validate=True)
     except ValueError as error:
         raise ValueError(f"neither JSON nor base64 ({error})") from error
+    # a decompressor with a limit: zlib.decompress would expand a hostile text in memory before its size is known
     inflating = zlib.decompressobj()
     try:
         pickled = inflating.decompress(compressed, MOST_BYTES + 1)
@@ -84,14 +85,14 @@ def unpacked(packed: str) -> str:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB when unpacked")
     if not inflating.eof or inflating.unused_data:
         raise ValueError("what zlib compressed is cut off, or something stands behind it")
-    return pickled_text(pickled)
+    return read_pickled_text(pickled)
 
 
-def pickled_text(pickled: bytes) -> str:
-    """The text in a pickle of a text and of nothing else, without loading it. Raises ValueError."""
+def read_pickled_text(pickled: bytes) -> str:
+    """Return the text in a pickle that holds nothing else, without loading the pickle. Raises ValueError."""
     texts: list[str] = []
     length = 0
-    for name, argument, position in _opcodes(pickled):
+    for name, argument, position in _read_opcodes(pickled):
         length = position + 1  # the last opcode, STOP, is a single byte
         if name in TEXT:
             texts.append(cast("str", argument))
@@ -102,8 +103,8 @@ def pickled_text(pickled: bytes) -> str:
     return texts[0]
 
 
-def _opcodes(pickled: bytes) -> Iterator[tuple[str, object, int]]:
-    """Name, argument and place of each, until the one that ends the pickle. Raises ValueError."""
+def _read_opcodes(pickled: bytes) -> Iterator[tuple[str, object, int]]:
+    """Yield name, argument and position of each opcode, up to the one that ends the pickle. Raises ValueError."""
     try:
         for opcode, argument, position in pickletools.genops(pickled):
             yield opcode.name, argument, position or 0
@@ -111,7 +112,7 @@ def _opcodes(pickled: bytes) -> Iterator[tuple[str, object, int]]:
         raise ValueError(f"a damaged pickle ({error})") from error
 
 
-def _parsed(text: str, whose: str) -> Iterator[Test]:
+def _parse_tests(text: str, whose: str) -> Iterator[Test]:
     try:
         tests: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -121,17 +122,17 @@ def _parsed(text: str, whose: str) -> Iterator[Test]:
     for number, test in enumerate(cast("list[Any]", tests), start=1):
         name = f"{whose} test {number}"
         try:
-            given, expected, kind = test["input"], test["output"], test["testtype"]
+            test_input, expected, kind = test["input"], test["output"], test["testtype"]
         except (TypeError, KeyError, IndexError) as error:
             raise ValueError(f"{name} needs `input`, `output` and `testtype`") from error
-        if not (isinstance(given, str) and isinstance(expected, str)):
+        if not (isinstance(test_input, str) and isinstance(expected, str)):
             raise ValueError(f"{name}: `input` and `output` must be texts")
         if kind not in get_args(Kind):
             raise ValueError(f"{name}: the testtype {kind!r} is none of {', '.join(get_args(Kind))}")
-        yield Test(name, given, expected, kind)
+        yield Test(name, test_input, expected, kind)
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """JSON as LiveCodeBench reads it, NaN included; integers may be of any length. Raises ValueError."""
     try:
         return json.loads(text)
@@ -142,7 +143,7 @@ def value_of(text: str) -> Any:
 
 
 SECONDS = 6
-"""Per test, as in evalchemy and LiveCodeBench."""
+"""Time limit of one test in seconds, as in evalchemy and LiveCodeBench."""
 LIMITS = Limits(cpu_s=SECONDS, wall_s=SECONDS, memory_bytes=4 << 30)
 """CPU time, so that a busy machine fails no program; wall-clock time only against sleeping ones."""
 STARRED = (
@@ -150,11 +151,11 @@ STARRED = (
     *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
 )
 """Modules whose names are predefined; later modules take precedence."""
-NAMED = tuple(name for name in STARRED if name not in ("builtins", "typing"))
+IMPORTED_MODULES = tuple(name for name in STARRED if name not in ("builtins", "typing"))
 PRELUDE = "; ".join(
     (
         *(f"from {name} import *" for name in STARRED),
-        f"import {', '.join(NAMED)}",
+        f"import {', '.join(IMPORTED_MODULES)}",
         "quit = exit",
         "sys.setrecursionlimit(50000)",
         "getattr(sys, 'set_int_max_str_digits', int)(50000)",
@@ -209,8 +210,8 @@ OF_SIGNALS = range(128, 193)
 SHOWN_CHARS = 60
 
 
-def program_of(code: str, function: str | None) -> Program:
-    """The code behind the prelude, with a call of `function`."""
+def build_program(code: str, function: str | None) -> Program:
+    """Return the program of the prelude, the code, and a call of `function` unless it is None."""
     future = "".join(FUTURE.findall(code))
     source = f"{future.rstrip()}\n{PRELUDE}\n{FUTURE.sub('', code)}".lstrip("\n")
     tests = None if function is None else NAMES + FIND + CALL % function
@@ -218,16 +219,20 @@ def program_of(code: str, function: str | None) -> Program:
 
 
 def run_test(test: Test, program: Program, sandbox: Sandbox) -> Verdict:
-    """What the program makes of the input of a test, in a process of its own."""
+    """Return the verdict on a program for one test, which is run in a process of its own."""
     limits = LIMITS._replace(output_bytes=LIMITS.output_bytes + 2 * len(test.output))
     program = program._replace(stdin=test.input.encode("utf-8", "replace"), limits=limits)
     if test.kind == "functional":
-        return compared(program, sandbox, differs=lambda printed: other_value(printed, test.output))
+        return run_and_compare(
+            program, sandbox, differs=lambda printed: describe_value_difference(printed, test.output)
+        )
     # LiveCodeBench ignores the code of a program that ends by `sys.exit` (call_method of testing_util.py)
-    return compared(program, sandbox, differs=lambda printed: other_output(printed, test.output), may_exit=True)
+    return run_and_compare(
+        program, sandbox, differs=lambda printed: describe_output_difference(printed, test.output), may_exit=True
+    )
 
 
-def compared(
+def run_and_compare(
     program: Program, sandbox: Sandbox, *, differs: Callable[[str], str | None], may_exit: bool = False
 ) -> Verdict:
     """Execute a program and compare what it prints; a library that judges have and this machine lacks is not wrong.
@@ -248,8 +253,8 @@ def compared(
     return Verdict(float(why is None), why or "passed", "", stderr=execution.stderr if why else "")
 
 
-def first_failure(code: str, runs: Iterable[tuple[str, Verdict]]) -> Verdict:
-    """The verdict on a program: of the first test that it does not pass, by name, after which none is run."""
+def find_first_failure(code: str, runs: Iterable[tuple[str, Verdict]]) -> Verdict:
+    """Return the verdict of the first test that a program does not pass; later runs are not started."""
     passed = 0
     for name, verdict in runs:
         if verdict.score != 1:
@@ -258,39 +263,39 @@ def first_failure(code: str, runs: Iterable[tuple[str, Verdict]]) -> Verdict:
     return Verdict(1.0, f"passed {passed} tests", code)
 
 
-def other_output(printed: str, expected: str) -> str | None:
-    """Where two texts differ, in a few words; None where they count as equal.
+def describe_output_difference(printed: str, expected: str) -> str | None:
+    """Return where a printed text differs from the expected one, in a few words; None where they count as equal.
 
     Line by line, without the space around the texts and their lines: the same text, or numbers that are equal as
     decimals, of which no digit is rounded away.
     """
-    lines, wanted = (text.strip().split("\n") for text in (printed, expected))
-    if len(lines) != len(wanted):
-        return f"wrong answer: {len(lines)} {'line' if len(lines) == 1 else 'lines'}, expected {len(wanted)}"
-    for number, (line, right) in enumerate(zip(lines, wanted, strict=True), start=1):
-        one, other = line.strip(), right.strip()
-        if one != other and not _equal_numbers(one, other):
-            return f"wrong answer in line {number}: {_short(one)}, expected {_short(other)}"
+    lines, expected_lines = (text.strip().split("\n") for text in (printed, expected))
+    if len(lines) != len(expected_lines):
+        return f"wrong answer: {len(lines)} {'line' if len(lines) == 1 else 'lines'}, expected {len(expected_lines)}"
+    for number, (line, right) in enumerate(zip(lines, expected_lines, strict=True), start=1):
+        printed_line, expected_line = line.strip(), right.strip()
+        if printed_line != expected_line and not _are_equal_numbers(printed_line, expected_line):
+            return f"wrong answer in line {number}: {_shorten(printed_line)}, expected {_shorten(expected_line)}"
     return None
 
 
-def other_value(told: str, expected: str) -> str | None:
-    """How a returned value differs from the expected one, both as JSON; None where Python holds them equal."""
-    answer = told.rpartition(MARK)[2].partition("\n")[0]
+def describe_value_difference(printed: str, expected: str) -> str | None:
+    """Return how a value differs from the expected one, both as JSON; None where Python holds them equal."""
+    answer = printed.rpartition(MARK)[2].partition("\n")[0]
     try:
-        equal = value_of(answer) == value_of(expected)
+        equal = parse_value(answer) == parse_value(expected)
     except (ValueError, RecursionError):
         equal = False
-    return None if equal else f"wrong answer: {_short(answer)}, expected {_short(expected)}"
+    return None if equal else f"wrong answer: {_shorten(answer)}, expected {_shorten(expected)}"
 
 
-def _equal_numbers(one: str, other: str) -> bool:
+def _are_equal_numbers(printed: str, expected: str) -> bool:
     try:
-        return [Decimal(word) for word in one.split()] == [Decimal(word) for word in other.split()]
+        return [Decimal(word) for word in printed.split()] == [Decimal(word) for word in expected.split()]
     except InvalidOperation:
         return False
 
 
-def _short(text: str) -> str:
-    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-    return "".join(char if char.isprintable() else "\ufffd" for char in shown)
+def _shorten(text: str) -> str:
+    excerpt = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+    return "".join(char if char.isprintable() else "\ufffd" for char in excerpt)

@@ -24,17 +24,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
-from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up, reason_of
+from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, distinct
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
 from tasks.grading.code.code_extraction import code_in
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
 HUB = "google-research-datasets/mbpp"
-ASKED = range(11, 511)
-"""IDs of the problems that are asked; the others are for prompts and training."""
+TEST_IDS = range(11, 511)
+"""IDs of the test problems; the others are for prompts and training."""
 SHOTS = range(1, 4)
 """0-based lines of mbpp.jsonl with the examples."""
 PROMPT = (
@@ -43,8 +43,9 @@ PROMPT = (
 )
 LIMITS = Limits(cpu_s=10, wall_s=10)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
+"""Matches the first line of a top-level function."""
 GOES_ON = (" ", "\t", ")", "#")
-"""First characters of the lines of a top-level function after its first."""
+"""First characters of the lines that continue a top-level function."""
 IMPORTS = "\n".join(
     (
         *(f"import {name}" for name in ("math", "re", "sys", "copy", "datetime", "itertools", "collections", "heapq")),
@@ -53,13 +54,14 @@ IMPORTS = "\n".join(
     )
 )
 SECONDS = 3.0
+"""Time limit in seconds of a program of MBPP+."""
 LONGER = {"255": 120.0, "271": 30.0, "392": 30.0, "599": 30.0, "630": 30.0}
-"""Seconds by problem."""
+"""Time limits in seconds of those problems whose canonical solutions are slow, by ID."""
 NUMPY = ("numpy",)
 
 
 class MBPP(CodeBenchmark):
-    """A solution passes when all of its problem's asserts do."""
+    """MBPP: a solution passes when it passes all asserts of its problem."""
 
     name = "MBPP"
     summary = "500 short Python problems, three examples in the prompt"
@@ -82,41 +84,41 @@ class MBPP(CodeBenchmark):
     sampling = Sampling(temperature=0.0, max_tokens=512)
 
     def items(self, data: Data) -> Iterator[Item]:
-        asked, whole = self.files
-        rows = list(data.rows(whole))
+        test_file, all_file = self.files
+        rows = list(data.rows(all_file))
         if len(rows) < SHOTS.stop:
-            raise DataUnusable(f"{whole.file}: {len(rows)} problems; expected {SHOTS.stop} or more for the examples")
-        examples = [solved(rows[place]) for place in SHOTS]
+            raise DataUnusable(f"{all_file.file}: {len(rows)} problems; expected {SHOTS.stop} or more for the examples")
+        examples = [render_solved_problem(rows[place]) for place in SHOTS]
         setups = {row.id: str(row.get("test_setup_code") or "") for row in rows}
-        for row in distinct(data.rows(asked)):
-            if row.id.isdecimal() and int(row.id) in ASKED:
+        for row in require_distinct(data.rows(test_file)):
+            if row.id.isdecimal() and int(row.id) in TEST_IDS:
                 setup = str(row.get("test_setup_code") or setups.get(row.id, ""))
                 tests = [*([setup] if setup else []), *row.texts(_field_name(row, "test", "test_list"))]
-                yield asked_item(row, examples, tests="\n".join(tests))
+                yield build_item(row, examples, tests="\n".join(tests))
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = code_in(answer, "python")
         return verdict_of(sandbox.run(Program(code, tests=str(item.detail["tests"]), limits=LIMITS)), code)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """With evalchemy's num_examples and completion_rate: answers that came, and their share of those asked for."""
-        found = super().summarise(samples)
-        asked = found.counts.samples
-        came = asked - found.counts.missing
-        return found._replace(
-            metrics=found.metrics | {"num_examples": came, "completion_rate": came / asked if asked else None}
+        """Return pass@k and evalchemy's num_examples (the answers that came) and completion_rate (their share)."""
+        summary = super().summarise(samples)
+        total = summary.counts.samples
+        answered = total - summary.counts.missing
+        return summary._replace(
+            metrics=summary.metrics | {"num_examples": answered, "completion_rate": answered / total if total else None}
         )
 
     def gold_response(self, item: Item) -> str | None:
-        return fenced(str(item.gold))
+        return fence(str(item.gold))
 
     def empty_response(self, item: Item) -> str | None:
-        empty = emptied(str(item.gold))
-        return fenced(empty) if empty is not None else None
+        empty = empty_functions(str(item.gold))
+        return fence(empty) if empty is not None else None
 
 
 class MBPPPlus(MBPP):
-    """A solution passes when it gives what is right for every input."""
+    """MBPP+: a solution passes when it returns the right output for every input."""
 
     name = "MBPPPlus"
     summary = "378 problems of MBPP with many more tests (EvalPlus)"
@@ -143,10 +145,10 @@ class MBPPPlus(MBPP):
             raise DataUnusable(
                 f"{file.file}: {len(first)} problems; expected {SHOTS.stop + 1} or more for the examples"
             )
-        examples = [(row.id, solved(row)) for row in first[SHOTS.start :]]
-        for row in distinct(data.rows(file)):
-            others = [example for own, example in examples if own != row.id]
-            yield asked_item(row, others[: len(SHOTS)], tests=row.text("test"))
+        examples = [(row.id, render_solved_problem(row)) for row in first[SHOTS.start :]]
+        for row in require_distinct(data.rows(file)):
+            shots = [example for own, example in examples if own != row.id]
+            yield build_item(row, shots[: len(SHOTS)], tests=row.text("test"))
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         return CodeBenchmark.summarise(self, samples)
@@ -154,7 +156,7 @@ class MBPPPlus(MBPP):
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = code_in(answer, "python")
         if look_up(NUMPY, sandbox).missing:
-            return Verdict(None, reason_of(NUMPY), code)
+            return Verdict(None, explain_missing(NUMPY), code)
         seconds = LONGER.get(item.id, SECONDS)
         limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)
         # nothing may stand before an import from __future__
@@ -163,45 +165,45 @@ class MBPPPlus(MBPP):
         return verdict_of(sandbox.run(program), code)
 
 
-def asked_item(row: Row, examples: Sequence[str], *, tests: str) -> Item:
-    """The problem of a row behind solved ones."""
+def build_item(row: Row, examples: Sequence[str], *, tests: str) -> Item:
+    """Return the item of a row, whose prompt shows solved examples before the problem."""
     listed = "\n\n".join(f"- Example {number}:\n{example}" for number, example in enumerate(examples, start=1))
-    prompt = PROMPT.format(examples=listed, problem=unsolved(row))
+    prompt = PROMPT.format(examples=listed, problem=render_problem(row))
     return Item(id=row.id, prompts=(prompt,), gold=row.text("code"), detail={"tests": tests})
 
 
-def unsolved(row: Row) -> str:
-    """A problem as it stands in a prompt."""
+def render_problem(row: Row) -> str:
+    """Return a problem with its tests as it stands in a prompt."""
     question, tests = row.text(_field_name(row, "prompt", "text")), row.texts(_field_name(row, "test_list", "test"))
     return ">>> Problem:\n{}\n>>> Test Cases:\n{}\n".format(question.strip(), "\n".join(tests))
 
 
-def solved(row: Row) -> str:
-    """A problem with its solution, as it stands in a prompt."""
+def render_solved_problem(row: Row) -> str:
+    """Return a problem with its tests and its solution as it stands in a prompt."""
     code = row.text("code").replace("\r", "").replace("\t", "    ")
-    return f"{unsolved(row)}\n>>> Code:\n{fenced(code)}"
+    return f"{render_problem(row)}\n>>> Code:\n{fence(code)}"
 
 
-def fenced(code: str) -> str:
-    """A program as a model writes it."""
+def fence(code: str) -> str:
+    """Return a program in a fenced block, as a model writes it."""
     return f"```python\n{code}\n```"
 
 
-def emptied(code: str) -> str | None:
-    """A program with `pass` as the body of each of its top-level functions; None where it has none."""
-    kept, inside, found = list[str](), False, False
+def empty_functions(code: str) -> str | None:
+    """Return a program with `pass` as the body of each top-level function; None where it has no such function."""
+    lines, inside, has_function = list[str](), False, False
     for line in code.splitlines():
         if function := FUNCTION.match(line):
-            kept.append(f"def {function[1]}(*args, **kwargs): pass")
-            inside = found = True
+            lines.append(f"def {function[1]}(*args, **kwargs): pass")
+            inside = has_function = True
         elif not inside or (line.strip() and not line.startswith(GOES_ON)):
-            kept.append(line)
+            lines.append(line)
             inside = False
-    return "\n".join(kept) if found else None
+    return "\n".join(lines) if has_function else None
 
 
 def _field_name(row: Row, *names: str) -> str:
-    """The name of a field that is in the row; the first if none is."""
+    """Return the first of the names that is a field of the row, else the first name."""
     return next((name for name in names if name in row), names[0])
 
 

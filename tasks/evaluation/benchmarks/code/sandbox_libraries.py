@@ -1,4 +1,4 @@
-"""Which libraries the programs of a sandbox can import."""
+"""Finds out which libraries the programs of a sandbox can import."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tasks.sandbox import Program, Sandbox
 
 REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
 REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")
-"""A reason of `reason_of`; its group has the names."""
+"""Matches a text of `reason_of`; its group holds the names of the libraries."""
 LACKS = 3
-"""Exit code where the library is missing."""
+"""Exit code of the look-up where the library is missing."""
 LOOK_UP = """\
 import importlib
 import importlib.util
@@ -32,23 +32,23 @@ if not found:
 
 
 class LookUp(NamedTuple):
-    """Libraries that the sandbox's Python lacks."""
+    """The result of a look-up: the libraries that the sandbox's Python lacks."""
 
     missing: tuple[str, ...]
     broken: str = ""
-    """Why the look-up failed."""
+    """Why the look-up itself failed; empty where it was done."""
 
 
 def look_up(names: Iterable[str], sandbox: Sandbox) -> LookUp:
-    """Those of `names` that its programs cannot import."""
+    """Return those of `names` that the programs of a sandbox cannot import."""
     try:
         return LookUp(tuple(name for name in dict.fromkeys(names) if not _has_library(name, sandbox)))
     except _LookUpFailed as failed:
         return LookUp((), str(failed))
 
 
-def reason_of(missing: Iterable[str]) -> str:
-    """Why a sample has no score."""
+def explain_missing(missing: Iterable[str]) -> str:
+    """Return the reason why a sample has no score, naming the missing libraries."""
     names = tuple(missing)
     noun, verb = ("libraries", "are") if len(names) > 1 else ("library", "is")
     return f"{noun} {', '.join(names)} {verb} not {REMEDY}"
