@@ -160,6 +160,7 @@ class Change(FiniteRecord):
 
     @property
     def regressed(self) -> bool:
+        """Whether the score fell beyond noise, at once or slowly."""
         return self.verdict in ("worse", "drifting")
 
 
@@ -217,10 +218,12 @@ class NightReport(FiniteRecord):
 
     @property
     def regressions(self) -> tuple[Change, ...]:
+        """The scores that fell beyond noise in this night."""
         return tuple(change for change in self.changes if change.regressed)
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
+        """The incidents that are still open after this night."""
         return tuple(incident for incident in self.incidents if incident.open)
 
 

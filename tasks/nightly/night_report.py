@@ -69,6 +69,7 @@ def format_difference(value: float | None, *, like: float) -> str:
 
 
 def format_interval(measure: Measure | Figure) -> str:
+    """Return the 95 % interval of a score; a dash without one."""
     if measure.low is None or measure.high is None:
         return NONE
     return f"{format_value(measure.low, like=measure.value)} to {format_value(measure.high, like=measure.value)}"
@@ -90,6 +91,7 @@ def format_movement(change: Change | None) -> str:
 
 
 def format_p(p: float | None) -> str:
+    """Return a p-value with three decimals; a dash for None."""
     if p is None:
         return NONE
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -101,6 +103,7 @@ def format_cost(cost: float | None) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
+    """Return seconds in words, such as `12.3 s`, `4 min 05 s` or `2 h 07 min`; a dash for None."""
     if seconds is None:
         return NONE
     if seconds < 60:
@@ -111,6 +114,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_day(moment: datetime) -> str:
+    """Return the date of a moment, such as `2026-03-01`."""
     return f"{moment:%Y-%m-%d}"
 
 
@@ -244,6 +248,8 @@ class Mark(NamedTuple):
 
 
 class Line(NamedTuple):
+    """The scores of a model on a chart."""
+
     label: str
     marks: tuple[Mark, ...]
     """Marks of the single nights; empty where there are too many nights to tell them apart."""

@@ -31,6 +31,8 @@ PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
 
 class DataSource(Record):
+    """A data file of a benchmark, which is local or on the Hugging Face hub."""
+
     file: str = Field(min_length=1)
     """Name of the file in `--data-dir`, or in the folder of the YAML file."""
     hub: str | None = None

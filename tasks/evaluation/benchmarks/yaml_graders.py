@@ -28,6 +28,8 @@ WITHOUT_GOLD = ("rules", "regex")
 
 
 class Grader(Record):
+    """The grader that a YAML benchmark names, with its options."""
+
     kind: Literal["math", "choice", "exact", "rules", "includes", "regex", "f1", "rouge", "bleu"]
     several: bool = False
     """True for multiple choice with several right letters and partial credit."""

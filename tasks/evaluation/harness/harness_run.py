@@ -310,6 +310,7 @@ class _Task:
         return self.higher_is_better.get(key.partition(",")[0]) is not False
 
     def items(self) -> Iterator[Item]:
+        """Yield the items of the task, as the harness asked them."""
         for number, (logged, *_) in self._by_doc.items():
             arguments: Sequence[Any] = logged["arguments"]
             continuations = [
@@ -326,6 +327,7 @@ class _Task:
             )
 
     def responses(self) -> Iterator[Response]:
+        """Yield the model's responses, in the order of items and repeats; none for log-probabilities."""
         for number in self._by_doc if self.generates else ():
             for repeat, answer in enumerate(self._heard.answers[Doc(self.name, number)]):
                 answered = isinstance(answer, Answer)
@@ -333,6 +335,7 @@ class _Task:
                 yield Response(item=self._id(number), repeat=repeat, turns=turns, missed=missed)
 
     def samples(self) -> Iterator[Sample]:
+        """Yield a graded sample for each item, scored by the headline metric."""
         for number, logged in self._by_doc.items():
             doc = Doc(self.name, number)
             answers = self._heard.answers[doc]

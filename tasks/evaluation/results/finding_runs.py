@@ -135,6 +135,8 @@ def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
 
 
 class PromptTurn(Record):
+    """A turn of the prompt that a model was sent."""
+
     role: str
     text: str
 

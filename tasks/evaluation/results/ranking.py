@@ -54,10 +54,12 @@ RANKED = tuple(column for column in COLUMNS if column.is_ranked)
 
 
 def compute_columns(result: TaskResult) -> dict[str, Value]:
+    """Return the value of each column for the result of a task, by heading."""
     return {column.name: column.value(result.counts, result.usage) for column in COLUMNS}
 
 
 def format_value(value: Value, *, thousands: str = "") -> str:
+    """Return a number with four significant digits where it is no integer; a dash for None."""
     if value is None:
         return "–"
     return f"{value:{thousands}}" if isinstance(value, int) else f"{value:{thousands}.4g}"
@@ -106,6 +108,7 @@ class Board:
 
     @property
     def name(self) -> str:
+        """Name of the task, with the variant where there are several."""
         return f"{self.task} · {self.variant}" if self.variant else self.task
 
     @property
@@ -137,6 +140,7 @@ class Board:
         return {row.name: row for row in sorted(self.rows, key=lambda row: _recency_of(row.score))}
 
     def interval(self, score: StoredScore) -> str:
+        """Return the 95 % interval of a score with the decimals of the board; a dash without one."""
         return "–" if score.low is None else f"{self.format_score(score.low)}–{self.format_score(score.high)}"
 
 

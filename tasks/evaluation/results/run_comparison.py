@@ -67,6 +67,7 @@ class Comparison(Record):
 
     @property
     def significant(self) -> bool:
+        """Whether the difference is significant at the 95 % level."""
         return self.p < SIGNIFICANT
 
 
@@ -189,6 +190,7 @@ class _Scores(NamedTuple):
 
     @property
     def mean(self) -> float:
+        """Mean score of the item over its repeats."""
         return self.total / self.n
 
 
@@ -199,6 +201,7 @@ class _Pair(NamedTuple):
 
     @property
     def gain(self) -> float:
+        """Mean score after minus mean score before."""
         return self.after.mean - self.before.mean
 
 

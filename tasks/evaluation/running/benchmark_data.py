@@ -30,6 +30,8 @@ BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class DataFile(Record):
+    """A data file of a benchmark, with where it is looked for."""
+
     file: str
     """Name of the file in `--data-dir`.
 
@@ -122,6 +124,8 @@ class Row(dict[str, Any]):
 
 
 class Data:
+    """Reads the data files of benchmarks from a folder, or from the hub where the folder lacks a file."""
+
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 

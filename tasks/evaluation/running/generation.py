@@ -98,6 +98,7 @@ class _Conversations:
         self.usage = Usage()
 
     def requests(self, turn: int) -> Iterator[tuple[Place, ChatRequest]]:
+        """Yield the requests of one turn of all conversations that are neither refused nor away."""
         for number, item in enumerate(self._items()):
             if turn >= len(item.prompts):
                 continue
@@ -110,6 +111,7 @@ class _Conversations:
                     )
 
     def keep(self, place: Place, turn: int, answer: Answer | ModelError) -> None:
+        """Store the reply to a turn, or note why there is none: for good if it was refused, else for now."""
         if isinstance(answer, RequestRefused):
             self._missed[place] = str(answer)
         elif isinstance(answer, ModelError):
@@ -167,6 +169,7 @@ def select_sampling(task: PlannedTask, item: Item) -> Sampling:
 
 
 def build_reply(answer: Answer) -> Reply:
+    """Return the reply of a conversation that an answer of a model gives."""
     response = answer.response
     return Reply(
         text=response.text,

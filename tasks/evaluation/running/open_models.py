@@ -241,6 +241,7 @@ class Asking:
 
     @property
     def as_judge(self) -> Judge:
+        """The model as a judge of graders."""
         return Judge(self.chat.id, self.ask_all)
 
 

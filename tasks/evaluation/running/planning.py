@@ -135,6 +135,7 @@ class PlannedTask(Record):
 
     @property
     def samples(self) -> int:
+        """Number of samples: items times repeats."""
         return self.count * self.repeats
 
 
@@ -169,6 +170,8 @@ class EvaluationRequest(Record):
 
 
 class Plan(Record):
+    """What a run will do: the tasks to ask, and those to skip."""
+
     model: ModelFacts
     tasks: tuple[PlannedTask, ...]
     harness: tuple[TaskChoice, ...]
@@ -362,6 +365,7 @@ def identify_questions(task: PlannedTask) -> str:
 
 
 def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
+    """Yield the stored items of a plan, in order. Raises MissingArtifact, DamagedArtifact."""
     return read_lines(artifacts, ref, Item)
 
 

@@ -34,6 +34,8 @@ REASON_CHARS = 160
 
 
 class Scored(Record):
+    """The graded samples of a shard."""
+
     samples: Ref
     """Artifact of the graded samples, JSONL of Sample."""
     judge: str | None = None
