@@ -46,7 +46,7 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 @watched
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
-    ongoing = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
+    lever_run = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
     files = Layout(config.results, config.dataset.name)
     if config.device:
         from tasks.lever.learning.training_inputs import device_of
@@ -55,14 +55,16 @@ def post_train(config: LeverConfig) -> LeverReport:
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
         train_judge = renamed(steps.train_digits_judge, "train judge")
-        given = config.digits.judge
-        weights = steps.read_judge(given) if given else train_judge(steps=config.digits.judge_steps)
-    found = _dataset(config, files)
-    if found.left_out:
-        ongoing.say(f"{found.left_out} items were left out: no whole picture, no answer, or a text that is examined")
-    embedded = _embedded(config, found.dataset, files, ongoing, weights=weights)
+        judge_file = config.digits.judge
+        weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
+    dataset = _dataset(config, files)
+    if dataset.left_out:
+        lever_run.say(
+            f"{dataset.left_out} items were left out: no whole picture, no answer, or a text that is examined"
+        )
+    embedded = _embedded(config, dataset.dataset, files, lever_run, weights=weights)
     world = World(
-        dataset=found.dataset,
+        dataset=dataset.dataset,
         embedded=embedded,
         judge=JudgeSpec(
             name=config.judge,
@@ -74,32 +76,32 @@ def post_train(config: LeverConfig) -> LeverReport:
         stem=config.stem,
     )
     for seed in range(config.first_seed, config.first_seed + config.seeds):
-        with ongoing.seed(seed):
-            ongoing.finish_stage("embed")
+        with lever_run.seed(seed):
+            lever_run.done("embed")
             place = files.of_seed(seed, alone=config.seeds == 1)
             if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
-                ongoing.say(
+                lever_run.say(
                     f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
                 )
-            _SeedRun(config.begun_with(place), world, place, ongoing, queries=found.train_queries, seed=seed).run()
-    if evaluated := tuple(one.evaluated for one in ongoing.seeds if one.evaluated):
-        ongoing.summary = steps.summarise(evaluated)
-        _keep(config, found, files, ongoing, ongoing.summary)
-        say(headline_of(ongoing.summary))
-    return ongoing.end()
+            _SeedRun(config.begun_with(place), world, place, lever_run, queries=dataset.train_queries, seed=seed).run()
+    if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
+        lever_run.summary = steps.summarise(evaluated)
+        _keep(config, dataset, files, lever_run, lever_run.summary)
+        say(headline_of(lever_run.summary))
+    return lever_run.end()
 
 
 def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     """The dataset; a CPU world is drawn here."""
-    chosen, start = config.dataset, config.start
-    if drawn := chosen.name in CPU_WORLDS and chosen.data_dir is None:
-        steps.write_digits(files.data.absolute(), world=chosen.name, **config.world_sizes)
+    dataset, start = config.dataset, config.start
+    if drawn := dataset.name in CPU_WORLDS and dataset.data_dir is None:
+        steps.write_digits(files.data.absolute(), world=dataset.name, **config.world_sizes)
     return steps.read_dataset(
-        chosen.name,
-        data_dir=files.data.absolute() if drawn else chosen.data_dir,
-        train_queries=chosen.train_queries,
-        validation=chosen.validation,
-        test=chosen.test,
+        dataset.name,
+        data_dir=files.data.absolute() if drawn else dataset.data_dir,
+        train_queries=dataset.train_queries,
+        validation=dataset.validation,
+        test=dataset.test,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
     )
 
@@ -136,31 +138,31 @@ class _SeedRun:
 
     def run(self) -> None:
         """Every stage, each read from a file or done; it ends early after the last that was asked for."""
-        config, ongoing, start = self.config, self.ongoing, self.config.start
+        config, lever_run, start = self.config, self.ongoing, self.config.start
         recipe = self._recipe()
         build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
-        ongoing.finish_stage("pools")
+        lever_run.done("pools")
 
         sft, pools = self._sft(pools, recipe)
-        _export(ongoing, {self.files.checkpoint("sft", recipe.sampler): sft})
-        ongoing.finish_stage("sft")
+        _export(lever_run, {self.files.checkpoint("sft", recipe.sampler): sft})
+        lever_run.done("sft")
 
         data = None
         if config.needs_rl_data:
             data = self._rl_data(pools, sft)
             copies = [config.rl_data_copy] if config.rl_data_copy else []
-            _export(ongoing, dict.fromkeys([self.files.rl_data(recipe.sampler), *copies], data))
-        ongoing.finish_stage("rl-data")
+            _export(lever_run, dict.fromkeys([self.files.rl_data(recipe.sampler), *copies], data))
+        lever_run.done("rl-data")
 
         rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **self.asking}
         if start.rce_checkpoint:
             rce = self._read_selector(start.rce_checkpoint)
         else:
             train_rce = renamed(steps.train_rce, f"train RCE, seed {self.seed}")
-            rce = ongoing.trained(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
-        _export(ongoing, {self.files.checkpoint("rce", recipe.sampler): rce})
-        ongoing.finish_stage("rce")
+            rce = lever_run.trained(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
+        _export(lever_run, {self.files.checkpoint("rce", recipe.sampler): rce})
+        lever_run.done("rce")
 
         selectors = {"sft": sft, "rce": rce}
         if start.grpo_checkpoint:
@@ -168,10 +170,10 @@ class _SeedRun:
         elif config.trains_grpo:
             train_grpo = renamed(steps.train_grpo, f"train GRPO, seed {self.seed}")
             trained = train_grpo(self.world, selector=rce, settings=config.grpo, **rewarded)
-            selectors["grpo"] = ongoing.trained(trained)
+            selectors["grpo"] = lever_run.trained(trained)
         if "grpo" in selectors:
-            _export(ongoing, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
-            ongoing.finish_stage("grpo")
+            _export(lever_run, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
+            lever_run.done("grpo")
 
         future = renamed(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
             self.world,
@@ -181,27 +183,27 @@ class _SeedRun:
             oracle=config.oracle,
             **self.asking,
         )
-        [evaluated] = ongoing.note(gather([future]))
-        ongoing.evaluated(evaluated)
-        ongoing.finish_stage("evaluate")
+        [evaluated] = lever_run.note(gather([future]))
+        lever_run.evaluated(evaluated)
+        lever_run.done("evaluate")
 
     def _recipe(self) -> PoolRecipe:
         """How pools are made: as the checkpoint says that the run begins with, unless the configuration says more."""
-        start, known = self.config.start, self.world.embedded.modalities
+        start, modalities = self.config.start, self.world.embedded.modalities
         paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
         trained = {path: self._read_checkpoint(path).recipe for path in paths}
-        recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(known)
+        recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(modalities)
         for path, own in trained.items():
-            if own and not own.limited_to(known).is_that_of(recipe):
-                self.ongoing.say(f"{path.name} was trained in {own.description}; this run has {recipe.description}")
+            if own and not own.limited_to(modalities).is_that_of(recipe):
+                self.ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
         return recipe
 
     def _sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
         """The SFT selector, from a file, or trained on demonstrations from a file or a search; and its pools."""
-        config, ongoing, start, beams = self.config, self.ongoing, self.config.start, ()
+        config, lever_run, start, beams = self.config, self.ongoing, self.config.start, ()
         if start.beam_data:
             read = steps.read_beams(start.beam_data, dataset=self.world.dataset, pools=pools, shots=config.shots)
-            ongoing.say(*read.notes)
+            lever_run.say(*read.notes)
             beams, pools = (read.content,), read.pools or pools
         if start.sft_checkpoint:
             return self._read_selector(start.sft_checkpoint), pools
@@ -210,11 +212,11 @@ class _SeedRun:
             search: Any = {"pools": pools, "settings": config.beams}
             beams = self._ask_judge(steps.search_beams, "search beams", queries, **search)
             place = self.files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
-            _export(ongoing, {place: steps.merge_beams(beams, pools=pools)})
-        ongoing.finish_stage("beams")
+            _export(lever_run, {place: steps.merge_beams(beams, pools=pools)})
+        lever_run.done("beams")
         train_sft = renamed(steps.train_sft, f"train SFT, seed {self.seed}")
         settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
-        return ongoing.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
+        return lever_run.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
 
     def _rl_data(self, pools: Ref, selector: Ref) -> Ref:
         """Judged pointers: from a file, or drawn by the selector shard by shard."""
@@ -224,20 +226,20 @@ class _SeedRun:
             self.ongoing.say(*read.notes)
             return read.content
         weighed = config.reward in OF_LIKELIHOODS
-        chosen: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
-        return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **chosen))
+        inputs: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
+        return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs))
 
     def _ask_judge(self, step: Any, what: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
         """The results of a step that asks the judge about the first so many queries, shard by shard."""
         shards = shards_of(queries)
         asks_judge = placed(step, in_process=self.world.judge.in_process)
-        asked = [
-            renamed(asks_judge, f"{what}, seed {self.seed}, {one + 1}/{len(shards)}").submit(
-                self.world, shard=one, **inputs, **self.asking
+        futures = [
+            renamed(asks_judge, f"{what}, seed {self.seed}, {shard + 1}/{len(shards)}").submit(
+                self.world, shard=shard, **inputs, **self.asking
             )
-            for one in shards
+            for shard in shards
         ]
-        return tuple(self.ongoing.note(gather(asked)))
+        return tuple(self.ongoing.note(gather(futures)))
 
     def _read_checkpoint(self, path: Path) -> steps.FileRead:
         return steps.read_checkpoint(path, heads=self.config.network.heads, embedded=self.world.embedded)

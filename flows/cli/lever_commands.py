@@ -76,14 +76,14 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
-    chosen = _read(given, OPTIONS, config, settings)
+    lever_config = _read(given, OPTIONS, config, settings)
     if dry_run:
         from flows.running.judge_calls import count_calls
 
-        counts = count_calls(chosen)
+        counts = count_calls(lever_config)
         emit(counts, as_json, lambda: show_calls(counts))
     else:
-        _train(chosen, as_json)
+        _train(lever_config, as_json)
 
 
 @command(app, "rl-data", OF_THE_SEED)
@@ -169,10 +169,10 @@ def predict(
     def show() -> None:
         for note in opened.notes:
             screen.print(note, style="dim", markup=False)
-        for query, chosen in predicted.chosen.items():
-            screen.print(f"{query}  {', '.join(chosen.demonstrations)}", markup=False)
+        for query, choice in predicted.chosen.items():
+            screen.print(f"{query}  {', '.join(choice.demonstrations)}", markup=False)
 
-    emit({query: chosen._asdict() for query, chosen in predicted.chosen.items()}, as_json, show)
+    emit({query: choice._asdict() for query, choice in predicted.chosen.items()}, as_json, show)
 
 
 @app.command("vqa-score")
@@ -213,7 +213,7 @@ def show_report(report: LeverReport) -> None:
 
     if summary := report.summary:
         about, seeds = summary.conditions, len(summary.seeds)
-        questions = max(figure.accuracy.n for figure in summary.figures)
+        questions = max(score.accuracy.n for score in summary.figures)
         title = f"{about.dataset}, {about.sampler}, pools of {about.pool_size}, {seeds} seed{'s' if seeds > 1 else ''}"
         screen.print(f"{title}, {questions:,} questions: accuracy", style="bold", markup=False)
         header, *rows = accuracy_table(summary)

@@ -181,9 +181,9 @@ class LeverConfig(Record):
 
     def begun_with(self, files: Layout) -> LeverConfig:
         """The same with the files that an earlier run of a seed has left; those that the user names take precedence."""
-        left = files.files_before(self.begin_at, sampler=self.pools().sampler)
-        found = {name: path for name, path in left.items() if getattr(self.start, name) is None}
-        return self.model_copy(update={"start": self.start.model_copy(update=found)})
+        earlier = files.files_before(self.begin_at, sampler=self.pools().sampler)
+        replacements = {name: path for name, path in earlier.items() if getattr(self.start, name) is None}
+        return self.model_copy(update={"start": self.start.model_copy(update=replacements)})
 
     def pools(self, of_checkpoint: PoolRecipe | None = None) -> PoolRecipe:
         """The recipe of the pools; what is unset is that of the checkpoint that the run begins with, if it is known."""
@@ -194,10 +194,10 @@ class LeverConfig(Record):
             modalities=("joint",) if self.of_texts else ("joint", "images", "texts"),
         )
         begun = of_checkpoint.model_dump(exclude_defaults=True) if of_checkpoint else {}
-        said = {"sampler": self.sampler, "size": self.pool_size, "others": self.pool_others}
-        said = {name: value for name, value in said.items() if value is not None}
-        known = {name: value for name, value in begun.items() if value}
-        return PoolRecipe.model_validate(usual.model_dump() | known | said)
+        settings = {"sampler": self.sampler, "size": self.pool_size, "others": self.pool_others}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        stored = {name: value for name, value in begun.items() if value}
+        return PoolRecipe.model_validate(usual.model_dump() | stored | settings)
 
     @model_validator(mode="before")
     @classmethod
@@ -281,20 +281,20 @@ def read_lever_config(
 
     given: dotted path of the field → value. Raises ConfigUnusable, OptionUnusable and pydantic.ValidationError.
     """
-    said = merge_parameters(given, file=file, settings=settings)
-    dataset = said.get("dataset", {})
+    merged = merge_parameters(given, file=file, settings=settings)
+    dataset = merged.get("dataset", {})
     if isinstance(dataset, str):
         dataset = {"name": dataset}
     if isinstance(dataset, dict):
         name = dataset_of(str(dataset.get("name", DIGITS)))
-        said["dataset"] = dataset | {"name": name}
+        merged["dataset"] = dataset | {"name": name}
     else:
         name = DIGITS
     for field, read in NAMES_OF_THE_SEED.items():
-        if isinstance(said.get(field), str):
-            said[field] = read(said[field])
+        if isinstance(merged.get(field), str):
+            merged[field] = read(merged[field])
     # all fields, so that a setting of one field of a model leaves its others as they are
     usual = {} if name in CPU_WORLDS else OF_TEXTS if name in WORDINGS else OF_REAL_DATA
-    chosen = LeverConfig().model_dump() | deepcopy(usual)
-    merge(chosen, said)
-    return LeverConfig.model_validate(chosen)
+    fields = LeverConfig().model_dump() | deepcopy(usual)
+    merge(fields, merged)
+    return LeverConfig.model_validate(fields)

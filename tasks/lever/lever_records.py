@@ -159,12 +159,14 @@ class PoolRecipe(Record):
         """The recipe where only these embeddings are known: fewer modalities, none where none is needed."""
         if self.sampler != "RetrievalSampler":
             return PoolRecipe(sampler=self.sampler, size=self.size)
-        return self.model_copy(update={"modalities": tuple(one for one in self.modalities if one in known)})
+        return self.model_copy(
+            update={"modalities": tuple(modality for modality in self.modalities if modality in known)}
+        )
 
     def is_that_of(self, other: PoolRecipe) -> bool:
         """True where both give the same pools, as far as both are known."""
-        known = {"size": other.size} if not self.size else {}
-        return self.model_copy(update=known) == other or (not other.size and other.is_that_of(self))
+        update = {"size": other.size} if not self.size else {}
+        return self.model_copy(update=update) == other or (not other.size and other.is_that_of(self))
 
     @property
     def description(self) -> str:
@@ -371,7 +373,7 @@ class SelectorResult(Record):
     @property
     def unscored(self) -> int:
         """Queries on which the judge failed."""
-        return sum(one.accuracy is None for one in self.outcomes)
+        return sum(outcome.accuracy is None for outcome in self.outcomes)
 
 
 class Conditions(Record):
@@ -400,6 +402,6 @@ class Evaluated(Record):
 
 def first_twice(ids: Iterable[str]) -> str | None:
     """The first id that stands there a second time."""
-    seen = set[str]()
+    earlier = set[str]()
     # `add` gives None, so that every id is looked up before it is noted
-    return next((id for id in ids if id in seen or seen.add(id)), None)
+    return next((id for id in ids if id in earlier or earlier.add(id)), None)

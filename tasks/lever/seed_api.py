@@ -83,7 +83,7 @@ class PointerSelectorV3(PointerSelector):
         """A copy of a selector, with its weights; draws no random numbers."""
         config = selector.config
         with torch.device("meta"):
-            made = cls(
+            network = cls(
                 d_model=config.embedding_dim,
                 dropout=config.dropout,
                 hidden_dim=config.hidden,
@@ -92,8 +92,8 @@ class PointerSelectorV3(PointerSelector):
                 num_layers=config.layers,
                 gate=config.gate,
             )
-        made.load_state_dict({key: value.clone() for key, value in selector.state_dict().items()}, assign=True)
-        return made.train(selector.training)
+        network.load_state_dict({key: value.clone() for key, value in selector.state_dict().items()}, assign=True)
+        return network.train(selector.training)
 
     def compute_log_probs_per_beam(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
         """(B, G) of whole pointers, without dropout."""
@@ -117,8 +117,8 @@ class PointerSelectorV3(PointerSelector):
         log_probs = self.log_probs(query_emb, cand_emb, beam_labels)  # (B, G, S)
         if not use_top1_only:
             return losses.rce_loss(log_probs.sum(-1), beam_rewards, temperature=temperature, judged=judged)
-        known = beam_rewards if judged is None else beam_rewards.masked_fill(~judged, -torch.inf)
-        return losses.sft_loss(log_probs[torch.arange(len(log_probs)), known.argmax(-1)])
+        judged_rewards = beam_rewards if judged is None else beam_rewards.masked_fill(~judged, -torch.inf)
+        return losses.sft_loss(log_probs[torch.arange(len(log_probs)), judged_rewards.argmax(-1)])
 
     def compute_grpo_loss(
         self,
@@ -142,18 +142,18 @@ class PointerSelectorV3(PointerSelector):
         if use_top_k is not None and use_top_k < beam_rewards.shape[1]:
             counted = losses.best_members(beam_rewards, use_top_k, judged)
         reference = old_log_probs if ref_log_probs is None else ref_log_probs
-        found = losses.grpo_loss(
+        objective = losses.grpo_loss(
             new, old_log_probs, reference, advantage, clip=self.clip_epsilon, beta=self.kl_beta, judged=counted
         )
-        known = advantage if counted is None else advantage[counted]
+        counted_advantage = advantage if counted is None else advantage[counted]
         return {
-            "loss": found.loss,
-            "ppo_loss": found.policy,
-            "kl_loss": self.kl_beta * found.kl,
-            "kl": found.kl,
-            "mean_ratio": found.ratio_mean,
-            "mean_advantage": known.mean(),
-            "std_advantage": known.std(correction=0),
+            "loss": objective.loss,
+            "ppo_loss": objective.policy,
+            "kl_loss": self.kl_beta * objective.kl,
+            "kl": objective.kl,
+            "mean_ratio": objective.ratio_mean,
+            "mean_advantage": counted_advantage.mean(),
+            "std_advantage": counted_advantage.std(correction=0),
         }
 
     def compute_advantage(
@@ -161,12 +161,12 @@ class PointerSelectorV3(PointerSelector):
     ) -> Tensor:
         """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
         if normalize:
-            found = losses.advantages(rewards, floor=min_std, judged=judged)
+            advantage = losses.advantages(rewards, floor=min_std, judged=judged)
         else:
-            known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
-            mean = torch.where(known, rewards, 0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
-            found = torch.where(known, rewards - mean, 0)
-        return found.clamp(-self.advantage_clip, self.advantage_clip)
+            mask = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+            mean = torch.where(mask, rewards, 0).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True)
+            advantage = torch.where(mask, rewards - mean, 0)
+        return advantage.clamp(-self.advantage_clip, self.advantage_clip)
 
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
         """As `compute_kl_penalty`."""
@@ -247,8 +247,8 @@ def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) 
 
 def compute_group_relative_advantage(rewards: Tensor, normalize: bool = True, clip_range: float = 5.0) -> Tensor:
     """(B, G) z-scores of each group, or distances to its mean, clipped."""
-    found = normalize_rewards_zscore(rewards) if normalize else rewards - rewards.mean(-1, keepdim=True)
-    return found.clamp(-clip_range, clip_range)
+    advantage = normalize_rewards_zscore(rewards) if normalize else rewards - rewards.mean(-1, keepdim=True)
+    return advantage.clamp(-clip_range, clip_range)
 
 
 def compute_softmax_weights(rewards: Tensor, temperature: float = 1.0) -> Tensor:
@@ -346,10 +346,10 @@ def beam_search_pointer(
 ) -> list[dict[str, Any]]:
     """`pointer`, `score` (sum of the steps' probabilities) and `logprob` of the likeliest pointers, best first."""
     usable = _usable(cand_emb, exclude_indices)
-    found = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
+    beams = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
     return [
         {"pointer": pointer.tolist(), "score": steps.exp().sum().item(), "logprob": steps.sum().item()}
-        for pointer, steps in zip(found.pointers[0], found.log_probs[0], strict=True)
+        for pointer, steps in zip(beams.pointers[0], beams.log_probs[0], strict=True)
     ]
 
 
@@ -470,7 +470,10 @@ class BeamDataset(Dataset[Item]):
         self.samples: list[_Group] = []
         for query, value in beam_data.items():
             beam = beam_of(query, value, f"query {query}")
-            labels = [[int(id) for id in _shots(query, one, shot_num)] for one in beam.demonstrations[:beam_size]]
+            labels = [
+                [int(id) for id in _shots(query, demonstrations, shot_num)]
+                for demonstrations in beam.demonstrations[:beam_size]
+            ]
             self.samples.append(_Group(query, None, labels, list(beam.scores[:beam_size])))
 
     def __len__(self) -> int:
@@ -547,8 +550,8 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         for query, value in beam_data.items():
             beam = beam_of(query, value, f"query {query}")
             position = {id: place for place, id in enumerate(beam.pool or everything)}
-            shown = [_shots(query, one, shot_num) for one in beam.demonstrations[:beam_size]]
-            labels = [_places(query, one, position) for one in shown]
+            sequences = [_shots(query, demonstrations, shot_num) for demonstrations in beam.demonstrations[:beam_size]]
+            labels = [_places(query, sequence, position) for sequence in sequences]
             samples.append(_Group(query, beam.pool or None, labels, list(beam.scores[:beam_size])))
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
 
@@ -576,8 +579,8 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         samples: list[_Group] = []
         for query in sorted(rl_data, key=_by_number):
             value, where = rl_data[query], f"query {query}"
-            named = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
-            group = _Group(query, pool_ids(value, where) if named else None, [], [])
+            names_pool = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
+            group = _Group(query, pool_ids(value, where) if names_pool else None, [], [])
             for place, entry in enumerate(value.get("pointer_candidates") or []):
                 record = validated(PointerRecord, entry, f"{where}: `pointer_candidates[{place}]`")
                 if record.status == "judged" and (max_beams is None or len(group.labels) < max_beams):
@@ -610,24 +613,26 @@ def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
     """As `collate_fn_rl_v3`; of a BeamDataset, the pictures and questions as a CLIP `processor` makes them."""
     if "query_emb" in batch[0]:
         return collate_fn_rl_v3(batch)
-    made: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")} | _groups(batch)
+    collated: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")} | _groups(batch)
     if processor is not None:
         inputs = [item["query_input"] for item in batch]
-        images, texts = ([one[name] for one in inputs] for name in ("images", "text"))
-        made["query_input"] = processor(images=images, text=texts, padding=True, return_tensors="pt")
-    return made
+        images, texts = ([query_input[name] for query_input in inputs] for name in ("images", "text"))
+        collated["query_input"] = processor(images=images, text=texts, padding=True, return_tensors="pt")
+    return collated
 
 
 def _groups(batch: Sequence[Item]) -> Item:
     labels = [item["beam_labels"] for item in batch]
     # filled up with the first pointer, which can be scored as any other can
-    filled = [torch.cat([one, one[:1].expand(max(map(len, labels)) - len(one), -1)]) for one in labels]
-    known = [torch.ones(len(one), dtype=torch.bool) for one in labels]
+    filled = [
+        torch.cat([pointers, pointers[:1].expand(max(map(len, labels)) - len(pointers), -1)]) for pointers in labels
+    ]
+    masks = [torch.ones(len(pointers), dtype=torch.bool) for pointers in labels]
     return {
         "beam_labels": torch.stack(filled),
         "beam_rewards_raw": pad_sequence([item["beam_rewards_raw"] for item in batch], batch_first=True),
         "beam_rewards": pad_sequence([item["beam_rewards"] for item in batch], batch_first=True),
-        "judged": pad_sequence(known, batch_first=True),
+        "judged": pad_sequence(masks, batch_first=True),
     }
 
 
@@ -649,10 +654,10 @@ def _vector(vectors: Vectors, query: str) -> Tensor:
         if number is None or number >= len(vectors):
             raise FileUnusable(f"query {query} has no row in a tensor of {len(vectors)}; give the embeddings by id")
         return vectors[number]
-    found = vectors.get(query, vectors.get(number))
-    if found is None:
+    vector = vectors.get(query, vectors.get(number))
+    if vector is None:
         raise FileUnusable(f"no embedding for query {query}; embed it")
-    return found
+    return vector
 
 
 def compute_reward_for_candidate(
@@ -721,12 +726,12 @@ class GRPOTrainer:
     @torch.no_grad()
     def compute_old_log_probs(self, sft_model: PointerSelectorV3) -> dict[int | str, Tensor]:
         """Query id → (G,) log-probabilities of its pointers under `sft_model`."""
-        found: dict[int | str, Tensor] = {}
+        log_probs_of: dict[int | str, Tensor] = {}
         for batch in self._on_device(self.train_loader):
             log_probs = sft_model.compute_log_probs_per_beam(*_inputs(batch)).cpu()
-            known = batch["judged"].cpu()
-            found |= {query: log_probs[row][known[row]] for row, query in enumerate(batch["query_id"])}
-        return found
+            mask = batch["judged"].cpu()
+            log_probs_of |= {query: log_probs[row][mask[row]] for row, query in enumerate(batch["query_id"])}
+        return log_probs_of
 
     def train_rce_epoch(self, optimizer: Optimizer, epoch: int, total_epochs: int) -> dict[str, float]:
         """One pass; `rce_loss` is the mean over its batches. The temperature falls in a line over all epochs."""
@@ -757,19 +762,19 @@ class GRPOTrainer:
         def figures(step: int, batch: Item) -> dict[str, Tensor]:
             del step
             old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
-            found = self.model.compute_grpo_loss(
+            values = self.model.compute_grpo_loss(
                 *_inputs(batch), batch["beam_rewards"], old.to(self.device), use_top_k=top_k, judged=batch["judged"]
             )
             targets = self.kl_target_min, self.kl_target_max, self.kl_adjustment_factor
-            self.model.kl_beta = adaptive_kl_beta(found["kl"].item(), self.model.kl_beta, *targets)
-            return found
+            self.model.kl_beta = adaptive_kl_beta(values["kl"].item(), self.model.kl_beta, *targets)
+            return values
 
-        found = self._epoch(optimizer, figures)
-        return {"grpo_loss": found.pop("loss"), **found}
+        means = self._epoch(optimizer, figures)
+        return {"grpo_loss": means.pop("loss"), **means}
 
     def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
         """Descend along `loss` on every batch; the mean of each figure."""
-        found: dict[str, list[float]] = {}
+        history: dict[str, list[float]] = {}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()
             of_batch = figures(step, batch)
@@ -777,14 +782,16 @@ class GRPOTrainer:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
             optimizer.step()
             for name, value in of_batch.items():
-                found.setdefault(name, []).append(value.item())
-        if not found:
+                history.setdefault(name, []).append(value.item())
+        if not history:
             raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
-        return {name: sum(values) / len(values) for name, values in found.items()}
+        return {name: sum(values) / len(values) for name, values in history.items()}
 
     def _on_device(self, loader: Iterable[Item]) -> Iterable[Item]:
         for batch in loader:
-            moved = {name: one.to(self.device) if isinstance(one, Tensor) else one for name, one in batch.items()}
+            moved = {
+                name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in batch.items()
+            }
             judged = torch.ones_like(moved["beam_rewards"], dtype=torch.bool)
             yield {"judged": judged, **moved}
 

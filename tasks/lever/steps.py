@@ -105,11 +105,11 @@ def read_dataset(
     from tasks.lever.data.datasets import open_dataset
 
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
-    found = open_dataset(name, data_dir, **sizes, queries_of=queries_of)
+    items = open_dataset(name, data_dir, **sizes, queries_of=queries_of)
     return DatasetRead(
-        dataset=artifacts().save("vqa-dataset", found),  # texts too: results are found by this name
-        train_queries=len(found.train_queries),
-        left_out=len(found.left_out),
+        dataset=artifacts().save("vqa-dataset", items),  # texts too: results are found by this name
+        train_queries=len(items.train_queries),
+        left_out=len(items.left_out),
     )
 
 
@@ -118,9 +118,9 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     """Vectors of all pictures and questions, or texts; a shard that is done is done for good."""
     from tasks.lever.data.embeddings import embed_dataset
 
-    found = artifacts().load(Dataset, dataset)
-    views = open_task(found.name, PromptSettings()).views(encoder)
-    return embed_dataset(found, views, artifacts(), tell=telling("embed", len(found.items)))
+    items = artifacts().load(Dataset, dataset)
+    views = open_task(items.name, PromptSettings()).views(encoder)
+    return embed_dataset(items, views, artifacts(), tell=telling("embed", len(items.items)))
 
 
 @step(version=1, reads_world=True)
@@ -151,7 +151,7 @@ def search_beams(
     by_id = {item.id: item for item in setting.dataset.train}
     queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     tell, candidates = telling("search beams", len(queries)), artifacts().load(Pools, pools)
-    found = search(
+    beams = search(
         queries,
         candidates,
         setting.judging,
@@ -161,7 +161,7 @@ def search_beams(
         seed=learning.seed,
     )
     tell(len(queries))
-    return artifacts().save("beams", BeamPart(queries=found))
+    return artifacts().save("beams", BeamPart(queries=beams))
 
 
 @step(version=2, gpu=True, aside=EFFORT)
@@ -209,7 +209,7 @@ def generate_rl_data(
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     ids = in_shard(setting.dataset.train_queries, shard)
     tell = telling("rl data", len(ids))
-    data, away = generate(
+    data, postponed = generate(
         setting,
         candidates,
         ids,
@@ -221,10 +221,10 @@ def generate_rl_data(
         judge=open_judge(world.judge).id,
     )
     tell(len(ids))
-    kept = artifacts().save("rl-part", RlPart(queries=data))
-    if away:
-        raise Incomplete(kept, away)
-    return kept
+    part = artifacts().save("rl-part", RlPart(queries=data))
+    if postponed:
+        raise Incomplete(part, postponed)
+    return part
 
 
 @step(version=1)
@@ -240,7 +240,7 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     """All RL data as one file, `rl_data_{Sampler}.json`."""
     from tasks.lever.data.pointer_files import rl_data_bytes
 
-    whole = {query: one for part in parts for query, one in artifacts().load(RlPart, part).queries.items()}
+    whole = {query: rl_query for part in parts for query, rl_query in artifacts().load(RlPart, part).queries.items()}
     return artifacts().put("rl-data", rl_data_bytes(whole))
 
 
@@ -327,10 +327,10 @@ def evaluate_selector(
         oracle=oracle,
         seed=learning.seed,
     )
-    kept = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
-    if away := unanswered(results):
-        raise Incomplete(kept, away)
-    return kept
+    evaluated = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
+    if postponed := unanswered(results):
+        raise Incomplete(evaluated, postponed)
+    return evaluated
 
 
 @step(version=2)
@@ -442,8 +442,11 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
     from tasks.lever.learning.lever_results import rows_of
     from tasks.resources import evaluations
 
-    refs, found = [one.evaluated for one in report.seeds if one.evaluated], artifacts().load(Dataset, dataset)
-    rows = rows_of(report, found, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
+    refs, items = (
+        [seed_report.evaluated for seed_report in report.seeds if seed_report.evaluated],
+        artifacts().load(Dataset, dataset),
+    )
+    rows = rows_of(report, items, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
     with slot("database"):
         evaluations().write([rows])
     return report.run
@@ -487,13 +490,13 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
     from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
 
     def opened() -> Encoder:
-        found = embedder(EXAMPLES_EMBEDDER)
-        return Encoder(found.id, lambda texts: embed_texts(found, embedding_cache(), texts))
+        model = embedder(EXAMPLES_EMBEDDER)
+        return Encoder(model.id, lambda texts: embed_texts(model, embedding_cache(), texts))
 
     del fingerprint  # part of the key alone
-    how, _, count = chosen.rpartition(":")
-    by, _, checkpoint = how.partition(":")
-    shown = choose_examples(
+    method, _, count = chosen.rpartition(":")
+    by, _, checkpoint = method.partition(":")
+    examples = choose_examples(
         artifacts().load(Texts, texts),
         by=by,
         count=int(count),
@@ -501,7 +504,7 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
         opened=opened,
         seed=seed,
     )
-    return artifacts().put("shown-examples", json.dumps(dict(shown)).encode())
+    return artifacts().put("shown-examples", json.dumps(dict(examples)).encode())
 
 
 def digest_of_folder(folder: Path) -> str:

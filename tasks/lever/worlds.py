@@ -124,7 +124,7 @@ def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:
 
 def open_beams(parts: Sequence[Ref]) -> Mapping[str, tuple[PointerRecord, ...]]:
     """The beam data of all parts, by query."""
-    return {query: best for part in parts for query, best in artifacts().load(BeamPart, part).queries.items()}
+    return {query: records for part in parts for query, records in artifacts().load(BeamPart, part).queries.items()}
 
 
 def shards_of(queries: int) -> range:
@@ -200,9 +200,9 @@ def open_training(
         progress.expect(name, epochs + 1)
 
         def validate(selector: PointerSelector) -> float:
-            found = accuracy(selector)
+            value = accuracy(selector)
             progress.advance(name)
-            return found
+            return value
 
         yield Training(stage, world, setting, candidates, TrainingRun(validate, learning.seed, folder, device))
 

@@ -40,10 +40,10 @@ class Growth(NamedTuple):
 
 def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
     """Of a search that has picked so many of its candidates; a single beam grows by all that are left."""
-    left = candidates - picked
+    remaining = candidates - picked
     if width == 1 or not screened:
-        return Growth(left, (min(width, math.perm(candidates, picked)) - 1) * left)
-    return Growth(max(1, left // 2), min(left, (width - 1) * max(1, candidates // TRIED_AGAIN)))
+        return Growth(remaining, (min(width, math.perm(candidates, picked)) - 1) * remaining)
+    return Growth(max(1, remaining // 2), min(remaining, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
 def count_weighed(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
@@ -54,7 +54,7 @@ def count_weighed(settings: BeamSettings, *, queries: int, pool: int, shots: int
         for picked in range(1, shots)
     }
     searched = min(queries, settings.queries or queries)
-    return {shown: searched * count for shown, count in {0: 1, 1: candidates, **grown}.items()}
+    return {length: searched * count for length, count in {0: 1, 1: candidates, **grown}.items()}
 
 
 def search(
@@ -73,15 +73,15 @@ def search(
     Raises PoolTooSmall, JudgeUnusable.
     """
     beams = {
-        one.id: _Beam(_tried(one.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened)
-        for one in queries
+        item.id: _Beam(_tried(item.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened)
+        for item in queries
     }
 
     def weigh(asked: Mapping[str, list[Pointer]]) -> None:
-        every = [(query, one) for query, sequences in asked.items() for one in sequences]
-        shown = [PromptedQuery(query, tuple(pools.pools[query][at] for at in one)) for query, one in every]
-        for (query, one), likely in zip(every, judging.answer_log_probs(shown), strict=True):
-            beams[query].hear(one, likely)
+        pairs = [(query, sequence) for query, sequences in asked.items() for sequence in sequences]
+        prompts = [Asked(query, tuple(pools.pools[query][at] for at in sequence)) for query, sequence in pairs]
+        for (query, sequence), log_prob in zip(pairs, judging.answer_log_probs(prompts), strict=True):
+            beams[query].hear(sequence, log_prob)
 
     weigh({query: [()] for query in beams})
     weigh({query: beam.alone() for query, beam in beams.items()})
@@ -109,12 +109,12 @@ class _Beam:
             self._nothing = log_prob
         elif not math.isnan(log_prob):
             self._scores[sequence] = log_prob
-            for one in sequence:
-                self._worth[one] = max(log_prob, self._worth.get(one, -math.inf))
+            for position in sequence:
+                self._worth[position] = max(log_prob, self._worth.get(position, -math.inf))
 
     def alone(self) -> list[Pointer]:
         """Each candidate."""
-        return [(one,) for one in self._tried]
+        return [(position,) for position in self._tried]
 
     def keep(self) -> None:
         """The best sequences of a pick are those that the next one grows."""
@@ -122,19 +122,22 @@ class _Beam:
 
     def best_grown(self) -> list[Pointer]:
         """The best sequence with each of the better half of the candidates."""
-        return [(*self._kept[0], one) for one in self._additions()[: self._growth.best]] if self._kept else []
+        return [(*self._kept[0], position) for position in self._additions()[: self._growth.best]] if self._kept else []
 
     def others_grown(self) -> list[Pointer]:
         """What helped the best sequence most, in front of it, and behind the other sequences; or all behind these."""
         if not self._kept:
             return []
         if not self._screened:
-            return [(*rest, one) for rest in self._kept[1:] for one in self._tried if one not in rest]
-        best = self._kept[0]
-        gained = [one[-1] for one in self._ranked(len(self._scores))]
-        ordered = [*gained, *(one for one in self._additions() if one not in gained)]
+            return [(*rest, position) for rest in self._kept[1:] for position in self._tried if position not in rest]
+        best_sequence = self._kept[0]
+        gained = [sequence[-1] for sequence in self._ranked(len(self._scores))]
+        ordered = [*gained, *(position for position in self._additions() if position not in gained)]
         grown = (
-            (*rest, one) if rest != best else (one, *best) for one in ordered for rest in self._kept if one not in rest
+            (*rest, position) if rest != best_sequence else (position, *best_sequence)
+            for position in ordered
+            for rest in self._kept
+            if position not in rest
         )
         return list(islice(grown, self._growth.others))
 
@@ -142,12 +145,12 @@ class _Beam:
         """What was found, best first."""
         return tuple(
             PointerRecord(
-                pointer=one,
+                pointer=sequence,
                 gen_method="beam",
                 beam_rank=rank,
-                beam_score=math.exp(self._scores[one]) - math.exp(self._nothing),
+                beam_score=math.exp(self._scores[sequence]) - math.exp(self._nothing),
             )
-            for rank, one in enumerate(self._ranked())
+            for rank, sequence in enumerate(self._ranked())
         )
 
     @property
@@ -157,12 +160,12 @@ class _Beam:
 
     def _additions(self) -> list[int]:
         """Candidates that the best sequence lacks, the most promising first; unweighed ones last."""
-        left = (one for one in self._tried if one not in self._kept[0])
-        return sorted(left, key=lambda one: -self._worth.get(one, -math.inf))
+        lacking = (position for position in self._tried if position not in self._kept[0])
+        return sorted(lacking, key=lambda position: -self._worth.get(position, -math.inf))
 
     def _ranked(self, most: int | None = None) -> list[Pointer]:
         """The best sequences of this pick; equals stay in the order in which they were asked about."""
-        ranked = sorted(self._scores, key=lambda one: -self._scores[one])
+        ranked = sorted(self._scores, key=lambda sequence: -self._scores[sequence])
         return ranked[: self._width if most is None else most]
 
 

@@ -41,8 +41,12 @@ def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
         "texts": (embedded.texts, embedded.texts),
         "classes": (embedded.classes, embedded.classes),
     }
-    kept = {ref: EmbeddingBank.from_bytes(artifacts.get(ref)) for pair in refs.values() for ref in pair if ref}
-    return {name: (kept[one], kept[other]) for name, (one, other) in refs.items() if one and other}
+    banks = {ref: EmbeddingBank.from_bytes(artifacts.get(ref)) for pair in refs.values() for ref in pair if ref}
+    return {
+        name: (banks[of_queries], banks[of_candidates])
+        for name, (of_queries, of_candidates) in refs.items()
+        if of_queries and of_candidates
+    }
 
 
 def build(dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe: PoolRecipe, seed: int) -> Pools:
@@ -80,32 +84,37 @@ def draw_pools(
     def retrieved(modality: str, count: int) -> list[list[int]]:
         if modality == "joint":
             return similar(modality, count)
-        both = (np.hstack([one, TIE * joint]) for one, joint in zip(vectors(modality), vectors("joint"), strict=True))
-        return most_similar(*both, own=own, count=count).tolist()
+        stacked = (
+            np.hstack([alone, TIE * joint]) for alone, joint in zip(vectors(modality), vectors("joint"), strict=True)
+        )
+        return most_similar(*stacked, own=own, count=count).tolist()
 
-    drawn = (_random(one, int(at), len(ids), size=size, seed=seed) for one, at in zip(queries, own, strict=True))
+    drawn = (
+        _random(query, int(own_row), len(ids), size=size, seed=seed)
+        for query, own_row in zip(queries, own, strict=True)
+    )
     match recipe.sampler:
         case "RetrievalSampler":
             near = size - round(size * recipe.others)
-            by_modality = zip(*(retrieved(one, near) for one in recipe.modalities), strict=True)
+            by_modality = zip(*(retrieved(modality, near) for modality in recipe.modalities), strict=True)
             # the first of each ranking, then the second, each once; then what was drawn
             in_turn = (list(dict.fromkeys(chain.from_iterable(zip(*rows, strict=True))))[:near] for rows in by_modality)
-            chosen = (list(dict.fromkeys([*rows, *more]))[:size] for rows, more in zip(in_turn, drawn, strict=True))
+            picks = (list(dict.fromkeys([*rows, *more]))[:size] for rows, more in zip(in_turn, drawn, strict=True))
         case "RandSampler":
-            chosen = drawn
+            picks = drawn
         case "TextSimSampler":
-            chosen = similar("texts", size)
+            picks = similar("texts", size)
         case "ImgSimSampler":
-            chosen = similar("images", size)
+            picks = similar("images", size)
         case "MixSampler":
             quarter = size // 4
             by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be taken already
-            chosen = list[list[int]]()
+            picks = list[list[int]]()
             for text, image, more in zip(by_text, by_image, drawn, strict=True):
-                taken = dict.fromkeys([*text, *[row for row in image if row not in text][:quarter]])
+                similar_rows = dict.fromkeys([*text, *[row for row in image if row not in text][:quarter]])
                 # what was drawn twice is replaced by what was drawn next
-                chosen.append([*taken, *(row for row in more if row not in taken)][:size])
-    pools = {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, chosen, strict=True)}
+                picks.append([*similar_rows, *(row for row in more if row not in similar_rows)][:size])
+    pools = {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, picks, strict=True)}
     return Pools(recipe=recipe, seed=seed, pools=pools)
 
 
@@ -117,8 +126,8 @@ def nearest(
     Raises PoolTooSmall, FileUnusable for an id without a vector.
     """
     ids, own = _places(queries, candidates, count)
-    found = most_similar(vectors[0].rows(queries).numpy(), vectors[1].rows(ids).numpy(), own=own, count=count)
-    return {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, found.tolist(), strict=True)}
+    nearest_rows = most_similar(vectors[0].rows(queries).numpy(), vectors[1].rows(ids).numpy(), own=own, count=count)
+    return {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, nearest_rows.tolist(), strict=True)}
 
 
 def _places(queries: Sequence[str], candidates: Sequence[str], size: int) -> tuple[list[str], Rows]:
@@ -146,9 +155,9 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
 
     queries: (Q, d); candidates: (N, d), N > count; own: (Q,) row of the query among them, which is left out, or -1.
     """
-    found = np.empty((len(queries), count), np.int64)
+    best_rows = np.empty((len(queries), count), np.int64)
     if not count:
-        return found
+        return best_rows
     # each vector once, and the place of every row among them: equal questions then have equal scores to the bit
     places: dict[bytes, int] = {}
     place = np.array([places.setdefault(row.tobytes(), len(places)) for row in candidates], np.int64)
@@ -162,8 +171,8 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
         least = np.partition(scores, -count, axis=1)[:, -count]
         for number, (row, bound) in enumerate(zip(scores, least, strict=True), start):
             near = np.flatnonzero(row >= bound)
-            found[number] = near[np.argsort(-row[near], kind="stable")[:count]]
-    return found
+            best_rows[number] = near[np.argsort(-row[near], kind="stable")[:count]]
+    return best_rows
 
 
 def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:

@@ -52,13 +52,13 @@ class Official(NamedTuple):
 
 
 def _coco(prefix: str, split: str) -> Source:
-    named = f"{prefix}OpenEnded_mscoco_{split}2014_questions.json"
-    return Source(named, f"{prefix}mscoco_{split}2014_annotations.json", f"{split}2014")
+    questions = f"{prefix}OpenEnded_mscoco_{split}2014_questions.json"
+    return Source(questions, f"{prefix}mscoco_{split}2014_annotations.json", f"{split}2014")
 
 
 def _split(name: str, split: str, images: str, *, prefix: str = "") -> Source:
-    named = f"{name}_{split}_questions_vqa_format.json"
-    return Source(named, f"{name}_{split}_annotations_vqa_format.json", images, prefix)
+    questions = f"{name}_{split}_questions_vqa_format.json"
+    return Source(questions, f"{name}_{split}_annotations_vqa_format.json", images, prefix)
 
 
 def _drawn(world: str, split: str) -> Source:
@@ -127,25 +127,29 @@ def open_dataset(
     if data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
     read = _open_texts if name in TEXTS else _open_questions
-    found = read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
+    dataset = read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
     if queries_of is None:
-        return found
+        return dataset
     from tasks.lever.data.earlier_files import with_queries_of  # brings torch
 
-    return with_queries_of(found, queries_of)
+    return with_queries_of(dataset, queries_of)
 
 
 def _open_questions(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
     """Questions about pictures, from official files anywhere in the folder, up to two folders deep."""
     official = OFFICIAL[name]
-    shown, held_out = _questions_in(folder, official.train), _questions_in(folder, official.held_out)
-    counted = tuple(one.id for one in shown)
+    candidates, held_out = _questions_in(folder, official.train), _questions_in(folder, official.held_out)
+    counted = tuple(question.id for question in candidates)
     if official.validation:
-        chosen = _shuffled(_questions_in(folder, official.validation), "validation")
+        validation_questions = _shuffled(_questions_in(folder, official.validation), "validation")
     else:
-        chosen, shown = _set_apart(shown, validation)
-    learnt = _shuffled(_questions_in(folder, official.queries), "queries") if official.queries else []
-    if (twice := first_twice(one.id for one in (*shown, *learnt, *chosen, *held_out))) is not None:
+        validation_questions, candidates = _set_apart(candidates, validation)
+    query_questions = _shuffled(_questions_in(folder, official.queries), "queries") if official.queries else []
+    if (
+        twice := first_twice(
+            question.id for question in (*candidates, *query_questions, *validation_questions, *held_out)
+        )
+    ) is not None:
         raise DatasetUnusable(
             f"{folder}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
@@ -159,14 +163,14 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
             raise nothing_left(folder, left_out, split=f"{name}: no {split} question is left: ")
         return items
 
-    train = take("train", _shuffled(shown, "train"), None)
-    queries = take("training", learnt, train_queries, needed=False)
+    train = take("train", _shuffled(candidates, "train"), None)
+    queries = take("training", query_questions, train_queries, needed=False)
     return Dataset(
         name=name,
         train=train + queries,
         shown=tuple(item.id for item in train) if queries else (),
         train_queries=tuple(item.id for item in queries or train[:train_queries]),
-        validation=take("validation", chosen, validation),
+        validation=take("validation", validation_questions, validation),
         test=take("test", _shuffled(held_out, "test"), test),
         left_out=left_out,
         counted=counted,
@@ -184,25 +188,25 @@ def _questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
 
 def _find(folder: Path, name: str) -> Path | None:
     """A file or folder of this name, at most two folders deep."""
-    found = (sorted(folder.glob(pattern)) for pattern in (name, f"*/{name}", f"*/*/{name}"))
-    return next((paths[0] for paths in found if paths), None)
+    matches = (sorted(folder.glob(pattern)) for pattern in (name, f"*/{name}", f"*/*/{name}"))
+    return next((paths[0] for paths in matches if paths), None)
 
 
 def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQuestion], list[VqaQuestion]]:
     """So many usable questions, whole pictures at a time, and all others."""
-    of_picture: dict[str, list[VqaQuestion]] = {}
-    for one in questions:
-        of_picture.setdefault(one.image_id, []).append(one)
+    of_picture: dict[str, list[Asked]] = {}
+    for question in questions:
+        of_picture.setdefault(question.image_id, []).append(question)
     pictures = sorted(of_picture)
     random.Random("0 pictures").shuffle(pictures)
-    chosen: list[VqaQuestion] = []
-    while pictures and sum(one.wrong is None for one in chosen) < count:
-        chosen += of_picture[pictures.pop()]
-    return chosen, [one for picture in pictures for one in of_picture[picture]]
+    held_out: list[Asked] = []
+    while pictures and sum(question.wrong is None for question in held_out) < count:
+        held_out += of_picture[pictures.pop()]
+    return held_out, [question for picture in pictures for question in of_picture[picture]]
 
 
-def _shuffled(questions: Sequence[VqaQuestion], split: str) -> list[VqaQuestion]:
-    ordered = sorted(questions, key=lambda one: one.id)
+def _shuffled(questions: Sequence[Asked], split: str) -> list[Asked]:
+    ordered = sorted(questions, key=lambda question: question.id)
     random.Random(f"0 {split}").shuffle(ordered)
     return ordered
 
@@ -219,19 +223,19 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int,
         held_out = _read_texts(name, folder, files.test, split="test")
         random.Random("0 test").shuffle(held_out)
         held_out = held_out[:test]
-    chosen, rest = train[:validation], train[validation:]
-    examined = {item.text for item in (*chosen, *held_out)}
-    shown = tuple(item for item in rest if item.text not in examined)
-    if not (shown and chosen and held_out):
+    validation_items, rest = train[:validation], train[validation:]
+    examined = {item.text for item in (*validation_items, *held_out)}
+    candidates = tuple(item for item in rest if item.text not in examined)
+    if not (candidates and validation_items and held_out):
         raise DatasetUnusable(
             f"{folder}: {name} has {len(train) + len(held_out)} texts, too few for {validation} of validation, "
             f"{test or 'some'} of test and some to be shown; ask for fewer"
         )
     return Dataset(
         name=name,
-        train=shown,
-        train_queries=tuple(item.id for item in shown[:train_queries]),
-        validation=tuple(chosen),
+        train=candidates,
+        train_queries=tuple(item.id for item in candidates[:train_queries]),
+        validation=tuple(validation_items),
         test=tuple(held_out),
         left_out={item.id: "its text is one of validation or test" for item in rest if item.text in examined},
         counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),

@@ -30,35 +30,40 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple
     Raises FileUnusable, PointerUnusable, PoolTooSmall.
     """
     beams, by_number = _read_by_id(path, dataset.counted)
-    known, candidates = {query: beam for query, beam in beams.items() if query in pools.pools}, set(dataset.candidates)
-    if not known:
+    beam_of, candidates = (
+        {query: beam for query, beam in beams.items() if query in pools.pools},
+        set(dataset.candidates),
+    )
+    if not beam_of:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    changed, pointers, lost = dict[str, tuple[str, ...]](), dict[str, tuple[PointerRecord, ...]](), 0
-    for query, beam in known.items():
-        whole = [(ids, score) for ids, score in beam.sequences if candidates.issuperset(ids)]
-        lost += len(beam.sequences) - len(whole)
-        shown = [ids for ids, _ in whole]
-        if wrong := next((ids for ids in shown if len(ids) != shots), None):
+    changed, pointers, dropped = dict[str, tuple[str, ...]](), dict[str, tuple[PointerRecord, ...]](), 0
+    for query, beam in beam_of.items():
+        sequences = [(ids, score) for ids, score in beam.sequences if candidates.issuperset(ids)]
+        dropped += len(beam.sequences) - len(sequences)
+        demonstrations = [ids for ids, _ in sequences]
+        if wrong := next((ids for ids in demonstrations if len(ids) != shots), None):
             raise PointerUnusable(f"query {query}: {len(wrong)} demonstrations, {shots} are wanted; change the shots")
-        changed[query] = pool = _pool_with(query, shown, [one for one in beam.pool if one in candidates], beam, pools)
+        changed[query] = pool = _pool_with(
+            query, demonstrations, [id for id in beam.pool if id in candidates], beam, pools
+        )
         place = {id: position for position, id in enumerate(pool)}
         pointers[query] = tuple(
             PointerRecord(pointer=tuple(place[id] for id in ids), gen_method="beam", beam_rank=rank, beam_score=score)
-            for rank, (ids, score) in enumerate(whole)
+            for rank, (ids, score) in enumerate(sequences)
         )
     if not any(pointers.values()):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
     if len(sizes := {len(pool) for pool in changed.values()}) > 1:
         raise FileUnusable(f"{path}: pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
-    if lost:
-        every = sum(len(beam.sequences) for beam in known.values())
+    if dropped:
+        total = sum(len(beam.sequences) for beam in beam_of.values())
         notes.append(
-            f"{path.name}: {lost} of {every} sequences are not imitated; they show questions that were left out, or "
+            f"{path.name}: {dropped} of {total} sequences are not imitated; they show questions that were left out, or "
             "whose pictures are set apart for validation"
         )
-    around = pools.model_copy(update={"pools": pools.pools | changed})
-    return BeamPart(queries=pointers), around, tuple(notes)
+    extended = pools.model_copy(update={"pools": pools.pools | changed})
+    return BeamPart(queries=pointers), extended, tuple(notes)
 
 
 def _pool_with(
@@ -73,13 +78,13 @@ def _pool_with(
     if beam.pool:
         if query in beam.pool:
             raise PointerUnusable(f"query {query}: the pool of its beams holds the query; search for beams again")
-        spare = [one for one in pool if one not in own]
+        spare = [id for id in pool if id not in own]
         return (*own, *spare[: len(beam.pool) - len(own)])
-    named = list(dict.fromkeys(chain.from_iterable(shown)))
-    if len(named) > len(pool):
-        raise PoolTooSmall(f"query {query}: its beams name {len(named)} candidates, its pool holds {len(pool)}")
-    missing = [id for id in named if id not in pool]
-    spare = [id for id in pool if id not in named]
+    required = list(dict.fromkeys(chain.from_iterable(shown)))
+    if len(required) > len(pool):
+        raise PoolTooSmall(f"query {query}: its beams name {len(required)} candidates, its pool holds {len(pool)}")
+    missing = [id for id in required if id not in pool]
+    spare = [id for id in pool if id not in required]
     dropped = set(spare[len(spare) - len(missing) :])
     return (*(id for id in pool if id not in dropped), *missing)
 
@@ -92,7 +97,7 @@ def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
     """
     beams = pointer_files.read_beams(path)
     names = set(beams).union(*(ids for beam in beams.values() for ids in (beam.pool, *beam.demonstrations)))
-    if names <= set(counted) or not all(one.isdecimal() and int(one) < len(counted) for one in names):
+    if names <= set(counted) or not all(name.isdecimal() and int(name) < len(counted) for name in names):
         return beams, False
 
     def by_id(numbers: Sequence[str]) -> tuple[str, ...]:
@@ -110,13 +115,13 @@ def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
     Raises FileUnusable if it has none of them.
     """
     if path.suffix == ".pt":
-        named = read_bank(path).ids
+        queries = read_bank(path).ids
     elif path.name.startswith("rl_data"):
-        named = tuple(query for query, _ in pointer_files.iter_rl_data(path))
+        queries = tuple(query for query, _ in pointer_files.iter_rl_data(path))
     else:
-        named = tuple(_read_by_id(path, dataset.counted)[0])
+        queries = tuple(_read_by_id(path, dataset.counted)[0])
     train = {item.id for item in dataset.train}
-    if not (ids := tuple(query for query in named if query in train)):
+    if not (ids := tuple(query for query in queries if query in train)):
         raise FileUnusable(f"{path}: none of its queries is a training item of {dataset.name}; name its own dataset")
     return dataset.model_copy(update={"train_queries": ids})
 
@@ -127,20 +132,20 @@ def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple
     `vqa_correct` is computed anew where the file has another threshold.
     """
     data = pointer_files.read_rl_data(path, shots=shots)
-    others = sorted({str(one.meta.get("judge")) for one in data.values()} - {judge, "None"})
-    thresholds = sorted({str(one.meta.get("threshold")) for one in data.values()} - {str(threshold), "None"})
-    notes = [f"{path.name} was judged by {', '.join(others)}; this run asks {judge}"] if others else []
+    other_judges = sorted({str(rl_query.meta.get("judge")) for rl_query in data.values()} - {judge, "None"})
+    thresholds = sorted({str(rl_query.meta.get("threshold")) for rl_query in data.values()} - {str(threshold), "None"})
+    notes = [f"{path.name} was judged by {', '.join(other_judges)}; this run asks {judge}"] if other_judges else []
     if thresholds:
         notes.append(f"{path.name} counts answers as right from {', '.join(thresholds)}; counted anew from {threshold}")
-        for query, one in data.items():
+        for query, rl_query in data.items():
             pointers = tuple(
                 record.model_copy(update={"vqa_correct": int(record.vqa_acc_score >= threshold)})
                 if record.vqa_acc_score is not None
                 else record
-                for record in one.pointer_candidates
+                for record in rl_query.pointer_candidates
             )
-            meta = one.meta | {"threshold": threshold}
-            data[query] = one.model_copy(update={"pointer_candidates": pointers, "meta": meta})
+            meta = rl_query.meta | {"threshold": threshold}
+            data[query] = rl_query.model_copy(update={"pointer_candidates": pointers, "meta": meta})
     return pointer_files.rl_data_bytes(data), tuple(notes)
 
 
@@ -150,17 +155,19 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
     Raises FileUnusable for unequal widths and encoders.
     """
     held_out = [path for name in HELD_OUT if (path := queries.with_name(name)).is_file() and path != queries]
-    asked, every = (queries, *held_out), (queries, *held_out, candidates)
-    alone: dict[Modality, list[Path]] = {one: [of_modality(path, one) for path in every] for one in ALONE}
-    whole = {one: paths for one, paths in alone.items() if all(path.is_file() for path in paths)}
+    query_files, all_files = (queries, *held_out), (queries, *held_out, candidates)
+    alone: dict[Modality, list[Path]] = {
+        modality: [of_modality(path, modality) for path in all_files] for modality in ALONE
+    }
+    whole = {modality: paths for modality, paths in alone.items() if all(path.is_file() for path in paths)}
     solved = [path for path in (solved_beside(candidates),) if path.is_file()]
-    banks = {path: read_bank(path) for path in (*every, *solved, *chain.from_iterable(whole.values()))}
+    banks = {path: read_bank(path) for path in (*all_files, *solved, *chain.from_iterable(whole.values()))}
     first = banks[queries]
     for path, bank in banks.items():
-        for what, field in (("encoder", "encoder"), ("width", "dimension")):
+        for label, field in (("encoder", "encoder"), ("width", "dimension")):
             if (one := getattr(first, field)) != (other := getattr(bank, field)):
                 raise FileUnusable(
-                    f"{queries} and {path} differ in their {what} ({one!r}, {other!r}); embed both again"
+                    f"{queries} and {path} differ in their {label} ({one!r}, {other!r}); embed both again"
                 )
 
     def keep(paths: Sequence[Path]) -> Ref:
@@ -174,7 +181,7 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
         encoder=first.encoder or str(queries),
         dimension=first.dimension,
         candidates=keep([candidates]),
-        queries=keep(asked),
+        queries=keep(query_files),
         solved=keep(solved) if solved else None,
         images=keep(whole["images"]) if "images" in whole else None,
         texts=keep(whole["texts"]) if "texts" in whole else None,

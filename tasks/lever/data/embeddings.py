@@ -99,12 +99,12 @@ def bank_of(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str)
     """A bank, checked. Raises FileUnusable naming `where`: not as many ids as rows, ids twice, NaN, no floats."""
     if vectors.ndim != 2:
         raise FileUnusable(f"{where}: {list(vectors.shape)} is no [N, d]")
-    named = tuple(str(id) for id in ids)
-    if len(named) != len(vectors):
-        raise FileUnusable(f"{where}: {len(named)} ids for {len(vectors)} embeddings; the ids are of another file")
-    if (twice := first_twice(named)) is not None:
+    names = tuple(str(id) for id in ids)
+    if len(names) != len(vectors):
+        raise FileUnusable(f"{where}: {len(names)} ids for {len(vectors)} embeddings; the ids are of another file")
+    if (twice := first_twice(names)) is not None:
         raise FileUnusable(f"{where}: id {twice} stands there twice")
-    return EmbeddingBank(named, _floats(vectors, named, where), encoder)
+    return EmbeddingBank(names, _floats(vectors, names, where), encoder)
 
 
 def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
@@ -168,10 +168,14 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
     except NOT_OF_TORCH as error:
         raise FileUnusable(f"{path} holds more than tensors, or is damaged; export the embeddings again") from error
     by_id = cast("Mapping[Any, Any]", content) if isinstance(content, Mapping) else {"": content}
-    for id, one in by_id.items():
-        if by_id is content and not isinstance(one, Tensor):
+    for id, value in by_id.items():
+        if by_id is content and not isinstance(value, Tensor):
             raise FileUnusable(f"{path}: nothing but tensors by id is expected, and {str(id)[:80]!r} is none")
-        if isinstance(one, Tensor) and one.layout == torch.strided and one.nbytes > one.untyped_storage().nbytes():
+        if (
+            isinstance(value, Tensor)
+            and value.layout == torch.strided
+            and value.nbytes > value.untyped_storage().nbytes()
+        ):
             raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
 
     about = _read_ids(path, ids)
@@ -189,8 +193,8 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
             )
         names, vectors = _names(about["ids"], f"{path}: `ids`"), content
     else:
-        what = list(content.shape) if isinstance(content, Tensor) else type(content).__name__
-        raise FileUnusable(f"{path}: {what} are no embeddings; a dict by id, [N, d] or [Q, K, d] is expected")
+        description = list(content.shape) if isinstance(content, Tensor) else type(content).__name__
+        raise FileUnusable(f"{path}: {description} are no embeddings; a dict by id, [N, d] or [Q, K, d] is expected")
     if vectors.ndim == 2:
         return bank_of(names, vectors, encoder=encoder, where=str(path))
     return _pools(names, vectors, about, encoder, path)
@@ -248,7 +252,7 @@ def _read_ids(path: Path, named: Path | None) -> dict[str, Any]:
 
 def _names(value: Any, where: str) -> tuple[str, ...]:
     members = cast(list[Any], value) if isinstance(value, list) else [None]
-    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in members):
+    if not all(isinstance(member, str | int) and not isinstance(member, bool) for member in members):
         raise FileUnusable(f"{where} is no list of ids")
     return tuple(map(str, members))
 
@@ -262,14 +266,14 @@ def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], 
             'give --ids FILE with {"ids": [queries], "candidates": [[ids of the candidates] of each query]}'
         )
     ids = _names(about.get("ids"), f"{path}: `ids`")
-    lists = [_names(one, f"{path}: `candidates[{row}]`") for row, one in enumerate(cast(list[Any], listed))]
-    named = dict(zip(ids, lists, strict=False))
-    if sorted(ids) != sorted(queries) or not len(named) == len(lists) == len(queries) == len(vectors):
+    lists = [_names(members, f"{path}: `candidates[{row}]`") for row, members in enumerate(cast(list[Any], listed))]
+    pool_of = dict(zip(ids, lists, strict=False))
+    if sorted(ids) != sorted(queries) or not len(pool_of) == len(lists) == len(queries) == len(vectors):
         raise FileUnusable(
             f"{path} holds pools of {len(vectors)} queries; its ids name {len(ids)} queries and {len(lists)} pools, "
             "which are not these"
         )
-    pools = {query: named[query] for query in queries}
+    pools = {query: pool_of[query] for query in queries}
     if wrong := next((query for query in queries if len(set(pools[query])) != vectors.shape[1]), None):
         raise FileUnusable(f"{path}: query {wrong} needs {vectors.shape[1]} candidates, each once")
     rows: dict[str, Tensor] = {}
@@ -330,21 +334,21 @@ def _embedded(
     """A row for each item: what has one key is embedded once, shard by shard; shards that were kept are recalled."""
     keys = [view.key(item) for item in items]
     uses, distinct = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))
-    remaining, made = iter(uses), list[Shard]()
+    remaining, shards = iter(uses), list[Shard]()
     while names := list(islice(remaining, PER_SHARD)):
         key = content_key(f"lever.embed_{view.name}", VERSION, {"encoder": encoder, view.name: names})
         if ref := artifacts.recall(key):
-            made.append(load_arrays(artifacts.get(ref)))
+            shards.append(load_arrays(artifacts.get(ref)))
         else:
-            some = [distinct[name] for name in names]
-            found = view.embed(some)
-            made.append({name: _unit(vectors, some) for name, vectors in found.items() if vectors is not None})
-            artifacts.remember(key, artifacts.put("embedded-shard", save_arrays(made[-1])))
+            batch = [distinct[name] for name in names]
+            arrays = view.embed(batch)
+            shards.append({name: _unit(vectors, batch) for name, vectors in arrays.items() if vectors is not None})
+            artifacts.remember(key, artifacts.put("embedded-shard", save_arrays(shards[-1])))
         tell(sum(uses[name] for name in names))
     places = {name: place for place, name in enumerate(uses)}
     rows = [places[name] for name in keys]
-    complete = set(made[0]).intersection(*made)  # an encoder may not tell classes in every shard
-    return {name: np.concatenate([shard[name] for shard in made])[rows] for name in complete}
+    complete = set(shards[0]).intersection(*shards)  # an encoder may not tell classes in every shard
+    return {name: np.concatenate([shard[name] for shard in shards])[rows] for name in complete}
 
 
 def _unit(vectors: Vectors, items: Sequence[Item]) -> Vectors:

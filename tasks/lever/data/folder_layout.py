@@ -38,7 +38,7 @@ FOLDERS: dict[Stage, str] = {"sft": "v2", "rce": "v3", "grpo": "v3"}
 
 def dataset_of(name: str) -> str:
     """`okvqa` for `okvqa_local`; a name that the seed's scripts do not have is ours already."""
-    return next((known for known in KNOWN_DATASETS if name.lower().startswith(known)), name)
+    return next((dataset for dataset in KNOWN_DATASETS if name.lower().startswith(dataset)), name)
 
 
 def judge_of(name: str) -> str:
@@ -57,10 +57,10 @@ def vectors_of(name: str) -> Vectors:
 
 
 def _one_of(seeds: Mapping[str, Value], name: str, what: str) -> Value:
-    known = {**seeds, **{str(own): own for own in seeds.values()}}
-    if name not in known:
-        raise OptionUnusable(f"there is no {what} {name!r}; choose one of {', '.join(known)}")
-    return known[name]
+    choices = {**seeds, **{str(own): own for own in seeds.values()}}
+    if name not in choices:
+        raise OptionUnusable(f"there is no {what} {name!r}; choose one of {', '.join(choices)}")
+    return choices[name]
 
 
 def model_in_names(judge: str) -> str:
@@ -111,22 +111,22 @@ class Layout(NamedTuple):
         Raises FileUnusable for a stage whose file is not there.
         """
         beams, rl_data = f"vqa-{self.dataset}-*-{sampler}-scorer:*.json", self.rl_data(sampler)
-        sft, rce, grpo = (self.checkpoint(made, sampler) for made in ("sft", "rce", "grpo"))
+        sft, rce, grpo = (self.checkpoint(trained, sampler) for trained in ("sft", "rce", "grpo"))
         if stage == "sft":
             return {"beam_data": _only(self._folder("generated_data"), beams, "beam data", "start.beam_data")}
         if stage not in ("rl-data", "rce", "grpo", "evaluate"):
             return {}
-        found = {"sft_checkpoint": sft}
+        files = {"sft_checkpoint": sft}
         if not sft.is_file():
-            theirs = f"*{sampler}*.ckpt"
-            found["sft_checkpoint"] = _only(sft.parent, theirs, f"v2 checkpoint {sft.name} or", "start.sft_checkpoint")
+            pattern = f"*{sampler}*.ckpt"
+            files["sft_checkpoint"] = _only(sft.parent, pattern, f"v2 checkpoint {sft.name} or", "start.sft_checkpoint")
         if stage in ("rce", "grpo"):
-            found["rl_data"] = _only(rl_data.parent, rl_data.name, "RL data", "start.rl_data")
+            files["rl_data"] = _only(rl_data.parent, rl_data.name, "RL data", "start.rl_data")
         if stage in ("grpo", "evaluate"):
-            found["rce_checkpoint"] = _only(rce.parent, rce.name, "RCE checkpoint", "start.rce_checkpoint")
+            files["rce_checkpoint"] = _only(rce.parent, rce.name, "RCE checkpoint", "start.rce_checkpoint")
         if stage == "evaluate" and grpo.is_file():  # there is none where a run went without GRPO
-            found["grpo_checkpoint"] = grpo
-        return found
+            files["grpo_checkpoint"] = grpo
+        return files
 
     def _folder(self, name: str) -> Path:
         place = self.results / self.dataset

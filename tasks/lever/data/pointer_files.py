@@ -56,11 +56,11 @@ def read_beams(source: Path | bytes) -> Beams:
 
 def beam_bytes(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
     """Sequences that were searched for in these pools, best first, in the new format."""
-    kept = {"pointer", "gen_method", "beam_rank", "beam_score"}
+    fields = {"pointer", "gen_method", "beam_rank", "beam_score"}
     written = {
         query: {
             "candidate_pool_ids": pools.pools[query],
-            "pointer_candidates": [record.model_dump(include=kept) for record in records],
+            "pointer_candidates": [record.model_dump(include=fields) for record in records],
         }
         for query, records in found.items()
     }
@@ -118,18 +118,18 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
                 f"{where}: `id_list` has {len(old.id_list)} sequences, `score_list` {len(old.score_list)} scores"
             )
         for place, (listed, score) in enumerate(zip(old.id_list, old.score_list, strict=True)):
-            *shown, last = map(str, listed or [""])
+            *demonstrations, last = map(str, listed or [""])
             if last != query:
                 raise FileUnusable(
                     f"{where}: `id_list[{place}]` ends with {last[:80]!r}; the query's own id is expected there"
                 )
-            scored.append((_check_demonstrations(query, shown, where, f"id_list[{place}]"), score))
+            scored.append((_shown(query, demonstrations, where, f"id_list[{place}]"), score))
     else:
         raise FileUnusable(
             f"{where}: neither `pointer_candidates` nor `id_list` and `score_list`, but {list(value)[:5]}"
         )
-    best = sorted(scored, key=lambda one: -one[1])  # equals stay in their order
-    return BeamQuery(tuple(ids for ids, _ in best), tuple(score for _, score in best), pool)
+    ranked = sorted(scored, key=lambda one: -one[1])  # equals stay in their order
+    return BeamQuery(tuple(ids for ids, _ in ranked), tuple(score for _, score in ranked), pool)
 
 
 def _check_demonstrations(query: str, ids: Sequence[str], where: str, field: str) -> tuple[str, ...]:
@@ -149,8 +149,11 @@ def pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
     ids = listed
     if field == "candidate_pool":
         keys = ("id", "question_id", "idx")
-        ids = [next((one[key] for key in keys if key in one), None) if isinstance(one, dict) else one for one in listed]
-    if wrong := [one for one in ids if not isinstance(one, str | int) or isinstance(one, bool)]:
+        ids = [
+            next((entry[key] for key in keys if key in entry), None) if isinstance(entry, dict) else entry
+            for entry in listed
+        ]
+    if wrong := [id for id in ids if not isinstance(id, str | int) or isinstance(id, bool)]:
         raise FileUnusable(f"{where}: `{field}` has {str(wrong[0])[:80]!r}, which is no id")
     pool = tuple(map(str, ids))
     if (twice := first_twice(pool)) is not None:
@@ -175,8 +178,8 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
         place = f"{where}: query {key}"
         if "candidate_pool_ids" not in value:  # the seed's own files name their candidates in `candidate_pool` alone
             pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
-            named = [one if isinstance(one, dict) else {"id": str(one)} for one in pool]
-            value = {"meta": {}, **value, "candidate_pool": named, "candidate_pool_ids": pool_ids(value, place)}
+            described = [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in pool]
+            value = {"meta": {}, **value, "candidate_pool": described, "candidate_pool_ids": pool_ids(value, place)}
         query = validated(RlQuery, value, place)
         shots = shots or len(query.pointer_candidates[0].pointer) if query.pointer_candidates else shots
         _check(key, query, place, shots=shots)
@@ -189,13 +192,13 @@ def rl_data_bytes(data: RlData) -> bytes:
     """The file's content. Raises FileUnusable for a value that JSON does not know."""
     lines: list[str] = []
     for key, query in data.items():
-        said = query.model_dump()
-        said["pointer_candidates"] = [
+        content = query.model_dump()
+        content["pointer_candidates"] = [
             {field: value for field, value in record.items() if value is not None or field not in ONLY_IF_KNOWN}
-            for record in said["pointer_candidates"]
+            for record in content["pointer_candidates"]
         ]
         try:
-            written = json.dumps(said, ensure_ascii=False, allow_nan=False)
+            written = json.dumps(content, ensure_ascii=False, allow_nan=False)
         except (ValueError, TypeError) as error:
             raise FileUnusable(
                 f"query {key} of the RL data: {error}; every value must be one that JSON knows"
@@ -213,7 +216,7 @@ def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
         raise FileUnusable(f"{where}: `candidate_pool_ids` names the query itself; nobody may be shown its answer")
     if not query.pointer_candidates:
         raise FileUnusable(f"{where}: `pointer_candidates` is empty; generate its pointers, or leave it out")
-    seen: dict[tuple[int, ...], int] = {}
+    number_of: dict[tuple[int, ...], int] = {}
     for number, record in enumerate(query.pointer_candidates):
         pointer, entry = list(record.pointer), f"{where}: `pointer_candidates[{number}]"
         if len(pointer) != shots or not pointer:
@@ -228,8 +231,8 @@ def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
             raise FileUnusable(
                 f"{entry}`: no `vqa_correct` or no `vqa_acc_score`, and `status` is not `eval_failed`: judge it again"
             )
-        if seen.setdefault(record.pointer, number) != number:
-            raise FileUnusable(f"{entry}.pointer` is that of [{seen[record.pointer]}]; keep one of them")
+        if number_of.setdefault(record.pointer, number) != number:
+            raise FileUnusable(f"{entry}.pointer` is that of [{number_of[record.pointer]}]; keep one of them")
 
 
 def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, Any]], str]:
@@ -240,16 +243,16 @@ def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, 
     where = str(source) if isinstance(source, Path) else what
     try:
         text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")
-        found: Any = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
+        content: Any = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {where}; name the file, or run the stage that writes it") from error
     except (OSError, UnicodeDecodeError) as error:
         raise FileUnusable(f"{where} cannot be read as UTF-8 ({error}); copy it again") from error
     except (ValueError, RecursionError) as error:
         raise FileUnusable(f"{where}: no whole JSON ({str(error)[:200]}); write it again") from error
-    if not isinstance(found, dict):
-        raise FileUnusable(f"{where}: {str(found)[:80]!r} is no JSON object by query id")
-    entries = cast(dict[str, Any], found)
+    if not isinstance(content, dict):
+        raise FileUnusable(f"{where}: {str(content)[:80]!r} is no JSON object by query id")
+    entries = cast(dict[str, Any], content)
     if wrong := [key for key, value in entries.items() if not isinstance(value, dict)]:
         raise FileUnusable(f"{where}: {wrong[0][:80]!r} is no object; an object for each query id is expected")
     return entries, where

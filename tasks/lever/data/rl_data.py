@@ -46,17 +46,17 @@ def generate(
         settings=settings,
         generator=torch.Generator().manual_seed(seed),
     )
-    judged, away = judge_all(drawn, pools, setting.judging, gt_prob=gt_prob)
+    judged, postponed = judge_all(drawn, pools, setting.judging, gt_prob=gt_prob)
     items, data = {item.id: item for item in setting.dataset.train}, RlData()
     for query, pointers in judged.items():
-        pool, about = [items[one] for one in pools.pools[query]], items[query].described
+        pool, about = [items[id] for id in pools.pools[query]], items[query].described
         data[query] = RlQuery(
             meta={**about, "split": "train", "threshold": setting.judging.threshold, "judge": judge},
-            candidate_pool=tuple({"id": one.id, **one.described, "answer": one.shown_answer} for one in pool),
+            candidate_pool=tuple({"id": item.id, **item.described, "answer": item.shown_answer} for item in pool),
             candidate_pool_ids=pools.pools[query],
             pointer_candidates=tuple(pointers),
         )
-    return data, away
+    return data, postponed
 
 
 def draw(
@@ -84,31 +84,35 @@ def draw(
     if settings.beams:
         width = min(settings.beams, math.perm(size, shots))
         beams = selector.beam(queries, pools, shots=shots, width=width).pointers.tolist()
-        proposed.append([[_record(one, "beam", rank=rank) for rank, one in enumerate(query)] for query in beams])
+        proposed.append(
+            [[_record(pointer, "beam", rank=rank) for rank, pointer in enumerate(query)] for query in beams]
+        )
     if settings.retrieval:
         closest = torch.einsum("bd,bkd->bk", queries, pools).topk(shots).indices.flip(-1).tolist()
-        proposed.append([[_record(one, "retrieval")] for one in closest])
+        proposed.append([[_record(pointer, "retrieval")] for pointer in closest])
     for temperature in settings.temperatures if settings.samples else ():
-        named: Any = {"draws": settings.samples, "temperature": temperature, "generator": generator}
-        sampled = selector.sample(queries, pools, shots=shots, **named).pointers.tolist()
-        proposed.append([[_record(one, "sample", temperature=temperature) for one in query] for query in sampled])
+        sampling: Any = {"draws": settings.samples, "temperature": temperature, "generator": generator}
+        sampled = selector.sample(queries, pools, shots=shots, **sampling).pointers.tolist()
+        proposed.append(
+            [[_record(pointer, "sample", temperature=temperature) for pointer in query] for query in sampled]
+        )
     if settings.random:
         proposed.append([[at_random() for _ in range(settings.random)] for _ in ids])
 
-    wanted, chosen = min(settings.total, math.perm(size, shots)), list[list[PointerRecord]]()
+    count, groups = min(settings.total, math.perm(size, shots)), list[list[PointerRecord]]()
     for row in range(len(ids)):
         # each ordered pointer once: another order is another prompt; filled up at random
-        kept: dict[Pointer, PointerRecord] = {}
-        for record in (one for group in proposed for one in group[row]):
-            kept.setdefault(record.pointer, record)
-        while len(kept) < wanted:
-            kept.setdefault((record := at_random()).pointer, record)
-        chosen.append(list(kept.values()))
+        distinct: dict[Pointer, PointerRecord] = {}
+        for record in (proposal for group in proposed for proposal in group[row]):
+            distinct.setdefault(record.pointer, record)
+        while len(distinct) < count:
+            distinct.setdefault((record := at_random()).pointer, record)
+        groups.append(list(distinct.values()))
     with torch.no_grad():
-        pointers = torch.tensor([[one.pointer for one in query] for query in chosen], device=queries.device)
+        pointers = torch.tensor([[record.pointer for record in query] for query in groups], device=queries.device)
         steps = selector.log_probs(queries, pools, pointers).double().cpu()  # (B, G, S)
     described: dict[str, list[PointerRecord]] = {name: [] for name in ids}
-    for name, records, log_probs in zip(ids, chosen, steps, strict=True):
+    for name, records, log_probs in zip(ids, groups, steps, strict=True):
         for record, picks in zip(records, log_probs, strict=True):
             total = picks.sum().item()
             update: dict[str, float] = {"behaviour_logp": total}
@@ -130,18 +134,18 @@ def judge_all(
     drawn: Mapping[str, Sequence[PointerRecord]], pools: Pools, judging: Judging, *, gt_prob: bool = False
 ) -> tuple[dict[str, list[PointerRecord]], dict[str, str]]:
     """The pointers as judged, `eval_failed` where the judge failed, and those to judge another time → why."""
-    every = [(query, record) for query, records in drawn.items() for record in records]
-    asked = [PromptedQuery(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in every]
-    likely = judging.gt_prob(asked) if gt_prob else [None] * len(asked)
+    pairs = [(query, record) for query, records in drawn.items() for record in records]
+    prompts = [Asked(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in pairs]
+    gt_probs = judging.gt_prob(prompts) if gt_prob else [None] * len(prompts)
     pointers: dict[str, list[PointerRecord]] = {query: [] for query in drawn}
-    away: dict[str, str] = {}
-    for (query, record), judgment, p in zip(every, judging.judge(asked), likely, strict=True):
+    postponed: dict[str, str] = {}
+    for (query, record), judgment, p in zip(pairs, judging.judge(prompts), gt_probs, strict=True):
         if judgment.failed is not None:
-            found: dict[str, Any] = {"status": "eval_failed", "reason": judgment.failed}
+            outcome: dict[str, Any] = {"status": "eval_failed", "reason": judgment.failed}
         else:
-            found = {"vqa_pred_answer": judgment.answer, "vqa_correct": judgment.correct, "vqa_gt_prob": p}
-            found["vqa_acc_score"] = judgment.accuracy
-        pointers[query].append(record.model_copy(update=found))
+            outcome = {"vqa_pred_answer": judgment.answer, "vqa_correct": judgment.correct, "vqa_gt_prob": p}
+            outcome["vqa_acc_score"] = judgment.accuracy
+        pointers[query].append(record.model_copy(update=outcome))
         if judgment.retryable:
-            away[f"query {query}, pointer {list(record.pointer)}"] = judgment.failed or ""
-    return pointers, away
+            postponed[f"query {query}, pointer {list(record.pointer)}"] = judgment.failed or ""
+    return pointers, postponed

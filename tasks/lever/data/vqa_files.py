@@ -54,20 +54,20 @@ def entries_of(
     if under is not None:
         listed = cast(dict[str, Any], content).get(under) if isinstance(content, dict) else None
     if not isinstance(listed, list) or not listed:
-        wanted = "a list of entries" if under is None else f"an object with a list of entries under `{under}`"
-        raise error(f"{path}: expected {wanted}, at least one; found {_abbreviate(content)}")
-    found: dict[str, dict[str, Any]] = {}
+        expected = "a list of entries" if under is None else f"an object with a list of entries under `{under}`"
+        raise error(f"{path}: expected {expected}, at least one; found {_shown(content)}")
+    entries: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(cast(list[Any], listed)):
         place = f"{path}: entry {number}" if under is None else f"{path}: {under}[{number}]"
         if not isinstance(entry, dict):
             raise error(f"{place} is {_abbreviate(entry)}; expected an object")
         fields = cast(dict[str, Any], entry)
         if type(id := fields.get("question_id")) not in (int, str):
-            raise error(f"{place}: `question_id` is {_abbreviate(id)}; expected a number or a text")
-        if str(id) in found:
+            raise error(f"{place}: `question_id` is {_shown(id)}; expected a number or a text")
+        if str(id) in entries:
             raise error(f"{place} (question {id}): this question is here a second time; keep one of the two")
-        found[str(id)] = fields
-    return found
+        entries[str(id)] = fields
+    return entries
 
 
 class Annotation(NamedTuple):
@@ -82,7 +82,9 @@ class Annotation(NamedTuple):
         """That of an entry; None where there are no answers, or one of them is no text."""
         listed, kind = entry.get("answers"), entry.get("answer_type")
         people = cast(list[Any], listed) if isinstance(listed, list) else []
-        texts = [cast(dict[str, Any], one).get("answer") if isinstance(one, dict) else one for one in people]
+        texts = [
+            cast(dict[str, Any], person).get("answer") if isinstance(person, dict) else person for person in people
+        ]
         answers = tuple(text for text in texts if isinstance(text, str))
         if not answers or len(answers) < len(texts):
             return None
@@ -105,16 +107,19 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
 
     prefix: put before every question ID.
     """
-    asked, answered = entries_of(questions, under="questions"), entries_of(annotations, under="annotations")
-    there = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
+    question_entries, annotation_entries = (
+        entries_of(questions, under="questions"),
+        entries_of(annotations, under="annotations"),
+    )
+    file_names = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
     year = YEAR.search(questions.name)  # `train2014` in the names of COCO's files
     subtype, folder = year[0] if year else "", images.absolute()
 
     def read(id: str, question: Mapping[str, Any]) -> VqaQuestion:
         image_id, text = question.get("image_id"), question.get("question")
         names = list(_image_names(image_id, subtype))
-        name = next((name for name in names if name in there), None)
-        annotation = Annotation.of(answered.get(id, {}))
+        name = next((name for name in names if name in file_names), None)
+        annotation = Annotation.of(annotation_entries.get(id, {}))
         if isinstance(text, str) and text.strip() and annotation and name is not None:
             item = VqaItem(
                 id=prefix + id,
@@ -130,10 +135,10 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
         if not isinstance(text, str) or not text.strip():
             wrong = "its question is empty"
         elif annotation is None:
-            wrong = "its annotation has no answers" if id in answered else "nobody annotated it"
-        return VqaQuestion(prefix + id, str(image_id), None, wrong)
+            wrong = "its annotation has no answers" if id in annotation_entries else "nobody annotated it"
+        return Asked(prefix + id, str(image_id), None, wrong)
 
-    return [read(id, one) for id, one in asked.items()]
+    return [read(id, entry) for id, entry in question_entries.items()]
 
 
 def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
@@ -154,12 +159,12 @@ Look = Callable[[Path], tuple[str, str | None]]
 
 def usable(asked: Sequence[VqaQuestion], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
     """Those that can be used, in order; `left_out` receives the others with the reason."""
-    for one in asked:
-        digest, wrong = look(Path(one.item.image)) if one.item else ("", one.wrong)
-        if wrong is not None or one.item is None:
-            left_out[one.id] = wrong or "it has no picture"
+    for question in asked:
+        digest, wrong = look(Path(question.item.image)) if question.item else ("", question.wrong)
+        if wrong is not None or question.item is None:
+            left_out[question.id] = wrong or "it has no picture"
         else:
-            yield one.item.model_copy(update={"image_sha256": digest})
+            yield question.item.model_copy(update={"image_sha256": digest})
 
 
 def look_at(path: Path) -> tuple[str, str | None]:
@@ -200,34 +205,34 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
 
     stem: as in tasks.grading.vqa_accuracy. Raises DatasetUnusable, and FileUnusable for the results.
     """
-    asked, given = entries_of(questions, under="questions"), dict[str, Annotation]()
+    question_entries, annotation_of = entries_of(questions, under="questions"), dict[str, Annotation]()
     for id, entry in entries_of(annotations, under="annotations").items():
         if (annotation := Annotation.of(entry)) is None:
             raise DatasetUnusable(
                 f"{annotations}: question {id}: `answers` is {_abbreviate(entry.get('answers'))}; expected a list with "
                 "an object for each person, with a text under `answer`"
             )
-        given[id] = annotation
-    answers = {id: one.get("answer") for id, one in entries_of(results, error=FileUnusable).items()}
+        annotation_of[id] = annotation
+    answers = {id: entry.get("answer") for id, entry in entries_of(results, error=FileUnusable).items()}
     for id, answer in answers.items():
         if not isinstance(answer, str):
-            raise FileUnusable(f"{results}: question {id}: `answer` is {_abbreviate(answer)}; expected a text")
-    if missing := [one for one in asked if one not in given]:
+            raise FileUnusable(f"{results}: question {id}: `answer` is {_shown(answer)}; expected a text")
+    if missing := [id for id in question_entries if id not in annotation_of]:
         raise DatasetUnusable(f"{annotations}: {_several(missing)} has no annotation; give those of these questions")
-    if missing := [one for one in asked if one not in answers]:
+    if missing := [id for id in question_entries if id not in answers]:
         raise FileUnusable(f"{results}: {_several(missing)} has no answer; give an empty one where there is none")
-    if strangers := [one for one in answers if one not in asked]:
+    if strangers := [id for id in answers if id not in question_entries]:
         raise FileUnusable(
-            f"{results}: {_several(strangers)} has an answer, and is not among the {len(asked):,} questions; "
+            f"{results}: {_several(strangers)} has an answer, and is not among the {len(question_entries):,} questions; "
             "give the results of these questions only"
         )
-    per_question = {one: vqa_accuracy(str(answers[one]), given[one].answers, stem=stem) for one in asked}
+    per_question = {id: vqa_accuracy(str(answers[id]), annotation_of[id].answers, stem=stem) for id in question_entries}
     by_type: dict[str, list[float]] = defaultdict(list)
     for question, accuracy in per_question.items():
-        by_type[given[question].answer_type].append(accuracy)
+        by_type[annotation_of[question].answer_type].append(accuracy)
     return VqaScores(
         overall=sum(per_question.values()) / len(per_question),
-        per_answer_type={name: sum(found) / len(found) for name, found in sorted(by_type.items())},
+        per_answer_type={name: sum(accuracies) / len(accuracies) for name, accuracies in sorted(by_type.items())},
         per_question=per_question,
     )
 

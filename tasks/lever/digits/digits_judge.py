@@ -77,14 +77,14 @@ class DigitsJudge:
         for numbers, tokens in _chunks(items):
             for number, answer in zip(numbers, self._answers(tokens), strict=False):
                 words = scenes.words_of(answer)
-                said = words[: max(0, requests[number].max_tokens)]
+                emitted = words[: max(0, requests[number].max_tokens)]
                 yield (
                     number,
                     ChatResponse(
-                        text=cut(" ".join(said), requests[number].stop),
-                        finish_reason="length" if len(said) < len(words) else "stop",
+                        text=cut(" ".join(emitted), requests[number].stop),
+                        finish_reason="length" if len(emitted) < len(words) else "stop",
                         prompt_tokens=tokens.shape[1] - PER_ITEM + 1,
-                        completion_tokens=len(said),
+                        completion_tokens=len(emitted),
                     ),
                 )
 
@@ -98,18 +98,18 @@ class DigitsJudge:
         refused: list[RequestRefused] = []
         for number, (request, answer) in enumerate(asked):
             try:
-                tokens, said = self._tokens(request), tokens_of(answer)
+                tokens, answer_tokens = self._tokens(request), tokens_of(answer)
             except RequestRefused as error:
                 refused.append(error)
                 continue
-            if said is None or UNKNOWN in said:
+            if answer_tokens is None or UNKNOWN in answer_tokens:
                 yield number, NEVER
                 continue
             items.append((number, tokens))
-            answers[number] = said
+            answers[number] = answer_tokens
         for numbers, tokens in _chunks(items):
-            wanted = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
-            yield from zip(numbers, self._log_probs(tokens, wanted), strict=False)
+            targets = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
+            yield from zip(numbers, self._log_probs(tokens, targets), strict=False)
         if refused:
             raise refused[0]
 
@@ -120,24 +120,24 @@ class DigitsJudge:
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
         """(3, width) tokens of an item. Raises RequestRefused for a picture that shows no scene."""
-        seen = self._net.encode_items(self._see(png).code, torch.tensor(kind))
-        return seen if answer is None else self._net.tokens(seen, torch.tensor(answer))
+        tokens = self._net.seen(self._see(png).code, torch.tensor(kind))
+        return tokens if answer is None else self._net.tokens(tokens, torch.tensor(answer))
 
     @torch.inference_mode()
     def _answers(self, tokens: Tensor) -> list[list[int]]:
         """The two most likely tokens for each row of tokens (B, 3 n, width), the second given the first."""
-        asked = tokens.shape[1] - PER_ITEM + 1  # up to the last question
-        logits, memories = self._net.read(tokens[:, :asked])
+        question_end = tokens.shape[1] - PER_ITEM + 1  # up to the last question
+        logits, memories = self._net.read(tokens[:, :question_end])
         first = logits[:, -1, :END].argmax(-1)
-        logits, _ = self._net.read((tokens[:, asked] + self._net.answers(first))[:, None], memories)
+        logits, _ = self._net.read((tokens[:, question_end] + self._net.answers(first))[:, None], memories)
         return torch.stack([first, logits[:, -1].argmax(-1)], dim=-1).tolist()
 
     @torch.inference_mode()
     def _log_probs(self, tokens: Tensor, answers: Tensor) -> list[float]:
         """(B,) of answers (B, 2) to tokens (B, 3 n, width), in float64."""
-        asked = tokens.shape[1] - PER_ITEM + 1
-        said = tokens[:, asked : asked + 1] + self._net.answers(answers[:, :1])
-        logits, _ = self._net.read(torch.cat([tokens[:, :asked], said], dim=1))
+        question_end = tokens.shape[1] - PER_ITEM + 1
+        first_token = tokens[:, question_end : question_end + 1] + self._net.answers(answers[:, :1])
+        logits, _ = self._net.read(torch.cat([tokens[:, :question_end], first_token], dim=1))
         return F.log_softmax(logits[:, -2:].double(), dim=-1).gather(-1, answers[..., None]).sum((1, 2)).tolist()
 
 
@@ -246,10 +246,10 @@ def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int,
         raise RequestRefused(
             f"The digits' judge does not know the question {unknown[0]!r}; it knows {', '.join(QUESTIONS)}"
         )
-    *shown, last = [answer for _, answer in items]
+    *earlier, last = [answer for _, answer in items]
     if last:
         raise RequestRefused(f"The last question of the request is already answered ({last!r}); leave its answer out.")
-    if not all(shown):
+    if not all(earlier):
         raise RequestRefused("A demonstration of the request has no answer; give one to each question but the last.")
-    answers = tuple(tokens_of(answer) or (UNKNOWN, UNKNOWN) for answer in shown)
+    answers = tuple(tokens_of(answer) or (UNKNOWN, UNKNOWN) for answer in earlier)
     return tuple(QUESTIONS.index(question) for question, _ in items), answers

@@ -94,17 +94,17 @@ def _train(
     """AdamW with warm-up and cosine decay. A step draws by its number: weights and moments are the whole state."""
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, LR, betas=betas, weight_decay=1e-2)
-    told = 0
+    reported = 0
     if path and path.exists():
         tensors = load_tensors(path.read_bytes())
-        told, prefix = int(tensors.pop("done")), "weights."
+        reported, prefix = int(tensors.pop("done")), "weights."
         module.load_state_dict(
             {name: tensors.pop(prefix + name) for name in module.state_dict() if prefix + name in tensors}
         )
         restore_moments(optimizer, tensors)
-    if tell and told:
-        tell(told)
-    for step in range(told, steps):
+    if tell and reported:
+        tell(reported)
+    for step in range(reported, steps):
         falling = 0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02
         optimizer.param_groups[0]["lr"] = LR * (min(1.0, (step + 1) / 100) * falling)
         loss = loss_of(step)
@@ -112,14 +112,14 @@ def _train(
         loss.backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        done = step + 1
-        if done % SAVE_EVERY == 0 or done == steps:
+        steps_done = step + 1
+        if steps_done % SAVE_EVERY == 0 or steps_done == steps:
             if path:
                 state = {f"weights.{name}": value for name, value in module.state_dict().items()}
-                write(path, save_tensors(state | moments_of(optimizer) | {"done": torch.tensor(done)}))
+                write(path, save_tensors(state | moments_of(optimizer) | {"done": torch.tensor(steps_done)}))
             if tell:
-                tell(done - told)
-            told = done
+                tell(steps_done - reported)
+            reported = steps_done
 
 
 def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
@@ -136,13 +136,13 @@ def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
 @torch.no_grad()
 def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
     """(100, 200, 20): codes of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
-    wanted = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
-    labels = torch.stack([wanted // CLASSES, wanted % CLASSES], dim=-1)  # (20000, 2)
+    pairs = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
+    labels = torch.stack([pairs // CLASSES, pairs % CLASSES], dim=-1)  # (20000, 2)
     rows = [torch.nonzero(digits.labels == label)[:, 0] for label in range(CLASSES)]
     counts = torch.tensor([len(row) for row in rows])
     table = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (10, most)
-    chosen = (torch.rand(labels.shape, generator=generator) * counts[labels]).long()
-    features = tower.features(glimpses(render(digits.ink[table[labels, chosen]], generator)))
+    picks = (torch.rand(labels.shape, generator=generator) * counts[labels]).long()
+    features = tower.features(glimpses(render(digits.ink[table[labels, picks]], generator)))
     return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
 
 
@@ -152,9 +152,9 @@ def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> t
     Each shows few different digits, so that demonstrations often hold the word that is asked for.
     """
     count = torch.randint(2, most_digits + 1, (BATCH, 1), generator=generator)
-    shown = torch.rand(BATCH, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
-    which = (torch.rand(BATCH, ITEMS * 2, generator=generator) * count).long()
-    digits = shown.gather(1, which).view(BATCH, ITEMS, 2)
+    digit_order = torch.rand(BATCH, CLASSES, generator=generator).argsort(-1)  # the first `count` of each row occur
+    slots = (torch.rand(BATCH, ITEMS * 2, generator=generator) * count).long()
+    digits = digit_order.gather(1, slots).view(BATCH, ITEMS, 2)
     kinds = torch.randint(len(KINDS), (BATCH, ITEMS), generator=generator)
     lexicon = torch.rand(BATCH, len(WORDS), generator=generator).argsort(-1)[:, :CLASSES]
     words = lexicon.gather(1, digits.flatten(1)).view(BATCH, ITEMS, 2)

@@ -153,7 +153,7 @@ def from_bytes(data: bytes) -> DigitsNet:
             raise ValueError("it was trained on other words or questions")
         with torch.device("meta"):  # the weights that a new network draws are not wanted
             net = DigitsNet(config)
-        net.load_state_dict({name: one.float() for name, one in load_tensors(data).items()}, assign=True)
+        net.load_state_dict({name: weight.float() for name, weight in load_tensors(data).items()}, assign=True)
     except (SafetensorError, ValidationError, ValueError, KeyError, RuntimeError) as error:
         raise ModelUnavailable(
             f"these {len(data)} bytes are no judge of the digits' world ({type(error).__name__}: {error}); "

@@ -56,10 +56,10 @@ def load_digits() -> dict[Part, Digits]:
 
     pixels, labels = load(return_X_y=True)
     ink = torch.tensor(np.asarray(pixels), dtype=torch.float32).reshape(-1, SIDE, SIDE) / 16
-    named = torch.tensor(np.asarray(labels), dtype=torch.int64)
+    digit_labels = torch.tensor(np.asarray(labels), dtype=torch.int64)
     order = torch.randperm(len(ink), generator=torch.Generator().manual_seed(0))
     dealt = torch.split(order, list(PARTS.values()))
-    return {part: Digits(ink[rows], named[rows]) for part, rows in zip(PARTS, dealt, strict=True)}
+    return {part: Digits(ink[rows], digit_labels[rows]) for part, rows in zip(PARTS, dealt, strict=True)}
 
 
 def render(ink: Tensor, generator: torch.Generator, *, photos: int = 1) -> Tensor:
@@ -215,9 +215,9 @@ def _draw(
     photos: of each scene, all with its question.
     """
     pairs = torch.randint(len(digits.ink), (count, 2), generator=generator)
-    asked = torch.randint(kinds, (count,), generator=generator).repeat_interleave(photos)
-    shown = digits.labels[pairs].repeat_interleave(photos, dim=0)
-    return render(digits.ink[pairs], generator, photos=photos), shown.tolist(), asked.tolist()
+    kind_numbers = torch.randint(kinds, (count,), generator=generator).repeat_interleave(photos)
+    pair_labels = digits.labels[pairs].repeat_interleave(photos, dim=0)
+    return render(digits.ink[pairs], generator, photos=photos), pair_labels.tolist(), kind_numbers.tolist()
 
 
 def _write_split(
@@ -232,7 +232,10 @@ def _write_split(
         answer = answer_to(kind, left=names[left], right=names[right])
         errs = split in ("train", "queries")
         answers = _annotators(answer, names, generator) if errs else [answer] * ANNOTATORS
-        people = [{"answer": one, "answer_confidence": "yes", "answer_id": n} for n, one in enumerate(answers, start=1)]
+        people = [
+            {"answer": text, "answer_confidence": "yes", "answer_id": number}
+            for number, text in enumerate(answers, start=1)
+        ]
         described = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
         annotations.append(id | described | {"answers": people})
     head = {
@@ -242,8 +245,8 @@ def _write_split(
         "data_subtype": split,
     }
     questions = [id | {"question": QUESTIONS[kind]} for id, kind in zip(ids, kinds, strict=True)]
-    asked = {"task_type": "Open-Ended", "questions": questions}
-    for name, content in (("questions", head | asked), ("annotations", head | {"annotations": annotations})):
+    question_fields = {"task_type": "Open-Ended", "questions": questions}
+    for name, content in (("questions", head | question_fields), ("annotations", head | {"annotations": annotations})):
         data = json.dumps(content, ensure_ascii=False, indent=1).encode()
         write(folder / f"{world}_{split}_{name}.json", data)
 
@@ -256,15 +259,15 @@ def _annotators(answer: str, names: tuple[str, ...], generator: torch.Generator)
 
     misread = answer.split()
     place = draw(len(misread))
-    others = [name for name in names if name not in misread]
-    misread[place] = others[draw(len(others))]
+    wrong_names = [name for name in names if name not in misread]
+    misread[place] = wrong_names[draw(len(wrong_names))]
     slips = [answer + answer[-1], " ".join(misread)]
     if " " in answer:
         slips.append(answer.split()[draw(2)])
     count = SLIPS[draw(len(SLIPS))]
-    chosen = torch.randperm(len(slips), generator=generator)[:count].tolist()
+    slip_numbers = torch.randperm(len(slips), generator=generator)[:count].tolist()
     places = torch.randperm(ANNOTATORS, generator=generator)[:count].tolist()
     answers = [answer] * ANNOTATORS
-    for place, slip in zip(places, chosen, strict=True):
+    for place, slip in zip(places, slip_numbers, strict=True):
         answers[place] = slips[slip]
     return answers

@@ -92,15 +92,15 @@ class Judging:
         """
         self._refuse_strangers(asked)
         distinct = set(asked)
-        new = self._sorted({one for one in distinct if one not in self._judged})
+        new = self._sorted({prompt for prompt in distinct if prompt not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
-        away: dict[PromptedQuery, Judgment] = {}
+        postponed: dict[Asked, Judgment] = {}
         if self.task.choices:
             self._choose(new, tell)
         elif new:
-            away = self._ask(new, tell)
-        return [self._judged.get(one) or away[one] for one in asked]
+            postponed = self._ask(new, tell)
+        return [self._judged.get(prompt) or postponed[prompt] for prompt in asked]
 
     def answer_log_probs(self, asked: Sequence[PromptedQuery]) -> list[float]:
         """log P(right answer | prompt) of each, of several the one that demonstrations show; NaN as in `log_probs`.
@@ -108,15 +108,19 @@ class Judging:
         Where the task has choices, P is the share among them. Raises as `log_probs` does.
         """
         self._refuse_strangers(asked)
-        right = [self.items[one.query].shown_answer for one in asked]
+        right_answers = [self.items[prompt.query].shown_answer for prompt in asked]
         if not (choices := self.task.choices):
-            return self.log_probs(list(zip(asked, right, strict=True)))
+            return self.log_probs(list(zip(asked, right_answers, strict=True)))
         shares = list[float]()
-        for one, answer in zip(self._weigh([(one, choices) for one in asked]), right, strict=True):
-            most = max(one.log_probs)
-            if math.isfinite(most):
-                most += math.log(math.fsum(math.exp(each - most) for each in one.log_probs))  # log Σ exp
-            shares.append(one.log_probs[choices.index(answer)] - most)
+        for likelihoods, answer in zip(
+            self._weigh([(prompt, choices) for prompt in asked]), right_answers, strict=True
+        ):
+            log_total = max(likelihoods.log_probs)
+            if math.isfinite(log_total):
+                log_total += math.log(
+                    math.fsum(math.exp(log_prob - log_total) for log_prob in likelihoods.log_probs)
+                )  # log Σ exp
+            shares.append(likelihoods.log_probs[choices.index(answer)] - log_total)
         return shares
 
     def log_probs(self, asked: Sequence[tuple[PromptedQuery, str]]) -> list[float]:
@@ -125,7 +129,9 @@ class Judging:
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
         judge raises, when what it gave is stored.
         """
-        return [one.log_probs[0] for one in self._weigh([(one, (answer,)) for one, answer in asked])]
+        return [
+            likelihoods.log_probs[0] for likelihoods in self._weigh([(prompt, (answer,)) for prompt, answer in asked])
+        ]
 
     def gt_prob(self, asked: Sequence[PromptedQuery]) -> list[float]:
         """Σ over the right answers of worth · P(answer | prompt), 0 to 1; NaN where `log_probs` has it.
@@ -133,62 +139,62 @@ class Judging:
         Where the task has choices, there is one right answer, and this is its share. Raises as `log_probs` does.
         """
         if self.task.choices:
-            return [math.exp(one) for one in self.answer_log_probs(asked)]
+            return [math.exp(log_prob) for log_prob in self.answer_log_probs(asked)]
         self._refuse_strangers(asked)
-        worth = [self.task.worth(self.items[one.query]) for one in asked]
-        pairs = [(one, answer) for one, answers in zip(asked, worth, strict=True) for answer in answers]
-        likely = iter(self.log_probs(pairs))
-        shares = [[share * math.exp(next(likely)) for share in answers.values()] for answers in worth]
-        return [min(math.fsum(one), 1.0) for one in shares]
+        worth = [self.task.worth(self.items[prompt.query]) for prompt in asked]
+        pairs = [(prompt, answer) for prompt, answers in zip(asked, worth, strict=True) for answer in answers]
+        log_probs = iter(self.log_probs(pairs))
+        shares = [[share * math.exp(next(log_probs)) for share in answers.values()] for answers in worth]
+        return [min(math.fsum(terms), 1.0) for terms in shares]
 
-    def _refuse_strangers(self, asked: Iterable[PromptedQuery]) -> None:
-        for name in (name for one in asked for name in (one.query, *one.demonstrations)):
+    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
+        for name in (name for prompt in asked for name in (prompt.query, *prompt.demonstrations)):
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
     def _sorted(self, asked: Iterable[PromptedQuery]) -> list[PromptedQuery]:
         """By what stands first in the prompt, so that an engine computes a common beginning once."""
-        return sorted(asked, key=lambda one: (self.task.prompts.in_order(one.demonstrations), one.query))
+        return sorted(asked, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
 
     def _choose(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> None:
         """Remember the likeliest choice of each."""
         choices = self.task.choices
         for part in _parts(new, max(1, TOGETHER // len(choices))):
-            for one, likely in zip(part, self._weigh([(one, choices) for one in part]), strict=True):
-                if likely.key is None:
-                    self._judged[one] = Judgment(failed="the judge refuses the prompt, or it cannot be shown")
+            for prompt, likelihoods in zip(part, self._weigh([(prompt, choices) for prompt in part]), strict=True):
+                if likelihoods.key is None:
+                    self._judged[prompt] = Judgment(failed="the judge refuses the prompt, or it cannot be shown")
                 else:
-                    best = max(range(len(choices)), key=likely.log_probs.__getitem__)
-                    self._judged[one] = self._scored(one, choices[best], key=likely.key)
+                    likeliest = max(range(len(choices)), key=likelihoods.log_probs.__getitem__)
+                    self._judged[prompt] = self._scored(prompt, choices[likeliest], key=likelihoods.key)
             if tell:
                 tell(len(part))
 
     def _ask(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> dict[PromptedQuery, Judgment]:
         """Remember the judgments; returns those that may turn out otherwise another time."""
 
-        def requests() -> Iterator[tuple[PromptedQuery, ChatRequest]]:
-            for one in new:
+        def requests() -> Iterator[tuple[Asked, ChatRequest]]:
+            for prompt in new:
                 try:
-                    yield one, self._request(one)
+                    yield prompt, self._request(prompt)
                 except DatasetUnusable as error:
-                    self._judged[one] = Judgment(failed=str(error))
+                    self._judged[prompt] = Judgment(failed=str(error))
 
-        away, refused = dict[PromptedQuery, Judgment](), dict[PromptedQuery, RequestRefused]()
-        for one, answer in ask_all(
+        postponed, refused = dict[Asked, Judgment](), dict[Asked, RequestRefused]()
+        for prompt, answer in ask_all(
             self.chat, requests(), responses=self.responses, limits=self.limits, budget=self.budget
         ):
             if isinstance(answer, ModelError):
                 judgment = Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
             else:
-                judgment = self._scored(one, self.task.answer_in(answer.response.text), key=answer.key)
-            (away if judgment.retryable else self._judged)[one] = judgment
+                judgment = self._scored(prompt, self.task.answer_in(answer.response.text), key=answer.key)
+            (postponed if judgment.retryable else self._judged)[prompt] = judgment
             if isinstance(answer, RequestRefused):
-                refused[one] = answer
+                refused[prompt] = answer
             if tell and judgment.failed is None:
                 tell(1)
-        if refused and not away and all(one.failed is not None for one in self._judged.values()):
+        if refused and not postponed and all(judgment.failed is not None for judgment in self._judged.values()):
             raise self._useless(list(refused), next(iter(refused.values())))
-        return away
+        return postponed
 
     def _useless(self, refused: Sequence[PromptedQuery], error: RequestRefused) -> JudgeUnusable:
         return JudgeUnusable(
@@ -197,7 +203,7 @@ class Judging:
 
     def _request(self, asked: PromptedQuery) -> ChatRequest:
         """Raises DatasetUnusable for an item that cannot be shown."""
-        return self.task.request(self.items[asked.query], [self.items[one] for one in asked.demonstrations])
+        return self.task.request(self.items[asked.query], [self.items[name] for name in asked.demonstrations])
 
     def _scored(self, asked: PromptedQuery, answer: str, *, key: str) -> Judgment:
         accuracy = self.task.accuracy(self.items[asked.query], answer)
@@ -215,23 +221,25 @@ class Judging:
                 new.setdefault(one, []).append(answers)
         pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
         for part in _parts(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
-            prompts: dict[str, Weighed] = {}
-            key_of: dict[tuple[PromptedQuery, tuple[str, ...]], str] = {}
+            weighed_of: dict[str, Weighed] = {}
+            key_of: dict[tuple[Asked, tuple[str, ...]], str] = {}
             for one, answers in part:
                 try:
-                    prompt = Weighed(self._request(one), answers)
+                    weighed = Weighed(self._request(one), answers)
                 except DatasetUnusable:
                     continue  # it cannot be shown
-                key = key_of[one, answers] = digest({"backend": self.chat.id} | prompt.plain())
-                prompts[key] = prompt
-            found, refusal = self._look_up(prompts)
+                key = key_of[one, answers] = digest({"backend": self.chat.id} | weighed.plain())
+                weighed_of[key] = weighed
+            log_probs_of, refusal = self._look_up(weighed_of)
             for one, answers in part:
                 key = key_of.get((one, answers), "")
-                given = found.get(key)
-                self._likely[one, answers] = _Likely(given or (math.nan,) * len(answers), key if given else None)
-            refused = [one for (one, _), key in key_of.items() if key not in found]
+                log_probs = log_probs_of.get(key)
+                self._likely[one, answers] = _Likely(
+                    log_probs or (math.nan,) * len(answers), key if log_probs else None
+                )
+            refused = [one for (one, _), key in key_of.items() if key not in log_probs_of]
             if refused and refusal:
-                if all(one.key is None for one in self._likely.values()):
+                if all(likelihoods.key is None for likelihoods in self._likely.values()):
                     raise self._useless(refused, refusal)
                 log.warning("no log-probability prompts=%d query=%s error=%s", len(refused), refused[0].query, refusal)
         return [self._likely[pair] for pair in asked]
@@ -243,14 +251,14 @@ class Judging:
         however many answers are weighed behind it. Raises JudgeUnusable where the judge gives none, or NaN, and
         BudgetSpent and what else the judge and the store raise, when what was given is stored.
         """
-        found = dict[str, tuple[float, ...]]()
+        log_probs_of = dict[str, tuple[float, ...]]()
         for key, stored in (self.responses.many(list(asked)) if asked else {}).items():
             response = cast("dict[str, Any]", stored.response)
             several = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
-            found[key] = tuple(map(float, several))
+            log_probs_of[key] = tuple(map(float, several))
         new, spent = list[str](), None
         try:
-            for key in (key for key in asked if key not in found):
+            for key in (key for key in asked if key not in log_probs_of):
                 if self.budget:  # what the judge refuses is paid for, too
                     self.budget.take(asked[key].tokens)
                 new.append(key)
@@ -264,7 +272,7 @@ class Judging:
                         f"{self.chat.id} gave NaN as a log-probability; its weights or precision are bad"
                     )
                 key, latency_s = new[number], self.limits.clock() - started
-                found[key] = log_probs
+                log_probs_of[key] = log_probs
                 unstored[key] = asked[key].stored(self.chat.id, log_probs, latency_s=latency_s)
                 if len(unstored) >= UNSTORED:
                     self.responses.put_many(unstored)
@@ -277,9 +285,9 @@ class Judging:
                 self.responses.put_many(unstored)
         if spent:
             raise spent
-        if refusal is None and (missing := [key for key in new if key not in found]):
+        if refusal is None and (missing := [key for key in new if key not in log_probs_of]):
             raise RuntimeError(f"{self.chat.id} gave no log-probabilities for {len(missing)} of {len(new)} prompts")
-        return found, refusal
+        return log_probs_of, refusal
 
 
 def _parts(whole: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
@@ -303,15 +311,17 @@ class Weighed(NamedTuple):
     def plain(self) -> dict[str, Any]:
         """As JSON; of the request only what matters."""
         request = {name: value for name, value in canonical_form(self.request).items() if name in MATTERS}
-        asked = {"log-prob": self.answers[0]} if len(self.answers) == 1 else {"log-probs": list(self.answers)}
-        return {**asked, "request": request}
+        answer_fields = {"log-prob": self.answers[0]} if len(self.answers) == 1 else {"log-probs": list(self.answers)}
+        return {**answer_fields, "request": request}
 
     def stored(self, backend: str, log_probs: Sequence[float], *, latency_s: float) -> StoredResponse:
         """What the response store holds."""
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         kind, _, model = backend.partition(":")
-        values: list[JsonValue] = [one if math.isfinite(one) else str(one) for one in log_probs]  # JSON has no infinity
+        values: list[JsonValue] = [
+            log_prob if math.isfinite(log_prob) else str(log_prob) for log_prob in log_probs
+        ]  # JSON has no infinity
         response: dict[str, JsonValue] = {"log_prob": values[0]} if len(values) == 1 else {"log_probs": values}
         return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
 
@@ -326,7 +336,7 @@ def _log_probs_of(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, 
                 f"{judge.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
                 "`digits`)"
             )
-        for number, log_prob in judge.answer_log_probs([(one.request, one.answers[0]) for one in asked]):
+        for number, log_prob in judge.answer_log_probs([(prompt.request, prompt.answers[0]) for prompt in asked]):
             yield number, (log_prob,)
         return
     if not isinstance(judge, LogLikelihood):
@@ -335,14 +345,14 @@ def _log_probs_of(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, 
         )
     # all choices of a prompt at once: a model in this process reads what they have in common once
     places, pairs = list[tuple[int, int]](), list[tuple[str, str]]()
-    for number, one in enumerate(asked):
-        parts = [part.text for turn in one.request.messages for part in turn.content if isinstance(part, Text)]
-        places += [(number, place) for place in range(len(one.answers))]
-        pairs += [("".join(parts), f" {answer}") for answer in one.answers]
-    found: dict[int, dict[int, float]] = {}
+    for number, prompt in enumerate(asked):
+        parts = [part.text for turn in prompt.request.messages for part in turn.content if isinstance(part, Text)]
+        places += [(number, place) for place in range(len(prompt.answers))]
+        pairs += [("".join(parts), f" {answer}") for answer in prompt.answers]
+    totals_of: dict[int, dict[int, float]] = {}
     for at, log_prob in judge.loglikelihood(pairs):
         number, place = places[at]
-        known = found.setdefault(number, {})
-        known[place] = log_prob.total
-        if len(known) == len(asked[number].answers):
-            yield number, tuple(known[place] for place in sorted(found.pop(number)))
+        totals = totals_of.setdefault(number, {})
+        totals[place] = log_prob.total
+        if len(totals) == len(asked[number].answers):
+            yield number, tuple(totals[place] for place in sorted(totals_of.pop(number)))

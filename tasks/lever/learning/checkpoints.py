@@ -73,15 +73,15 @@ def selector_of(config: PointerConfig, state: Mapping[str, Tensor], where: str) 
         selector = PointerSelector(config)
     expected = {key: value.shape for key, value in selector.state_dict().items()}
     missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()
-    other = [key for key in expected.keys() & state.keys() if state[key].shape != expected[key]]
-    if missing or extra or other:
-        found = [
-            f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(other)[:NAMED_AT_MOST]
+    misshapen = [key for key in expected.keys() & state.keys() if state[key].shape != expected[key]]
+    if missing or extra or misshapen:
+        shape_errors = [
+            f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(misshapen)[:NAMED_AT_MOST]
         ]
-        parts = [f"missing: {list_keys(missing)}"] * bool(missing) + [
-            f"not of this network: {list_keys(extra)}"
-        ] * bool(extra)
-        raise FileUnusable(f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + found)}")
+        parts = [f"missing: {named(missing)}"] * bool(missing) + [f"not of this network: {named(extra)}"] * bool(extra)
+        raise FileUnusable(
+            f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + shape_errors)}"
+        )
     if wrong := [key for key, value in state.items() if not value.is_floating_point() or not value.isfinite().all()]:
         raise FileUnusable(f"{where}: {list_keys(wrong)}: not finite; take another checkpoint, this training broke")
     selector.load_state_dict({key: value.clone() for key, value in state.items()}, strict=True, assign=True)
@@ -122,9 +122,9 @@ class Opened(NamedTuple):
 
     def refuse_other(self, encoder: str, *, dimension: int, path: Path) -> None:
         """Raise FileUnusable unless it reads vectors of this encoder; with answers or without them does not count."""
-        own, other = ((name or "").removesuffix(WITH_ANSWERS) for name in (self.encoder, encoder))
-        if own and other and own != other:
-            raise FileUnusable(f"{path} was trained with vectors of {own}, and these are of {other}; embed anew")
+        own, theirs = ((name or "").removesuffix(WITH_ANSWERS) for name in (self.encoder, encoder))
+        if own and theirs and own != theirs:
+            raise FileUnusable(f"{path} was trained with vectors of {own}, and these are of {theirs}; embed anew")
         if (width := self.selector.config.embedding_dim) != dimension:
             raise FileUnusable(
                 f"{path} reads vectors of {width} numbers, and these have {dimension}; "
@@ -137,9 +137,9 @@ class Opened(NamedTuple):
         One that does not name its encoder may have been trained on either.
         """
         if self.encoder and self.sees_answers != with_answers:
-            own, here = ("without", "with") if with_answers else ("with", "without")
+            own, now = ("without", "with") if with_answers else ("with", "without")
             raise FileUnusable(
-                f"{path} was trained on candidates {own} their answers, and here it would see them {here}; "
+                f"{path} was trained on candidates {own} their answers, and here it would see them {now}; "
                 "train it anew, or give the embeddings that it was trained with"
             )
 
@@ -149,7 +149,7 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
 
     heads: of each layer, for a checkpoint of Lever-Plus; None takes `num_heads` from its hyper-parameters, else 1.
     """
-    in_name: list[Sampler] = [one for one in SEED_CHOICES if one in path.name]
+    in_name: list[Sampler] = [name for name in SEED_CHOICES if name in path.name]
     sampler: Sampler = in_name[0] if in_name else "RandSampler"
     recipe = PoolRecipe(sampler=sampler, size=0)
     assumed = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
@@ -161,11 +161,11 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     except OSError as error:
         raise FileUnusable(f"{path} cannot be read ({error.strerror}); name a checkpoint") from error
     try:
-        told = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None
+        stored_recipe = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None
     except ValidationError as error:
         raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
     encoder = str(meta["encoder"]) if meta.get("encoder") else None
-    return Opened(selector, () if told else (assumed,), encoder, told or recipe)
+    return Opened(selector, () if stored_recipe else (assumed,), encoder, stored_recipe or recipe)
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:
@@ -188,10 +188,12 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
 
     # Lightning's `state_dict` has the network below a prefix, beside its encoders; GRPO's `model_state_dict` is bare
     state, bare = _texts_of(top.get("state_dict")), _texts_of(top.get("model_state_dict"))
-    whole = next((one for one in (state, top) if one and any(key.startswith(PREFIX) for key in one)), None)
+    whole = next(
+        (mapping for mapping in (state, top) if mapping and any(key.startswith(PREFIX) for key in mapping)), None
+    )
     notes: list[str] = []
     if whole is not None:
-        network = {key.removeprefix(PREFIX): one for key, one in whole.items() if key.startswith(PREFIX)}
+        network = {key.removeprefix(PREFIX): value for key, value in whole.items() if key.startswith(PREFIX)}
         outside = [key for key in whole if not key.startswith(PREFIX)]
         encoders = [key for key in outside if key.startswith(ENCODERS)]
         if encoders:
@@ -211,15 +213,13 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
             f"its keys are {list_keys(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
         )
 
-    weights = {key: one for key, one in network.items() if isinstance(one, Tensor) and one.is_floating_point()}
+    weights = {key: value for key, value in network.items() if isinstance(value, Tensor) and value.is_floating_point()}
     if wrong := network.keys() - weights.keys():
-        raise FileUnusable(
-            f"{path}: {list_keys(wrong)}: no tensors of a kind that weights have; it is another checkpoint"
-        )
-    if sum(one.nbytes for one in weights.values()) > path.stat().st_size:
+        raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
+    if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
     config, more = _config(weights, top, heads, path)
-    selector = selector_of(config, {key: one.float().contiguous() for key, one in weights.items()}, str(path))
+    selector = selector_of(config, {key: weight.float().contiguous() for key, weight in weights.items()}, str(path))
     return selector, [*notes, *more]
 
 
@@ -238,13 +238,15 @@ def _config(
         notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
     if heads is None:
         places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
-        told = {one for place in places for one in _integers_named("num_heads", top.get(place))}
-        if len(told) > 1:
-            raise FileUnusable(f"{path}: its hyper-parameters name num_heads {sorted(told)}; say which one by `heads`")
-        heads = told.pop() if told else None
-        said = f"{heads} heads, as its hyper-parameters say"
+        head_counts = {number for place in places for number in _integers_named("num_heads", top.get(place))}
+        if len(head_counts) > 1:
+            raise FileUnusable(
+                f"{path}: its hyper-parameters name num_heads {sorted(head_counts)}; say which one by `heads`"
+            )
+        heads = head_counts.pop() if head_counts else None
+        heads_note = f"{heads} heads, as its hyper-parameters say"
         notes.append(
-            said if heads else "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
+            heads_note if heads else "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
         )
     try:
         dimension = entry.shape[-1] if entry is not None and entry.ndim else hidden
@@ -256,22 +258,22 @@ def _config(
 
 def _integers_named(name: str, value: Any) -> Iterator[int]:
     """Small integers under this key, however deep; what OmegaConf wraps them in, with a `_val`, is seen through."""
-    waiting, seen = [value], set[int]()
-    while waiting and len(seen) < LOOKED_AT_MOST:
-        one = waiting.pop()
-        mapping = _texts_of(one.state if isinstance(one, Inert) else one)
-        if id(one) in seen or mapping is None:
+    waiting, visited = [value], set[int]()
+    while waiting and len(visited) < LOOKED_AT_MOST:
+        current = waiting.pop()
+        mapping = _texts_of(current.state if isinstance(current, Inert) else current)
+        if id(current) in visited or mapping is None:
             continue
-        seen.add(id(one))
+        visited.add(id(current))
         waiting.extend(mapping.values())
-        found = mapping.get(name)
-        node = _texts_of(found.state) if isinstance(found, Inert) else None
-        found = node.get("_val") if node else found
-        if type(found) is int and 0 < found < MOST_HEADS:
-            yield found
+        entry = mapping.get(name)
+        node = _texts_of(entry.state) if isinstance(entry, Inert) else None
+        entry = node.get("_val") if node else entry
+        if type(entry) is int and 0 < entry < MOST_HEADS:
+            yield entry
 
 
 def _texts_of(value: Any) -> dict[str, Any] | None:
     """The entries of a dict under texts; None for anything else."""
-    found = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
-    return None if found is None else {key: one for key, one in found.items() if isinstance(key, str)}
+    mapping = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
+    return None if mapping is None else {key: entry for key, entry in mapping.items() if isinstance(key, str)}

@@ -42,9 +42,9 @@ from tasks.lever.lever_records import (
     SelectorResult,
 )
 
-Shown = Mapping[str, tuple[str, ...]]
+Demonstrations = Mapping[str, tuple[str, ...]]
 """Query → ids of its demonstrations, in the order in which they are shown."""
-Choose = Callable[..., Shown]
+Choose = Callable[..., Demonstrations]
 """`shots` → what is shown to each query."""
 DIVERSE_AMONG = 64
 VOTERS = 8
@@ -80,7 +80,7 @@ def untrained(
     """Selector → its choice for these queries, for each that can choose; `classes`: candidate → class, or nothing."""
     joint: Any = banks.get("joint")  # missing only where nothing that needs it is given
     classed: Any = banks.get("classes")
-    made: dict[str, Choose] = {
+    choosers: dict[str, Choose] = {
         ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
         RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
         SIMILARITY: partial(choose_nearest, queries, candidates, joint),
@@ -89,35 +89,35 @@ def untrained(
         SIMILARITY_POOL: partial(choose_nearest_of_pool, queries, pools, joint),
         SIMILARITY_CLASS: partial(choose_nearest, queries, candidates, classed),
     }
-    for one in SEED_CHOICES:
-        made[one] = partial(choose_by_sampler, queries, candidates, banks, sampler=one, seed=seed)
-    return {name: made[name] for name in possible_with({*banks, *([CLASSES] if classes else [])})}
+    for sampler in SEED_CHOICES:
+        choosers[sampler] = partial(choose_by_sampler, queries, candidates, banks, sampler=sampler, seed=seed)
+    return {name: choosers[name] for name in possible_with({*banks, *([CLASSES] if classes else [])})}
 
 
-def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Shown:
+def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
     """Distinct candidates, uniformly, never the query; what a query gets does not depend on the other queries."""
     ids = sorted(candidates)
-    chosen: dict[str, tuple[str, ...]] = {}
+    demonstrations: dict[str, tuple[str, ...]] = {}
     for query in queries:
-        others = [name for name in ids if name != query]
-        drawn = generator_of(query, seed=seed, purpose=f"random {shots}").choice(len(others), shots, replace=False)
-        chosen[query] = tuple(others[at] for at in drawn)
-    return chosen
+        eligible = [name for name in ids if name != query]
+        drawn = generator_of(query, seed=seed, purpose=f"random {shots}").choice(len(eligible), shots, replace=False)
+        demonstrations[query] = tuple(eligible[at] for at in drawn)
+    return demonstrations
 
 
-def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Shown:
+def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
     """The largest inner products among all candidates but the query, the largest last; ties by id.
 
     Source: RICES of Flamingo (arXiv 2204.14198) and OpenFlamingo; of image and question together, as PICa has them
     (Yang et al., arXiv 2109.05014). Raises FileUnusable for unknown ids, PoolTooSmall.
     """
-    found = nearest(queries, candidates, vectors, count=shots)
-    return {query: tuple(reversed(names)) for query, names in found.items()}
+    neighbours = nearest(queries, candidates, vectors, count=shots)
+    return {query: tuple(reversed(names)) for query, names in neighbours.items()}
 
 
 def choose_by_vote(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, classes: Mapping[str, str], *, shots: int
-) -> Shown:
+) -> Demonstrations:
     """The nearest candidates of the class that most of the `VOTERS` nearest have, the nearest last.
 
     Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
@@ -125,38 +125,38 @@ def choose_by_vote(
     """
     near = nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))
     voted = {query: Counter(classes[name] for name in names).most_common(1)[0][0] for query, names in near.items()}
-    chosen: dict[str, tuple[str, ...]] = {}
-    for one in sorted({*voted.values()}):
-        asking = [query for query in queries if voted[query] == one]
-        held = [name for name in candidates if classes[name] == one]
-        chosen |= choose_nearest(asking, held, vectors, shots=shots)
-    return {query: chosen[query] for query in queries}
+    demonstrations: dict[str, tuple[str, ...]] = {}
+    for label in sorted({*voted.values()}):
+        voters = [query for query in queries if voted[query] == label]
+        members = [name for name in candidates if classes[name] == label]
+        demonstrations |= choose_nearest(voters, members, vectors, shots=shots)
+    return {query: demonstrations[query] for query in queries}
 
 
 def choose_nearest_of_pool(
     queries: Sequence[str], pools: Mapping[str, Sequence[str]], vectors: Pair, *, shots: int
-) -> Shown:
+) -> Demonstrations:
     """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
     of_queries, of_candidates = vectors
     pooled = sorted({name for query in queries for name in pools[query]})
     row, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
-    chosen: dict[str, tuple[str, ...]] = {}
+    demonstrations: dict[str, tuple[str, ...]] = {}
     for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
         pool = sorted(pools[query])
         scores = np.round(rows[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
-        best = np.argsort(-scores, kind="stable")[:shots]
-        chosen[query] = tuple(pool[at] for at in reversed(best))
-    return chosen
+        nearest_rows = np.argsort(-scores, kind="stable")[:shots]
+        demonstrations[query] = tuple(pool[at] for at in reversed(nearest_rows))
+    return demonstrations
 
 
-def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Shown:
+def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
     """Maximal marginal relevance: near the query, and unlike what is picked, alike weighed; the first pick last.
 
     Among the `DIVERSE_AMONG` nearest of all candidates.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
     """
     near = nearest(queries, candidates, vectors, count=min(DIVERSE_AMONG, len(candidates) - 1))
-    (of_queries, of_candidates), chosen = vectors, dict[str, tuple[str, ...]]()
+    (of_queries, of_candidates), demonstrations = vectors, dict[str, tuple[str, ...]]()
     for query, names in near.items():
         rows = of_candidates.rows(list(names)).numpy().astype(np.float64)
         to_query = rows @ of_queries.rows([query]).numpy().astype(np.float64)[0]
@@ -167,13 +167,13 @@ def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: P
             picked.append(int(worth.argmax()))
             to_picked = rows @ rows[picked[-1]]
             alike = to_picked if len(picked) == 1 else np.maximum(alike, to_picked)
-        chosen[query] = tuple(names[at] for at in reversed(picked))
-    return chosen
+        demonstrations[query] = tuple(names[at] for at in reversed(picked))
+    return demonstrations
 
 
 def choose_by_sampler(
     queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, sampler: Sampler, shots: int, seed: int
-) -> Shown:
+) -> Demonstrations:
     """What this sampler draws when it may draw only `shots`: its first last. Raises PoolTooSmall, FileUnusable."""
     drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
     return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}
@@ -203,22 +203,24 @@ def measure(
 ) -> tuple[SelectorResult, ...]:
     """Every selector with every number of shots on the test queries, and zero-shot."""
     queries = [item.id for item in setting.dataset.test]
-    asked = {query: pools.pools[query] for query in queries}
+    test_pools = {query: pools.pools[query] for query in queries}
     judging, candidates = setting.judging, setting.dataset.candidates
     classes = {name: judging.items[name].shown_answer for name in candidates} if judging.task.choices else {}
-    choosers = untrained(queries, candidates, banks, pools=asked, classes=classes, seed=seed)
+    choosers = untrained(queries, candidates, banks, pools=test_pools, classes=classes, seed=seed)
 
-    def choose_by(selector: PointerSelector, *, shots: int) -> Shown:
-        found = likeliest(selector, setting.queries, setting.candidates, asked, shots=shots)
-        return {query: one.demonstrations for query, one in found.items()}
+    def choose_by(selector: PointerSelector, *, shots: int) -> Demonstrations:
+        predictions = likeliest(selector, setting.queries, setting.candidates, test_pools, shots=shots)
+        return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
     choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
     results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=sorted({0, *shots}))
     if oracle.most_judgments == 0:
         return results
     judge, most = _watched(setting.judging, "search best"), oracle.most_judgments
-    best = search_best(queries, pools, judge, shots=trained_shots, seed=seed, known=results, most_judgments=most)
-    return (*results, best)
+    oracle_result = search_best(
+        queries, pools, judge, shots=trained_shots, seed=seed, known=results, most_judgments=most
+    )
+    return (*results, oracle_result)
 
 
 def evaluate(
@@ -233,27 +235,27 @@ def evaluate(
             raise PoolTooSmall(
                 f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
             )
-    chosen = {
+    demonstrations = {
         (name, count): choose(shots=count)
         for count in shots
         for name, choose in choosers.items()
         if (count == 0) == (name == ZERO_SHOT)
     }
-    asked = [PromptedQuery(query, shown[query]) for shown in chosen.values() for query in queries]
-    outcomes = iter(judge_shown(asked, pools, judge))
+    prompts = [Asked(query, of_query[query]) for of_query in demonstrations.values() for query in queries]
+    outcomes = iter(judge_shown(prompts, pools, judge))
     return tuple(
         SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
-        for name, count in chosen
+        for name, count in demonstrations
     )
 
 
 def judge_shown(asked: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> list[Outcome]:
     """What the judge makes of each query with its demonstrations, in order."""
     outcomes = list[Outcome]()
-    for question, judgment in zip(asked, judge(asked), strict=True):
-        pool, shown = pools.pools[question.query], question.demonstrations
-        pointer = tuple(map(pool.index, shown)) if {*shown} <= {*pool} else ()
-        outcomes.append(Outcome(query=question.query, pointer=pointer, shown=shown, **judgment._asdict()))
+    for prompt, judgment in zip(asked, judge(asked), strict=True):
+        pool, demonstrations = pools.pools[prompt.query], prompt.demonstrations
+        pointer = tuple(map(pool.index, demonstrations)) if {*demonstrations} <= {*pool} else ()
+        outcomes.append(Outcome(query=prompt.query, pointer=pointer, shown=demonstrations, **judgment._asdict()))
     return outcomes
 
 
@@ -270,10 +272,11 @@ def _watched(judging: Judging, stage: str) -> Judge:
 def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     """Queries that the judge may answer another time → why it did not."""
     return {
-        f"{result.selector}, {result.shots} shot{'s' if result.shots != 1 else ''}, query {one.query}": one.failed or ""
+        f"{result.selector}, {result.shots} shot{'s' if result.shots != 1 else ''}, query {outcome.query}": outcome.failed
+        or ""
         for result in results
-        for one in result.outcomes
-        if one.retryable
+        for outcome in result.outcomes
+        if outcome.retryable
     }
 
 
@@ -294,17 +297,17 @@ def search_best(
     known: results of other selectors, which count as tried: no selector is better than the oracle.
     most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
-    found: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in (one for result in known if result.shots == shots for one in result.outcomes):
-        found[outcome.query].append(outcome)
-    searches = {query: _Search(query, found[query], pools, shots=shots, seed=seed) for query in queries}
+    outcomes_of: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in (tried for result in known if result.shots == shots for tried in result.outcomes):
+        outcomes_of[outcome.query].append(outcome)
+    searches = {query: _Search(query, outcomes_of[query], pools, shots=shots, seed=seed) for query in queries}
     judged, size = 0, FIRST_ROUND
-    while asked := [one for search in searches.values() for one in search.take(size)]:
-        affordable = asked[: None if most_judgments is None else max(0, most_judgments - judged)]
+    while prompts := [prompt for search in searches.values() for prompt in search.take(size)]:
+        affordable = prompts[: None if most_judgments is None else max(0, most_judgments - judged)]
         for outcome in judge_shown(affordable, pools, judge):
             searches[outcome.query].add(outcome)
         judged += len(affordable)
-        if len(affordable) < len(asked):
+        if len(affordable) < len(prompts):
             break
         size = min(2 * size, LARGEST_ROUND)
     settled = sum(search.is_settled for search in searches.values())
@@ -323,11 +326,16 @@ class _Search:
         self._query, self._pool = query, pools.pools[query]
         self._unscored = math.perm(len(self._pool), shots)
         self.best = Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged")
-        known = {outcome.shown: outcome for outcome in found if outcome.accuracy is not None}
-        for outcome in known.values():
+        scored = {outcome.shown: outcome for outcome in found if outcome.accuracy is not None}
+        for outcome in scored.values():
             self.add(outcome)
-        rng, tried = generator_of(query, seed=seed, purpose=f"oracle {shots}"), {one.pointer for one in known.values()}
-        self._untried = (one for one in _pointers(len(self._pool), shots=shots, rng=rng) if one not in tried)
+        rng, tried = (
+            generator_of(query, seed=seed, purpose=f"oracle {shots}"),
+            {outcome.pointer for outcome in scored.values()},
+        )
+        self._untried = (
+            pointer for pointer in _pointers(len(self._pool), shots=shots, rng=rng) if pointer not in tried
+        )
 
     @property
     def is_settled(self) -> bool:
@@ -337,7 +345,7 @@ class _Search:
     def take(self, count: int) -> list[PromptedQuery]:
         """The next pointers to try, as questions; none when it is done."""
         pointers = [] if self.is_settled else islice(self._untried, count)
-        return [PromptedQuery(self._query, tuple(self._pool[at] for at in one)) for one in pointers]
+        return [Asked(self._query, tuple(self._pool[at] for at in pointer)) for pointer in pointers]
 
     def add(self, outcome: Outcome) -> None:
         # what is shown from outside the pool may be the best, but is none of the pointers to be tried

@@ -34,7 +34,7 @@ STYLE: Any = {
 }
 FONT = "DejaVu Sans"
 """Comes with matplotlib, so that every machine draws the same."""
-LEFT, TITLE_IN = 0.012, 0.62
+TITLE_X, TITLE_IN = 0.012, 0.62
 """Where titles begin, as a share of the width, and the height of a title with its detail."""
 TITLE_CHARS, DETAIL_CHARS = 80, 140
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, _ = COLOURS
@@ -57,7 +57,7 @@ LOOKS = {
 """Selector → its name and colour in plots; others have their own names and one colour."""
 WIDTH_IN, ROW_IN, FRAME_IN = 10.2, 0.42, 1.7
 BAR, DOT = 0.62, 12
-BESIDE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+LABEL_STYLE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
 """Placement of text beside a point."""
 
 
@@ -67,26 +67,27 @@ def _colour(selector: str) -> str:
 
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
     """A bar for each selector with its 95 % interval and a dot per seed; what training gains over similarity."""
-    about, shots, shown = summary.conditions, summary.conditions.trained_shots, summary.compared()
+    about, shots, scores = summary.conditions, summary.conditions.trained_shots, summary.compared()
     count = len(summary.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
-    n = max((figure.accuracy.n for figure in summary.figures), default=0)
+    n = max((score.accuracy.n for score in summary.figures), default=0)
     detail = (
         f"{about.dataset} · {n:,} held-out questions, {seeds} · "
         f"pools of {about.pool_size} by {about.sampler} · judge {about.judge} · lines: 95 % intervals"
     )
     names = [
-        LOOKS.get(one.selector, (printable(one.selector, 40), PINK))[0] + (" (at least)" if one.is_lower_bound else "")
-        for one in shown
+        LOOKS.get(score.selector, (printable(score.selector, 40), PINK))[0]
+        + (" (at least)" if score.is_lower_bound else "")
+        for score in scores
     ]
 
     def draw() -> Drawing:
-        drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(shown)), title_in=TITLE_IN)
+        drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(scores)), title_in=TITLE_IN)
         values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for axes in (values, gains):
             rows(axes, names)
-        _draw_values(values, shown)
-        _draw_gains(gains, shown, summary, shots)
+        _draw_values(values, scores)
+        _draw_gains(gains, scores, summary, shots)
         heading = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
         title(drawing, heading, detail)
         return drawing
@@ -95,15 +96,15 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
 
 
 def _draw_values(axes: Axes, shown: Sequence[Figure]) -> None:
-    for at, figure in enumerate(shown):
-        one, tint = figure.accuracy, _colour(figure.selector)
-        if figure.selector in (RANDOM, ORACLE):
-            axes.axvline(one.value, color=tint, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1.5)
-        if figure.selector == ORACLE:
-            axes.barh(at, one.value, height=BAR, color="none", edgecolor=SOFT, linewidth=1, zorder=2)
+    for at, score in enumerate(shown):
+        estimate, tint = score.accuracy, _colour(score.selector)
+        if score.selector in (RANDOM, ORACLE):
+            axes.axvline(estimate.value, color=tint, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1.5)
+        if score.selector == ORACLE:
+            axes.barh(at, estimate.value, height=BAR, color="none", edgecolor=SOFT, linewidth=1, zorder=2)
         else:
-            axes.barh(at, one.value, height=BAR, color=tint, alpha=0.78, linewidth=0, zorder=2)
-        _draw_estimate(axes, one, at, tint=INK, text=f"{one.value:.3f}", bold=figure.selector == "grpo")
+            axes.barh(at, estimate.value, height=BAR, color=tint, alpha=0.78, linewidth=0, zorder=2)
+        _draw_estimate(axes, estimate, at, tint=INK, text=f"{estimate.value:.3f}", bold=score.selector == "grpo")
     axes.set_xlim(0, 1.12)  # room for the oracle's number
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.set_xlabel("accuracy")
@@ -117,13 +118,13 @@ def _draw_gains(axes: Axes, shown: Sequence[Figure], summary: Summary, shots: in
     if not gains:
         axes.set_axis_off()
         return
-    for at, figure in enumerate(shown):
-        tint = _colour(figure.selector)
-        if one := gains.get(figure.selector):
-            text = f"{one.value:+.3f}".replace("-", "−")
-            _draw_estimate(axes, one, at, tint=tint, text=text, bold=figure.selector == "grpo")
-            axes.scatter([one.value], [at], s=44, color=tint, zorder=4)
-        elif figure.selector == SIMILARITY:
+    for at, score in enumerate(shown):
+        tint = _colour(score.selector)
+        if estimate := gains.get(score.selector):
+            text = f"{estimate.value:+.3f}".replace("-", "−")
+            _draw_estimate(axes, estimate, at, tint=tint, text=text, bold=score.selector == "grpo")
+            axes.scatter([estimate.value], [at], s=44, color=tint, zorder=4)
+        elif score.selector == SIMILARITY:
             axes.scatter([0], [at], s=44, color="white", edgecolors=tint, linewidths=1.5, zorder=4)
     axes.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
     low, high = axes.get_xlim()
@@ -143,7 +144,7 @@ def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text:
     behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
     right = max([one.high or one.value, one.value, *across])
     weight = "bold" if bold else "regular"
-    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **BESIDE)
+    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **LABEL_STYLE)
 
 
 PANELS = {
@@ -176,27 +177,27 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
 
     about: a few words for the title.
     """
-    stages: list[Stage] = list(dict.fromkeys(one.stage for one in trainings))
-    shown = [panel for panel in PANELS if any(one.values_of(panel) for one in trainings)]
+    stages: list[Stage] = list(dict.fromkeys(training.stage for training in trainings))
+    panels = [panel for panel in PANELS if any(training.known(panel) for training in trainings)]
 
     def draw() -> Drawing:
         height = CURVE_FRAME_IN + CURVE_ROW_IN * max(1, len(stages))
-        drawing = new_figure(PANEL_IN * (1 + max(1, len(shown))), height, title_in=TITLE_IN)
-        grid = drawing.subplots(max(1, len(stages)), 1 + len(shown), squeeze=False)
+        drawing = new_figure(PANEL_IN * (1 + max(1, len(panels))), height, title_in=TITLE_IN)
+        grid = drawing.subplots(max(1, len(stages)), 1 + len(panels), squeeze=False)
         for row, stage in zip(grid, stages, strict=False):
-            of_stage = [one for one in trainings if one.stage == stage]
+            of_stage = [training for training in trainings if training.stage == stage]
             row[0].set_ylabel(LOOKS[stage][0], fontsize=11, fontweight="bold", color=_colour(stage))
-            _draw_lines(row[0], [dict(sorted(one.validation.items())) for one in of_stage], stage, "epoch")
-            for one in of_stage:
-                if one.chosen_epoch in one.validation:
-                    chosen: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "zorder": 4}
-                    row[0].scatter([one.chosen_epoch], [one.validation[one.chosen_epoch]], **chosen)
-            for axes, panel in zip(row[1:], shown, strict=True):
-                if curves := [known for one in of_stage if (known := one.values_of(panel))]:
+            _draw_lines(row[0], [dict(sorted(training.validation.items())) for training in of_stage], stage, "epoch")
+            for training in of_stage:
+                if training.chosen_epoch in training.validation:
+                    marker: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "zorder": 4}
+                    row[0].scatter([training.chosen_epoch], [training.validation[training.chosen_epoch]], **marker)
+            for axes, panel in zip(row[1:], panels, strict=True):
+                if curves := [known for training in of_stage if (known := training.known(panel))]:
                     _draw_lines(axes, curves, stage, "update")
                 else:  # the stage does not have the figure
                     axes.set_axis_off()
-        for axes, text in zip(grid[0], ["validation accuracy", *map(PANELS.__getitem__, shown)], strict=True):
+        for axes, text in zip(grid[0], ["validation accuracy", *map(PANELS.__getitem__, panels)], strict=True):
             axes.set_title(text, fontsize=9.5, loc="left", color=INK)
         if not stages:
             grid[0][0].set_axis_off()
@@ -244,8 +245,8 @@ def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> D
 def title(figure: Drawing, text: str, detail: str) -> None:
     """A line in bold, and a small one below it; `TITLE_IN` is their height."""
     at: Any = {"ha": "left", "va": "top"}
-    figure.suptitle(printable(text, TITLE_CHARS), x=LEFT, y=0.985, fontsize=13, fontweight="bold", **at)
-    figure.text(LEFT, 0.985, f"\n\n{printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
+    figure.suptitle(printable(text, TITLE_CHARS), x=TITLE_X, y=0.985, fontsize=13, fontweight="bold", **at)
+    figure.text(TITLE_X, 0.985, f"\n\n{printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
 
 
 def rows(axes: Axes, labels: Sequence[str]) -> None:
@@ -262,8 +263,8 @@ def rows(axes: Axes, labels: Sequence[str]) -> None:
 
 def printable(text: str, chars: int) -> str:
     """`text` on one line that a font can draw."""
-    kept = "".join(sign if sign.isprintable() else " " for sign in text)
-    return kept if len(kept) <= chars else f"{kept[: chars - 1]}…"
+    line = "".join(sign if sign.isprintable() else " " for sign in text)
+    return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
 
 @cache

@@ -61,46 +61,46 @@ def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
     """Means over seeds as Lever-Plus' `icl_inference.py` writes accuracies: `{"<info>": {"shot_num=1": 0.52, …}}`."""
     about = summary.conditions
     seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
-    found: dict[str, dict[str, float]] = {}
-    for figure in summary.figures:
-        shown = figure.selector.upper() if figure.selector in TRAINED else figure.selector
+    table: dict[str, dict[str, float]] = {}
+    for score in summary.figures:
+        name = score.selector.upper() if score.selector in TRAINED else score.selector
         info = (
-            f"{about.dataset}-{shown}-{about.sampler}-candidate_num:{about.pool_size}-{about.judge}-"
-            f"test_data_num={figure.accuracy.n}-{seeds}"
+            f"{about.dataset}-{name}-{about.sampler}-candidate_num:{about.pool_size}-{about.judge}-"
+            f"test_data_num={score.accuracy.n}-{seeds}"
         )
-        found.setdefault(info, {})[f"shot_num={figure.shots}"] = figure.accuracy.value
-    return found
+        table.setdefault(info, {})[f"shot_num={score.shots}"] = score.accuracy.value
+    return table
 
 
 def headline_of(summary: Summary) -> str:
     """The run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
     about = summary.conditions
     first = f"{_headline_gain(summary.headline)}; " if summary.headline else ""
-    found = ", ".join(f"{one.selector} {one.accuracy.value:.3f}" for one in summary.compared())
-    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {first}{found}"
+    accuracies = ", ".join(f"{score.selector} {score.accuracy.value:.3f}" for score in summary.compared())
+    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {first}{accuracies}"
 
 
 def _headline_gain(gain: Gain) -> str:
-    one = gain.accuracy
-    interval = "—" if one.low is None or one.high is None else f"{one.low:+.3f} – {one.high:+.3f}"
-    return f"{gain.better} − {gain.worse} {one.value:+.3f} ({interval})"
+    estimate = gain.accuracy
+    interval = "—" if estimate.low is None or estimate.high is None else f"{estimate.low:+.3f} – {estimate.high:+.3f}"
+    return f"{gain.better} − {gain.worse} {estimate.value:+.3f} ({interval})"
 
 
 def accuracy_table(summary: Summary) -> list[list[str]]:
     """Header and a row for each selector: accuracy by number of shots, with the interval at those trained for."""
-    shots, trained = sorted({one.shots for one in summary.figures}), summary.conditions.trained_shots
+    shots, trained = sorted({score.shots for score in summary.figures}), summary.conditions.trained_shots
     header = ["demonstrations by"]
     for count in shots:
         header += [f"{count} shot{'s' if count != 1 else ''}", *(["95 % interval"] if count == trained else [])]
     table = [header]
-    for name in dict.fromkeys(one.selector for one in summary.figures):
+    for name in dict.fromkeys(score.selector for score in summary.figures):
         row = [name.replace("_", " ")]
         for count in shots:
-            figure = summary.figure(name, shots=count)
-            bound = "≥ " if figure and figure.is_lower_bound else ""
-            row.append(f"{bound}{figure.accuracy.value:.3f}" if figure else "·")
+            score = summary.figure(name, shots=count)
+            bound = "≥ " if score and score.is_lower_bound else ""
+            row.append(f"{bound}{score.accuracy.value:.3f}" if score else "·")
             if count == trained:
-                row.append(_interval(figure.accuracy) if figure else "")
+                row.append(_interval(score.accuracy) if score else "")
         table.append(row)
     return table
 
@@ -114,8 +114,10 @@ def gain_lines(summary: Summary) -> list[str]:
         + f"{gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
         for gain in gains
     ]
-    ways = [way for way in summary.ways if way.shots == shots and way.selector == "grpo"]
-    return lines + [f"{way.selector} is {way.share:.0%} of the way from similarity to the oracle" for way in ways]
+    headways = [headway for headway in summary.ways if headway.shots == shots and headway.selector == "grpo"]
+    return lines + [
+        f"{headway.selector} is {headway.share:.0%} of the way from similarity to the oracle" for headway in headways
+    ]
 
 
 def _interval(one: SeedEstimate) -> str:
@@ -135,7 +137,7 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
     lines += ["", f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
     lines += [f"| {' | '.join(row)} |" for row in table]
     lines += ["", *(f"- {line}" for line in gain_lines(summary))]
-    if unscored := sum(figure.unscored for figure in summary.figures):
+    if unscored := sum(score.unscored for score in summary.figures):
         lines += ["", f"{unscored:,} answers could not be given, and are in no mean."]
     lines += [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
     if files:
@@ -152,10 +154,10 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
     # the headline is the last stage that was trained, with the shots that it was trained for
     headline = next((found for name in reversed(TRAINED) if (found := summary.figure(name))), None)
     results: list[rows.Result] = []
-    for figure in summary.figures:
-        is_headline = headline is not None and figure == headline
-        results.append(_result(f"accuracy.{figure.selector}", figure.shots, figure.accuracy, headline=is_headline))
-        results.append(_result(f"correct.{figure.selector}", figure.shots, figure.correct))
+    for score in summary.figures:
+        is_headline = headline is not None and score == headline
+        results.append(_result(f"accuracy.{score.selector}", score.shots, score.accuracy, headline=is_headline))
+        results.append(_result(f"correct.{score.selector}", score.shots, score.correct))
     results += [_result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy) for gain in summary.gains]
     checksum = hashlib.sha256()  # of the items and the content of their pictures, wherever these lie
     for item in dataset.test:
@@ -185,8 +187,8 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
 
 
 def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
-    found = one.model_dump(include={"value", "low", "high", "n"})
-    return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **found)
+    values = one.model_dump(include={"value", "low", "high", "n"})
+    return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **values)
 
 
 def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
@@ -195,21 +197,21 @@ def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Eval
     headline: the selector and shots whose answer stands for the question.
     """
     items = {item.id: item for item in dataset.test}
-    shown = f"{headline.selector}@{headline.shots}" if headline else ""
-    kept = {"pointer", "shown", "answer", "accuracy", "failed"}
-    for repeat, one in enumerate(evaluated):
+    headline_key = f"{headline.selector}@{headline.shots}" if headline else ""
+    fields = {"pointer", "shown", "answer", "accuracy", "failed"}
+    for repeat, seed_results in enumerate(evaluated):
         of_query: dict[str, dict[str, Outcome]] = {}
-        for result in one.results:
+        for result in seed_results.results:
             for outcome in result.outcomes:
                 of_query.setdefault(outcome.query, {})[f"{result.selector}@{result.shots}"] = outcome
         for query, outcomes in of_query.items():
-            item, first = items[query], outcomes.get(shown)
-            asked: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
-            choices = {name: choice.model_dump(mode="json", include=kept) for name, choice in outcomes.items()}
+            item, first = items[query], outcomes.get(headline_key)
+            item_fields: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
+            choices = {name: choice.model_dump(mode="json", include=fields) for name, choice in outcomes.items()}
             yield rows.Sample(
                 item=item.id,
                 repeat=repeat,
-                detail={"seed": one.seed, **asked, "choices": cast(JsonValue, choices)},
+                detail={"seed": seed_results.seed, **item_fields, "choices": cast(JsonValue, choices)},
                 status="scored" if first and first.accuracy is not None else "unscored",
                 score=first.accuracy if first else None,
                 extracted=first.answer if first else None,
@@ -224,9 +226,15 @@ def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Eval
 def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
     """PNGs by file name."""
     trainings = [
-        Training(one.stage, seed.seed, artifacts.load(Curve, one.curve).points, one.validation, one.chosen_epoch)
+        Training(
+            selector.stage,
+            seed.seed,
+            artifacts.load(Curve, selector.curve).points,
+            selector.validation,
+            selector.chosen_epoch,
+        )
         for seed in seeds
-        for one in seed.trained
+        for selector in seed.trained
     ]
     return {"accuracy.png": draw_accuracy(summary)} | (
         {"curves.png": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}

@@ -52,8 +52,8 @@ def rce_weights(rewards: Tensor, temperature: float, judged: Tensor | None = Non
     """softmax(rewards / temperature) over the judged members of each group (…, G); 0 for the others."""
     if temperature <= 0:
         raise ValueError(f"temperature {temperature}: must be above 0")
-    known = _checked(rewards, judged)
-    return torch.softmax((rewards / temperature).masked_fill(~known, -math.inf), dim=-1)
+    mask = _checked(rewards, judged)
+    return torch.softmax((rewards / temperature).masked_fill(~mask, -math.inf), dim=-1)
 
 
 def linear_temperature(step: int, total: int, start: float = 2.0, end: float = 0.5) -> float:
@@ -67,12 +67,12 @@ def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = N
     A group of equal rewards, or with a single judged member, has advantages of exactly 0.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
     """
-    known = _checked(rewards, judged)
+    mask = _checked(rewards, judged)
     if rewards.shape[-1] < 2:
         raise RewardUnusable("a group of one pointer has nothing to compare itself with; draw at least 2 of each query")
-    centred = rewards - _group_mean(rewards, known)[..., None]
-    spread = (torch.where(known, centred, 0).square().sum(-1) / (known.sum(-1) - 1).clamp(min=1)).sqrt()
-    counts = known & ~_all_equal(rewards, known)[..., None]
+    centred = rewards - _group_mean(rewards, mask)[..., None]
+    spread = (torch.where(mask, centred, 0).square().sum(-1) / (mask.sum(-1) - 1).clamp(min=1)).sqrt()
+    counts = mask & ~_all_equal(rewards, mask)[..., None]
     return torch.where(counts, centred / spread.clamp(min=floor)[..., None], 0)
 
 
@@ -80,9 +80,9 @@ def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> T
     """(…, G) bool: the `top_k` judged members of each group with the highest rewards, of equals the first."""
     if top_k < 2:
         raise ValueError(f"top_k {top_k}: at least 2 are compared with each other")
-    known = _checked(rewards, judged)
-    order = rewards.masked_fill(~known, -math.inf).sort(dim=-1, descending=True, stable=True).indices
-    return known & torch.zeros_like(known).scatter(-1, order[..., :top_k], True)
+    mask = _checked(rewards, judged)
+    order = rewards.masked_fill(~mask, -math.inf).sort(dim=-1, descending=True, stable=True).indices
+    return mask & torch.zeros_like(mask).scatter(-1, order[..., :top_k], True)
 
 
 def frac_zero_std(rewards: Tensor, judged: Tensor | None = None) -> float:
@@ -110,7 +110,7 @@ def grpo_loss(
     arXiv:2507.18071), but of the sum of log-probabilities, not their mean: all pointers are equally long.
     """
     if not new.shape == old.shape == ref.shape == advantage.shape:
-        shapes = ", ".join(str(tuple(one.shape)) for one in (new, old, ref, advantage))
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (new, old, ref, advantage))
         raise ValueError(f"new, old, ref and advantage of shapes {shapes}: all must be (B, G)")
     # masked before exp: a member that is padding may have −inf, and 0 · inf is NaN in the gradient too
     ratio = _where(judged, new - old).exp()
@@ -159,24 +159,24 @@ def ess(log_ratio: Tensor) -> float:
     1: the draws serve as if they were the policy's own; 1 / n: one of them outweighs all. NaN (a behaviour that
     nothing tells) is left out; NaN if that leaves nothing. Source: Kish 1965, Survey Sampling.
     """
-    known = ~log_ratio.isnan()
-    weights = log_ratio.masked_fill(~known, -math.inf).double()
+    mask = ~log_ratio.isnan()
+    weights = log_ratio.masked_fill(~mask, -math.inf).double()
     weights = (weights - weights.amax(-1, keepdim=True)).exp()
-    shares = weights.sum(-1).square() / (known.sum(-1) * weights.square().sum(-1))
-    return float(shares[known.any(-1)].mean())
+    shares = weights.sum(-1).square() / (mask.sum(-1) * weights.square().sum(-1))
+    return float(shares[mask.any(-1)].mean())
 
 
 def _checked(rewards: Tensor, judged: Tensor | None) -> Tensor:
     """Which members count. Raises RewardUnusable for NaN among them, and for a group without any."""
-    known = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
-    if not known.any(-1).all():
-        group = int((~known.any(-1)).flatten().nonzero()[0])
+    mask = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
+    if not mask.any(-1).all():
+        group = int((~mask.any(-1)).flatten().nonzero()[0])
         raise RewardUnusable(f"group {group} of the batch has no judged pointer: leave its query out")
-    if not (rewards.isfinite() | ~known).all():
-        wrong = (~rewards.isfinite() & known).reshape(-1, rewards.shape[-1])
+    if not (rewards.isfinite() | ~mask).all():
+        wrong = (~rewards.isfinite() & mask).reshape(-1, rewards.shape[-1])
         group, member = wrong.nonzero()[0].tolist()
         raise RewardUnusable(f"reward {member} of group {group} of the batch is no finite number; judge it again")
-    return known
+    return mask
 
 
 def _all_equal(rewards: Tensor, known: Tensor) -> Tensor:
@@ -223,8 +223,8 @@ def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -
     for picks in range(shots):
         if picks:
             parents, picked = _children(candidates, picks, device=state.device)
-            taken = picked[:, None] == torch.arange(candidates, device=state.device)  # (P, K)
-            blocked = blocked[:, parents] | taken
+            is_last_pick = picked[:, None] == torch.arange(candidates, device=state.device)  # (P, K)
+            blocked = blocked[:, parents] | is_last_pick
             if picks == 1:  # one state for all, and every candidate taken in turn
                 state = selector.take_in(state, encoded.keys)
             else:
@@ -309,7 +309,7 @@ class Reference:
         scored = [
             score(self._selector, *self._material(rows), pointers[rows], exact=self._exact) for rows in self._chunks()
         ]
-        return torch.cat([one.log_probs for one in scored])
+        return torch.cat([chunk.log_probs for chunk in scored])
 
     @torch.no_grad()
     def _tables(self, rows: Tensor) -> tuple[Tensor, ...]:

@@ -70,11 +70,11 @@ def predict_files(
     Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
     """
     read = read_embeddings(candidates, ids=candidate_ids)
-    bank, asked = read if isinstance(read, EmbeddingBank) else read.bank, read_bank(queries, ids=ids)
-    opened.refuse_other(asked.encoder, dimension=asked.dimension, path=checkpoint)
-    refuse_others(asked, bank)
+    bank, query_bank = read if isinstance(read, EmbeddingBank) else read.bank, read_bank(queries, ids=ids)
+    opened.refuse_other(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
+    refuse_others(query_bank, bank)
 
-    seen = bank
+    visible_bank = bank
     if opened.sees_answers:
         path = solved_beside(candidates)
         if not path.is_file():
@@ -82,25 +82,25 @@ def predict_files(
                 f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
                 "export it (`trivet lever run --until embed`)"
             )
-        seen = read_bank(path)
-        opened.refuse_other(seen.encoder, dimension=seen.dimension, path=checkpoint)
-        seen.positions(bank.ids)  # raises for one that is missing
+        visible_bank = read_bank(path)
+        opened.refuse_other(visible_bank.encoder, dimension=visible_bank.dimension, path=checkpoint)
+        visible_bank.positions(bank.ids)  # raises for one that is missing
 
     if isinstance(read, QueryPools):
-        if missing := [query for query in asked.ids if query not in read.pools]:
+        if missing := [query for query in query_bank.ids if query not in read.pools]:
             raise FileUnusable(
                 f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
             )
-        pools = {query: read.pools[query] for query in asked.ids}
-        return Predicted(likeliest(opened.selector, asked, seen, pools, shots=shots), ())
+        pools = {query: read.pools[query] for query in query_bank.ids}
+        return Predicted(likeliest(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
 
     own = opened.recipe
-    wanted: dict[str, object] = {"sampler": sampler or own.sampler, "size": pool_size or own.size or USUAL_SIZE}
+    overrides: dict[str, object] = {"sampler": sampler or own.sampler, "size": pool_size or own.size or USUAL_SIZE}
     if sampler == "RetrievalSampler" and not own.modalities:
-        wanted["modalities"] = ("joint",)
-    recipe = PoolRecipe.model_validate(own.model_dump() | wanted)
-    banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": (asked, bank)}
-    for modality in OF_SAMPLERS.get(recipe.sampler, tuple(one for one in recipe.modalities if one != "joint")):
+        overrides["modalities"] = ("joint",)
+    recipe = PoolRecipe.model_validate(own.model_dump() | overrides)
+    banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": (query_bank, bank)}
+    for modality in OF_SAMPLERS.get(recipe.sampler, tuple(name for name in recipe.modalities if name != "joint")):
         paths = of_modality(queries, modality), of_modality(candidates, modality)
         if all(path.is_file() for path in paths):
             banks[modality] = read_bank(paths[0]), read_bank(paths[1])
@@ -110,11 +110,13 @@ def predict_files(
                 "export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
     recipe = recipe.limited_to(banks)
-    fitting = recipe.model_copy(update={"size": min(recipe.size, len(bank.ids) - bool({*asked.ids} & {*bank.ids}))})
-    pools = draw_pools(asked.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
-    warning = f"{checkpoint.name} was trained in {own.description}; it chooses from {recipe.description}"
-    chosen = likeliest(opened.selector, asked, seen, pools, shots=shots)
-    return Predicted(chosen, () if own.is_that_of(recipe) else (warning,))
+    fitting = recipe.model_copy(
+        update={"size": min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))}
+    )
+    pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
+    warning = f"{checkpoint.name} was trained in {own.told}; it chooses from {recipe.told}"
+    choices = likeliest(opened.selector, query_bank, visible_bank, pools, shots=shots)
+    return Predicted(choices, () if own.is_that_of(recipe) else (warning,))
 
 
 def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
@@ -165,8 +167,8 @@ def choose_examples(
         return choose_at_random(queries, candidates, shots=count, seed=seed)
     encoder, embed = opened()
     of_queries, of_examples = (
-        bank_of(list(told), _vectors(embed, list(told.values())), encoder=encoder, where=where)
-        for told, where in ((texts.questions, "questions"), (texts.examples, "examples"))
+        bank_of(list(text_of), _vectors(embed, list(text_of.values())), encoder=encoder, where=where)
+        for text_of, where in ((texts.questions, "questions"), (texts.examples, "examples"))
     )
     if by == "similarity":
         return choose_nearest(queries, candidates, (of_queries, of_examples), shots=count)
@@ -179,11 +181,11 @@ def choose_examples(
     recipe = trained.recipe.limited_to(banks).model_copy(update={"size": size})
     pools = draw_pools(queries, candidates, banks, recipe=recipe, seed=seed).pools
     if trained.sees_answers:
-        answers = _vectors(embed, [texts.answers[one] for one in texts.examples])
-        both = F.normalize(of_examples.vectors, dim=-1) + F.normalize(answers, dim=-1)
-        of_examples = of_examples._replace(vectors=F.normalize(both, dim=-1))
-    chosen = likeliest(trained.selector, of_queries, of_examples, pools, shots=count)
-    return {query: one.demonstrations for query, one in chosen.items()}
+        answers = _vectors(embed, [texts.answers[example] for example in texts.examples])
+        sums = F.normalize(of_examples.vectors, dim=-1) + F.normalize(answers, dim=-1)
+        of_examples = of_examples._replace(vectors=F.normalize(sums, dim=-1))
+    predictions = likeliest(trained.selector, of_queries, of_examples, pools, shots=count)
+    return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
 
 def _vectors(embed: Embed, texts: Sequence[str]) -> torch.Tensor:

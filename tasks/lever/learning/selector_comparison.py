@@ -96,71 +96,76 @@ class Summary(Record):
 
     def figure(self, selector: str, *, shots: int | None = None) -> Figure | None:
         """The figure of a selector; shots: None for those that the selectors were trained for."""
-        among = self.compared() if shots is None else [one for one in self.figures if one.shots == shots]
-        return next((one for one in among if one.selector == selector), None)
+        among = self.compared() if shots is None else [score for score in self.figures if score.shots == shots]
+        return next((score for score in among if score.selector == selector), None)
 
     def compared(self) -> tuple[Figure, ...]:
         """The figures at the shots that the selectors were trained for, and zero-shot."""
         shots = self.conditions.trained_shots
-        return tuple(one for one in self.figures if one.shots == shots or one.selector == ZERO_SHOT)
+        return tuple(score for score in self.figures if score.shots == shots or score.selector == ZERO_SHOT)
 
 
 def summarise(evaluated: Sequence[Evaluated]) -> Summary:
     """What several seeds found under the same conditions, together."""
-    seeds = [one.seed for one in evaluated]
+    seeds = [seed_results.seed for seed_results in evaluated]
     accuracy = _tables(evaluated, lambda outcome: outcome.accuracy)
     drawn = _resampled(accuracy)
     right = _tables(evaluated, lambda outcome: outcome.correct)
     drawn_right = _resampled(right)
-    figures: dict[Key, Figure] = {}
+    scores: dict[Key, Figure] = {}
     for key, table in accuracy.items():
-        results = [one for found in evaluated for one in found.results if (one.selector, one.shots) == key]
-        figures[key] = Figure(
+        results = [
+            result
+            for seed_results in evaluated
+            for result in seed_results.results
+            if (result.selector, result.shots) == key
+        ]
+        scores[key] = Figure(
             selector=key[0],
             shots=key[1],
             accuracy=_estimate(table, drawn[key], seeds),
             correct=_estimate(right[key], drawn_right[key], seeds),
-            unscored=sum(one.unscored for one in results),
-            is_lower_bound=any(one.search.is_lower_bound for one in results if one.search),
+            unscored=sum(result.unscored for result in results),
+            is_lower_bound=any(result.search.is_lower_bound for result in results if result.search),
         )
-    pairs = {(better, worse): accuracy[better] - accuracy[worse] for better, worse in _pairs(figures)}
+    pairs = {(better, worse): accuracy[better] - accuracy[worse] for better, worse in _pairs(scores)}
     pairs = {pair: table for pair, table in pairs.items() if not np.isnan(table).all()}
     gains = tuple(
         Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
         for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
     )
     # how far from similarity to the oracle, where both are known and apart
-    ways: list[Headway] = []
-    for (selector, shots), figure in figures.items():
-        start, end = figures.get((SIMILARITY, shots)), figures.get((ORACLE, shots))
+    headways: list[Way] = []
+    for (selector, shots), score in scores.items():
+        start, end = scores.get((SIMILARITY, shots)), scores.get((ORACLE, shots))
         if start and end and selector not in (SIMILARITY, ORACLE) and end.accuracy.value > start.accuracy.value:
-            share = (figure.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
-            ways.append(Headway(selector=selector, shots=shots, share=share))
+            share = (score.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
+            headways.append(Way(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
     over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
     return Summary(
         conditions=about,
         seeds=tuple(seeds),
-        figures=tuple(figures.values()),
+        figures=tuple(scores.values()),
         headline=next((over[stage] for stage in reversed(TRAINED) if stage in over), None),
         gains=gains,
-        ways=tuple(ways),
+        ways=tuple(headways),
     )
 
 
 def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | None]) -> dict[Key, Values]:
     """(R, Q) of each selector and number of shots, where anything was scored; NaN where it was not."""
-    results = [result for one in evaluated for result in one.results]
+    results = [result for seed_results in evaluated for result in seed_results.results]
     queries = dict.fromkeys(outcome.query for result in results for outcome in result.outcomes)
     column = {query: number for number, query in enumerate(queries)}
     tables: dict[Key, Values] = {}
-    for row, one in enumerate(evaluated):
-        for result in one.results:
+    for row, seed_results in enumerate(evaluated):
+        for result in seed_results.results:
             key = result.selector, result.shots
             table = tables.setdefault(key, np.full((len(evaluated), len(column)), np.nan))
             for outcome in result.outcomes:
-                if (found := value(outcome)) is not None:
-                    table[row, column[outcome.query]] = found
+                if (measurement := value(outcome)) is not None:
+                    table[row, column[outcome.query]] = measurement
     place = {selector: float(number) for number, selector in enumerate(SELECTORS)}  # others stand before the oracle
     ordered = sorted(tables, key=lambda key: (key[1], place.get(key[0], place[ORACLE] - 0.5), key[0]))
     return {key: tables[key] for key in ordered if not np.isnan(tables[key]).all()}
@@ -179,8 +184,8 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
     by_seed = {seed: fmean(values) for seed, values in scored.items() if values}
     only = next(iter(by_seed))
     n = int((~np.isnan(table)).any(axis=0).sum())
-    known = drawn[~np.isnan(drawn)]
-    low, high = percentiles(known) if n > 1 and known.size else (None, None)
+    finite = drawn[~np.isnan(drawn)]
+    low, high = percentiles(finite) if n > 1 and finite.size else (None, None)
     values = list(by_seed.values()) if len(by_seed) > 1 else scored[only]
     middle = fmean(values)
     squares = fsum((value - middle) ** 2 for value in values)
@@ -198,17 +203,17 @@ def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
     """(better, worse): what was trained over similarity, the last stage over other rivals, each over the one before."""
     pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in figures):
-        there = [name for name, count in figures if count == shots]
-        learnt = [name for name in reversed(there) if name not in (*UNTRAINED, ORACLE)]
-        stages = [name for name in reversed(TRAINED) if name in there]
-        found = [(name, SIMILARITY) for name in learnt]
-        if stages and (choices := [name for name in UNTRAINED if name in there]):
+        present = [name for name, count in figures if count == shots]
+        learnt = [name for name in reversed(present) if name not in (*UNTRAINED, ORACLE)]
+        stages = [name for name in reversed(TRAINED) if name in present]
+        comparisons = [(name, SIMILARITY) for name in learnt]
+        if stages and (choices := [name for name in UNTRAINED if name in present]):
             # the strongest on these very queries, which is in its favour
             strongest = max(choices, key=lambda name: figures[name, shots].accuracy.value)
-            found += [
+            comparisons += [
                 (stages[0], rival) for rival in dict.fromkeys((strongest, SIMILARITY_POOL)) if rival != SIMILARITY
             ]
-        found += [*pairwise(stages), (SIMILARITY, RANDOM), (SIMILARITY, ZERO_SHOT)]
-        keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in found]
+        comparisons += [*pairwise(stages), (SIMILARITY, RANDOM), (SIMILARITY, ZERO_SHOT)]
+        keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in comparisons]
         pairs += [(better, worse) for better, worse in keys if better in figures and worse in figures]
     return pairs

@@ -106,15 +106,15 @@ class Material(NamedTuple):
 
 def rows_of(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tensor:
     """(Q, K) rows of `candidates`. Raises FileUnusable for a candidate without a vector, and pools of many sizes."""
-    named = list(pools)
-    if len(sizes := {len(one) for one in named}) > 1:
+    pool_ids = list(pools)
+    if len(sizes := {len(pool) for pool in pool_ids}) > 1:
         raise FileUnusable(f"pools of different sizes, {sorted(sizes)[:5]}; make the data of this stage anew")
-    return torch.tensor(candidates.positions(list(chain.from_iterable(named)))).view(len(named), -1)
+    return torch.tensor(candidates.positions(list(chain.from_iterable(pool_ids)))).view(len(pool_ids), -1)
 
 
 def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Labelled:
     """The best pointer of each query, to be imitated."""
-    ids = tuple(query for query, found in beams.items() if found)
+    ids = tuple(query for query, records in beams.items() if records)
     if not ids:
         raise FileUnusable("the beam data hold no pointer of any train query; search for beams again")
     return Labelled(
@@ -134,35 +134,40 @@ def groups_of(
     Raises RewardUnusable if none is left or a record lacks what `mode` needs, FileUnusable for an id without an
     embedding and for pools of different sizes.
     """
-    kept: dict[str, RlQuery] = {}
+    usable: dict[str, RlQuery] = {}
     rewards: list[list[float]] = []
-    for query, rl in iter_rl_data(data, shots=shots):
+    for query, rl_query in iter_rl_data(data, shots=shots):
         try:
-            found = [reward_of(one, mode) if one.status == "judged" else None for one in rl.pointer_candidates]
+            query_rewards = [
+                reward_of(record, mode) if record.status == "judged" else None for record in rl_query.pointer_candidates
+            ]
         except RewardUnusable as error:
             raise RewardUnusable(f"query {query}: {error}") from error
-        if any(reward is not None for reward in found):
-            kept[query] = rl
-            rewards.append([reward or 0.0 for reward in found])
-    if not kept:
+        if any(reward is not None for reward in query_rewards):
+            usable[query] = rl_query
+            rewards.append([reward or 0.0 for reward in query_rewards])
+    if not usable:
         raise RewardUnusable("no pointer of the RL data could be judged; see that the judge is there, and judge again")
     most = max(map(len, rewards))
-    groups = [one.pointer_candidates for one in kept.values()]
+    groups = [rl_query.pointer_candidates for rl_query in usable.values()]
     some = tuple(range(len(groups[0][0].pointer)))
 
     def filled(rows: Iterable[Sequence[Any]], filler: Any) -> Tensor:
         return torch.tensor([[*row, *[filler] * (most - len(row))] for row in rows])
 
     return Groups(
-        ids=tuple(kept),
-        queries=queries.rows(list(kept)),
+        ids=tuple(usable),
+        queries=queries.rows(list(usable)),
         bank=candidates.vectors,
-        pools=rows_of((one.candidate_pool_ids for one in kept.values()), candidates),
+        pools=rows_of((rl_query.candidate_pool_ids for rl_query in usable.values()), candidates),
         pointers=filled([[record.pointer for record in group] for group in groups], some),
         rewards=filled(rewards, 0.0),
         judged=filled([[record.status == "judged" for record in group] for group in groups], False),
         behaviour=filled(
-            [[math.nan if one.behaviour_logp is None else one.behaviour_logp for one in group] for group in groups],
+            [
+                [math.nan if record.behaviour_logp is None else record.behaviour_logp for record in group]
+                for group in groups
+            ],
             math.nan,
         ),
     )
@@ -187,7 +192,7 @@ def likeliest(
     """Greedy picks of a selector for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
     selector.eval()
     device = next(selector.parameters()).device
-    bank, chosen = candidates.vectors.to(device), dict[str, Prediction]()
+    bank, predictions = candidates.vectors.to(device), dict[str, Prediction]()
     for start in range(0, len(pools), CHOSEN_AT_ONCE):
         ids = list(pools)[start : start + CHOSEN_AT_ONCE]
         if small := [query for query in ids if len(pools[query]) < shots]:
@@ -204,8 +209,8 @@ def likeliest(
         pointers: list[list[int]] = drawn.pointers[:, 0].tolist()
         totals: list[float] = drawn.log_probs[:, 0].sum(-1).tolist()
         for query, pointer, total in zip(ids, pointers, totals, strict=True):
-            chosen[query] = Prediction(tuple(pointer), tuple(pools[query][at] for at in pointer), total)
-    return chosen
+            predictions[query] = Prediction(tuple(pointer), tuple(pools[query][at] for at in pointer), total)
+    return predictions
 
 
 def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
@@ -213,10 +218,12 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
     pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
-        chosen = likeliest(selector, setting.queries, setting.candidates, pooled, shots=shots)
-        judged = _judged(setting, [PromptedQuery(query, one.demonstrations) for query, one in chosen.items()])
-        right = [one.accuracy for one in judged if one.accuracy is not None]
-        return sum(right) / len(right)
+        predictions = likeliest(selector, setting.queries, setting.candidates, pooled, shots=shots)
+        judged = _judged(
+            setting, [Asked(query, prediction.demonstrations) for query, prediction in predictions.items()]
+        )
+        accuracies = [judgment.accuracy for judgment in judged if judgment.accuracy is not None]
+        return sum(accuracies) / len(accuracies)
 
     return accuracy
 
@@ -226,17 +233,15 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
-        asked = [
-            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
-        ]
-        judged = _judged(setting, asked)
-        likely = setting.judging.gt_prob(asked) if mode in OF_LIKELIHOODS else [None] * len(asked)
-        found = list[float]()
-        for one, p in zip(judged, likely, strict=True):
-            scores: Any = {"vqa_correct": one.correct, "vqa_acc_score": one.accuracy, "vqa_gt_prob": p}
+        prompts = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
+        judged = _judged(setting, prompts)
+        likely = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)
+        values = list[float]()
+        for judgment, p in zip(judged, likely, strict=True):
+            scores: Any = {"vqa_correct": judgment.correct, "vqa_acc_score": judgment.accuracy, "vqa_gt_prob": p}
             record = PointerRecord.model_construct(**scores, status="judged")
-            found.append(math.nan if one.failed is not None else reward_of(record, mode))
-        return found
+            values.append(math.nan if judgment.failed is not None else reward_of(record, mode))
+        return values
 
     return rewards
 
@@ -244,12 +249,12 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
 def _judged(setting: Setting, asked: Sequence[PromptedQuery]) -> list[Judgment]:
     """Raises JudgeUnusable where the judge may answer later, or failed too often to learn from the rest."""
     judged = setting.judging.judge(asked)
-    if away := [one.failed for one in judged if one.retryable]:
+    if postponed := [judgment.failed for judgment in judged if judgment.retryable]:
         raise JudgeUnusable(
-            f"the judge did not answer {len(away)} of {len(judged)} questions ({away[0]}); "
+            f"the judge did not answer {len(postponed)} of {len(judged)} questions ({postponed[0]}); "
             "what it answered is kept, run again once it is back"
         )
-    failed = [one.failed for one in judged if one.failed is not None]
+    failed = [judgment.failed for judgment in judged if judgment.failed is not None]
     if len(failed) > MOST_FAILED * len(judged):
         raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")
     return judged

@@ -108,12 +108,12 @@ class Loop:
             self.selector.parameters(), lr=settings.lr, weight_decay=WEIGHT_DECAY, fused=True
         )
         self._best = self._weights()
-        if kept := load_state(run.folder):
-            self.progress, tensors = kept
+        if state := load_state(run.folder):
+            self.progress, tensors = state
             parts = _nested(tensors, "/")
             self.held = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
-            self._best = {name: one.to(self.device) for name, one in parts.get("best", {}).items()}
+            self._best = {name: weight.to(self.device) for name, weight in parts.get("best", {}).items()}
             restore_moments(self._optimizer, parts.get("adam", {}))
 
     def epochs(self) -> Iterator[int]:
@@ -173,7 +173,9 @@ class Loop:
 
     def curve(self, epoch: int, figure: str) -> list[float]:
         """A figure of all updates of an epoch so far, those before an interruption too."""
-        return [one.figures[figure] for one in self.progress.curve if one.epoch == epoch and figure in one.figures]
+        return [
+            point.figures[figure] for point in self.progress.curve if point.epoch == epoch and figure in point.figures
+        ]
 
     def autocast(self) -> AbstractContextManager[object]:
         """Context that sets the precision of all log-probabilities of this training."""
@@ -182,13 +184,13 @@ class Loop:
 
     def trained(self) -> Trained:
         """The selector of the best epoch."""
-        done = self.progress
-        if done.passed_over:
-            said = "updates=%d passed_over=%d: the rewards of each query were all equal, which teaches nothing"
-            log.warning(said, done.update, done.passed_over)
+        progress = self.progress
+        if progress.passed_over:
+            message = "updates=%d passed_over=%d: the rewards of each query were all equal, which teaches nothing"
+            log.warning(message, progress.update, progress.passed_over)
         self.selector.load_state_dict(self._best)
         self.selector.eval()
-        return Trained(self.selector, tuple(done.curve), dict(done.validation), done.chosen_epoch)
+        return Trained(self.selector, tuple(progress.curve), dict(progress.validation), progress.chosen_epoch)
 
     def _finish_batch(self, batch: Batch, figures: dict[str, float]) -> None:
         self.progress.update = batch.update + 1
@@ -198,16 +200,16 @@ class Loop:
         self.selector.eval()
         with torch.no_grad():
             accuracy = float(self.run.validate(self.selector))
-        done = self.progress
-        if not done.validation or accuracy > done.validation[done.chosen_epoch]:
-            done.chosen_epoch, self._best = epoch, self._weights()
-        done.validation[epoch] = accuracy
+        progress = self.progress
+        if not progress.validation or accuracy > progress.validation[progress.chosen_epoch]:
+            progress.chosen_epoch, self._best = epoch, self._weights()
+        progress.validation[epoch] = accuracy
         self.held = {}
         self._save()
-        log.info("epoch=%d/%d accuracy=%.4f chosen=%d", epoch, len(self.plan.turns), accuracy, done.chosen_epoch)
+        log.info("epoch=%d/%d accuracy=%.4f chosen=%d", epoch, len(self.plan.turns), accuracy, progress.chosen_epoch)
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: one.detach().clone() for name, one in self.selector.state_dict().items()}
+        return {name: weight.detach().clone() for name, weight in self.selector.state_dict().items()}
 
     def _save(self) -> None:
         """Replace the state in the run's folder; without a folder nothing is kept. Raises StoreUnreachable."""
@@ -216,9 +218,9 @@ class Loop:
         weights, adam = self.selector.state_dict(), moments_of(self._optimizer)
         parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.held}
         tensors = {
-            f"{part}/{name}": one.detach().cpu().contiguous()
-            for part, named in parts.items()
-            for name, one in named.items()
+            f"{part}/{name}": tensor.detach().cpu().contiguous()
+            for part, entries in parts.items()
+            for name, tensor in entries.items()
         }
         files.write(self.run.folder / NAME, save(tensors, metadata={PROGRESS: self.progress.model_dump_json()}))
 
@@ -265,8 +267,8 @@ def learning_rate(update: int, updates: int, *, peak: float) -> float:
 
 def seed_of(seed: int, purpose: str, *numbers: int) -> int:
     """A seed for one draw; draws for different purposes, or of different numbers, have nothing in common."""
-    named = ":".join(map(str, (seed, purpose, *numbers)))
-    return int.from_bytes(hashlib.sha256(named.encode()).digest()[:4])  # the generator of a CPU takes no more
+    name = ":".join(map(str, (seed, purpose, *numbers)))
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])  # the generator of a CPU takes no more
 
 
 def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | str = "cpu") -> torch.Generator:

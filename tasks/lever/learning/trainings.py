@@ -66,7 +66,7 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run)
     material = Material.of(groups, start, device=loop.device)
-    pointers, rewards, counted = (one.to(loop.device) for one in (groups.pointers, groups.rewards, groups.judged))
+    pointers, rewards, counted = (tensor.to(loop.device) for tensor in (groups.pointers, groups.rewards, groups.judged))
 
     def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
@@ -77,8 +77,11 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
             temperature = losses.linear_temperature(
                 batch.update, plan.updates, settings.temperature_start, settings.temperature_end
             )
-            judged, given = groups.judged[batch.rows], groups.rewards[batch.rows]
-            about = {"reward_mean": given[judged].mean().item(), "frac_zero_std": losses.frac_zero_std(given, judged)}
+            judged, batch_rewards = groups.judged[batch.rows], groups.rewards[batch.rows]
+            about = {
+                "reward_mean": batch_rewards[judged].mean().item(),
+                "frac_zero_std": losses.frac_zero_std(batch_rewards, judged),
+            }
             loop.learn(batch, partial(imitate, temperature=temperature), temperature=temperature, **about)
     return loop.trained()
 
@@ -92,18 +95,18 @@ def learn_grpo(
     Then in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
     """
     grpo = _Grpo(start, groups, settings, run)
-    loop, known = grpo.loop, grpo.stored()
+    loop, experience = grpo.loop, grpo.stored()
     for epoch in loop.epochs():
         if epoch > settings.offline_epochs:
-            known = grpo.drawn(epoch, judge)
+            experience = grpo.drawn(epoch, judge)
         for batch in loop.batches(epoch):
-            judged = known.judged[batch.rows].any(-1)
+            judged = experience.judged[batch.rows].any(-1)
             batch = batch._replace(rows=batch.rows[judged.cpu()])
-            if known.advantage[batch.rows].any():
-                objective = partial(grpo.surrogate, known=known)
-                loop.learn(batch, objective, beta=loop.progress.beta, **known.figures(batch.rows))
+            if experience.advantage[batch.rows].any():
+                objective = partial(grpo.surrogate, known=experience)
+                loop.learn(batch, objective, beta=loop.progress.beta, **experience.figures(batch.rows))
             else:
-                loop.pass_over(batch, **known.figures(batch.rows))
+                loop.pass_over(batch, **experience.figures(batch.rows))
         grpo.adapt_beta(epoch)
     return loop.trained()
 
@@ -152,7 +155,7 @@ class _Grpo:
         scored = score(selector, *self.material(rows), known.pointers[rows], exact=self.exact)
         divergence = exact_kl(scored.tables, self.reference.tables(rows)) if self.exact else None
         judged, old = known.judged[rows], known.old[rows]
-        found = losses.find_grpo_loss(self.settings.loss)(
+        objective = losses.find_grpo_loss(self.settings.loss)(
             scored.log_probs,
             old,
             known.reference[rows],
@@ -169,8 +172,8 @@ class _Grpo:
             weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
             entropy = -(weights * scored.log_probs.detach().nan_to_num(neginf=0)).sum(-1).mean()
         share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
-        figures = {name: getattr(found, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
-        return Learnt(found.loss, figures | {"entropy": entropy, "ess": share})
+        figures = {name: getattr(objective, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
+        return Learnt(objective.loss, figures | {"entropy": entropy, "ess": share})
 
     def adapt_beta(self, epoch: int) -> None:
         """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
@@ -195,15 +198,15 @@ class _Grpo:
         """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.held:
-            named: Any = {"shots": self.shots, "draws": self.settings.draws, "temperature": 1.0}
+            sampling: Any = {"shots": self.shots, "draws": self.settings.draws, "temperature": 1.0}
             generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
             with loop.autocast():
                 parts = [
-                    loop.selector.sample(*self.material(rows), generator=generator, **named)
+                    loop.selector.sample(*self.material(rows), generator=generator, **sampling)
                     for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
                 ]
-            pointers = torch.cat([one.pointers for one in parts]).cpu()  # (Q, G, S)
-            loop.hold(pointers=pointers, old=torch.cat([one.log_probs.sum(-1) for one in parts]).cpu())
+            pointers = torch.cat([part.pointers for part in parts]).cpu()  # (Q, G, S)
+            loop.hold(pointers=pointers, old=torch.cat([part.log_probs.sum(-1) for part in parts]).cpu())
         if "rewards" not in loop.held:
             groups = enumerate(loop.held["pointers"].tolist())
             rewards = judge([(row, tuple(pointer)) for row, group in groups for pointer in group])
@@ -215,8 +218,8 @@ class _Grpo:
             return self._experience(pointers, old, rewards.to(old), judged)
 
     def _experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
-        known, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
+        has_judged, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
         advantage = torch.zeros_like(rewards)
-        advantage[known] = losses.advantages(rewards[known], judged=judged[known])
+        advantage[has_judged] = losses.advantages(rewards[has_judged], judged=judged[has_judged])
         unknown = torch.full_like(rewards, math.nan)
         return Experience(pointers, old, self.reference.log_probs(pointers), rewards, judged, advantage, drift=unknown)
