@@ -79,7 +79,8 @@ def post_train(config: LeverConfig) -> LeverReport:
         with lever_run.seed(seed):
             lever_run.done("embed")
             place = files.of_seed(seed, alone=config.seeds == 1)
-            if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
+            shared = [str(path) for _, path in config.start if path]
+            if config.seeds > 1 and shared:
                 lever_run.say(
                     f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
                 )
@@ -92,9 +93,10 @@ def post_train(config: LeverConfig) -> LeverReport:
 
 
 def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
-    """The dataset; a CPU world is drawn here."""
+    """Read the dataset; a CPU world is drawn first."""
     dataset, start = config.dataset, config.start
-    if drawn := dataset.name in CPU_WORLDS and dataset.data_dir is None:
+    drawn = dataset.name in CPU_WORLDS and dataset.data_dir is None
+    if drawn:
         steps.write_digits(files.data.absolute(), world=dataset.name, **config.world_sizes)
     return steps.read_dataset(
         dataset.name,
@@ -107,7 +109,7 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 
 
 def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRun, *, weights: Ref | None) -> Embedded:
-    """Embeddings: read from files, or made by the encoder."""
+    """Read the embeddings from files, or let the encoder make them."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         read = steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
@@ -125,7 +127,7 @@ def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRu
 
 
 class _SeedRun:
-    """One seed, from its pools to its figures."""
+    """The run of one seed, from its pools to its evaluation."""
 
     def __init__(
         self, config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, seed: int
@@ -137,7 +139,7 @@ class _SeedRun:
         self.asking: Any = {"learning": Learning(shots=config.shots, seed=seed), "effort": effort}
 
     def run(self) -> None:
-        """Every stage, each read from a file or done; it ends early after the last that was asked for."""
+        """Go through every stage, each read from a file or done, up to the last one that was asked for."""
         config, lever_run, start = self.config, self.ongoing, self.config.start
         recipe = self._recipe()
         build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
@@ -188,7 +190,7 @@ class _SeedRun:
         lever_run.done("evaluate")
 
     def _recipe(self) -> PoolRecipe:
-        """How pools are made: as the checkpoint says that the run begins with, unless the configuration says more."""
+        """Return the recipe of the pools: that of the checkpoint which the run begins with, unless configured."""
         start, modalities = self.config.start, self.world.embedded.modalities
         paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
         trained = {path: self._read_checkpoint(path).recipe for path in paths}
@@ -199,7 +201,7 @@ class _SeedRun:
         return recipe
 
     def _sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
-        """The SFT selector, from a file, or trained on demonstrations from a file or a search; and its pools."""
+        """Return the SFT selector, read or trained on demonstrations from a file or a search, and its pools."""
         config, lever_run, start, beams = self.config, self.ongoing, self.config.start, ()
         if start.beam_data:
             read = steps.read_beams(start.beam_data, dataset=self.world.dataset, pools=pools, shots=config.shots)
@@ -219,7 +221,7 @@ class _SeedRun:
         return lever_run.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
 
     def _rl_data(self, pools: Ref, selector: Ref) -> Ref:
-        """Judged pointers: from a file, or drawn by the selector shard by shard."""
+        """Return the judged pointers, read from a file, or drawn by the selector shard by shard."""
         config = self.config
         if config.start.rl_data:
             read = steps.read_rl_data(config.start.rl_data, world=self.world, shots=config.shots)
@@ -230,7 +232,7 @@ class _SeedRun:
         return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs))
 
     def _ask_judge(self, step: Any, what: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
-        """The results of a step that asks the judge about the first so many queries, shard by shard."""
+        """Run a step that asks the judge about the first so many queries, shard by shard; return its results."""
         shards = shards_of(queries)
         asks_judge = placed(step, in_process=self.world.judge.in_process)
         futures = [

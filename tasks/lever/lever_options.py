@@ -133,8 +133,9 @@ class GrpoSettings(Optimization):
     @field_validator("loss")
     @classmethod
     def _is_installed(cls, loss: str) -> str:
-        if loss not in (known := (OUR_GRPO_LOSS, *sorted(added_grpo_losses()))):
-            raise ValueError(f"there is no GRPO loss {loss!r} here; choose {', '.join(known)}")
+        names = OUR_GRPO_LOSS, *sorted(added_grpo_losses())
+        if loss not in names:
+            raise ValueError(f"there is no GRPO loss {loss!r} here; choose {', '.join(names)}")
         return loss
 
     @model_validator(mode="after")

@@ -29,11 +29,11 @@ SIMILARITY_VOTE = "similarity_vote"
 MMR = "mmr"
 """Among all candidates near the query and unlike each other."""
 SIMILARITY_POOL = "similarity_pool"
-"""The same among the candidates of the query's pool alone."""
+"""Nearest neighbours among the candidates of the query's pool alone."""
 SIMILARITY_CLASS = "similarity_class"
 """Nearest by what the encoder takes the images for, among all candidates."""
 SEED_CHOICES: tuple[Sampler, ...] = ("TextSimSampler", "ImgSimSampler", "MixSampler")
-"""What the samplers of Lever-Plus would show of all candidates; RandSampler's choice is `random`."""
+"""Selectors that show the first candidates of a sampler of Lever-Plus; that of RandSampler is `random`."""
 UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, SIMILARITY_VOTE, MMR, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
 TRAINED = ("sft", "rce", "grpo")
 SELECTORS = (*UNTRAINED, *TRAINED, ORACLE)
@@ -44,36 +44,36 @@ class VqaItem(Record):
     """A question about a picture, with the answers of people."""
 
     id: str
-    """Question id, as text."""
+    """Id of the question, as text."""
     image_id: str
     image: str
-    """Path of the picture."""
+    """Path of the picture's file."""
     image_sha256: str
     """SHA-256 (hex) of the file's bytes; results made from a picture are kept under it."""
     question: str
     answers: tuple[str, ...] = Field(min_length=1)
-    """One for each person, usually ten."""
+    """The answer of each person, usually ten."""
     answer_type: str = "other"
-    """As the annotations say: `yes/no`, `number`, `other`."""
+    """Kind of answer in the annotations: `yes/no`, `number`, `other`."""
 
     @property
     def shown_answer(self) -> str:
-        """What a demonstration shows: the answer given most often, of equals the first."""
+        """The answer of a demonstration: the one given most often, of equals the first."""
         return max(self.answers, key=self.answers.count)
 
     @property
     def group(self) -> str:
-        """The kind of question, by which figures are broken down."""
+        """The kind of question, by which results are broken down."""
         return self.answer_type
 
     @property
     def described(self) -> dict[str, Any]:
-        """What files hold for people who look: picture and question."""
+        """Fields that describe the item to people who read files: picture and question."""
         return {"image_id": self.image_id, "question": self.question}
 
 
 class TextItem(Record):
-    """A text with its class."""
+    """A text to classify, with its class."""
 
     id: str
     text: str
@@ -82,22 +82,22 @@ class TextItem(Record):
 
     @property
     def shown_answer(self) -> str:
-        """What a demonstration shows."""
+        """The answer of a demonstration: the class."""
         return self.label
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """All right answers."""
+        """All right answers, of which there is one."""
         return (self.label,)
 
     @property
     def group(self) -> str:
-        """The class, by which figures are broken down."""
+        """The class, by which results are broken down."""
         return self.label
 
     @property
     def described(self) -> dict[str, Any]:
-        """What files hold for people who look."""
+        """Fields that describe the item to people who read files."""
         return {"text": self.text}
 
 
@@ -118,13 +118,13 @@ class Dataset(Record):
     """Held-out queries by which a checkpoint is chosen."""
     test: tuple[Item, ...]
     left_out: dict[str, str] = Field(default_factory=dict[str, str])
-    """Id → why it cannot be used (no picture, no answer)."""
+    """Why items cannot be used (no picture, no answer), by id."""
     counted: tuple[str, ...] = ()
     """Ids of all questions of the training file, in its order: files of Lever-Plus name them by their numbers."""
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """All of them."""
+        """All items: train, validation and test."""
         return (*self.train, *self.validation, *self.test)
 
     @property
@@ -156,7 +156,7 @@ class PoolRecipe(Record):
         return self
 
     def limited_to(self, known: Collection[str]) -> PoolRecipe:
-        """The recipe where only these embeddings are known: fewer modalities, none where none is needed."""
+        """Return the recipe with the modalities that are available; other samplers need none."""
         if self.sampler != "RetrievalSampler":
             return PoolRecipe(sampler=self.sampler, size=self.size)
         return self.model_copy(
@@ -164,13 +164,13 @@ class PoolRecipe(Record):
         )
 
     def is_that_of(self, other: PoolRecipe) -> bool:
-        """True where both give the same pools, as far as both are known."""
+        """Return whether both recipes give the same pools, as far as both are known."""
         update = {"size": other.size} if not self.size else {}
         return self.model_copy(update=update) == other or (not other.size and other.is_that_of(self))
 
     @property
-    def description(self) -> str:
-        """In words: `pools of 32 by RandSampler`."""
+    def told(self) -> str:
+        """The recipe in words: `pools of 32 by RandSampler`."""
         words = f"pools of {self.size or 'unknown size'} by {self.sampler}"
         if self.sampler != "RetrievalSampler":
             return words
@@ -183,14 +183,14 @@ class Pools(Record):
     recipe: PoolRecipe
     seed: int
     pools: dict[str, tuple[str, ...]]
-    """Query id → ids of its candidates, all distinct and none of them the query."""
+    """Ids of the candidates of each query, all distinct and none of them the query."""
 
 
 WITH_ANSWERS = "+answers"
 
 
 def with_answers(encoder: str) -> str:
-    """The encoder of a selector that sees candidates with their answers."""
+    """Return the name of an encoder for a selector that sees candidates with their answers."""
     return f"{encoder}{WITH_ANSWERS}"
 
 
@@ -211,9 +211,9 @@ class Embedded(Record):
     texts: Ref | None = None
     """Questions or texts alone, of all items; none in files of the seed."""
     classes: Ref | None = None
-    """What the encoder takes the pictures for, where it tells; another baseline."""
+    """The encoder's class probabilities of pictures, where it gives them; another baseline."""
     vectors: Literal["joint", "image", "text"] = "joint"
-    """What a selector sees."""
+    """Embeddings that a selector reads."""
 
     @property
     def modalities(self) -> tuple[Modality, ...]:
@@ -227,11 +227,11 @@ class Embedded(Record):
 
     @property
     def read_by(self) -> str:
-        """Encoder of what a selector sees, as its checkpoint has it."""
+        """Name of the encoder of what a selector sees, as its checkpoint records it."""
         return with_answers(self.encoder) if self.shows_answers else self.encoder
 
     def seen_as(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
-        """The same, of which a selector sees these. Raises FileUnusable where they are missing."""
+        """Return these embeddings with other vectors for a selector to read. Raises FileUnusable for missing ones."""
         if vectors != "joint" and (self.images if vectors == "image" else self.texts) is None:
             raise FileUnusable(
                 f"the embedding files hold one vector for each question, and none of the {vectors} alone; "
@@ -270,34 +270,34 @@ class PointerRecord(FiniteRecord):
 
 
 class RlQuery(Record):
-    """All that is known of one query."""
+    """The judged pointers of one query, with its candidates."""
 
     meta: dict[str, Any]
-    """image_id, question, split, threshold, judge."""
+    """Fields image_id, question, split, threshold and judge."""
     candidate_pool: tuple[dict[str, Any], ...]
-    """For people who look: id, image_id, question, answer of each candidate."""
+    """Fields id, image_id, question and answer of each candidate, for people who read the file."""
     candidate_pool_ids: tuple[str, ...]
     pointer_candidates: tuple[PointerRecord, ...]
 
 
 RlData = dict[str, RlQuery]
-"""By query id; the content of `rl_data_{Sampler}.json`."""
+"""RL data by query id, the content of `rl_data_{Sampler}.json`."""
 
 
 class BeamPart(Record):
-    """Pointers to imitate of some queries, best first."""
+    """The beam data of a shard: pointers to imitate, best first."""
 
     queries: dict[str, tuple[PointerRecord, ...]]
 
 
 class RlPart(Record):
-    """RL data of some queries."""
+    """The RL data of a shard of the queries."""
 
     queries: RlData
 
 
 class CurvePoint(Record):
-    """Figures of one update."""
+    """The values that one update logs."""
 
     step: int
     epoch: int
@@ -306,27 +306,27 @@ class CurvePoint(Record):
 
 
 class Curve(Record):
-    """Figures of all updates of a training, in order."""
+    """The values of all updates of a training, in order."""
 
     points: tuple[CurvePoint, ...]
 
 
 class TrainedSelector(Record):
-    """A trained pointer network."""
+    """A trained pointer network, with its curve and validation."""
 
     stage: Stage
     weights: Ref
     """A checkpoint of ours: safetensors with its configuration in the header."""
     curve: Ref
-    """A Curve."""
+    """Artifact with the Curve of the training."""
     chosen_epoch: int
-    """By accuracy on the validation queries."""
+    """The epoch with the best accuracy on the validation queries; its weights are kept."""
     validation: dict[int, float]
-    """Epoch (0: before the first) → accuracy on the validation queries."""
+    """Accuracy on the validation queries by epoch; 0 is before the first."""
 
 
 class Outcome(Record):
-    """What the judge made of one query with the demonstrations that a selector chose."""
+    """The judge's answer to one query with the demonstrations that a selector chose."""
 
     query: str
     pointer: Pointer
@@ -335,11 +335,11 @@ class Outcome(Record):
     """Ids of the demonstrations, in the order in which they are shown."""
     answer: str | None = None
     accuracy: float | None = Field(default=None, ge=0, le=1)
-    """As the task scores it, by VQA accuracy or 1 for the right class; None where the judge failed."""
+    """The task's score: VQA accuracy, or 1 for the right class; None where the judge failed."""
     correct: int | None = Field(default=None, ge=0, le=1)
     """1 where the accuracy reaches the threshold."""
     failed: str | None = None
-    """Why there is no answer."""
+    """Why there is no answer; None if there is one."""
     retryable: bool = False
     """True when the judge may answer another time."""
     key: str | None = None
@@ -347,7 +347,7 @@ class Outcome(Record):
 
 
 class Search(Record):
-    """Extent of an oracle's search."""
+    """How much of the pointers an oracle's search has tried."""
 
     judged: int
     """Pointers that were judged, over all queries."""
@@ -377,7 +377,7 @@ class SelectorResult(Record):
 
 
 class Conditions(Record):
-    """What figures depend on beside the seed; only figures under equal conditions are summarised together."""
+    """What scores depend on beside the seed; only scores under equal conditions are summarised together."""
 
     dataset: str
     judge: str
@@ -393,7 +393,7 @@ class Conditions(Record):
 
 
 class Evaluated(Record):
-    """What one seed found."""
+    """The results of all selectors for one seed."""
 
     conditions: Conditions
     seed: int
@@ -401,7 +401,7 @@ class Evaluated(Record):
 
 
 def first_twice(ids: Iterable[str]) -> str | None:
-    """The first id that stands there a second time."""
+    """Return the first id that occurs a second time, or None."""
     earlier = set[str]()
     # `add` gives None, so that every id is looked up before it is noted
     return next((id for id in ids if id in earlier or earlier.add(id)), None)

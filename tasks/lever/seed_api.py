@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 Item = dict[str, Any]
 BeamData = dict[str, dict[str, Any]]
-"""What a JSON file holds, by query id."""
+"""The content of a JSON file of beam data, by query id."""
 Vectors = Mapping[Any, Tensor] | Tensor
 """Embeddings by id; or a tensor, whose row number is the id, as Lever-Plus has it."""
 
 
 class PointerSelectorV3Config(NamedTuple):
-    """What `build_model_v3` needs."""
+    """The sizes of a network that `build_model_v3` builds, and the constants of its losses."""
 
     d_model: int = 768
     K: int = 32
@@ -55,7 +55,7 @@ class PointerSelectorV3Config(NamedTuple):
     kl_beta: float = 0.1
     advantage_clip: float = 5.0
     gate: bool = True
-    """The state takes in what was picked."""
+    """Whether the state takes in each pick."""
 
 
 class PointerSelectorV3(PointerSelector):
@@ -80,7 +80,7 @@ class PointerSelectorV3(PointerSelector):
 
     @classmethod
     def of(cls, selector: PointerSelector) -> Self:
-        """A copy of a selector, with its weights; draws no random numbers."""
+        """Copy a selector with its weights; draws no random numbers."""
         config = selector.config
         with torch.device("meta"):
             network = cls(
@@ -96,7 +96,7 @@ class PointerSelectorV3(PointerSelector):
         return network.train(selector.training)
 
     def compute_log_probs_per_beam(self, query_emb: Tensor, cand_emb: Tensor, beam_labels: Tensor) -> Tensor:
-        """(B, G) of whole pointers, without dropout."""
+        """Return the log-probabilities (B, G) of whole pointers (B, G, S), without dropout."""
         with without_dropout(self):
             return self.log_probs(query_emb, cand_emb, beam_labels).sum(-1)
 
@@ -110,7 +110,7 @@ class PointerSelectorV3(PointerSelector):
         use_top1_only: bool = False,
         judged: Tensor | None = None,
     ) -> Tensor:
-        """Cross-entropy weighted by softmax(reward / temperature); `use_top1_only` imitates the best of each group.
+        """Return the cross-entropy weighted by softmax(reward / temperature), or with `use_top1_only` that of the best.
 
         query_emb: (B, d); cand_emb: (B, K, d); beam_labels: (B, G, S) positions; beam_rewards: (B, G), as they are.
         """
@@ -131,7 +131,7 @@ class PointerSelectorV3(PointerSelector):
         ref_log_probs: Tensor | None = None,
         judged: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Clipped GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio` and two figures of advantages.
+        """Return the clipped GRPO objective: `loss`, `ppo_loss`, `kl_loss`, `kl`, `mean_ratio`, and two of advantages.
 
         old_log_probs: (B, G), as `compute_log_probs_per_beam` gave them at the start; ref_log_probs: of the policy to
         stay near, none: the same. use_top_k: the loss is taken over the best k; advantages always over the whole group.
@@ -159,7 +159,7 @@ class PointerSelectorV3(PointerSelector):
     def compute_advantage(
         self, rewards: Tensor, normalize: bool = True, min_std: float = 0.1, judged: Tensor | None = None
     ) -> Tensor:
-        """(B, G) advantages within each group, clipped; without `normalize` the distance to the mean."""
+        """Return advantages (B, G) within each group, clipped; without `normalize` the distance to the mean."""
         if normalize:
             advantage = losses.advantages(rewards, floor=min_std, judged=judged)
         else:
@@ -169,13 +169,13 @@ class PointerSelectorV3(PointerSelector):
         return advantage.clamp(-self.advantage_clip, self.advantage_clip)
 
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
-        """As `compute_kl_penalty`."""
+        """Return the same as `compute_kl_penalty`."""
         return compute_kl_penalty(log_probs_new, log_probs_old)
 
 
 @contextmanager
 def without_dropout(model: torch.nn.Module) -> Generator[None]:
-    """Log-probabilities that enter a ratio are the policy's own."""
+    """Switch dropout off, so that log-probabilities which enter a ratio are the policy's own."""
     training = model.training
     model.eval()
     try:
@@ -185,7 +185,7 @@ def without_dropout(model: torch.nn.Module) -> Generator[None]:
 
 
 def build_model_v3(config: PointerSelectorV3Config | None = None) -> PointerSelectorV3:
-    """A network with random weights."""
+    """Build a network with random weights."""
     return PointerSelectorV3(*(config or PointerSelectorV3Config()))
 
 
@@ -198,11 +198,11 @@ class SelectorWithEncoder(NamedTuple):
     icd_encoding_flag: Sequence[str]
 
     def query_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
-        """(n, d) of PNGs and questions."""
+        """Return the embeddings (n, d) of queries, from PNGs and questions."""
         return self._joint(images, texts, self.query_encoding_flag)
 
     def candidate_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
-        """(n, d) of PNGs and questions."""
+        """Return the embeddings (n, d) of candidates, from PNGs and questions."""
         return self._joint(images, texts, self.icd_encoding_flag)
 
     def _joint(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
@@ -220,7 +220,7 @@ def build_model_v3_with_adapter(
     icd_encoding_flag: Sequence[str] = ("image", "text"),
     device: str | None = None,
 ) -> SelectorWithEncoder:
-    """A network with random weights behind a CLIP. Raises ValueError if their widths differ, ModelUnavailable."""
+    """Build a network with random weights behind a CLIP. Raises ValueError for other widths, ModelUnavailable."""
     from models.clip import ClipEmbedder
 
     encoder = ClipEmbedder(clip_name, device=device)
@@ -232,7 +232,7 @@ def build_model_v3_with_adapter(
 def load_v3_from_sft_checkpoint(
     checkpoint_path: str | Path, device: str | torch.device | None = None
 ) -> PointerSelectorV3:
-    """The network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable naming keys."""
+    """Load the network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable."""
     selector = PointerSelectorV3.of(open_selector(Path(checkpoint_path)).selector)
     return selector.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
@@ -241,23 +241,26 @@ load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint
 
 
 def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) -> Tensor:
-    """(R − mean) / max(std, eps) along `dim`, with the sample deviation; equal rewards give 0."""
+    """Return (R − mean) / max(std, eps) along `dim`, with the sample deviation; equal rewards give 0."""
     return losses.advantages(rewards.movedim(dim, -1), floor=eps).movedim(-1, dim)
 
 
 def compute_group_relative_advantage(rewards: Tensor, normalize: bool = True, clip_range: float = 5.0) -> Tensor:
-    """(B, G) z-scores of each group, or distances to its mean, clipped."""
+    """Return the z-scores (B, G) of each group, or the distances to its mean, clipped."""
     advantage = normalize_rewards_zscore(rewards) if normalize else rewards - rewards.mean(-1, keepdim=True)
     return advantage.clamp(-clip_range, clip_range)
 
 
 def compute_softmax_weights(rewards: Tensor, temperature: float = 1.0) -> Tensor:
-    """softmax(rewards / temperature) over each group."""
+    """Return softmax(rewards / temperature) over each group."""
     return losses.rce_weights(rewards, temperature)
 
 
 def compute_kl_penalty(log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
-    """Mean of r − 1 − log r with r = old / new: on draws of `new` it is KL(new ‖ old). Lever-Plus has r upside down."""
+    """Return the mean of r − 1 − log r with r = old / new: on draws of `new` it estimates KL(new ‖ old).
+
+    Lever-Plus has r upside down.
+    """
     return losses.k3(log_probs_new, log_probs_old).mean()
 
 
@@ -270,7 +273,7 @@ def adaptive_kl_beta(
     beta_min: float = 0.001,
     beta_max: float = 10.0,
 ) -> float:
-    """`losses.adapt_beta` with the parameter names and defaults of Lever-Plus."""
+    """Return what `losses.adapt_beta` gives, with the parameter names and defaults of Lever-Plus."""
     bounds = {"kl_low": kl_target_min, "kl_high": kl_target_max, "least": beta_min, "most": beta_max}
     return losses.adapt_beta(current_beta, current_kl, **bounds, factor=adjustment_factor)
 
@@ -279,7 +282,7 @@ def adaptive_kl_beta(
 def predict_with_v3(
     model: PointerSelectorV3, query_emb: Tensor, cand_emb: Tensor, top_k: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """(B, S) positions of the likeliest picks one after the other, and (B, S) their logits.
+    """Return the positions (B, S) of the likeliest picks, one after the other, and their logits (B, S).
 
     top_k: as in Lever-Plus one pick is given for each step; `beam_search_pointer` gives several pointers.
     """
@@ -294,13 +297,13 @@ def predict_with_v3(
 def compute_step_logits(
     model: PointerSelector, query_emb: Tensor, cand_emb: Tensor, selected_indices: Sequence[int] | None = None
 ) -> Tensor:
-    """(K,) logits of the next pick after these, −inf for a second time. query_emb: (1, d); cand_emb: (1, K, d)."""
+    """Return the logits (K,) of the next pick, −inf for repeats. query_emb: (1, d); cand_emb: (1, K, d)."""
     picked = torch.tensor([[*(selected_indices or ()), 0]], device=cand_emb.device)  # what follows it is not read
     return _step_logits(model, query_emb, cand_emb, picked)[0, -1]
 
 
 def _step_logits(model: PointerSelector, query: Tensor, pool: Tensor, picks: Tensor) -> Tensor:
-    """(B, S, K) of each of the picks (B, S) after those before it."""
+    """Return the logits (B, S, K) of each of the picks (B, S) after those before it."""
     encoded = model.encode(query, pool)
     state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K)
     steps = list[Tensor]()
@@ -320,9 +323,9 @@ def sample_pointer_with_temperature(
     shot_num: int = 2,
     generator: torch.Generator | None = None,
 ) -> tuple[list[int], float]:
-    """A pointer drawn at temperature `tau`, and its log-probability at temperature 1. (d,), (K, d).
+    """Draw a pointer at temperature `tau`; return it and its log-probability at temperature 1.
 
-    generator: none draws from torch's default one, as Lever-Plus does.
+    query_emb: (d,); cand_emb: (K, d). generator: none draws from torch's default one, as Lever-Plus does.
     """
     drawn = model.sample(
         query_emb[None],
@@ -344,7 +347,7 @@ def beam_search_pointer(
     shot_num: int = 2,
     exclude_indices: Iterable[int] | None = None,
 ) -> list[dict[str, Any]]:
-    """`pointer`, `score` (sum of the steps' probabilities) and `logprob` of the likeliest pointers, best first."""
+    """Return `pointer`, `score` (sum of step probabilities) and `logprob` of the likeliest pointers, best first."""
     usable = _usable(cand_emb, exclude_indices)
     beams = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
     return [
@@ -371,7 +374,7 @@ def generate_pointer_candidates_for_query(
     shot_num: int = 2,
     generator: torch.Generator | None = None,
 ) -> list[dict[str, Any]]:
-    """Distinct ordered pointers as RL data have them, not judged yet. (d,), (K, d)."""
+    """Draw distinct ordered pointers as RL data have them, not judged yet. query_emb: (d,); cand_emb: (K, d)."""
     usable = _usable(cand_emb, exclude_indices)[0].nonzero()[:, 0]
     settings = RlDataSettings(
         beams=num_beams, temperatures=tuple(temps), samples=num_samples_per_temp, random=num_random
@@ -399,7 +402,7 @@ def evaluate_pointer_candidate(
     build_vqa_prompt_fn: Callable[..., Any],
     compute_vqa_accuracy_fn: Callable[[str, Sequence[str]], tuple[int, float]],
 ) -> tuple[str, int, float]:
-    """The answer of `vqa_model.generate(prompt)`, whether it is right, and its accuracy.
+    """Return the answer of `vqa_model.generate(prompt)`, whether it is right, and its accuracy.
 
     The prompt is `build_vqa_prompt_fn(image, question, *demonstrations)`, in the order of the pointer.
     Raises PointerUnusable for a position outside of the pool.
@@ -413,35 +416,35 @@ def evaluate_pointer_candidate(
 
 
 def load_beam_data(json_path: str | Path) -> BeamData:
-    """Beam data, old or new, or RL data, as they stand in the file. Raises FileUnusable naming query and field."""
+    """Load beam data, old or new, or RL data, unchanged. Raises FileUnusable naming query and field."""
     read_beams(Path(json_path))
     return read_by_query(Path(json_path), "the beam data")[0]
 
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
-    """The first queries by id, numbers by size, and the rest; always the same ones."""
+    """Split off the first queries by id, numbers by size; return them and the rest, always the same ones."""
     first = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
     train = {query: beam for query, beam in beam_data.items() if query in first}
     return train, {query: beam for query, beam in beam_data.items() if query not in first}
 
 
 def _by_number(query: str) -> tuple[bool, int, str]:
-    """Key that sorts ids that are numbers by size, before all others."""
+    """Return a sort key that puts ids that are numbers first, by size."""
     number = query.isdecimal() and len(query) < 100
     return not number, int(query) if number else 0, query
 
 
 class _Group(NamedTuple):
-    """Pointers of one query and what they are worth."""
+    """The pointers of one query with their rewards."""
 
     query: str
     pool: tuple[str, ...] | None
-    """Ids that the labels count; none: all candidates."""
+    """Ids of the pool that labels are positions in; None: all candidates."""
     labels: list[list[int]]
     rewards: list[float]
 
     def item(self, *, normalize: bool) -> Item:
-        """Query id, labels and rewards, as batches carry them."""
+        """Return query id, labels and rewards, as batches carry them."""
         rewards = torch.tensor(self.rewards, dtype=torch.float32)  # (G,)
         return {
             "query_id": int(self.query) if self.query.isdecimal() else self.query,
@@ -595,12 +598,13 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
 
 
 def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
-    """query_emb (B, d), cand_emb (B, K, d), beam_labels (B, G, S), beam_rewards and beam_rewards_raw (B, G), query_id.
+    """Collate query_emb (B, d), cand_emb (B, K, d), beam_labels (B, G, S), rewards (B, G), raw and not, query_id.
 
     Groups smaller than the largest are filled up; `judged` (B, G) is False there, and losses are given it.
     """
-    if len(sizes := {tuple(item["cand_emb"].shape) for item in batch}) > 1:
-        raise ValueError(f"pools of different shapes, {sorted(sizes)}, cannot be one batch; take batches of one query")
+    shapes = {tuple(item["cand_emb"].shape) for item in batch}
+    if len(shapes) > 1:
+        raise ValueError(f"pools of different shapes, {sorted(shapes)}, cannot be one batch; take batches of one query")
     return {
         "query_id": [item["query_id"] for item in batch],
         "query_emb": torch.stack([item["query_emb"] for item in batch]),
@@ -610,7 +614,7 @@ def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
 
 
 def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
-    """As `collate_fn_rl_v3`; of a BeamDataset, the pictures and questions as a CLIP `processor` makes them."""
+    """Collate as `collate_fn_rl_v3`; of a BeamDataset, pictures and questions go through a CLIP `processor`."""
     if "query_emb" in batch[0]:
         return collate_fn_rl_v3(batch)
     collated: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")} | _groups(batch)
@@ -675,7 +679,7 @@ def compute_reward_for_candidate(
     use_logprob: bool = False,
     reward_clip: tuple[float, float] = CLIP,
 ) -> float:
-    """hard_weight · h + soft_weight · s, and alpha · quality + beta · correctness, clipped; as Lever-Plus names it.
+    """Return hard_weight · h + soft_weight · s + alpha · quality + beta · correctness, clipped, as in Lever-Plus.
 
     correctness: h, or s where h is unknown; `pm1` maps 0 … 1 to −1 … 1. quality: the beam score, 0 where there is
     none; with `use_logprob` the *negative* log-probability, so that a positive alpha rewards what the policy finds
@@ -725,7 +729,7 @@ class GRPOTrainer:
 
     @torch.no_grad()
     def compute_old_log_probs(self, sft_model: PointerSelectorV3) -> dict[int | str, Tensor]:
-        """Query id → (G,) log-probabilities of its pointers under `sft_model`."""
+        """Return the log-probabilities (G,) of each query's pointers under `sft_model`, by query id."""
         log_probs_of: dict[int | str, Tensor] = {}
         for batch in self._on_device(self.train_loader):
             log_probs = sft_model.compute_log_probs_per_beam(*_inputs(batch)).cpu()
@@ -734,7 +738,7 @@ class GRPOTrainer:
         return log_probs_of
 
     def train_rce_epoch(self, optimizer: Optimizer, epoch: int, total_epochs: int) -> dict[str, float]:
-        """One pass; `rce_loss` is the mean over its batches. The temperature falls in a line over all epochs."""
+        """Make one pass of RCE; `rce_loss` is the mean over batches. The temperature falls linearly over all epochs."""
         self.model.train()
         steps = total_epochs * len(self.train_loader)
 
@@ -754,7 +758,7 @@ class GRPOTrainer:
     def train_grpo_epoch(
         self, optimizer: Optimizer, old_log_probs_dict: Mapping[int | str, Tensor], epoch: int, total_epochs: int
     ) -> dict[str, float]:
-        """One pass; `grpo_loss` and the other figures of `compute_grpo_loss`, the means over its batches."""
+        """Make one pass of GRPO; return means over batches of `grpo_loss` and the other values of its loss."""
         del total_epochs
         self.model.train()
         top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k
@@ -773,7 +777,7 @@ class GRPOTrainer:
         return {"grpo_loss": means.pop("loss"), **means}
 
     def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
-        """Descend along `loss` on every batch; the mean of each figure."""
+        """Take a step along the gradient of `loss` on every batch; return the mean of each value."""
         history: dict[str, list[float]] = {}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()
@@ -797,5 +801,5 @@ class GRPOTrainer:
 
 
 def _inputs(batch: Item) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, d), (B, K, d), (B, G, S)."""
+    """Return queries (B, d), pools (B, K, d) and labels (B, G, S) of a batch."""
     return batch["query_emb"], batch["cand_emb"], batch["beam_labels"]

@@ -1,4 +1,4 @@
-"""Values that the lever's steps exchange, and what the steps open of them: a world with its judge, a training."""
+"""Values that the lever's steps exchange, and functions that open them: a world with its judge, a training."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DatasetRead(Record):
 
 
 class Learning(Record):
-    """Shots and seed of a training."""
+    """The number of shots and the seed of a training."""
 
     shots: int = Field(default=2, ge=1)
     """Demonstrations in a prompt."""
@@ -83,7 +83,7 @@ class Effort(Record):
 
 
 def open_setting(world: World, effort: Effort) -> Setting:
-    """The dataset of a world with its vectors, and its judge, which the run of this step pays for."""
+    """Open the dataset of a world with its vectors, and its judge, whose calls the run of this step pays for."""
     from tasks.lever.data.embeddings import EmbeddingBank
     from tasks.lever.judge.judges import limits_of, open_judge
     from tasks.lever.judge.judging import Judging
@@ -105,41 +105,41 @@ def open_setting(world: World, effort: Effort) -> Setting:
 
 @lru_cache(maxsize=1)
 def _dataset(kind: str, digest: str, size: int) -> Dataset:
-    """Read once for all shards that follow one another."""
+    """Read a dataset, once for all shards that follow one another."""
     return artifacts().load(Dataset, Ref(kind=kind, digest=digest, size=size))
 
 
 @lru_cache(maxsize=1)
 def _task(dataset: str, prompts: str, *, stem: bool) -> DemonstrationTask[Any]:
-    """With the pictures that earlier shards have read. prompts: as JSON."""
+    """Open a task once, so that shards share the pictures that it has read. prompts: PromptSettings as JSON."""
     return open_task(dataset, PromptSettings.model_validate_json(prompts), stem=stem)
 
 
 def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:
-    """The selector that has these weights, on a device."""
+    """Load the selector that has these weights, on a device."""
     from tasks.lever.learning.checkpoints import load_selector
 
     return load_selector(artifacts().get(weights), device=device)
 
 
 def open_beams(parts: Sequence[Ref]) -> Mapping[str, tuple[PointerRecord, ...]]:
-    """The beam data of all parts, by query."""
+    """Load the beam data of all parts, by query."""
     return {query: records for part in parts for query, records in artifacts().load(BeamPart, part).queries.items()}
 
 
 def shards_of(queries: int) -> range:
-    """Numbers of the shards of so many queries."""
+    """Return the numbers of the shards of so many queries."""
     return range(-(-queries // QUERIES_PER_SHARD))
 
 
 def in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
-    """The queries of the shard of this number."""
+    """Return the ids of the shard of this number."""
     return ids[shard * QUERIES_PER_SHARD : (shard + 1) * QUERIES_PER_SHARD]
 
 
 @contextmanager
 def training_folder(name: str, **inputs: object) -> Generator[Path]:
-    """Where a training keeps its state until it is through: the same one for the same inputs, for one run at a time."""
+    """Lend the folder of a training's state, equal for equal inputs, to one run at a time; it is removed at the end."""
     from storage.files import alone
 
     key = content_key(name, TRAINING_VERSION, inputs)[:32]
@@ -150,7 +150,7 @@ def training_folder(name: str, **inputs: object) -> Generator[Path]:
 
 
 class Training(NamedTuple):
-    """A training that is about to run: what it reads, and how it is kept."""
+    """A training that is about to run: its inputs, and how its result is stored."""
 
     stage: Stage
     world: World
@@ -159,14 +159,14 @@ class Training(NamedTuple):
     run: TrainingRun
 
     def groups(self, data: Ref, mode: RewardMode, *, shots: int) -> Groups:
-        """The judged pointers of RL data as tensors."""
+        """Load the judged pointers of RL data as tensors."""
         from tasks.lever.learning.training_inputs import groups_of
 
         banks: Any = {"queries": self.setting.queries, "candidates": self.setting.candidates}
         return groups_of(artifacts().get(data), **banks, mode=mode, shots=shots)
 
     def keep(self, trained: Trained) -> TrainedSelector:
-        """Save what was learnt as artifacts; the checkpoint holds the recipe of its pools."""
+        """Store the trained selector and its curve as artifacts; the checkpoint records the recipe of its pools."""
         from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
 
         meta = {
@@ -188,7 +188,7 @@ class Training(NamedTuple):
 def open_training(
     stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
 ) -> Generator[Training]:
-    """Train inside; an interrupted training of the same inputs is resumed. inputs: what else the result depends on."""
+    """Open a training, and resume it if one of the same inputs was interrupted. inputs: what else it depends on."""
     from tasks.lever.learning.training_inputs import device_of, steady, validation_of
     from tasks.lever.learning.training_loop import TrainingRun
 
@@ -208,6 +208,6 @@ def open_training(
 
 
 def telling(stage: str, count: int) -> Callable[[int], None]:
-    """Reports progress: called with the number of items of `count` that are newly done."""
+    """Return a function that reports progress: it is called with the number of items of `count` newly done."""
     progress.expect(stage, count)
     return lambda done: progress.advance(stage, done)

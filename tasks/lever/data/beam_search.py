@@ -33,13 +33,16 @@ class Growth(NamedTuple):
     """Sequences that a pick weighs beyond the first one."""
 
     best: int
-    """The best sequence with one candidate more."""
+    """Number of sequences that are the best one so far with one candidate more."""
     others: int
-    """Other orders of these, and other kept sequences with one of these candidates."""
+    """Number of other orders of these, and of other kept sequences with one of these candidates."""
 
 
 def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
-    """Of a search that has picked so many of its candidates; a single beam grows by all that are left."""
+    """Return how many sequences the next pick weighs when `picked` of `candidates` are in the best one.
+
+    A single beam, and a search without screening, weigh every candidate that remains.
+    """
     remaining = candidates - picked
     if width == 1 or not screened:
         return Growth(remaining, (min(width, math.perm(candidates, picked)) - 1) * remaining)
@@ -47,7 +50,7 @@ def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growt
 
 
 def count_weighed(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
-    """Number of demonstrations → sequences that a search weighs: each candidate alone, then what grows."""
+    """Return, by number of demonstrations, how many sequences a search asks the judge about."""
     candidates = min(settings.candidates or pool, pool)
     grown = {
         picked + 1: sum(growth(settings.width, candidates=candidates, picked=picked, screened=screened))
@@ -67,9 +70,9 @@ def search(
     screened: bool,
     seed: int,
 ) -> dict[str, tuple[PointerRecord, ...]]:
-    """The best sequences of each query, best first; `beam_score` is their InfoScore.
+    """Return the sequences with the highest InfoScore for each query, best first, with the score as `beam_score`.
 
-    screened: ask only about what looks promising. The judge is asked about all queries at once.
+    The judge is asked about all queries at once. screened: it is asked only about sequences that look promising.
     Raises PoolTooSmall, JudgeUnusable.
     """
     beams = {
@@ -94,7 +97,7 @@ def search(
 
 
 class _Beam:
-    """The search of one query."""
+    """The beam search of one query: it proposes sequences, and records how likely the answer is behind them."""
 
     def __init__(self, tried: Sequence[int], width: int, screened: bool) -> None:
         self._tried, self._width, self._screened = tried, width, screened
@@ -104,7 +107,7 @@ class _Beam:
         self._scores: dict[Pointer, float] = {}  # of the sequences of this pick
 
     def hear(self, sequence: Pointer, log_prob: float) -> None:
-        """Take in a score; NaN: an item of the sequence cannot be shown."""
+        """Record log P(answer | sequence); with NaN the sequence is dropped, as one of its items cannot be shown."""
         if not sequence:
             self._nothing = log_prob
         elif not math.isnan(log_prob):
@@ -113,19 +116,22 @@ class _Beam:
                 self._worth[position] = max(log_prob, self._worth.get(position, -math.inf))
 
     def alone(self) -> list[Pointer]:
-        """Each candidate."""
+        """Return each candidate that the search tries as a sequence of one."""
         return [(position,) for position in self._tried]
 
     def keep(self) -> None:
-        """The best sequences of a pick are those that the next one grows."""
+        """Keep the best sequences of this pick, which the next pick extends, and forget all scores."""
         self._kept, self._scores = self._ranked(), {}
 
     def best_grown(self) -> list[Pointer]:
-        """The best sequence with each of the better half of the candidates."""
+        """Return the best sequence extended by each candidate of the better half; nothing if none is kept."""
         return [(*self._kept[0], position) for position in self._additions()[: self._growth.best]] if self._kept else []
 
     def others_grown(self) -> list[Pointer]:
-        """What helped the best sequence most, in front of it, and behind the other sequences; or all behind these."""
+        """Return further sequences: what helped the best one most, in front of it and behind the other kept ones.
+
+        Without screening, every candidate is put behind every other kept sequence.
+        """
         if not self._kept:
             return []
         if not self._screened:
@@ -142,7 +148,7 @@ class _Beam:
         return list(islice(grown, self._growth.others))
 
     def records(self) -> tuple[PointerRecord, ...]:
-        """What was found, best first."""
+        """Return the kept sequences, best first, each with its rank and InfoScore."""
         return tuple(
             PointerRecord(
                 pointer=sequence,
@@ -159,18 +165,18 @@ class _Beam:
         return growth(self._width, candidates=len(self._tried), picked=picked, screened=self._screened)
 
     def _additions(self) -> list[int]:
-        """Candidates that the best sequence lacks, the most promising first; unweighed ones last."""
+        """Return the candidates that the best sequence lacks, the most promising first, unscored ones last."""
         lacking = (position for position in self._tried if position not in self._kept[0])
         return sorted(lacking, key=lambda position: -self._worth.get(position, -math.inf))
 
     def _ranked(self, most: int | None = None) -> list[Pointer]:
-        """The best sequences of this pick; equals stay in the order in which they were asked about."""
+        """Return the best sequences of this pick; of equal scores the one that was asked about first comes first."""
         ranked = sorted(self._scores, key=lambda sequence: -self._scores[sequence])
         return ranked[: self._width if most is None else most]
 
 
 def _tried(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
-    """Positions in the pool that the search may pick."""
+    """Draw the positions in the pool that the search may pick. Raises PoolTooSmall."""
     size = len(pools.pools[query])
     count = min(settings.candidates or size, size)
     if count < shots:

@@ -22,19 +22,19 @@ Rows = NDArray[np.int64]
 Vectors = NDArray[np.float32]
 
 QUERIES_AT_ONCE = 64
-"""Their products with all candidates are in memory: 225 MB for VQAv2's training questions."""
+"""Queries whose products with all candidates are in memory together: 225 MB for VQAv2's training questions."""
 TIE = 0.03
 """Weight of the joint vector behind that of an image or question alone: of equal questions the nearer image first."""
 DECIMALS = 9
-"""Sums of products of fp32 numbers differ in the 16th with the shape of the matrices; equal ones must stay equal."""
+"""Decimals that scores are rounded to: sums of fp32 products differ in the 16th with the shape of the matrices."""
 Pair = tuple[EmbeddingBank, EmbeddingBank]
-"""Vectors of queries, and of candidates."""
+"""The vectors of the queries, and those of the candidates."""
 Banks = Mapping[str, Pair]
-"""`joint`, `images`, `texts` and `classes`, as far as there are such embeddings."""
+"""Embeddings by name: `joint`, `images`, `texts` and `classes`, as far as there are any."""
 
 
 def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
-    """The embeddings of a dataset, each read once."""
+    """Read the embeddings of a dataset from the store, each artifact once."""
     refs = {
         "joint": (embedded.queries, embedded.candidates),
         "images": (embedded.images, embedded.images),
@@ -50,7 +50,7 @@ def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
 
 
 def build(dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe: PoolRecipe, seed: int) -> Pools:
-    """Pools of the train, validation and test queries from the train items.
+    """Draw the pools of the train, validation and test queries from the train items.
 
     Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
@@ -60,7 +60,7 @@ def build(dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe:
 def draw_pools(
     queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, recipe: PoolRecipe, seed: int
 ) -> Pools:
-    """Candidates of each query: the most similar ones first, or in the order in which they were drawn.
+    """Draw the candidates of each query: the most similar ones first, or in the order in which they were drawn.
 
     RetrievalSampler takes the nearest by each modality in turn, and fills up with a share of others at random.
     TextSimSampler and ImgSimSampler take the largest inner products, of equal ones the smaller id. MixSampler takes a
@@ -121,7 +121,9 @@ def draw_pools(
 def nearest(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, count: int
 ) -> dict[str, tuple[str, ...]]:
-    """The candidates with the largest inner products, largest first, never the query itself; ties by id.
+    """Return the ids of the `count` candidates with the largest inner products, largest first, ties by id.
+
+    A query is never its own neighbour.
 
     Raises PoolTooSmall, FileUnusable for an id without a vector.
     """
@@ -131,27 +133,28 @@ def nearest(
 
 
 def _places(queries: Sequence[str], candidates: Sequence[str], size: int) -> tuple[list[str], Rows]:
-    """The candidates by id, and (Q,) the row of each query among them, -1 where it is none. Raises PoolTooSmall."""
+    """Return the candidates sorted by id, and the row (Q,) of each query among them or -1. Raises PoolTooSmall."""
     ids = sorted(candidates)  # the order of the dataset does not matter, and the smaller id wins
     row = {name: number for number, name in enumerate(ids)}
     own = np.array([row.get(query, -1) for query in queries], np.int64)
     for query, at in zip(queries, own, strict=True):
-        if (others := len(ids) - (at >= 0)) < size:
+        eligible = len(ids) - (at >= 0)  # a query that is a candidate may not be its own
+        if eligible < size:
             raise PoolTooSmall(
-                f"query {query}: {others} candidates besides itself, a pool of {size} was asked for; "
+                f"query {query}: {eligible} candidates besides itself, a pool of {size} was asked for; "
                 "ask for smaller pools or use more train items"
             )
     return ids, own
 
 
 def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
-    """The random generator of one query: its draws do not depend on the other queries."""
+    """Return the random generator of one query, whose draws do not depend on the other queries."""
     name = f"{purpose}\0{seed}\0{query}".encode("utf-8", "surrogatepass")
     return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()))
 
 
 def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int) -> Rows:
-    """(Q, count) rows of the largest inner products, largest first; of equal ones the earlier row.
+    """Return the rows (Q, count) with the largest inner products, largest first; of equal ones the earlier row.
 
     queries: (Q, d); candidates: (N, d), N > count; own: (Q,) row of the query among them, which is left out, or -1.
     """
@@ -176,7 +179,7 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
 
 
 def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:
-    """`size` of `count` rows, uniformly and without replacement, never `own`."""
+    """Draw `size` of `count` rows uniformly and without replacement, never `own`."""
     rng = generator_of(query, seed=seed, purpose="pool")
     drawn = rng.choice(count - (own >= 0), size, replace=False)
     return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()

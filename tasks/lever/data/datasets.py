@@ -34,7 +34,7 @@ class Source(NamedTuple):
     questions: str
     annotations: str
     images: str
-    """Folder."""
+    """Name of the folder with the pictures."""
     prefix: str = ""
     """Prefix of the IDs, for datasets whose splits each count from 0."""
 
@@ -81,11 +81,11 @@ class TextFiles(NamedTuple):
     train: str
     test: str
     read: Callable[[str], Iterator[tuple[str, str]]]
-    """Content → class, as the file has it, and text of each line."""
+    """Reads the content of a file: the class, as the file has it, and the text of each line."""
 
 
 def _spaced(content: str) -> Iterator[tuple[str, str]]:
-    """`CLASS:SUBCLASS text`; the subclass is left out."""
+    """Read lines of `CLASS:SUBCLASS text` as classes and texts; the subclass is left out."""
     for line in content.split("\n"):  # not at the other ends of lines that Unicode has
         if line.strip():
             head, _, text = line.partition(" ")
@@ -93,7 +93,7 @@ def _spaced(content: str) -> Iterator[tuple[str, str]]:
 
 
 def _tabular(content: str) -> Iterator[tuple[str, str]]:
-    """`class,title,description`, with a first line that names them."""
+    """Read CSV of `class,title,description`, whose first line names the columns, as classes and texts."""
     for row in list(csv.reader(io.StringIO(content, newline="")))[1:]:
         yield row[0], " ".join(part.strip() for part in row[1:])
 
@@ -114,7 +114,7 @@ def open_dataset(
     test: int | None,
     queries_of: Path | None = None,
 ) -> Dataset:
-    """A dataset from its files in `data_dir`; its splits are drawn, and always the same.
+    """Read a dataset from its files in `data_dir` and draw its splits, which are always the same.
 
     Nobody is examined on what may be shown: questions about one picture are in one split, and a training text that is
     one of validation or test as well is left out.
@@ -136,7 +136,7 @@ def open_dataset(
 
 
 def _open_questions(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
-    """Questions about pictures, from official files anywhere in the folder, up to two folders deep."""
+    """Read questions about pictures from official files in the folder, at most two folders deep."""
     official = OFFICIAL[name]
     candidates, held_out = _questions_in(folder, official.train), _questions_in(folder, official.held_out)
     counted = tuple(question.id for question in candidates)
@@ -145,11 +145,9 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     else:
         validation_questions, candidates = _set_apart(candidates, validation)
     query_questions = _shuffled(_questions_in(folder, official.queries), "queries") if official.queries else []
-    if (
-        twice := first_twice(
-            question.id for question in (*candidates, *query_questions, *validation_questions, *held_out)
-        )
-    ) is not None:
+    every = (*candidates, *query_questions, *validation_questions, *held_out)
+    twice = first_twice(question.id for question in every)
+    if twice is not None:
         raise DatasetUnusable(
             f"{folder}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
@@ -187,13 +185,13 @@ def _questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """A file or folder of this name, at most two folders deep."""
+    """Return the first file or folder of this name, at most two folders deep, or None."""
     matches = (sorted(folder.glob(pattern)) for pattern in (name, f"*/{name}", f"*/*/{name}"))
     return next((paths[0] for paths in matches if paths), None)
 
 
-def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQuestion], list[VqaQuestion]]:
-    """So many usable questions, whole pictures at a time, and all others."""
+def _set_apart(questions: Sequence[Asked], count: int) -> tuple[list[Asked], list[Asked]]:
+    """Set at least `count` usable questions apart, whole pictures at a time; return them and all others."""
     of_picture: dict[str, list[Asked]] = {}
     for question in questions:
         of_picture.setdefault(question.image_id, []).append(question)
@@ -212,7 +210,7 @@ def _shuffled(questions: Sequence[Asked], split: str) -> list[Asked]:
 
 
 def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
-    """Texts from their files in the folder, or in the folder of the dataset's name there."""
+    """Read texts with classes from the folder, or from the folder of the dataset's name in it."""
     files = TEXTS[name]
     train = _read_texts(name, folder, files.train, split="train")
     random.Random("0 train").shuffle(train)
@@ -243,7 +241,7 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int,
 
 
 def _read_texts(name: str, folder: Path, file: str, *, split: str) -> list[TextItem]:
-    """The texts of a file, each with the number of its line as id."""
+    """Read the texts of a file, each with the number of its line as id. Raises DatasetUnusable."""
     path = next((path for path in (folder / file, folder / Path(file).name) if path.is_file()), None)
     if path is None:
         raise DatasetUnusable(f"there is no {file} in {folder}; name the folder that has it by --data-dir")

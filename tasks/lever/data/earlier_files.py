@@ -1,4 +1,4 @@
-"""Files of earlier runs, ours or the seed's, that replace stages."""
+"""Reads files of earlier runs, ours or Lever-Plus's, that take the place of stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALONE: tuple[Modality, ...] = ("images", "texts")
 
 
 def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple[BeamPart, Pools, tuple[str, ...]]:
-    """Sequences to imitate, of demonstrations that may be shown; pools that contain these; and notes for the user.
+    """Read the sequences to imitate whose demonstrations may be shown; return them, pools with these, and notes.
 
     Raises FileUnusable, PointerUnusable, PoolTooSmall.
     """
@@ -53,7 +53,8 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple
         )
     if not any(pointers.values()):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
-    if len(sizes := {len(pool) for pool in changed.values()}) > 1:
+    sizes = {len(pool) for pool in changed.values()}
+    if len(sizes) > 1:
         raise FileUnusable(f"{path}: pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
     if dropped:
@@ -69,7 +70,7 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple
 def _pool_with(
     query: str, shown: Sequence[tuple[str, ...]], own: Sequence[str], beam: BeamQuery, pools: Pools
 ) -> tuple[str, ...]:
-    """The pool of a query that contains all that its sequences show.
+    """Return the pool of a query that contains every demonstration of its sequences.
 
     A pool that the beam data bring replaces that of this run, whose candidates fill it up. Without one, what the run's
     pool lacks takes the place of its last candidates that no sequence shows. Raises PointerUnusable, PoolTooSmall.
@@ -90,7 +91,7 @@ def _pool_with(
 
 
 def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
-    """Beams by id, and whether the file has numbers of training questions instead.
+    """Return the beams by id, and whether the file names questions by their numbers in the training file.
 
     Files of Lever-Plus do not say which of the two their names are. They are taken for numbers if all of them could be
     and not all of them are ids: an id of VQA is that of a picture times ten or more, so a single name may be both.
@@ -110,7 +111,9 @@ def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
 
 
 def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
-    """The dataset with the queries of a file (beam data, RL data or embeddings) as train queries, in its order.
+    """Return the dataset with the queries of a file as train queries, in the order of the file.
+
+    The file holds beam data, RL data or embeddings.
 
     Raises FileUnusable if it has none of them.
     """
@@ -121,13 +124,14 @@ def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
     else:
         queries = tuple(_read_by_id(path, dataset.counted)[0])
     train = {item.id for item in dataset.train}
-    if not (ids := tuple(query for query in queries if query in train)):
+    ids = tuple(query for query in queries if query in train)
+    if not ids:
         raise FileUnusable(f"{path}: none of its queries is a training item of {dataset.name}; name its own dataset")
     return dataset.model_copy(update={"train_queries": ids})
 
 
 def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple[bytes, tuple[str, ...]]:
-    """RL data of a file, checked, and notes for the user. Raises FileUnusable.
+    """Read and check the RL data of a file; return its content and notes for the user. Raises FileUnusable.
 
     `vqa_correct` is computed anew where the file has another threshold.
     """
@@ -150,11 +154,11 @@ def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple
 
 
 def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
-    """Vectors of files; those of held-out queries, of images and of questions alone are looked for beside them.
+    """Store the vectors of two files, with those of held-out queries, images and questions that lie beside them.
 
     Raises FileUnusable for unequal widths and encoders.
     """
-    held_out = [path for name in HELD_OUT if (path := queries.with_name(name)).is_file() and path != queries]
+    held_out = [path for path in map(queries.with_name, HELD_OUT) if path.is_file() and path != queries]
     query_files, all_files = (queries, *held_out), (queries, *held_out, candidates)
     alone: dict[Modality, list[Path]] = {
         modality: [of_modality(path, modality) for path in all_files] for modality in ALONE
@@ -165,9 +169,10 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
     first = banks[queries]
     for path, bank in banks.items():
         for label, field in (("encoder", "encoder"), ("width", "dimension")):
-            if (one := getattr(first, field)) != (other := getattr(bank, field)):
+            expected, actual = getattr(first, field), getattr(bank, field)
+            if expected != actual:
                 raise FileUnusable(
-                    f"{queries} and {path} differ in their {label} ({one!r}, {other!r}); embed both again"
+                    f"{queries} and {path} differ in their {label} ({expected!r}, {actual!r}); embed both again"
                 )
 
     def keep(paths: Sequence[Path]) -> Ref:
@@ -189,7 +194,7 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
 
 
 def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) -> dict[str, EmbeddingBank]:
-    """What lies in a cache folder: the candidates, and the queries of each split; images and questions alone too."""
+    """Return, by file name, the embeddings of a cache folder: candidates, and the queries of each split."""
     splits = {
         "query_embeddings.pt": list(dataset.train_queries),
         "validation_embeddings.pt": [item.id for item in dataset.validation],

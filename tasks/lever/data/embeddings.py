@@ -47,7 +47,7 @@ class EmbeddingBank(NamedTuple):
 
     ids: tuple[str, ...]
     vectors: Tensor
-    """(N, d) float32."""
+    """The vectors of the ids, (N, d) float32, in their order."""
     encoder: str
     """Name and revision of the encoder that made them; empty where it is not known."""
 
@@ -56,7 +56,7 @@ class EmbeddingBank(NamedTuple):
         return self.vectors.shape[1]
 
     def positions(self, ids: Sequence[str]) -> list[int]:
-        """Row of each id. Raises FileUnusable naming the ids that have none."""
+        """Return the row of each id. Raises FileUnusable naming the ids that have none."""
         rows = {id: row for row, id in enumerate(self.ids)}
         if missing := [id for id in ids if id not in rows]:
             raise FileUnusable(
@@ -66,18 +66,18 @@ class EmbeddingBank(NamedTuple):
         return [rows[id] for id in ids]
 
     def rows(self, ids: Sequence[str]) -> Tensor:
-        """(len(ids), d), in this order. Raises FileUnusable naming the ids that have none."""
+        """Return the vectors (len(ids), d) of these ids, in their order. Raises FileUnusable for ids without one."""
         return self.vectors[torch.tensor(self.positions(ids), dtype=torch.long)]
 
     def to_bytes(self) -> bytes:
-        """As safetensors with the ids in the header; equal banks give equal bytes."""
+        """Serialise the bank as safetensors with the ids in the header; equal banks give equal bytes."""
         # one entry only: safetensors writes several in no fixed order
         header = json.dumps({"format": FORMAT, "encoder": self.encoder, "ids": self.ids})
         return save({"vectors": self.vectors.contiguous()}, metadata={"trivet": header})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> EmbeddingBank:
-        """What `to_bytes` wrote. Raises FileUnusable."""
+        """Read the bank that `to_bytes` wrote. Raises FileUnusable."""
         try:
             header = json.loads(header_of(data)["trivet"])
             if header["format"] != FORMAT:
@@ -96,44 +96,50 @@ class EmbeddingBank(NamedTuple):
 
 
 def bank_of(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str) -> EmbeddingBank:
-    """A bank, checked. Raises FileUnusable naming `where`: not as many ids as rows, ids twice, NaN, no floats."""
+    """Check ids and vectors (N, d) and return their bank.
+
+    Raises FileUnusable naming `where`: not as many ids as rows, ids twice, NaN, no floats.
+    """
     if vectors.ndim != 2:
         raise FileUnusable(f"{where}: {list(vectors.shape)} is no [N, d]")
     names = tuple(str(id) for id in ids)
     if len(names) != len(vectors):
         raise FileUnusable(f"{where}: {len(names)} ids for {len(vectors)} embeddings; the ids are of another file")
-    if (twice := first_twice(names)) is not None:
+    twice = first_twice(names)
+    if twice is not None:
         raise FileUnusable(f"{where}: id {twice} stands there twice")
     return EmbeddingBank(names, _floats(vectors, names, where), encoder)
 
 
 def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
-    """`vectors` (len(ids), …) as float32. Raises FileUnusable for other numbers, NaN and infinities."""
+    """Return the vectors (len(ids), …) as float32. Raises FileUnusable for other numbers, NaN and infinities."""
     if not vectors.is_floating_point() or vectors.layout != torch.strided:
         raise FileUnusable(f"{where}: {vectors.dtype} are no embeddings; float32 is expected")
-    if vectors.numel() and not (finite := vectors.flatten(1).isfinite().all(1)).all():
-        first = ids[int(finite.logical_not().nonzero()[0])]
-        raise FileUnusable(f"{where}: the embedding of {first} is not finite; embed again")
+    if vectors.numel():  # else there is nothing to flatten
+        finite = vectors.flatten(1).isfinite().all(1)
+        if not finite.all():
+            first = ids[int(finite.logical_not().nonzero()[0])]
+            raise FileUnusable(f"{where}: the embedding of {first} is not finite; embed again")
     return vectors.detach().to(device="cpu", dtype=torch.float32)
 
 
-def ids_file(path: Path) -> Path:
-    """The JSON file with the ids of an exported tensor."""
+def beside(path: Path) -> Path:
+    """Return the path of the JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
 
 
 def of_modality(path: Path, modality: Modality) -> Path:
-    """The file of images or questions alone that lies beside a file of joint embeddings."""
+    """Return the path of the embeddings of images or questions alone beside a file of joint embeddings."""
     return path if modality == "joint" else path.with_suffix(f".{modality}{path.suffix}")
 
 
 def solved_beside(path: Path) -> Path:
-    """The file of candidates with their answers that lies beside a file of candidates."""
+    """Return the path of the embeddings of candidates with their answers beside a file of candidates."""
     return path.with_suffix(f".solved{path.suffix}")
 
 
 def header_of(data: bytes) -> Mapping[str, str]:
-    """The metadata in the header of safetensors bytes. Raises ValueError or KeyError where there is none."""
+    """Read the metadata in the header of safetensors bytes. Raises ValueError or KeyError where there is none."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise ValueError("no safetensors")
@@ -149,13 +155,13 @@ class QueryPools(NamedTuple):
 
 
 def read_bank(path: Path, *, ids: Path | None = None) -> EmbeddingBank:
-    """As `read_embeddings`, one vector for each id; of a `[Q, K, d]` file the candidates."""
+    """Read a file as `read_embeddings` does; of a `[Q, K, d]` file return the bank of the candidates."""
     read = read_embeddings(path, ids=ids)
     return read if isinstance(read, EmbeddingBank) else read.bank
 
 
 def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | QueryPools:
-    """Embeddings by id, from any of the shapes; nothing in the file is executed.
+    """Read embeddings by id from a file of any of the three shapes; nothing in the file is executed.
 
     ids: a JSON file with the ids, where none lies beside the embeddings.
     Raises FileUnusable naming the file: no ids, not as many as rows, ids twice, NaN, or a content that changed since
@@ -214,7 +220,7 @@ class Inert:
 
 
 def load_torch(path: Path, *, with_classes: bool = False) -> Any:
-    """What `torch.save` wrote, by torch's restricted unpickler: plain values, lists, dicts and tensors.
+    """Load what `torch.save` wrote by torch's restricted unpickler: plain values, lists, dicts and tensors.
 
     with_classes: an object of another class becomes Inert, and a defaultdict a dict; without, it is an error.
     Raises FileUnusable for an archive that may unfold to any size, FileNotFoundError, and NOT_OF_TORCH.
@@ -234,8 +240,8 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
 
 
 def _read_ids(path: Path, named: Path | None) -> dict[str, Any]:
-    """What the named JSON file says about embeddings, else the one beside them; nothing where there is none."""
-    place = named or ids_file(path)
+    """Read the JSON file about embeddings: the named one, else the one beside them, else nothing."""
+    place = named or beside(path)
     if named is None and not place.exists():
         return {}
     try:
@@ -258,7 +264,10 @@ def _names(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], encoder: str, path: Path) -> QueryPools:
-    """vectors: (Q, K, d). Raises FileUnusable, also if one id has different embeddings in different pools."""
+    """Return the pools of a `[Q, K, d]` file; `vectors` are (Q, K, d).
+
+    Raises FileUnusable, also if one id has different embeddings in different pools.
+    """
     listed = about.get("candidates")
     if not isinstance(listed, list):
         raise FileUnusable(
@@ -285,20 +294,20 @@ def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], 
 
 
 Shard = dict[str, Vectors]
-"""`vectors` of what is seen of items, a row for each, and `classes` of pictures where the encoder tells them."""
+"""Arrays with a row for each item: `vectors`, and `classes` of pictures where the encoder gives them."""
 
 PER_SHARD = 256
 """Pictures, questions or texts that are embedded and kept together; a kill loses at most so many."""
 VERSION = 1
 """Raise it when the same encoder would give other vectors."""
 SHORTEST = 1e-6
-"""A vector that is shorter points nowhere."""
+"""Length below which a vector has no direction."""
 
 
 def embed_dataset(
     dataset: Dataset, views: Views, artifacts: Artifacts, *, tell: Callable[[int], None] = lambda _: None
 ) -> Embedded:
-    """Banks of all items; what looks alike is embedded once.
+    """Embed all items of a dataset and store the banks; items with equal keys are embedded once.
 
     Each shard is kept as soon as it is made, so that an interrupted export goes on where it stopped.
     tell: called with the number of items done since its last call, of pictures where there are any.
@@ -331,7 +340,7 @@ def embed_dataset(
 def _embedded(
     view: View, items: Sequence[Item], encoder: str, artifacts: Artifacts, tell: Callable[[int], None]
 ) -> Shard:
-    """A row for each item: what has one key is embedded once, shard by shard; shards that were kept are recalled."""
+    """Embed each distinct key once, shard by shard, recalling stored shards; return a row for each item."""
     keys = [view.key(item) for item in items]
     uses, distinct = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))
     remaining, shards = iter(uses), list[Shard]()
@@ -352,7 +361,7 @@ def _embedded(
 
 
 def _unit(vectors: Vectors, items: Sequence[Item]) -> Vectors:
-    """The rows at length one, one for each item. Raises DatasetUnusable naming an item whose row has no direction."""
+    """Scale each item's row to length one. Raises DatasetUnusable naming an item whose row has no direction."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     usable = np.isfinite(lengths[:, 0]) & (lengths[:, 0] > SHORTEST)

@@ -37,22 +37,22 @@ FOLDERS: dict[Stage, str] = {"sft": "v2", "rce": "v3", "grpo": "v3"}
 
 
 def dataset_of(name: str) -> str:
-    """`okvqa` for `okvqa_local`; a name that the seed's scripts do not have is ours already."""
+    """Return our name of a dataset: `okvqa` for `okvqa_local`; other names are returned as they are."""
     return next((dataset for dataset in KNOWN_DATASETS if name.lower().startswith(dataset)), name)
 
 
 def judge_of(name: str) -> str:
-    """`hf:Qwen/Qwen2.5-VL-3B-Instruct` for `qwen2.5_vl_3B`; any other name is ours already."""
+    """Return our name of a judge: `hf:Qwen/…` for `qwen2.5_vl_3B`; other names are returned as they are."""
     return JUDGES.get(name, name)
 
 
 def sampler_of(name: str) -> Sampler:
-    """`RandSampler` for `rand_sampler` and for itself. Raises OptionUnusable."""
+    """Return our name of a sampler: `RandSampler` for `rand_sampler` and for itself. Raises OptionUnusable."""
     return _one_of(SAMPLERS, name, "sampler")
 
 
 def vectors_of(name: str) -> Vectors:
-    """`joint` for `query_img_text_icd_img_text` and for itself. Raises OptionUnusable."""
+    """Return our name of vectors: `joint` for `query_img_text_icd_img_text` and itself. Raises OptionUnusable."""
     return _one_of(VECTORS, name.removesuffix("_lever_lm"), "choice of vectors")
 
 
@@ -64,12 +64,12 @@ def _one_of(seeds: Mapping[str, Value], name: str, what: str) -> Value:
 
 
 def model_in_names(judge: str) -> str:
-    """`Qwen2_5-VL-3B-Instruct` for `hf:Qwen/Qwen2.5-VL-3B-Instruct`."""
+    """Return a judge's name as file names hold it: `Qwen2_5-VL-3B-Instruct` for `hf:Qwen/Qwen2.5-VL-3B-Instruct`."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", judge.partition(",")[0].partition("@")[0].rpartition("/")[2])
 
 
 class Layout(NamedTuple):
-    """The files of one dataset."""
+    """The paths of the files of one dataset, for one seed or for all."""
 
     results: Path
     dataset: str
@@ -77,12 +77,12 @@ class Layout(NamedTuple):
     """Where several seeds are run, what they make lies in folders of their own."""
 
     def of_seed(self, seed: int, *, alone: bool) -> Layout:
-        """The files of one seed; where it is the only one, they lie where the seed's scripts look for them."""
+        """Return the layout of one seed; if it is the only one, files lie where Lever-Plus's scripts look for them."""
         return self._replace(seed=None if alone else seed)
 
     @property
     def cache(self) -> Path:
-        """Folder of the embeddings; the same for all seeds."""
+        """Folder of the embeddings, which is the same for all seeds."""
         return self.results / self.dataset / "cache"
 
     @property
@@ -91,22 +91,22 @@ class Layout(NamedTuple):
         return self.results / self.dataset / "data"
 
     def beam_data(self, judge: str, recipe: PoolRecipe, beam_size: int, shots: int, samples: int) -> Path:
-        """Sequences to imitate."""
+        """Return the path of the sequences to imitate, named as Lever-Plus names it."""
         return self._folder("generated_data") / (
             f"vqa-{self.dataset}-{model_in_names(judge)}-{recipe.sampler}-scorer:infoscore-construct_order:left"
             f"-beam_size:{beam_size}-max_shot:{shots}-candidate_num:{recipe.size}-sample_num:{samples}.json"
         )
 
     def rl_data(self, sampler: Sampler) -> Path:
-        """Judged pointers."""
+        """Return the path of the judged pointers of a sampler's pools."""
         return self._folder("generated_data") / f"rl_data_{sampler}.json"
 
     def checkpoint(self, stage: Stage, sampler: Sampler) -> Path:
-        """A selector that was trained here."""
+        """Return the path of the selector that a stage trains in a sampler's pools."""
         return self._folder("model_cpk") / FOLDERS[stage] / f"{stage}_{sampler}.safetensors"
 
     def files_before(self, stage: str, *, sampler: Sampler) -> dict[str, Path]:
-        """The files that stages before this one have left, by the names of the flow's parameters.
+        """Return the files that earlier stages have written, by the names of the fields of `start`.
 
         Raises FileUnusable for a stage whose file is not there.
         """
@@ -134,7 +134,7 @@ class Layout(NamedTuple):
 
 
 def _only(folder: Path, pattern: str, what: str, remedy: str) -> Path:
-    """The one file of this name. Raises FileUnusable."""
+    """Return the only file that matches the pattern. Raises FileUnusable for none, and for several."""
     match sorted(folder.glob(pattern)):
         case [one]:
             return one

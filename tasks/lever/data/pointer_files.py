@@ -26,27 +26,27 @@ ONLY_IF_KNOWN = {"vqa_gt_prob", "reason"}
 
 
 class BeamQuery(NamedTuple):
-    """Sequences of one query, best first."""
+    """The demonstrations to imitate for one query: sequences of ids, best first, with their scores."""
 
     demonstrations: tuple[tuple[str, ...], ...]
-    """Ids, in the order in which they are shown."""
+    """Sequences of ids, each in the order in which its demonstrations are shown."""
     scores: tuple[float, ...]
-    """One for each sequence."""
+    """The score of each sequence, in their order."""
     pool: tuple[str, ...] = ()
     """Ids of its candidates in the order in which pointers count them; empty in the old format, which has none."""
 
     @property
     def sequences(self) -> list[tuple[tuple[str, ...], float]]:
-        """Demonstrations with their score."""
+        """The sequences of ids, each with its score."""
         return list(zip(self.demonstrations, self.scores, strict=True))
 
 
 Beams = dict[str, BeamQuery]
-"""By query id."""
+"""The sequences of each query, by its id."""
 
 
 def read_beams(source: Path | bytes) -> Beams:
-    """Beam data in either format. Raises FileUnusable naming file, query and field."""
+    """Read beam data in either format. Raises FileUnusable naming file, query and field."""
     entries, where = read_by_query(source, "the beam data")
     beams = {query: beam_of(query, value, f"{where}: query {query}") for query, value in entries.items()}
     if not beams:
@@ -55,7 +55,7 @@ def read_beams(source: Path | bytes) -> Beams:
 
 
 def beam_bytes(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
-    """Sequences that were searched for in these pools, best first, in the new format."""
+    """Serialise sequences that were searched for in these pools, best first, in the new format."""
     fields = {"pointer", "gen_method", "beam_rank", "beam_score"}
     written = {
         query: {
@@ -85,7 +85,7 @@ class _Record(BaseModel):
 
     @property
     def score(self) -> float | None:
-        """The judge's, where one was asked; else that of the search; None for a random pointer."""
+        """The judge's score where it was asked, else that of the search; None for a random pointer."""
         if self.vqa_acc_score is not None:
             return (self.vqa_correct or 0) + self.vqa_acc_score
         return self.logprob_score if self.beam_score is None else self.beam_score
@@ -98,7 +98,7 @@ class _New(BaseModel):
 
 
 def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
-    """The sequences of one query, in either format. Raises FileUnusable naming `where` and the field."""
+    """Read the sequences of one query in either format. Raises FileUnusable naming `where` and the field."""
     scored: list[tuple[tuple[str, ...], float]] = []
     pool: tuple[str, ...] = ()
     if "pointer_candidates" in value:
@@ -128,7 +128,7 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
         raise FileUnusable(
             f"{where}: neither `pointer_candidates` nor `id_list` and `score_list`, but {list(value)[:5]}"
         )
-    ranked = sorted(scored, key=lambda one: -one[1])  # equals stay in their order
+    ranked = sorted(scored, key=lambda pair: -pair[1])  # equals stay in their order
     return BeamQuery(tuple(ids for ids, _ in ranked), tuple(score for _, score in ranked), pool)
 
 
@@ -141,7 +141,10 @@ def _check_demonstrations(query: str, ids: Sequence[str], where: str, field: str
 
 
 def pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Ids of the candidates: `candidate_pool_ids`, else those in `candidate_pool`. Raises FileUnusable."""
+    """Return the ids of a query's candidates: `candidate_pool_ids`, else those in `candidate_pool`.
+
+    Raises FileUnusable.
+    """
     field = next((field for field in ("candidate_pool_ids", "candidate_pool") if field in value), None)
     if field is None:
         raise FileUnusable(f"{where}: no `candidate_pool_ids`: nobody can tell which candidates its pointers count")
@@ -156,18 +159,19 @@ def pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
     if wrong := [id for id in ids if not isinstance(id, str | int) or isinstance(id, bool)]:
         raise FileUnusable(f"{where}: `{field}` has {str(wrong[0])[:80]!r}, which is no id")
     pool = tuple(map(str, ids))
-    if (twice := first_twice(pool)) is not None:
+    twice = first_twice(pool)
+    if twice is not None:
         raise FileUnusable(f"{where}: `{field}` names {twice} twice")
     return pool
 
 
 def read_rl_data(source: Path | bytes, *, shots: int | None = None) -> RlData:
-    """All of a file. Raises as `iter_rl_data` does."""
+    """Read all RL data of a file, by query id. Raises as `iter_rl_data` does."""
     return dict(iter_rl_data(source, shots=shots))
 
 
 def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[tuple[str, RlQuery]]:
-    """The queries of a file, each checked.
+    """Yield the queries of a file of RL data, each checked.
 
     shots: length of all pointers; None: that of the first one.
     Raises FileUnusable naming file, query and field: a pointer that leaves its pool, repeats, or has another length,
@@ -189,7 +193,7 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
 
 
 def rl_data_bytes(data: RlData) -> bytes:
-    """The file's content. Raises FileUnusable for a value that JSON does not know."""
+    """Serialise RL data as the content of their file. Raises FileUnusable for a value that JSON does not know."""
     lines: list[str] = []
     for key, query in data.items():
         content = query.model_dump()
@@ -208,9 +212,10 @@ def rl_data_bytes(data: RlData) -> bytes:
 
 
 def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
-    """Raises FileUnusable for what the types cannot tell."""
+    """Check a query of RL data beyond its types. Raises FileUnusable."""
     pool = query.candidate_pool_ids
-    if (twice := first_twice(pool)) is not None:
+    twice = first_twice(pool)
+    if twice is not None:
         raise FileUnusable(f"{where}: `candidate_pool_ids` names {twice} twice")
     if key in pool:
         raise FileUnusable(f"{where}: `candidate_pool_ids` names the query itself; nobody may be shown its answer")
@@ -236,7 +241,9 @@ def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
 
 
 def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """A JSON object of an object for each query id, and how errors name the file. what: how they name bytes.
+    """Read a JSON object that holds an object for each query id; return it and the name that errors give the file.
+
+    what: the name that errors give to bytes, which have no path.
 
     Raises FileUnusable: no such file, no UTF-8, no JSON, NaN, a key twice, an entry that is no object.
     """
@@ -259,9 +266,10 @@ def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, 
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError(f"{str(first_twice(key for key, _ in pairs))[:80]!r} stands there twice")
-    return found
+    return entries
 
 
 def _no_number(name: str) -> float:
@@ -269,7 +277,7 @@ def _no_number(name: str) -> float:
 
 
 def validated(model: type[Model], value: Any, where: str) -> Model:
-    """`value` as a `model`, its types as JSON has them. Raises FileUnusable naming `where` and the field."""
+    """Validate a value of JSON as a `model`, strictly. Raises FileUnusable naming `where` and the field."""
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The RL data of a trained selector: its pointers, and what the judge makes of them.
+"""The RL data of a trained selector: the pointers that it draws, and how the judge answers with them.
 
 beam, sample, random (in this order, each ordered pointer once, refilled at random) ─► judged
 """
@@ -32,7 +32,7 @@ def generate(
     seed: int,
     judge: str,
 ) -> tuple[RlData, dict[str, str]]:
-    """The RL data of these train queries, and the pointers to judge another time → why.
+    """Draw and judge the pointers of these train queries; return RL data, and why pointers must be judged again.
 
     Raises PoolTooSmall, and what Judging raises.
     """
@@ -69,7 +69,7 @@ def draw(
     settings: RlDataSettings,
     generator: torch.Generator,
 ) -> dict[str, list[PointerRecord]]:
-    """Distinct pointers for each query, each with its log-probability under the selector, not judged yet.
+    """Draw distinct pointers for each query, each with its log-probability under the selector, not judged yet.
 
     queries: (B, d); pools: (B, K, d). Raises PoolTooSmall.
     """
@@ -106,7 +106,8 @@ def draw(
         for record in (proposal for group in proposed for proposal in group[row]):
             distinct.setdefault(record.pointer, record)
         while len(distinct) < count:
-            distinct.setdefault((record := at_random()).pointer, record)
+            record = at_random()
+            distinct.setdefault(record.pointer, record)
         groups.append(list(distinct.values()))
     with torch.no_grad():
         pointers = torch.tensor([[record.pointer for record in query] for query in groups], device=queries.device)
@@ -133,7 +134,7 @@ def _record(
 def judge_all(
     drawn: Mapping[str, Sequence[PointerRecord]], pools: Pools, judging: Judging, *, gt_prob: bool = False
 ) -> tuple[dict[str, list[PointerRecord]], dict[str, str]]:
-    """The pointers as judged, `eval_failed` where the judge failed, and those to judge another time → why."""
+    """Return the pointers as judged, `eval_failed` where the judge failed, and why some must be judged again."""
     pairs = [(query, record) for query, records in drawn.items() for record in records]
     prompts = [Asked(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in pairs]
     gt_probs = judging.gt_prob(prompts) if gt_prob else [None] * len(prompts)

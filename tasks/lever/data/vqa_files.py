@@ -40,7 +40,7 @@ SHOWN_CHARS = 80
 def entries_of(
     path: Path, *, under: str | None = None, error: type[LeverError] = DatasetUnusable
 ) -> dict[str, dict[str, Any]]:
-    """The entries of a file by question id, in order: of the list under a key, or of the list that it is.
+    """Read the entries of a file by question id, in order, from the list under a key or at the top.
 
     Raises `error`: no JSON, no such list, an entry that is no object or has no question id, a question twice.
     """
@@ -62,7 +62,8 @@ def entries_of(
         if not isinstance(entry, dict):
             raise error(f"{place} is {_abbreviate(entry)}; expected an object")
         fields = cast(dict[str, Any], entry)
-        if type(id := fields.get("question_id")) not in (int, str):
+        id = fields.get("question_id")
+        if type(id) not in (int, str):  # not isinstance: a bool is an int
             raise error(f"{place}: `question_id` is {_shown(id)}; expected a number or a text")
         if str(id) in entries:
             raise error(f"{place} (question {id}): this question is here a second time; keep one of the two")
@@ -71,15 +72,15 @@ def entries_of(
 
 
 class Annotation(NamedTuple):
-    """What people answered to a question."""
+    """The answers of people to one question."""
 
     answers: tuple[str, ...]
-    """One for each person."""
+    """The answer of each person."""
     answer_type: str
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Annotation | None:
-        """That of an entry; None where there are no answers, or one of them is no text."""
+        """Read an entry; None where there are no answers, or one of them is no text."""
         listed, kind = entry.get("answers"), entry.get("answer_type")
         people = cast(list[Any], listed) if isinstance(listed, list) else []
         texts = [
@@ -99,11 +100,11 @@ class VqaQuestion(NamedTuple):
     item: VqaItem | None
     """Without the digest of its picture; None if the question cannot be used."""
     wrong: str | None
-    """Why it cannot be used."""
+    """Why the question cannot be used; None if it can."""
 
 
-def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[VqaQuestion]:
-    """The questions of a pair of official files; pictures are only looked up by name. Raises DatasetUnusable.
+def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[Asked]:
+    """Read the questions of a pair of official files; pictures are only looked up by name. Raises DatasetUnusable.
 
     prefix: put before every question ID.
     """
@@ -142,7 +143,7 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
 
 
 def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
-    """What the picture's file may be called, the likeliest first; never a path."""
+    """Yield the names that a picture's file may have, the likeliest first; never a path."""
     if type(image_id) is int and 0 <= image_id < 10**12:
         if subtype:
             yield f"COCO_{subtype}_{image_id:012d}.jpg"
@@ -157,8 +158,8 @@ Look = Callable[[Path], tuple[str, str | None]]
 """Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def usable(asked: Sequence[VqaQuestion], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
-    """Those that can be used, in order; `left_out` receives the others with the reason."""
+def usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+    """Yield the questions that can be used, in order; `left_out` receives the others with the reason."""
     for question in asked:
         digest, wrong = look(Path(question.item.image)) if question.item else ("", question.wrong)
         if wrong is not None or question.item is None:
@@ -168,7 +169,7 @@ def usable(asked: Sequence[VqaQuestion], left_out: dict[str, str], look: Look) -
 
 
 def look_at(path: Path) -> tuple[str, str | None]:
-    """SHA-256 (hex) of a picture, and what is wrong with it."""
+    """Return the SHA-256 (hex) of a picture file, and what is wrong with it or None."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -179,7 +180,7 @@ def look_at(path: Path) -> tuple[str, str | None]:
 
 
 def nothing_left(where: Path, left_out: Mapping[str, str], *, split: str) -> DatasetUnusable:
-    """The error that says why no question of a split is left."""
+    """Return the error that says why no question of a split is left."""
     first = next((f"question {id}: {why}" for id, why in left_out.items()), "it is empty")
     return DatasetUnusable(
         f"{split}{where}: all of {len(left_out)} questions were left out ({first}); "
@@ -192,22 +193,23 @@ class VqaScores(Record):
 
     overall: float
     per_answer_type: dict[str, float]
-    """`yes/no`, `number`, `other`."""
+    """By answer type: `yes/no`, `number`, `other`."""
     per_question: dict[str, float]
     """By question id, in the order of the questions."""
 
 
 def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool = False) -> VqaScores:
-    """The VQA accuracy of recorded answers. Each question has one answer; annotations may hold further questions.
+    """Score recorded answers by VQA accuracy. Each question has one answer; annotations may hold further questions.
 
     Answers of people without an `answer_id`, such as VizWiz's, are counted one by one; the published script drops all
-    that equal the one left out, so that its figures are a little lower.
+    that equal the one left out, so that its accuracies are a little lower.
 
     stem: as in tasks.grading.vqa_accuracy. Raises DatasetUnusable, and FileUnusable for the results.
     """
     question_entries, annotation_of = entries_of(questions, under="questions"), dict[str, Annotation]()
     for id, entry in entries_of(annotations, under="annotations").items():
-        if (annotation := Annotation.of(entry)) is None:
+        annotation = Annotation.of(entry)
+        if annotation is None:
             raise DatasetUnusable(
                 f"{annotations}: question {id}: `answers` is {_abbreviate(entry.get('answers'))}; expected a list with "
                 "an object for each person, with a text under `answer`"
@@ -223,8 +225,8 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
         raise FileUnusable(f"{results}: {_several(missing)} has no answer; give an empty one where there is none")
     if strangers := [id for id in answers if id not in question_entries]:
         raise FileUnusable(
-            f"{results}: {_several(strangers)} has an answer, and is not among the {len(question_entries):,} questions; "
-            "give the results of these questions only"
+            f"{results}: {_several(strangers)} has an answer, and is not among the {len(question_entries):,} "
+            "questions; give the results of these questions only"
         )
     per_question = {id: vqa_accuracy(str(answers[id]), annotation_of[id].answers, stem=stem) for id in question_entries}
     by_type: dict[str, list[float]] = defaultdict(list)
@@ -248,17 +250,17 @@ def _abbreviate(value: Any) -> str:
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MOST_PIXELS = 80_000_000
-"""Beyond that it is a bomb, or of no use to a model; Pillow warns from 89 million on."""
+"""Most pixels of a picture: more are a bomb, or of no use to a model; Pillow warns from 89 million on."""
 ORIENTATION, UPRIGHT = 0x0112, 1
 """EXIF tag, and its value for a picture that is not turned."""
 QUICKLY = 1
-"""Compression level: a tenth larger than Pillow's own choice, in a fifth of the time."""
+"""Compression level of PNGs: a tenth larger than with Pillow's own choice, in a fifth of the time."""
 MOST_PICTURES = 512
-"""Of PNGs in memory: some 250 MB of COCO's."""
+"""PNGs that are kept in memory: some 250 MB of COCO's."""
 END_OF_JPEG, NEAR_THE_END = b"\xff\xd9", 64
 """Some cameras and editors write a few bytes behind a JPEG's end."""
 UNREADABLE = (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, OverflowError, zlib.error)
-"""What Pillow's decoders raise over damaged bytes."""
+"""Errors that Pillow's decoders raise over damaged bytes."""
 TOO_LARGE = (Decoder.DecompressionBombError, Decoder.DecompressionBombWarning)
 
 
@@ -274,7 +276,7 @@ class Pictures:
         self._kept = lru_cache(maxsize=most)(self._read)
 
     def __call__(self, item: VqaItem) -> Image:
-        """The picture of an item. Raises DatasetUnusable: missing, damaged, too large, or another than it was."""
+        """Return the picture of an item. Raises DatasetUnusable: missing, damaged, too large, or changed."""
         try:
             return self._kept(item.image, item.image_sha256)
         except _Unusable as error:
@@ -297,11 +299,11 @@ class Pictures:
 
 
 class _Unusable(Exception):
-    """What is wrong with a picture, as the end of a sentence."""
+    """A picture that cannot be used; its text is the end of a sentence that begins with the path."""
 
 
 def trouble_of(data: bytes) -> str | None:
-    """Why a picture file cannot be shown, as the end of a sentence; None if it can, as far as a quick look tells.
+    """Return why a picture file cannot be shown, as the end of a sentence; None if a quick look finds nothing wrong.
 
     A PNG tells by its checksums, and a JPEG by its end, that nothing is missing; of other files all is decoded.
     """
@@ -319,7 +321,7 @@ def trouble_of(data: bytes) -> str | None:
 
 
 def _opened(data: bytes) -> Decoder.Image:
-    """The picture, checked to be of a known format and a bounded size; nothing is decoded yet."""
+    """Open a picture of a known format and a bounded size; nothing is decoded yet."""
     picture = Decoder.open(io.BytesIO(data), formats=FORMATS)
     width, height = picture.size
     if width * height > MOST_PIXELS:
@@ -328,7 +330,7 @@ def _opened(data: bytes) -> Decoder.Image:
 
 
 def _to_png(data: bytes) -> bytes:
-    """The first frame, turned as its EXIF says, RGB, on white where it is transparent."""
+    """Return the PNG of the first frame, turned as its EXIF says, RGB, on white where it is transparent."""
     with _opened(data) as picture:
         picture.load()  # all of it: a file that ends too early shows only here
         if (

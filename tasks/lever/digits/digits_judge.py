@@ -33,9 +33,9 @@ NEVER = -50.0
 REMEMBERED = 65_536
 """Entries of each cache: tokens of items, and what the tower sees of pictures."""
 TEXT_WIDTH = 32
-"""Coordinates of a question's vector."""
+"""Number of coordinates of a question's vector."""
 MOST_SHOWN = 4
-"""Most demonstrations in a request."""
+"""Most demonstrations that a request may show."""
 _ITEM = re.compile(r"Question:(.*?)Short answer:(.*?)(?=Question:|\Z)", re.DOTALL)
 
 
@@ -54,7 +54,7 @@ class DigitsJudge:
         self._tokens_of = lru_cache(maxsize=REMEMBERED)(self._embed)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises RequestRefused."""
+        """Answer one request. Raises RequestRefused."""
         [(_, answer)] = self.complete_many([request])
         if isinstance(answer, ModelError):
             raise answer
@@ -63,7 +63,7 @@ class DigitsJudge:
         return answer
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Answers with their number, those to equally many demonstrations together."""
+        """Yield number and answer of each request, those with equally many demonstrations together."""
         items: list[tuple[int, Tensor]] = []
         for number, request in enumerate(requests):
             try:
@@ -89,7 +89,7 @@ class DigitsJudge:
                 )
 
     def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Log-probability of each answer, its end token included; NEVER if it has a word that the judge does not know.
+        """Yield number and log-probability of each answer, its end token included; NEVER for unknown words.
 
         Raises RequestRefused for a request that it cannot read, behind all that it can.
         """
@@ -114,18 +114,18 @@ class DigitsJudge:
             raise refused[0]
 
     def _tokens(self, request: ChatRequest) -> Tensor:
-        """(3 n, width) tokens of the n items of a request; the answer of the last is missing from its tokens."""
+        """Return the tokens (3 n, width) of the n items of a request, the last of them without its answer."""
         return torch.cat([self._tokens_of(*item) for item in read(request)])
 
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
-        """(3, width) tokens of an item. Raises RequestRefused for a picture that shows no scene."""
+        """Return the tokens (3, width) of an item. Raises RequestRefused for a picture that shows no scene."""
         tokens = self._net.seen(self._see(png).code, torch.tensor(kind))
         return tokens if answer is None else self._net.tokens(tokens, torch.tensor(answer))
 
     @torch.inference_mode()
     def _answers(self, tokens: Tensor) -> list[list[int]]:
-        """The two most likely tokens for each row of tokens (B, 3 n, width), the second given the first."""
+        """Return the two likeliest tokens for each row of tokens (B, 3 n, width), the second given the first."""
         question_end = tokens.shape[1] - PER_ITEM + 1  # up to the last question
         logits, memories = self._net.read(tokens[:, :question_end])
         first = logits[:, -1, :END].argmax(-1)
@@ -134,7 +134,7 @@ class DigitsJudge:
 
     @torch.inference_mode()
     def _log_probs(self, tokens: Tensor, answers: Tensor) -> list[float]:
-        """(B,) of answers (B, 2) to tokens (B, 3 n, width), in float64."""
+        """Return the log-probabilities (B,) of answers (B, 2) behind tokens (B, 3 n, width), in float64."""
         question_end = tokens.shape[1] - PER_ITEM + 1
         first_token = tokens[:, question_end : question_end + 1] + self._net.answers(answers[:, :1])
         logits, _ = self._net.read(torch.cat([tokens[:, :question_end], first_token], dim=1))
@@ -155,21 +155,21 @@ class DigitsEncoder:
         self.dimension = 2 * net.config.tower_width + TEXT_WIDTH
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), dimension): the tower's features, less their mean over the pictures that it was trained on."""
+        """Return (len(pngs), dimension): the tower's features less their mean over its training pictures."""
         return _unit_rows([self._see(png).features for png in pngs], width=self.dimension)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension)."""
+        """Return (len(texts), dimension): a random direction for each distinct text."""
         drawn = [torch.randn(TEXT_WIDTH, generator=stream(0, text)) for text in texts]
         return _unit_rows(drawn, width=self.dimension, start=self.dimension - TEXT_WIDTH)
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
+        """Return (len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
         return _unit_rows([self._see(png).code for png in pngs], width=CODE)
 
 
 def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
-    """Numbers, at most CHUNK, and their tokens (CHUNK, 3 n, width); items with equally many tokens together."""
+    """Yield at most CHUNK numbers with their tokens (CHUNK, 3 n, width), of items with equally many tokens."""
     by_length: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
     for number, tokens in items:
         by_length[len(tokens)].append((number, tokens))
@@ -180,7 +180,7 @@ def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Te
 
 
 def _unit_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) -> NDArray[np.float32]:
-    """(len(vectors), width): the vectors at length one, from column `start` on; zeros elsewhere."""
+    """Return (len(vectors), width): the vectors at length one, from column `start` on, and zeros elsewhere."""
     rows = np.zeros((len(vectors), width), np.float32)
     for row, vector in zip(rows, vectors, strict=True):
         row[start : start + len(vector)] = F.normalize(vector, dim=-1).numpy()
@@ -188,7 +188,7 @@ def _unit_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) -> NDAr
 
 
 class Sight(NamedTuple):
-    """What is seen of a picture."""
+    """What the tower reads from a picture."""
 
     features: Tensor
     """(2 · tower_width,), less their mean over the pictures that the tower was trained on."""
@@ -197,7 +197,7 @@ class Sight(NamedTuple):
 
 
 def _eyes(tower: Tower) -> Callable[[bytes], Sight]:
-    """What a tower sees of a PNG, remembered. It raises RequestRefused for a picture that shows no scene."""
+    """Return a function from PNG to Sight, cached. It raises RequestRefused for a picture that shows no scene."""
 
     @lru_cache(maxsize=REMEMBERED)
     @torch.inference_mode()
@@ -216,7 +216,7 @@ def _eyes(tower: Tower) -> Callable[[bytes], Sight]:
 
 
 def read(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]]:
-    """Picture, number of the question and tokens of the answer of each item; the last one has no answer.
+    """Read the items of a request: picture, number of the question, tokens of the answer; None for the last answer.
 
     Raises RequestRefused, and ContextOverflow for too many demonstrations.
     """
@@ -236,7 +236,7 @@ def read(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]
 
 @lru_cache(maxsize=8192)
 def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Numbers of the questions in a request, and tokens of the answers to all but the last. Raises RequestRefused."""
+    """Return the numbers of the questions, and the tokens of all answers but the last. Raises RequestRefused."""
     items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text)]
     if not items:
         raise RequestRefused(

@@ -24,7 +24,7 @@ from tasks.lever.learning.training_loop import moments_of, restore_moments
 STEPS = 800
 """Updates of the transformer; half as many are nearly as good."""
 BATCH = 96
-"""Sequences."""
+"""Sequences of an update."""
 ITEMS = 5
 """Items of a sequence: at most four demonstrations and a query; all five answers are learnt."""
 FEW_UNTIL = 0.3
@@ -36,17 +36,17 @@ RENDERED = 200
 """Pictures of each of the 100 pairs of digits that sequences are made of."""
 TOWER_STEPS = 1500
 TOWER_BATCH = 256
-"""Pictures, of two digits each."""
+"""Pictures of two digits in an update of the tower."""
 LR = 2e-3
 SAVE_EVERY = 100
-"""Steps."""
+"""Steps between two saves of the state."""
 
 Tell = Callable[[int], None]
-"""Hears how many more steps of the transformer's training are done."""
+"""Called with the number of the transformer's training steps that are newly done."""
 
 
 def train_judge(*, steps: int = STEPS, folder: Path | None = None, tell: Tell | None = None) -> bytes:
-    """The weights of a judge as safetensors; on one CPU thread the same bytes for the same steps.
+    """Train a judge and return its weights as safetensors; on one CPU thread equal steps give equal bytes.
 
     folder: of these steps alone; an interrupted training goes on there, to the same end.
     """
@@ -91,7 +91,10 @@ def _train(
     path: Path | None,
     tell: Tell | None = None,
 ) -> None:
-    """AdamW with warm-up and cosine decay. A step draws by its number: weights and moments are the whole state."""
+    """Train by AdamW with warm-up and cosine decay, and resume from `path`.
+
+    Each step draws from a generator of its number, so that weights and moments are the whole state.
+    """
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, LR, betas=betas, weight_decay=1e-2)
     reported = 0
@@ -123,7 +126,7 @@ def _train(
 
 
 def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
-    """Digits (N, 8, 8), turned by up to 12°, scaled by up to 9 % and shifted by up to half a pixel."""
+    """Return digits (N, 8, 8) turned by up to 12°, scaled by up to 9 % and shifted by up to half a pixel."""
     turn, scale, across, down = (torch.rand(4, len(ink), generator=generator) * 2 - 1) * torch.tensor(
         [[0.21], [0.09], [0.12], [0.12]]
     )
@@ -135,7 +138,7 @@ def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
-    """(100, 200, 20): codes of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
+    """Return the tower's codes (100, 200, 20) of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
     pairs = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
     labels = torch.stack([pairs // CLASSES, pairs % CLASSES], dim=-1)  # (20000, 2)
     rows = [torch.nonzero(digits.labels == label)[:, 0] for label in range(CLASSES)]
@@ -147,7 +150,7 @@ def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Ten
 
 
 def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes (B, 5, 20), kinds of question (B, 5) and answers (B, 5, 2) of training sequences.
+    """Draw training sequences: codes (B, 5, 20), kinds of question (B, 5) and answers (B, 5, 2).
 
     Each shows few different digits, so that demonstrations often hold the word that is asked for.
     """

@@ -23,14 +23,14 @@ from tasks.lever.digits.scenes import END, KINDS, QUESTIONS, TOKENS, WORDS
 
 CLASSES = 10
 CODE = 2 * CLASSES
-"""What the tower takes a picture for: probabilities of the left digit, then of the right one."""
+"""Width of a picture's code: probabilities of the left digit, then of the right one."""
 PER_ITEM = 3
 """Tokens of an item: its question, and two of its answer."""
 _CONFIG = "config"
 
 
 class NetConfig(Record):
-    """Sizes."""
+    """The sizes of the network, and the language that it was trained on."""
 
     width: int = 64
     layers: int = 2
@@ -39,7 +39,7 @@ class NetConfig(Record):
     tower_width: int = 64
     """Width of the features of one digit."""
     language: tuple[str, ...] = WORDS + QUESTIONS
-    """What its tokens and questions mean."""
+    """The words of its tokens, then its questions."""
 
 
 class Memory(NamedTuple):
@@ -50,7 +50,7 @@ class Memory(NamedTuple):
 
 
 class Tower(nn.Module):
-    """Sees glimpses of single digits."""
+    """The vision tower: a perceptron that classifies glimpses of single digits."""
 
     mean: Tensor
 
@@ -63,16 +63,16 @@ class Tower(nn.Module):
         self.register_buffer("mean", torch.zeros(2 * config.tower_width))
 
     def features(self, glimpses: Tensor) -> Tensor:
-        """(…, tower_width) of glimpses (…, 8, 8)."""
+        """Return the features (…, tower_width) of glimpses (…, 8, 8)."""
         return F.gelu(self.narrow(F.gelu(self.wide(glimpses.flatten(-2)))))
 
     def codes(self, features: Tensor) -> Tensor:
-        """(N, 20): probabilities of the digits, of features (N, 2, tower_width)."""
+        """Return the probabilities (N, 20) of both digits from features (N, 2, tower_width)."""
         return self.head(features).softmax(-1).flatten(-2)
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, normalised before."""
+    """A pre-norm transformer block: causal attention, then a perceptron."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
-        """Reads tokens x (B, T, width); with a memory of earlier ones T has to be 1."""
+        """Read tokens x (B, T, width); with a memory of earlier ones T has to be 1. Returns the new memory too."""
         batch, tokens, width = x.shape
         qkv = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         query, keys, values = qkv.unbind()
@@ -94,7 +94,7 @@ class Block(nn.Module):
 
 
 class DigitsNet(nn.Module):
-    """Tower and transformer; without positions, so that any number of items goes."""
+    """Tower and transformer, without positional encoding, so that a sequence may hold any number of items."""
 
     def __init__(self, config: NetConfig) -> None:
         super().__init__()
@@ -113,19 +113,19 @@ class DigitsNet(nn.Module):
             self.fuse_in.weight *= 2
             self.fuse_out.weight *= 4
 
-    def encode_items(self, codes: Tensor, kinds: Tensor) -> Tensor:
-        """(…, 3, width): what the tokens of items take from their pictures and questions, and where they stand."""
+    def seen(self, codes: Tensor, kinds: Tensor) -> Tensor:
+        """Return the tokens (…, 3, width) of items without answers, from codes (…, 20) and kinds of question (…)."""
         question = self.questions(kinds)
         fused = self.fuse_out(F.gelu(self.fuse_in(torch.cat([codes, question], dim=-1))))
         seen = fused.unflatten(-1, (PER_ITEM, -1)) + self.places
         return torch.cat([seen[..., :1, :] + question[..., None, :], seen[..., 1:, :]], dim=-2)
 
     def tokens(self, seen: Tensor, answers: Tensor) -> Tensor:
-        """(…, 3, width): the tokens of items, of `seen` and their answers (…, 2)."""
+        """Return the tokens (…, 3, width) of items with their answers (…, 2) added."""
         return torch.cat([seen[..., :1, :], seen[..., 1:, :] + self.answers(answers)], dim=-2)
 
     def read(self, tokens: Tensor, memories: list[Memory] | None = None) -> tuple[Tensor, list[Memory]]:
-        """Logits (B, T, 25) of the token behind each of (B, T, width), and what the layers remember."""
+        """Return the logits (B, T, 25) of the token behind each of (B, T, width), and the memory of each layer."""
         after: list[Memory] = []
         for number, block in enumerate(self.blocks):
             tokens, memory = block(tokens, memories[number] if memories else None)
@@ -133,19 +133,19 @@ class DigitsNet(nn.Module):
         return self.logits(self.norm(tokens)), after
 
     def forward(self, codes: Tensor, kinds: Tensor, answers: Tensor) -> Tensor:
-        """Logits (B, n, 2, 25) of both answer tokens of each of n items, codes (B, n, 20), answers (B, n, 2)."""
-        logits, _ = self.read(self.tokens(self.encode_items(codes, kinds), answers).flatten(1, 2))
+        """Return logits (B, n, 2, 25) of both answer tokens of n items; codes (B, n, 20), answers (B, n, 2)."""
+        logits, _ = self.read(self.tokens(self.seen(codes, kinds), answers).flatten(1, 2))
         return logits.unflatten(1, (-1, PER_ITEM))[:, :, :2]
 
 
 def to_bytes(net: DigitsNet) -> bytes:
-    """The weights as safetensors, with the sizes in the header; the same weights give the same bytes."""
+    """Serialise the weights as safetensors with the sizes in the header; equal weights give equal bytes."""
     tensors = {name: tensor.contiguous() for name, tensor in net.state_dict().items()}
     return save_tensors(tensors, metadata={_CONFIG: net.config.model_dump_json()})
 
 
 def from_bytes(data: bytes) -> DigitsNet:
-    """The network, ready to be asked. Raises ModelUnavailable if the bytes are not of one."""
+    """Read a network for inference. Raises ModelUnavailable if the bytes are not of one."""
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         config = NetConfig.model_validate_json(header["__metadata__"][_CONFIG])

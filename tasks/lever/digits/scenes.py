@@ -38,12 +38,12 @@ DARKEST, BRIGHTEST = -2.0, 3.0
 
 
 class Digits(NamedTuple):
-    """Handwritten digits."""
+    """Pictures of handwritten digits with their labels."""
 
     ink: Tensor
-    """(N, 8, 8), 0 to 1"""
+    """The ink of each pixel, (N, 8, 8) float32, 0 to 1."""
     labels: Tensor
-    """(N,) int64"""
+    """The digit in each picture, (N,) int64."""
 
 
 class NoScene(ValueError):
@@ -51,7 +51,7 @@ class NoScene(ValueError):
 
 
 def load_digits() -> dict[Part, Digits]:
-    """All digits, dealt out to the parts; always the same."""
+    """Load scikit-learn's digits, dealt out to the parts, always in the same way."""
     from sklearn.datasets import load_digits as load  # pyright: ignore[reportUnknownVariableType]
 
     pixels, labels = load(return_X_y=True)
@@ -63,7 +63,7 @@ def load_digits() -> dict[Part, Digits]:
 
 
 def render(ink: Tensor, generator: torch.Generator, *, photos: int = 1) -> Tensor:
-    """Scenes (N, 8, 16) uint8 of pairs of digits (N, 2, 8, 8), under a light that falls off in a random direction.
+    """Render pairs of digits (N, 2, 8, 8) as scenes (N, 8, 16) uint8 under a light with a random direction.
 
     photos: pictures of each scene, one behind the other; in a burst they differ by FLICKER alone.
     """
@@ -79,21 +79,21 @@ def render(ink: Tensor, generator: torch.Generator, *, photos: int = 1) -> Tenso
 
 
 def glimpses(scenes: Tensor) -> Tensor:
-    """(N, 2, 8, 8) float32: what a camera sees of each digit of scenes (N, 8, 16) uint8, less its mean brightness."""
+    """Return each digit of scenes (N, 8, 16) uint8 less its mean brightness, (N, 2, 8, 8) float32."""
     light = scenes.float() * ((BRIGHTEST - DARKEST) / 255)
     halves = torch.stack([light[..., :SIDE], light[..., SIDE:]], dim=1)
     return halves - halves.mean((-1, -2), keepdim=True)
 
 
 def to_png(scene: NDArray[np.uint8]) -> bytes:
-    """The PNG of a scene (8, 16): grey as RGB, which backends take as it is; each pixel a square of 8 × 8."""
+    """Encode a scene (8, 16) as PNG: grey as RGB, which backends take as it is; each pixel a square of 8 × 8."""
     file = io.BytesIO()
     PIL.Image.fromarray(_enlarged(scene)).convert("RGB").save(file, "PNG")
     return file.getvalue()
 
 
 def from_png(png: bytes) -> NDArray[np.uint8]:
-    """The scene (8, 16) of a PNG, grey or RGB. Raises NoScene."""
+    """Decode the scene (8, 16) of a PNG, grey or RGB. Raises NoScene."""
     try:
         with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
             if picture.size != SIZE:
@@ -114,7 +114,7 @@ def _enlarged(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def stream(seed: int, purpose: str) -> torch.Generator:
-    """The random numbers of a seed for one purpose."""
+    """Return the random generator of a seed for one purpose."""
     digest = hashlib.sha256(f"{seed} {purpose}".encode("utf-8", "surrogatepass")).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
 
@@ -131,7 +131,7 @@ QUESTIONS = (
 )
 LEFT, RIGHT, BOTH = range(3)
 KINDS = ("left", "right", "both")
-"""What each question asks for."""
+"""The kind of each question, by its number."""
 
 END = len(WORDS)
 """Token behind an answer of one word; one of two words ends by itself."""
@@ -142,7 +142,7 @@ _NUMBERS = {word: number for number, word in enumerate(WORDS)}
 
 
 def tokens_of(answer: str) -> tuple[int, int] | None:
-    """The two tokens of an answer; None unless it has one or two words, known or not."""
+    """Return the two tokens of an answer; None unless it has one or two words, known or not."""
     words = [_NUMBERS.get(word.strip(".,"), UNKNOWN) for word in answer.lower().split()]
     match words:
         case [one]:
@@ -154,12 +154,12 @@ def tokens_of(answer: str) -> tuple[int, int] | None:
 
 
 def words_of(tokens: Sequence[int]) -> list[str]:
-    """The words of an answer's tokens, without its end."""
+    """Return the words of an answer's tokens, without its end."""
     return [WORDS[token] for token in tokens if token < END]
 
 
 def answer_to(kind: int, *, left: str, right: str) -> str:
-    """The answer to a question about digits that are called `left` and `right`."""
+    """Return the answer to a question of this kind about digits that are called `left` and `right`."""
     return (left, right, f"{left} {right}")[kind]
 
 
@@ -202,7 +202,7 @@ def write_world(folder: Path, world: str, *, candidates: int, queries: int, vali
 
 
 def lexicon(seed: int = 0) -> tuple[str, ...]:
-    """The secret: the words that digits 0 to 9 are called; both worlds have that of seed 0."""
+    """Return the secret words for the digits 0 to 9; both worlds use those of seed 0."""
     order = torch.randperm(len(WORDS), generator=stream(seed, "lexicon"))
     return tuple(WORDS[int(number)] for number in order[:10])
 
@@ -210,7 +210,7 @@ def lexicon(seed: int = 0) -> tuple[str, ...]:
 def _draw(
     digits: Digits, count: int, generator: torch.Generator, *, kinds: int = len(KINDS), photos: int = 1
 ) -> tuple[Tensor, list[list[int]], list[int]]:
-    """Scenes (N, 8, 16) uint8, their left and right digits, and their questions, of the first `kinds`.
+    """Draw scenes (N, 8, 16) uint8, their left and right digits, and their questions, of the first `kinds`.
 
     photos: of each scene, all with its question.
     """
@@ -252,7 +252,7 @@ def _write_split(
 
 
 def _annotators(answer: str, names: tuple[str, ...], generator: torch.Generator) -> list[str]:
-    """Ten answers, of which none, one or two are slips of different kinds: misspelt, misread, half of two words."""
+    """Draw ten answers with up to two slips of different kinds: misspelt, misread, half of two words."""
 
     def draw(count: int) -> int:
         return int(torch.randint(count, (1,), generator=generator))

@@ -1,4 +1,4 @@
-"""What demonstrations are chosen for: a task renders prompts, scores answers, and says what an encoder sees of items.
+"""Tasks for which demonstrations are chosen: each renders prompts, scores answers and says what an encoder embeds.
 
 Two kinds of data are here: questions about pictures, answered in the judge's own words and compared with those of ten
 people, and texts with classes, where the likeliest label is the answer. A new kind is a class with the methods of
@@ -45,55 +45,55 @@ class PromptSettings(Record):
 
 
 class View(NamedTuple):
-    """One thing that an encoder sees of an item: its picture, or its words."""
+    """One part of an item that an encoder embeds: its picture, its words or its answer."""
 
     name: str
-    """What is embedded, in keys and on the screen: `pictures`, `questions` or `texts`."""
+    """Name of the part, in cache keys and on the screen: `pictures`, `questions`, `texts` or `answers`."""
     key: Callable[[Any], str]
-    """What decides the vector of an item; equal ones are embedded once."""
+    """Returns the key of an item; items with equal keys have equal vectors and are embedded once."""
     embed: Callable[[Sequence[Any]], Mapping[str, Vectors | None]]
-    """Items → `vectors`, a row for each, and perhaps `classes`, what the encoder takes them for."""
+    """Embeds items: `vectors`, a row for each, and perhaps `classes`, the encoder's class probabilities."""
 
 
 class Views(NamedTuple):
-    """An encoder, and what it sees of the items of a task."""
+    """An encoder with the parts of a task's items that it embeds."""
 
     encoder: str
-    """Its id."""
+    """Id of the encoder."""
     dimension: int
     images: View | None
     texts: View
     answers: View | None = None
-    """What a selector sees of a candidate beside the text; None: of candidates it sees what it sees of queries."""
+    """The answers that a selector sees of candidates beside their text; None: it sees candidates as it sees queries."""
 
 
 class DemonstrationTask(Protocol[AnyItem]):
-    """A kind of item that a judge answers with demonstrations of the same kind."""
+    """A kind of item that a judge answers with demonstrations of the same kind: its prompts and its scores."""
 
     prompts: PromptSettings
     choices: tuple[str, ...]
-    """Answers of which the one that the judge finds likeliest counts; empty: it answers in words of its own."""
+    """The possible answers, of which the judge's likeliest counts; empty: the judge answers in words of its own."""
     screens_beams: bool
-    """What a demonstration is worth alone tells enough of its worth beside others to search beams by it."""
+    """True where a demonstration's score alone predicts its score beside others, so that beams are screened."""
 
     def request(self, query: AnyItem, shown: Sequence[AnyItem]) -> ChatRequest:
-        """The prompt; `shown` in the order of the picks. Raises DatasetUnusable for an item that cannot be shown."""
+        """Render the prompt, given demonstrations in the order of the picks. Raises DatasetUnusable."""
         ...
 
     def answer_in(self, text: str) -> str:
-        """The answer in what the judge wrote."""
+        """Extract the answer from what the judge wrote."""
         ...
 
     def accuracy(self, query: AnyItem, answer: str) -> float:
-        """0 to 1."""
+        """Score an answer to the query, 0 to 1."""
         ...
 
     def worth(self, query: AnyItem) -> Mapping[str, float]:
-        """Each right answer, with its worth from 0 to 1."""
+        """Return each right answer of the query with its worth, above 0 and at most 1."""
         ...
 
     def views(self, encoder: EncoderSpec) -> Views:
-        """What this encoder sees. Raises models.model_errors.ModelUnavailable."""
+        """Return the parts of items that this encoder embeds. Raises models.model_errors.ModelUnavailable."""
         ...
 
 
@@ -102,7 +102,7 @@ CUE = re.compile("Question|Answer|Short")
 
 
 class VqaTask:
-    """A DemonstrationTask."""
+    """The DemonstrationTask of questions about pictures, which the judge answers in words of its own."""
 
     choices: tuple[str, ...] = ()
     screens_beams = True
@@ -120,7 +120,7 @@ class VqaTask:
         self._pictures = pictures
 
     def request(self, query: VqaItem, shown: Sequence[VqaItem]) -> ChatRequest:
-        """Pictures and questions in turn. Raises DatasetUnusable for a picture that cannot be shown."""
+        """Render pictures and questions in turn. Raises DatasetUnusable for a picture that cannot be shown."""
         turns, parts = list[Message](), list[Text | Image]()
         for item in self.prompts.in_order(shown):
             if self.prompts.style == "chat":
@@ -132,24 +132,24 @@ class VqaTask:
         return ChatRequest(messages=tuple(turns), max_tokens=MAX_NEW_TOKENS)
 
     def answer_in(self, text: str) -> str:
-        """What stands before the first cue word, and of that before the first comma and space."""
+        """Return the text before the first cue word, and of that the part before the first comma and space."""
         return CUE.split(text, maxsplit=1)[0].split(", ", 1)[0].strip()
 
     def accuracy(self, query: VqaItem, answer: str) -> float:
-        """The VQA accuracy."""
+        """Return the VQA accuracy of an answer, 0 to 1."""
         return accuracy_among(people(query.answers, stem=self._stem), answer)
 
     def worth(self, query: VqaItem) -> Mapping[str, float]:
-        """min(people / 3, 1) for each answer of people."""
+        """Return min(people / 3, 1) for each distinct answer of people."""
         return {answer: min(count / ENOUGH, 1.0) for answer, count in Counter(query.answers).items()}
 
     def views(self, encoder: EncoderSpec) -> Views:
-        """Picture and question."""
+        """Return picture and question as the parts that an encoder of both embeds."""
         return views_of(open_encoder(encoder))
 
 
 def views_of(encoder: VisionEmbedder) -> Views:
-    """What an encoder of pictures and words sees of a question about a picture."""
+    """Return picture and question as the parts that an encoder of pictures and words embeds."""
     from tasks.lever.data.vqa_files import Pictures
 
     pictures = Pictures(most=0)  # each is needed once
@@ -174,14 +174,14 @@ def _question(item: VqaItem) -> str:
 
 
 class Wording(NamedTuple):
-    """How a dataset is asked about."""
+    """The words of a dataset's prompts."""
 
     instruction: str
     """First line of the prompt; empty: none."""
     text: str
-    """What stands before a text."""
+    """The word before a text, such as `Review`."""
     label: str
-    """What stands before its class."""
+    """The words before its class, such as `Answer Type`."""
     classes: Mapping[str, str]
     """Class in the dataset's files → the word for it."""
 
@@ -209,11 +209,11 @@ WORDINGS = {
         {"1": "World", "2": "Sports", "3": "Business", "4": "Technology"},
     ),
 }
-"""By dataset."""
+"""The wording of each dataset of texts. Source: Zhao et al. 2021, arXiv:2102.09690."""
 
 
 class TextClassification:
-    """A DemonstrationTask."""
+    """The DemonstrationTask of texts with classes, of which the judge's likeliest label counts."""
 
     screens_beams = False
     """On ten questions of TREC, screening kept .91 of the beams' mean score, and no cheaper search above .94."""
@@ -224,7 +224,7 @@ class TextClassification:
         self._wording = wording
 
     def request(self, query: TextItem, shown: Sequence[TextItem]) -> ChatRequest:
-        """One text that ends where the class of the query is to follow; it goes to the judge without a template."""
+        """Render one text that ends where the query's class is to follow; the judge gets it without a chat template."""
         blocks = [self._wording.instruction] if self._wording.instruction else []
         blocks += [f"{self._question_text(item)} {item.label}" for item in self.prompts.in_order(shown)]
         text = "\n\n".join([*blocks, self._question_text(query)])
@@ -232,19 +232,19 @@ class TextClassification:
         return ChatRequest(messages=(message,), max_tokens=MAX_NEW_TOKENS, template=False)
 
     def answer_in(self, text: str) -> str:
-        """The first line."""
+        """Return the first line of what the judge wrote."""
         return text.strip().partition("\n")[0].strip()
 
     def accuracy(self, query: TextItem, answer: str) -> float:
-        """1 for the right class."""
+        """Return 1 for the right class, else 0."""
         return float(answer == query.label)
 
     def worth(self, query: TextItem) -> Mapping[str, float]:
-        """The right class."""
+        """Return the right class with a worth of 1."""
         return {query.label: 1.0}
 
     def views(self, encoder: EncoderSpec) -> Views:
-        """The text, and of candidates the class as well."""
+        """Return the text, and for candidates the class as well, as the parts that an embedder embeds."""
         return text_views(embedder(encoder.name))
 
     def _question_text(self, item: TextItem) -> str:
@@ -252,7 +252,7 @@ class TextClassification:
 
 
 def text_views(embedder: Embedder) -> Views:
-    """What an embedder sees of a text, and of its class."""
+    """Return text and class as the parts that an embedder embeds."""
 
     def view(name: str, words: Callable[[TextItem], str]) -> View:
         return View(name, words, lambda items: {"vectors": embedder.embed([words(item) for item in items])})
@@ -262,6 +262,6 @@ def text_views(embedder: Embedder) -> Views:
 
 
 def open_task(dataset: str, prompts: PromptSettings, *, stem: bool = False) -> DemonstrationTask[Any]:
-    """What the items of a dataset are to the judge."""
+    """Return the task of a dataset: TextClassification for texts with classes, else VqaTask."""
     wording = WORDINGS.get(dataset)
     return TextClassification(wording, prompts) if wording else VqaTask(prompts, stem=stem)

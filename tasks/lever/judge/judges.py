@@ -73,7 +73,7 @@ class EncoderSpec(Record):
 
 
 def open_judge(spec: JudgeSpec) -> Chat:
-    """The judge. Raises models.model_errors.ModelUnavailable."""
+    """Open the judge of a specification. Raises models.model_errors.ModelUnavailable."""
     if spec.weights is None:
         return vision(spec.name, revision=spec.fingerprint)
     from tasks.lever.digits.digits_judge import DigitsJudge
@@ -83,7 +83,9 @@ def open_judge(spec: JudgeSpec) -> Chat:
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
-    """The encoder; a CLIP is its caller's alone, so that a device is free for the judge when that has done with it.
+    """Open the encoder of a specification.
+
+    A CLIP is opened for its caller alone and not cached, so that the device is free for the judge afterwards.
 
     Raises models.model_errors.ModelUnavailable.
     """
@@ -104,5 +106,5 @@ def _opened(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
 
 @cache
 def limits_of(name: str) -> Limits:
-    """Rates, retries and concurrency, shared by all threads that ask this judge, as its entry says."""
+    """Return the rates, retries and concurrency of a judge's entry, shared by all threads that ask it."""
     return Limits(CallSettings(concurrency=CONCURRENCY).model_copy(update=press_of(name)), rng=random.Random())

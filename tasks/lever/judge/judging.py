@@ -1,4 +1,4 @@
-"""Puts questions to the judge, each with its demonstrations: every distinct one once, in this run and in all others."""
+"""Asks the judge queries with demonstrations, each distinct prompt once, in this run and in all others."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class PromptedQuery(NamedTuple):
     """A query, and what is shown before it."""
 
     query: str
-    """Id of an item."""
+    """Id of the item that is asked about."""
     demonstrations: tuple[str, ...]
     """Ids of items, in the order of their picks."""
 
 
 class Judgment(NamedTuple):
-    """What the judge made of it: an answer with its worth, or why there is none."""
+    """The judge's answer to a prompt with its score, or why there is none."""
 
     answer: str | None = None
     correct: int | None = None
     """1 from the threshold on, else 0."""
     accuracy: float | None = None
-    """As the task scores it, 0 to 1."""
+    """The task's score of the answer, 0 to 1."""
     failed: str | None = None
     retryable: bool = False
-    """True when the judge may answer another time; an item that cannot be shown stays so."""
+    """True when the judge may answer another time; False where it will not, as for an item that cannot be shown."""
     key: str | None = None
     """Key of the answer in the response store."""
 
@@ -83,8 +83,8 @@ class Judging:
         self._judged: dict[PromptedQuery, Judgment] = {}
         self._likely: dict[tuple[PromptedQuery, tuple[str, ...]], _Likely] = {}
 
-    def judge(self, asked: Sequence[PromptedQuery], tell: Callable[[int], None] | None = None) -> list[Judgment]:
-        """One judgment for each, in order; equal ones are asked once. `tell` hears of each number newly answered.
+    def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
+        """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
 
         A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
         item's, JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, an
@@ -102,8 +102,10 @@ class Judging:
             postponed = self._ask(new, tell)
         return [self._judged.get(prompt) or postponed[prompt] for prompt in asked]
 
-    def answer_log_probs(self, asked: Sequence[PromptedQuery]) -> list[float]:
-        """log P(right answer | prompt) of each, of several the one that demonstrations show; NaN as in `log_probs`.
+    def answer_log_probs(self, asked: Sequence[Asked]) -> list[float]:
+        """Return log P(right answer | prompt) of each prompt; NaN as in `log_probs`.
+
+        Of several right answers it is the one that demonstrations show.
 
         Where the task has choices, P is the share among them. Raises as `log_probs` does.
         """
@@ -123,8 +125,8 @@ class Judging:
             shares.append(likelihoods.log_probs[choices.index(answer)] - log_total)
         return shares
 
-    def log_probs(self, asked: Sequence[tuple[PromptedQuery, str]]) -> list[float]:
-        """log P(answer | prompt) of each, in order, its end included; NaN where it cannot be shown or is refused.
+    def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
+        """Return log P(answer | prompt) of each pair, in order, its end included; NaN where it is refused or unusable.
 
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
         judge raises, when what it gave is stored.
@@ -133,8 +135,8 @@ class Judging:
             likelihoods.log_probs[0] for likelihoods in self._weigh([(prompt, (answer,)) for prompt, answer in asked])
         ]
 
-    def gt_prob(self, asked: Sequence[PromptedQuery]) -> list[float]:
-        """Σ over the right answers of worth · P(answer | prompt), 0 to 1; NaN where `log_probs` has it.
+    def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
+        """Return Σ over the right answers of worth · P(answer | prompt) of each, 0 to 1; NaN where `log_probs` has it.
 
         Where the task has choices, there is one right answer, and this is its share. Raises as `log_probs` does.
         """
@@ -152,12 +154,12 @@ class Judging:
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
-    def _sorted(self, asked: Iterable[PromptedQuery]) -> list[PromptedQuery]:
-        """By what stands first in the prompt, so that an engine computes a common beginning once."""
+    def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
+        """Sort prompts by what stands first in them, so that an engine computes a common beginning once."""
         return sorted(asked, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
 
-    def _choose(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> None:
-        """Remember the likeliest choice of each."""
+    def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
+        """Judge each prompt by its likeliest choice, and remember the judgments."""
         choices = self.task.choices
         for part in _parts(new, max(1, TOGETHER // len(choices))):
             for prompt, likelihoods in zip(part, self._weigh([(prompt, choices) for prompt in part]), strict=True):
@@ -169,8 +171,8 @@ class Judging:
             if tell:
                 tell(len(part))
 
-    def _ask(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> dict[PromptedQuery, Judgment]:
-        """Remember the judgments; returns those that may turn out otherwise another time."""
+    def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
+        """Ask for answers and remember the judgments; return those that may turn out otherwise another time."""
 
         def requests() -> Iterator[tuple[Asked, ChatRequest]]:
             for prompt in new:
@@ -201,16 +203,16 @@ class Judging:
             f"{self.chat.id} refused all {len(refused)} questions that it got, as {refused[0].query}: {error}"
         )
 
-    def _request(self, asked: PromptedQuery) -> ChatRequest:
-        """Raises DatasetUnusable for an item that cannot be shown."""
+    def _request(self, asked: Asked) -> ChatRequest:
+        """Render a prompt. Raises DatasetUnusable for an item that cannot be shown."""
         return self.task.request(self.items[asked.query], [self.items[name] for name in asked.demonstrations])
 
     def _scored(self, asked: PromptedQuery, answer: str, *, key: str) -> Judgment:
         accuracy = self.task.accuracy(self.items[asked.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
-    def _weigh(self, asked: Sequence[tuple[PromptedQuery, tuple[str, ...]]]) -> list[_Likely]:
-        """What the judge gives to each, in order; each is looked up or asked for once, what begins alike together.
+    def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likely]:
+        """Return the log-probabilities of each pair, in order; each is looked up or asked for once.
 
         Raises JudgeUnusable where no question at all has a log-probability.
         """
@@ -245,7 +247,7 @@ class Judging:
         return [self._likely[pair] for pair in asked]
 
     def _look_up(self, asked: Mapping[str, Weighed]) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
-        """Natural log-probabilities by key, from the store or from the judge; and its word where it refuses some.
+        """Return natural log-probabilities by key, from the store or the judge, and the judge's refusal of some.
 
         Each is stored while the judge goes on, so that a kill loses the last few. A prompt is one call of the budget,
         however many answers are weighed behind it. Raises JudgeUnusable where the judge gives none, or NaN, and
@@ -309,13 +311,13 @@ class Weighed(NamedTuple):
         return Tokens(prompt=estimate_tokens(self.request).prompt + len(self.answers), answer=0)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON; of the request only what matters."""
+        """Return the fields that decide the log-probabilities, as JSON: the store's key is their digest."""
         request = {name: value for name, value in canonical_form(self.request).items() if name in MATTERS}
         answer_fields = {"log-prob": self.answers[0]} if len(self.answers) == 1 else {"log-probs": list(self.answers)}
         return {**answer_fields, "request": request}
 
     def stored(self, backend: str, log_probs: Sequence[float], *, latency_s: float) -> StoredResponse:
-        """What the response store holds."""
+        """Return the log-probabilities as an entry of the response store."""
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         kind, _, model = backend.partition(":")
@@ -327,7 +329,7 @@ class Weighed(NamedTuple):
 
 
 def _log_probs_of(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """What the judge gives, with its number; prompts with choices and those with a single answer do not mix."""
+    """Yield the number and log-probabilities of each prompt; all have choices, or all a single answer."""
     if not asked:
         return
     if len(asked[0].answers) == 1:

@@ -1,4 +1,4 @@
-"""What a judged pointer is worth: from the hard score h (`vqa_correct`) and the soft score s (`vqa_acc_score`).
+"""The reward of a judged pointer, from the hard score h (`vqa_correct`) and the soft score s (`vqa_acc_score`).
 
     hard_plus_soft    h + s, the default      hard_only    h      soft_only    s
     separated         2 + s if right, else s: the worst right answer stands above the best wrong one
@@ -20,18 +20,19 @@ from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
 from tasks.lever.lever_records import PointerRecord
 
 CLIP = (-5.0, 5.0)
-"""No reward is outside."""
+"""Bounds that every reward is clipped to."""
 BONUS = {"hard_plus_soft": 1, "soft_only": 0, "separated": 2, "hard_plus_gtprob": 1}
 """Weight of the hard score beside a soft one."""
 
 
 def reward_of(record: PointerRecord, mode: RewardMode) -> float:
-    """The reward of a judged pointer.
+    """Return the reward of a judged pointer.
 
     Raises RewardUnusable if the record lacks what its mode needs, ValueError for a mode that there is not.
     """
-    if mode not in (known := get_args(RewardMode)):  # as Lever-Plus does
-        raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(known)}")
+    modes = get_args(RewardMode)
+    if mode not in modes:  # ValueError, as in Lever-Plus
+        raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(modes)}")
     if record.status != "judged":
         raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
     hard = needed_score(record.vqa_correct, "vqa_correct", mode)
@@ -48,7 +49,7 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
 
 
 def needed_score(value: float | None, field: str, by: str) -> float:
-    """The value. Raises RewardUnusable where there is none."""
+    """Return the value. Raises RewardUnusable where there is none."""
     if value is None:
         raise RewardUnusable(f"a pointer without `{field}`, which {by} needs: judge it again, or choose another reward")
     return float(value)

@@ -27,12 +27,13 @@ FORMAT = "trivet pointer selector"
 POOLS_OF = "pools"
 """Entry of `meta` with the recipe of the pools that a selector was trained in."""
 NAMED_AT_MOST = 6
+"""Keys that an error names."""
 WIDEST = 1 << 16
 """Largest width that a file may ask for; the usual ones are 256 and 512."""
 
 
 def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -> bytes:
-    """The weights and configuration of `selector`, and `meta`; equal selectors give equal bytes."""
+    """Serialise weights and configuration of `selector` with `meta`; equal selectors give equal bytes."""
     about = {"format": FORMAT, "config": selector.config.model_dump(), "meta": dict(meta)}
     # one entry only: safetensors writes several in no fixed order
     header = {"trivet": json.dumps(about, sort_keys=True, allow_nan=False)}
@@ -41,7 +42,7 @@ def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -
 
 
 def load_selector(data: bytes, *, device: str = "cpu") -> PointerSelector:
-    """What `save_selector` wrote, ready for inference (`eval`). Draws no random numbers.
+    """Load the selector that `save_selector` wrote, ready for inference (`eval`). Draws no random numbers.
 
     Raises FileUnusable naming every weight that is missing, too many, of another shape, or not finite.
     """
@@ -49,7 +50,7 @@ def load_selector(data: bytes, *, device: str = "cpu") -> PointerSelector:
 
 
 def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonValue]]:
-    """The selector and `meta` of a checkpoint of ours."""
+    """Read the selector and `meta` of a checkpoint of ours. Raises FileUnusable."""
     try:
         about: Any = json.loads(header_of(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -66,7 +67,7 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
 
 
 def selector_of(config: PointerConfig, state: Mapping[str, Tensor], where: str) -> PointerSelector:
-    """A selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
+    """Build a selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
     if max(config.hidden, config.embedding_dim) > WIDEST or config.layers > len(state):
         raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
     with torch.device("meta"):
@@ -88,8 +89,8 @@ def selector_of(config: PointerConfig, state: Mapping[str, Tensor], where: str) 
     return selector.eval()
 
 
-def list_keys(keys: Iterable[str]) -> str:
-    """The first of them, sorted, and how many more there are."""
+def named(keys: Iterable[str]) -> str:
+    """List the first keys, sorted, and how many more there are."""
     ordered = sorted(keys)
     more = len(ordered) - NAMED_AT_MOST
     return ", ".join(ordered[:NAMED_AT_MOST]) + (f" … and {more} more" if more > 0 else "")
@@ -105,7 +106,7 @@ MOST_HEADS = 1000
 
 
 class Opened(NamedTuple):
-    """A selector from a file, whoever wrote it."""
+    """A selector from a checkpoint, ours or Lever-Plus's, with what the file tells about its training."""
 
     selector: PointerSelector
     notes: tuple[str, ...]
@@ -125,7 +126,8 @@ class Opened(NamedTuple):
         own, theirs = ((name or "").removesuffix(WITH_ANSWERS) for name in (self.encoder, encoder))
         if own and theirs and own != theirs:
             raise FileUnusable(f"{path} was trained with vectors of {own}, and these are of {theirs}; embed anew")
-        if (width := self.selector.config.embedding_dim) != dimension:
+        width = self.selector.config.embedding_dim
+        if width != dimension:
             raise FileUnusable(
                 f"{path} reads vectors of {width} numbers, and these have {dimension}; "
                 "take the encoder that it was trained with"
@@ -145,7 +147,7 @@ class Opened(NamedTuple):
 
 
 def open_selector(path: Path, *, heads: int | None = None) -> Opened:
-    """The selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable.
+    """Open the selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable.
 
     heads: of each layer, for a checkpoint of Lever-Plus; None takes `num_heads` from its hyper-parameters, else 1.
     """
@@ -169,7 +171,7 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:
-    """The pointer network in a checkpoint of Lever-Plus, and notes; its image and text encoders are not read.
+    """Read the pointer network in a checkpoint of Lever-Plus, without its encoders; return it and notes.
 
     Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
     """
@@ -226,7 +228,10 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
 def _config(
     weights: Mapping[str, Tensor], top: Mapping[str, Any], heads: int | None, path: Path
 ) -> tuple[PointerConfig, list[str]]:
-    """The configuration that the shapes tell. Layers are as many as have a number; a hole is found by its keys."""
+    """Derive the configuration from the shapes of the weights; return it and notes.
+
+    Distinct numbers of layers are counted; a gap in them is found later, by missing keys.
+    """
     projection, entry = weights.get("query_proj.weight"), weights.get("input_proj.weight")
     if projection is None or projection.ndim != 2:
         raise FileUnusable(f"{path}: no query_proj.weight, but {list_keys(weights) or 'nothing'}; it is no v2 network")
@@ -257,7 +262,7 @@ def _config(
 
 
 def _integers_named(name: str, value: Any) -> Iterator[int]:
-    """Small integers under this key, however deep; what OmegaConf wraps them in, with a `_val`, is seen through."""
+    """Yield small integers under this key at any depth, and those that OmegaConf wraps with a `_val`."""
     waiting, visited = [value], set[int]()
     while waiting and len(visited) < LOOKED_AT_MOST:
         current = waiting.pop()
@@ -274,6 +279,6 @@ def _integers_named(name: str, value: Any) -> Iterator[int]:
 
 
 def _texts_of(value: Any) -> dict[str, Any] | None:
-    """The entries of a dict under texts; None for anything else."""
+    """Return the entries of a dict whose keys are texts; None for anything else."""
     mapping = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
     return None if mapping is None else {key: entry for key, entry in mapping.items() if isinstance(key, str)}

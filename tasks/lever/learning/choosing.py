@@ -1,4 +1,4 @@
-"""Demonstrations chosen by each selector, and how good they are: without learning, by a trained network, by trying all.
+"""Selectors and their evaluation: rules without learning, trained networks, and an oracle that tries all pointers.
 
 Without learning: the nearest candidates, random ones, and what the samplers of Lever-Plus take. All but
 `similarity_pool` choose among all candidates: whoever replaces them has to beat them there.
@@ -45,11 +45,13 @@ from tasks.lever.lever_records import (
 Demonstrations = Mapping[str, tuple[str, ...]]
 """Query → ids of its demonstrations, in the order in which they are shown."""
 Choose = Callable[..., Demonstrations]
-"""`shots` → what is shown to each query."""
+"""Called with `shots`, returns the demonstrations of each query."""
 DIVERSE_AMONG = 64
+"""Nearest candidates among which `MMR` chooses."""
 VOTERS = 8
+"""Nearest candidates whose classes vote in `SIMILARITY_VOTE`."""
 CLASSES = "classes of candidates"
-"""What `SIMILARITY_VOTE` needs beside embeddings."""
+"""Entry of `NEEDED` for selectors that need the classes of the candidates beside embeddings."""
 NEEDED: dict[str, set[str]] = {
     SIMILARITY: {"joint"},
     SIMILARITY_VOTE: {"joint", CLASSES},
@@ -60,11 +62,11 @@ NEEDED: dict[str, set[str]] = {
     "MixSampler": {"images", "texts"},
     SIMILARITY_CLASS: {"classes"},
 }
-"""Selector → that without which it cannot choose: names of embeddings, as of `Banks`, and `CLASSES`."""
+"""What each selector cannot choose without: names of embeddings, as of `Banks`, and `CLASSES`."""
 
 
 def possible_with(known: Collection[str]) -> tuple[str, ...]:
-    """Selectors without training that this allows; `known`: as the values of `NEEDED`."""
+    """Return the selectors without training that these embeddings and classes, named as in `NEEDED`, allow."""
     return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*known})
 
 
@@ -77,7 +79,10 @@ def untrained(
     classes: Mapping[str, str],
     seed: int,
 ) -> dict[str, Choose]:
-    """Selector → its choice for these queries, for each that can choose; `classes`: candidate → class, or nothing."""
+    """Return the selectors without training that can choose for these queries, by name.
+
+    classes: the class of each candidate; empty where items have none.
+    """
     joint: Any = banks.get("joint")  # missing only where nothing that needs it is given
     classed: Any = banks.get("classes")
     choosers: dict[str, Choose] = {
@@ -95,7 +100,7 @@ def untrained(
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
-    """Distinct candidates, uniformly, never the query; what a query gets does not depend on the other queries."""
+    """Draw distinct candidates uniformly, never the query; the draws of a query do not depend on other queries."""
     ids = sorted(candidates)
     demonstrations: dict[str, tuple[str, ...]] = {}
     for query in queries:
@@ -106,7 +111,7 @@ def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots
 
 
 def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
-    """The largest inner products among all candidates but the query, the largest last; ties by id.
+    """Choose the largest inner products among all candidates but the query, the largest last; ties by id.
 
     Source: RICES of Flamingo (arXiv 2204.14198) and OpenFlamingo; of image and question together, as PICa has them
     (Yang et al., arXiv 2109.05014). Raises FileUnusable for unknown ids, PoolTooSmall.
@@ -118,7 +123,7 @@ def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: P
 def choose_by_vote(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, classes: Mapping[str, str], *, shots: int
 ) -> Demonstrations:
-    """The nearest candidates of the class that most of the `VOTERS` nearest have, the nearest last.
+    """Choose the nearest candidates of the class that most of the `VOTERS` nearest have, the nearest last.
 
     Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
     10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
@@ -136,7 +141,7 @@ def choose_by_vote(
 def choose_nearest_of_pool(
     queries: Sequence[str], pools: Mapping[str, Sequence[str]], vectors: Pair, *, shots: int
 ) -> Demonstrations:
-    """The largest inner products of each pool, the largest last; ties by id. Raises FileUnusable for unknown ids."""
+    """Choose the largest inner products of each pool, the largest last; ties by id. Raises FileUnusable."""
     of_queries, of_candidates = vectors
     pooled = sorted({name for query in queries for name in pools[query]})
     row, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
@@ -150,7 +155,7 @@ def choose_nearest_of_pool(
 
 
 def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
-    """Maximal marginal relevance: near the query, and unlike what is picked, alike weighed; the first pick last.
+    """Choose by maximal marginal relevance, the first pick last: near the query and unlike the picks, equally weighted.
 
     Among the `DIVERSE_AMONG` nearest of all candidates.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
@@ -174,7 +179,7 @@ def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: P
 def choose_by_sampler(
     queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, sampler: Sampler, shots: int, seed: int
 ) -> Demonstrations:
-    """What this sampler draws when it may draw only `shots`: its first last. Raises PoolTooSmall, FileUnusable."""
+    """Choose what a sampler draws for a pool of `shots`, its first last. Raises PoolTooSmall, FileUnusable."""
     drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
     return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}
 
@@ -188,6 +193,7 @@ BEST_OF = 500
 FIRST_ROUND, LARGEST_ROUND = 1, 256
 """Pointers of a query that are judged together; each round has twice as many as the one before."""
 PERFECT = 1 - 1e-9
+"""Accuracy from which a pointer counts as entirely right."""
 
 
 def measure(
@@ -201,7 +207,7 @@ def measure(
     oracle: OracleSettings,
     seed: int,
 ) -> tuple[SelectorResult, ...]:
-    """Every selector with every number of shots on the test queries, and zero-shot."""
+    """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle."""
     queries = [item.id for item in setting.dataset.test]
     test_pools = {query: pools.pools[query] for query in queries}
     judging, candidates = setting.judging, setting.dataset.candidates
@@ -226,12 +232,13 @@ def measure(
 def evaluate(
     choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
 ) -> tuple[SelectorResult, ...]:
-    """A result for each selector and number of shots, all judged at once; 0 shots are those of `zero_shot` alone.
+    """Return a result for each selector and number of shots, all judged at once; only `zero_shot` has 0 shots.
 
     Raises PoolTooSmall, and as `judge` does.
     """
     for query in queries:
-        if (size := len(pools.pools[query])) < (most := max(shots)):
+        size, most = len(pools.pools[query]), max(shots)
+        if size < most:
             raise PoolTooSmall(
                 f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
             )
@@ -249,8 +256,8 @@ def evaluate(
     )
 
 
-def judge_shown(asked: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> list[Outcome]:
-    """What the judge makes of each query with its demonstrations, in order."""
+def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
+    """Judge each prompt and return the outcomes, in order."""
     outcomes = list[Outcome]()
     for prompt, judgment in zip(asked, judge(asked), strict=True):
         pool, demonstrations = pools.pools[prompt.query], prompt.demonstrations
@@ -260,7 +267,7 @@ def judge_shown(asked: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> l
 
 
 def _watched(judging: Judging, stage: str) -> Judge:
-    """The judge; its questions and answers are reported as the progress of this stage."""
+    """Return the judge as a function that reports prompts and answers as the progress of this stage."""
 
     def judge(asked: Sequence[PromptedQuery]) -> Sequence[Judgment]:
         progress.expect(stage, len(set(asked)))
@@ -270,14 +277,14 @@ def _watched(judging: Judging, stage: str) -> Judge:
 
 
 def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
-    """Queries that the judge may answer another time → why it did not."""
-    return {
-        f"{result.selector}, {result.shots} shot{'s' if result.shots != 1 else ''}, query {outcome.query}": outcome.failed
-        or ""
-        for result in results
-        for outcome in result.outcomes
-        if outcome.retryable
-    }
+    """Return the queries that the judge may answer another time, with the reason why it did not."""
+    reasons: dict[str, str] = {}
+    for result in results:
+        shots = f"{result.shots} shot{'s' if result.shots != 1 else ''}"
+        for outcome in result.outcomes:
+            if outcome.retryable:
+                reasons[f"{result.selector}, {shots}, query {outcome.query}"] = outcome.failed or ""
+    return reasons
 
 
 def search_best(
@@ -290,7 +297,7 @@ def search_best(
     known: Iterable[SelectorResult] = (),
     most_judgments: int | None = None,
 ) -> SelectorResult:
-    """For each query the pointer with the highest accuracy, of equals the one that was tried first.
+    """Find for each query the pointer with the highest accuracy, of equals the one that was tried first.
 
     All ordered pointers of a pool are tried, or `BEST_OF` of them; a query is done with its first entirely right one.
 
@@ -320,7 +327,7 @@ def search_best(
 
 
 class _Search:
-    """The pointers of one query: those to be tried, and the best so far."""
+    """The oracle's search of one query: the pointers to be tried, and the best outcome so far."""
 
     def __init__(self, query: str, found: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
         self._query, self._pool = query, pools.pools[query]
@@ -339,15 +346,16 @@ class _Search:
 
     @property
     def is_settled(self) -> bool:
-        """True when the best is known."""
+        """True when no further pointer can be better: one is entirely right, or all were scored."""
         return _accuracy(self.best) >= PERFECT or self._unscored == 0
 
-    def take(self, count: int) -> list[PromptedQuery]:
-        """The next pointers to try, as questions; none when it is done."""
+    def take(self, count: int) -> list[Asked]:
+        """Return the next pointers to try as prompts; none when the search is settled."""
         pointers = [] if self.is_settled else islice(self._untried, count)
         return [Asked(self._query, tuple(self._pool[at] for at in pointer)) for pointer in pointers]
 
     def add(self, outcome: Outcome) -> None:
+        """Count an outcome as tried, and keep it if it is the best so far."""
         # what is shown from outside the pool may be the best, but is none of the pointers to be tried
         self._unscored -= outcome.accuracy is not None and bool(outcome.pointer)
         if not self.best.shown or _accuracy(outcome) > _accuracy(self.best):
@@ -355,7 +363,7 @@ class _Search:
 
 
 def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
-    """All ordered pointers in random order, or as many of them as are affordable."""
+    """Yield all ordered pointers in random order, or `BEST_OF` distinct ones where there are too many."""
     if shots <= ALL_UP_TO_SHOTS or math.perm(size, shots) <= BEST_OF:
         pointers = _all_pointers(size, shots)
         for number in rng.permutation(len(pointers)).astype(np.int32):

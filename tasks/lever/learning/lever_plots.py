@@ -54,11 +54,11 @@ LOOKS = {
     "grpo": ("RCE + GRPO", GREEN),
     "oracle": ("oracle", INK),
 }
-"""Selector → its name and colour in plots; others have their own names and one colour."""
+"""Name and colour of each selector in plots; others keep their own names and share one colour."""
 WIDTH_IN, ROW_IN, FRAME_IN = 10.2, 0.42, 1.7
 BAR, DOT = 0.62, 12
 LABEL_STYLE: Any = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-"""Placement of text beside a point."""
+"""Placement of a label beside a point."""
 
 
 def _colour(selector: str) -> str:
@@ -66,7 +66,7 @@ def _colour(selector: str) -> str:
 
 
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
-    """A bar for each selector with its 95 % interval and a dot per seed; what training gains over similarity."""
+    """Draw a bar for each selector with its 95 % interval and a dot per seed, and the gains over similarity."""
     about, shots, scores = summary.conditions, summary.conditions.trained_shots, summary.compared()
     count = len(summary.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
@@ -111,7 +111,7 @@ def _draw_values(axes: Axes, shown: Sequence[Figure]) -> None:
 
 
 def _draw_gains(axes: Axes, shown: Sequence[Figure], summary: Summary, shots: int) -> None:
-    """What was trained against the nearest neighbours among all candidates, which are the hollow dot."""
+    """Draw the gains of trained selectors over the nearest of all candidates, which are the hollow dot at 0."""
     from matplotlib.ticker import MaxNLocator
 
     gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == SIMILARITY}
@@ -134,7 +134,7 @@ def _draw_gains(axes: Axes, shown: Sequence[Figure], summary: Summary, shots: in
 
 
 def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
-    """The interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
+    """Draw the interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
     if one.low is not None and one.high is not None:
         axes.plot([one.low, one.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
     across = list(one.by_seed.values())
@@ -153,7 +153,7 @@ PANELS = {
     "kl": "KL to where it started",
     "entropy": "entropy of the picks, nats",
 }
-"""Figures of a curve that are drawn, with what stands above them; the validation accuracy comes before these."""
+"""Values of a curve that are drawn, with their headings; the validation accuracy comes before these."""
 PANEL_IN, CURVE_ROW_IN, CURVE_FRAME_IN = 2.7, 2.15, 0.95
 
 
@@ -166,14 +166,14 @@ class Training(NamedTuple):
     validation: dict[int, float]  # epoch (0: before the first) → accuracy on the validation queries
     chosen_epoch: int
 
-    def values_of(self, panel: str) -> dict[int, float]:
-        """Update → figure, where it is a number."""
+    def known(self, panel: str) -> dict[int, float]:
+        """Return the finite values of a panel, by update."""
         found = {point.step: point.figures[panel] for point in self.points if panel in point.figures}
         return {step: value for step, value in found.items() if math.isfinite(value)}
 
 
 def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
-    """Validation accuracy by epoch and the figures of each update, a row for each stage, a line for each seed.
+    """Draw validation accuracy by epoch and values by update, a row for each stage, a line for each seed.
 
     about: a few words for the title.
     """
@@ -222,7 +222,7 @@ def _draw_lines(axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage,
 
 
 def save(draw: Callable[[], Drawing], format: Format = "png") -> bytes:
-    """The figure that `draw` makes in this style, as a file of that format."""
+    """Return the figure that `draw` makes in this style, as a file of that format."""
     import matplotlib
 
     # else it warns on stderr that the Korean font has no bold
@@ -234,7 +234,7 @@ def save(draw: Callable[[], Drawing], format: Format = "png") -> bytes:
 
 
 def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> Drawing:
-    """An empty figure whose axes fill it. title_in: the height that `title` needs, or 0 for a plain suptitle."""
+    """Return an empty figure whose axes fill it. title_in: the height that `title` needs, or 0 for a suptitle."""
     from matplotlib.figure import Figure as Drawing
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -243,14 +243,14 @@ def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> D
 
 
 def title(figure: Drawing, text: str, detail: str) -> None:
-    """A line in bold, and a small one below it; `TITLE_IN` is their height."""
+    """Write a title in bold and a small line of detail below it; `TITLE_IN` is their height."""
     at: Any = {"ha": "left", "va": "top"}
     figure.suptitle(printable(text, TITLE_CHARS), x=TITLE_X, y=0.985, fontsize=13, fontweight="bold", **at)
     figure.text(TITLE_X, 0.985, f"\n\n{printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
 
 
 def rows(axes: Axes, labels: Sequence[str]) -> None:
-    """A row for each label from the top, every other one shaded; no more lines than needed."""
+    """Set up a row for each label from the top, every other one shaded, without needless lines."""
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
     for at in range(0, len(labels), 2):
@@ -262,14 +262,14 @@ def rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def printable(text: str, chars: int) -> str:
-    """`text` on one line that a font can draw."""
+    """Return a text as one line that a font can draw, cut to so many characters."""
     line = "".join(sign if sign.isprintable() else " " for sign in text)
     return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
 
 @cache
 def korean_font() -> tuple[str, ...]:
-    """Family name of the typeface for Hangul that PyMuPDF carries, so that every machine draws the same."""
+    """Register the typeface for Hangul that PyMuPDF carries, so that every machine draws the same; return its name."""
     import atexit
     import tempfile
     from dataclasses import replace

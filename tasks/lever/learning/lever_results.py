@@ -19,38 +19,38 @@ from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcom
 
 
 class SeedReport(Record):
-    """Results of one seed."""
+    """The trained selectors and the evaluation of one seed."""
 
     seed: int
     trained: tuple[TrainedSelector, ...] = ()
     evaluated: Ref | None = None
-    """Artifact of kind Evaluated."""
+    """Artifact with the Evaluated of this seed; None where the run ended before."""
 
 
 class LeverReport(Record):
-    """A run from its first stage to its last."""
+    """The report of a run, from its first stage to its last."""
 
     run: str
     started_at: datetime
     ended_at: datetime
     version: str
-    """Version of Trivet."""
+    """The version of Trivet that ran."""
     git_commit: str | None
     environment: dict[str, Any]
     config: dict[str, Any]
     stages: tuple[str, ...]
-    """Those that it went through."""
+    """The stages that the run went through."""
     seeds: tuple[SeedReport, ...] = ()
     summary: Summary | None = None
-    """Figures over all seeds, if the run got so far."""
+    """Scores over all seeds; None where the run ended before."""
     files: tuple[str, ...] = ()
-    """Written for users."""
+    """Paths of the files that were written for users."""
     notes: tuple[str, ...] = ()
     unfinished: dict[str, str] = Field(default_factory=dict[str, str])
-    """Item → why it may succeed another time."""
+    """Items that may succeed another time, with the reason why they failed."""
 
-    def as_json(self) -> dict[str, Any]:
-        """As `--json` has it: `{selector: {accuracy, se}}` at the shots that were trained for, and the rest."""
+    def told(self) -> dict[str, Any]:
+        """Return the report as `--json` prints it: `{selector: {accuracy, se}}` at the trained shots, and the rest."""
         figures = self.summary.compared() if self.summary else ()
         at = {one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se} for one in figures}
         rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
@@ -58,7 +58,7 @@ class LeverReport(Record):
 
 
 def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
-    """Means over seeds as Lever-Plus' `icl_inference.py` writes accuracies: `{"<info>": {"shot_num=1": 0.52, …}}`."""
+    """Return means over seeds as Lever-Plus' `icl_inference.py` writes them: `{"<info>": {"shot_num=1": 0.52, …}}`."""
     about = summary.conditions
     seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
     table: dict[str, dict[str, float]] = {}
@@ -73,7 +73,7 @@ def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
 
 
 def headline_of(summary: Summary) -> str:
-    """The run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
+    """Describe the run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
     about = summary.conditions
     first = f"{_headline_gain(summary.headline)}; " if summary.headline else ""
     accuracies = ", ".join(f"{score.selector} {score.accuracy.value:.3f}" for score in summary.compared())
@@ -87,7 +87,7 @@ def _headline_gain(gain: Gain) -> str:
 
 
 def accuracy_table(summary: Summary) -> list[list[str]]:
-    """Header and a row for each selector: accuracy by number of shots, with the interval at those trained for."""
+    """Return a header and a row for each selector: accuracy by shots, with the interval at the trained shots."""
     shots, trained = sorted({score.shots for score in summary.figures}), summary.conditions.trained_shots
     header = ["demonstrations by"]
     for count in shots:
@@ -106,7 +106,7 @@ def accuracy_table(summary: Summary) -> list[list[str]]:
 
 
 def gain_lines(summary: Summary) -> list[str]:
-    """Differences at the shots that were trained for, with their intervals; and GRPO's way to the oracle."""
+    """Describe the gains at the trained shots, with their intervals, and GRPO's way to the oracle, a line each."""
     shots = summary.conditions.trained_shots
     gains = [gain for gain in summary.gains if gain.shots == shots]
     lines = [
@@ -125,7 +125,10 @@ def _interval(one: SeedEstimate) -> str:
 
 
 def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
-    """The run in words and tables; `files`: those that it wrote for users; `plots`: their addresses by name."""
+    """Describe the run in Markdown.
+
+    files: paths that the run wrote for users. plots: addresses of the plots, by name.
+    """
     about, seeds = summary.conditions, f"{len(summary.seeds)} seed{'s' if len(summary.seeds) != 1 else ''}"
     header, *table = accuracy_table(summary)
     lines = [
@@ -146,7 +149,7 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
 
 
 def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]) -> rows.Evaluated:
-    """A run as rows of the evaluation tables. evaluated: reads the results of all seeds, anew at each call."""
+    """Return a run as rows of the evaluation tables. evaluated: reads the results of all seeds, anew at each call."""
     summary = report.summary
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
@@ -192,7 +195,7 @@ def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = Fals
 
 
 def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
-    """Question by question, a seed after the other; `repeat` counts the seeds.
+    """Yield a sample for each question of each seed; `repeat` counts the seeds.
 
     headline: the selector and shots whose answer stands for the question.
     """
@@ -224,7 +227,7 @@ def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Eval
 
 
 def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
-    """PNGs by file name."""
+    """Draw the plots of a run, as PNGs by file name."""
     trainings = [
         Training(
             selector.stage,
@@ -242,7 +245,7 @@ def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts
 
 
 def figures_of(summary: Summary) -> dict[str, bytes]:
-    """Accuracies in the seed's JSON, and all figures with their intervals, by file name."""
+    """Return accuracies in Lever-Plus' JSON, and all scores with their intervals, by file name."""
     return {"accuracy.json": _json(seed_json(summary)), "figures.json": _json(summary.model_dump(mode="json"))}
 
 

@@ -38,18 +38,18 @@ def find_grpo_loss(name: str) -> Callable[..., GrpoLoss]:
 
 
 def sft_loss(log_probs: Tensor) -> Tensor:
-    """Cross-entropy of labels with log-probabilities (B, S): the sum over their picks, the mean over queries."""
+    """Return the cross-entropy of labels with log-probabilities (B, S): summed over picks, averaged over queries."""
     return -log_probs.sum(-1).mean()
 
 
 def rce_loss(log_probs: Tensor, rewards: Tensor, *, temperature: float, judged: Tensor | None = None) -> Tensor:
-    """Cross-entropy with softmax(rewards / temperature) (B, G) as target; log_probs (B, G) of sequences."""
+    """Return the cross-entropy of sequence log_probs (B, G) with softmax(rewards / temperature) (B, G) as target."""
     weights = rce_weights(rewards, temperature, judged)
     return -(weights * _where(judged, log_probs)).sum(-1).mean()
 
 
 def rce_weights(rewards: Tensor, temperature: float, judged: Tensor | None = None) -> Tensor:
-    """softmax(rewards / temperature) over the judged members of each group (…, G); 0 for the others."""
+    """Return softmax(rewards / temperature) over the judged members of each group (…, G), and 0 for the others."""
     if temperature <= 0:
         raise ValueError(f"temperature {temperature}: must be above 0")
     mask = _checked(rewards, judged)
@@ -57,12 +57,12 @@ def rce_weights(rewards: Tensor, temperature: float, judged: Tensor | None = Non
 
 
 def linear_temperature(step: int, total: int, start: float = 2.0, end: float = 0.5) -> float:
-    """From `start` at step 0 to `end` at step `total` − 1, the last one."""
+    """Return the temperature of a step: linear from `start` at step 0 to `end` at step `total` − 1, the last one."""
     return start + (end - start) * min(1.0, step / max(1, total - 1))
 
 
 def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = None) -> Tensor:
-    """(R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 for members not judged.
+    """Return (R − mean) / max(std, floor) in each group (…, G), with the sample deviation; 0 where not judged.
 
     A group of equal rewards, or with a single judged member, has advantages of exactly 0.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
@@ -77,7 +77,7 @@ def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = N
 
 
 def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> Tensor:
-    """(…, G) bool: the `top_k` judged members of each group with the highest rewards, of equals the first."""
+    """Mark the `top_k` judged members of each group with the highest rewards, of equals the first; (…, G) bool."""
     if top_k < 2:
         raise ValueError(f"top_k {top_k}: at least 2 are compared with each other")
     mask = _checked(rewards, judged)
@@ -86,7 +86,7 @@ def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> T
 
 
 def frac_zero_std(rewards: Tensor, judged: Tensor | None = None) -> float:
-    """Share of groups (…, G) whose rewards are all equal: they have no gradient of the policy."""
+    """Return the share of groups (…, G) whose rewards are all equal: they give the policy no gradient."""
     return float(_all_equal(rewards, _checked(rewards, judged)).double().mean())
 
 
@@ -101,7 +101,7 @@ def grpo_loss(
     judged: Tensor | None = None,
     exact_kl: Tensor | None = None,
 ) -> GrpoLoss:
-    """Clipped GRPO objective with a KL leash to `ref`; lower is better.
+    """Return the clipped GRPO objective with a KL penalty towards `ref`; lower is better.
 
     new, old, ref: log-probability of each sequence (B, G) under the policy that learns, the one that the ratio is
     taken to (the policy at the start of the round), and the one that it must stay near.
@@ -124,7 +124,7 @@ def grpo_loss(
 
 
 def k3(new: Tensor, ref: Tensor) -> Tensor:
-    """r − 1 − log r with r = ref / new, elementwise: never negative, and KL(new ‖ ref) in the mean over draws of new.
+    """Return r − 1 − log r with r = ref / new, elementwise: never negative; its mean over draws of new is the KL.
 
     Of other draws the mean is no KL. Source: Schulman 2020, http://joschu.net/blog/kl-approx.html.
     """
@@ -142,7 +142,7 @@ def adapt_beta(
     most: float = 10.0,
     factor: float = 1.5,
 ) -> float:
-    """The weight of the KL term, raised where the divergence is above `kl_high`, lowered where it is below `kl_low`.
+    """Return the weight of the KL term, raised for a divergence above `kl_high`, lowered for one below `kl_low`.
 
     Adapt it after an epoch, not after each update: the policy reacts late, so that the weight would overshoot.
     """
@@ -154,7 +154,7 @@ def adapt_beta(
 
 
 def ess(log_ratio: Tensor) -> float:
-    """Effective share of draws with log importance weights (…, G): mean over groups of (Σw)² / (n Σw²), in (0, 1].
+    """Return the effective share of draws with log importance weights (…, G): mean of (Σw)² / (n Σw²), in (0, 1].
 
     1: the draws serve as if they were the policy's own; 1 / n: one of them outweighs all. NaN (a behaviour that
     nothing tells) is left out; NaN if that leaves nothing. Source: Kish 1965, Survey Sampling.
@@ -167,7 +167,7 @@ def ess(log_ratio: Tensor) -> float:
 
 
 def _checked(rewards: Tensor, judged: Tensor | None) -> Tensor:
-    """Which members count. Raises RewardUnusable for NaN among them, and for a group without any."""
+    """Return the mask of members that count. Raises RewardUnusable for NaN among them and a group without any."""
     mask = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
     if not mask.any(-1).all():
         group = int((~mask.any(-1)).flatten().nonzero()[0])
@@ -180,13 +180,16 @@ def _checked(rewards: Tensor, judged: Tensor | None) -> Tensor:
 
 
 def _all_equal(rewards: Tensor, known: Tensor) -> Tensor:
-    """(…) bool. Compared, not computed: the deviation of equal numbers need not be 0 in floating point."""
+    """Return which groups have equal rewards, (…) bool.
+
+    Compared, not computed: the deviation of equal numbers need not be 0 in floating point.
+    """
     highest = rewards.masked_fill(~known, -math.inf).amax(-1)
     return highest == rewards.masked_fill(~known, math.inf).amin(-1)
 
 
 def _where(judged: Tensor | None, values: Tensor) -> Tensor:
-    """Values with 0 at members that do not count."""
+    """Return the values, with 0 at members that do not count."""
     return values if judged is None else torch.where(judged, values, 0)
 
 
@@ -195,14 +198,14 @@ def _group_mean(values: Tensor, known: Tensor) -> Tensor:
 
 
 def _mean(values: Tensor, judged: Tensor | None) -> Tensor:
-    """Over the judged members of each group, then over the groups."""
+    """Return the mean over the judged members of each group, then over the groups."""
     return values.mean() if judged is None else _group_mean(values, judged).mean()
 
 
 CHUNK = 256
 """Queries that go through a frozen policy at once."""
 MOST_KEPT_BYTES = 1 << 28
-"""Tables that take more are made anew for each batch."""
+"""Size above which the tables of a reference are computed anew for each batch."""
 
 
 class ExactKl(NamedTuple):
@@ -213,7 +216,7 @@ class ExactKl(NamedTuple):
 
 
 def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -> tuple[Tensor, ...]:
-    """Log-probabilities of the next pick after every prefix: (B, P, K) for each pick, P the K!/(K − t)! prefixes.
+    """Return log-probabilities (B, P, K) of each pick after every prefix, P the number K!/(K − t)! of prefixes.
 
     Prefixes of t distinct positions are in the order of itertools.permutations.
     """
@@ -234,7 +237,7 @@ def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -
 
 
 def exact_kl(policy: Sequence[Tensor], reference: Sequence[Tensor]) -> ExactKl:
-    """Divergence and entropy from the `step_log_probs` of both, with gradients to either."""
+    """Return divergence and entropy from the `step_log_probs` of two policies, with gradients to either."""
     prefix = policy[0].new_zeros(policy[0].shape[:2])  # (B, 1)
     kl, entropy = policy[0].new_zeros(len(prefix)), policy[0].new_zeros(len(prefix))
     for picks, (new, ref) in enumerate(zip(policy, reference, strict=True)):
@@ -250,21 +253,21 @@ def exact_kl(policy: Sequence[Tensor], reference: Sequence[Tensor]) -> ExactKl:
 
 
 def _children(candidates: int, picks: int, *, device: torch.device) -> tuple[Tensor, Tensor]:
-    """For each prefix of `picks` positions: the number of the prefix that it goes on from, and its last position."""
+    """Return for each prefix of `picks` positions the number of its parent prefix, and its last position."""
     prefixes = list(permutations(range(candidates), picks))
     parents = torch.arange(len(prefixes), device=device) // (candidates - picks + 1)
     return parents, torch.tensor([prefix[-1] for prefix in prefixes], device=device)
 
 
 class Scored(NamedTuple):
-    """Log-probabilities under a policy."""
+    """Log-probabilities of pointers under a policy, and the tables that they were read from."""
 
     log_probs: Tensor  # (b, G) of the given pointers
     tables: tuple[Tensor, ...]  # step_log_probs of all pointers; empty if there are too many
 
 
 def score(selector: PointerSelector, query: Tensor, pool: Tensor, pointers: Tensor, *, exact: bool) -> Scored:
-    """Log-probabilities of the pointers (b, G, S) and, if `exact`, the tables of all pointers."""
+    """Return log-probabilities of the pointers (b, G, S) and, if `exact`, the tables of all pointers."""
     encoded = selector.encode(query, pool)
     if not exact:
         return Scored(selector.score(encoded, pointers).sum(-1), ())
@@ -273,7 +276,7 @@ def score(selector: PointerSelector, query: Tensor, pool: Tensor, pointers: Tens
 
 
 def read_off(tables: tuple[Tensor, ...], pointers: Tensor) -> Tensor:
-    """Log-probabilities (b, G) of pointers (b, G, S), each of distinct positions."""
+    """Look up the log-probabilities (b, G) of pointers (b, G, S), each of distinct positions, in the tables."""
     candidates = tables[0].shape[-1]
     prefix = torch.zeros_like(pointers[..., 0])  # (b, G) number of what is picked so far
     total = torch.zeros_like(prefix, dtype=tables[0].dtype)
@@ -285,7 +288,7 @@ def read_off(tables: tuple[Tensor, ...], pointers: Tensor) -> Tensor:
 
 
 class Reference:
-    """A policy that no longer learns, and its queries."""
+    """A frozen policy on fixed queries; its tables are computed once where they fit in memory."""
 
     def __init__(self, selector: PointerSelector, material: Material, *, shots: int, exact: bool) -> None:
         """Raises as PointerSelector does; `selector` must stay as it is, without dropout."""
@@ -298,12 +301,12 @@ class Reference:
             self._kept = tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
     def tables(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """kl.step_log_probs of these queries."""
+        """Return the `step_log_probs` of these queries (b,)."""
         return tuple(table[rows] for table in self._kept) if self._kept else self._tables(rows)
 
     @torch.no_grad()
     def log_probs(self, pointers: Tensor) -> Tensor:
-        """(Q, G) of pointers (Q, G, S), for all queries."""
+        """Return the log-probabilities (Q, G) of pointers (Q, G, S), for all queries."""
         if self._kept:
             return read_off(self._kept, pointers)
         scored = [

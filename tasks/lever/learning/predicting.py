@@ -1,4 +1,4 @@
-"""What a trained selector shows for new queries, and which solved examples a question of an evaluation is shown.
+"""Demonstrations of a trained selector for new queries, and solved examples for the questions of a benchmark.
 
 Pools of candidates are made as those were that the selector was trained in.
 """
@@ -43,11 +43,11 @@ OF_SAMPLERS: dict[Sampler, tuple[Modality, ...]] = {
 
 
 class Predicted(NamedTuple):
-    """Choices of a selector."""
+    """The choices of a selector for the queries of a file."""
 
     chosen: dict[str, Prediction]
     warnings: tuple[str, ...]
-    """Where the pools differ from those of its training."""
+    """Warnings where the pools differ from those that the selector was trained in."""
 
 
 def predict_files(
@@ -63,7 +63,7 @@ def predict_files(
     pool_size: int | None,
     seed: int,
 ) -> Predicted:
-    """The likeliest demonstrations of every query of a file.
+    """Choose the likeliest demonstrations for every query of a file.
 
     Candidates are found by the recipe of the checkpoint's training; `sampler` and `pool_size` change it. A file of
     candidates that holds the pool of each query decides itself.
@@ -133,7 +133,7 @@ def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
 
 
 Embed = Callable[[Sequence[str]], NDArray[np.float16]]
-"""(n, dimension), a row for each text."""
+"""Returns the vectors of texts, (n, dimension), in their order."""
 
 
 class Texts(Record):
@@ -142,11 +142,11 @@ class Texts(Record):
     questions: dict[str, str]
     examples: dict[str, str]
     answers: dict[str, str]
-    """Of the examples."""
+    """The answers of the examples, by their ids."""
 
 
 class Encoder(NamedTuple):
-    """What embeds questions."""
+    """A text encoder: its id, and the function that embeds."""
 
     id: str
     embed: Embed
@@ -155,7 +155,7 @@ class Encoder(NamedTuple):
 def choose_examples(
     texts: Texts, *, by: str, count: int, selector: Path | None, opened: Callable[[], Encoder], seed: int
 ) -> Shown:
-    """Question → ids of its examples, in the order in which they are shown.
+    """Return the ids of the examples of each question, in the order in which they are shown.
 
     by: random, similarity or selector. opened: opens what embeds, where something is to be embedded.
     Raises PoolTooSmall where there are fewer examples, FileUnusable for a selector of other vectors.

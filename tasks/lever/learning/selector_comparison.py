@@ -32,7 +32,7 @@ from tasks.lever.lever_records import (
 from tasks.measure.bootstrap import Values, percentiles, resample_crossed
 
 Key = tuple[str, int]
-"""Selector and shots."""
+"""A selector's name and a number of shots."""
 
 
 class SeedEstimate(Record):
@@ -50,7 +50,7 @@ class SeedEstimate(Record):
 
 
 class Figure(Record):
-    """How well a selector does with a number of shots."""
+    """The accuracy of one selector with one number of shots, over all seeds."""
 
     selector: str
     shots: int
@@ -60,7 +60,7 @@ class Figure(Record):
     unscored: int
     """Answers that the judge could not give, over all seeds; in no mean."""
     is_lower_bound: bool = False
-    """True of an oracle that did not try everything."""
+    """True where an oracle did not try everything, so that a better choice may exist."""
 
 
 class Gain(Record):
@@ -69,7 +69,7 @@ class Gain(Record):
     better: str
     worse: str
     shots: int
-    """Of `better`."""
+    """The number of shots of `better`."""
     accuracy: SeedEstimate
 
 
@@ -83,30 +83,30 @@ class Headway(Record):
 
 
 class Summary(Record):
-    """All figures of a run, under equal conditions."""
+    """The scores, gains and headway of a run, under equal conditions."""
 
     conditions: Conditions
     seeds: tuple[int, ...]
     figures: tuple[Figure, ...]
-    """By shots, then by selector."""
+    """The scores, ordered by shots, then by selector."""
     headline: Gain | None = None
     """The last trained stage over similarity, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
     ways: tuple[Headway, ...]
 
     def figure(self, selector: str, *, shots: int | None = None) -> Figure | None:
-        """The figure of a selector; shots: None for those that the selectors were trained for."""
+        """Return the score of a selector, or None. shots: None for those that the selectors were trained for."""
         among = self.compared() if shots is None else [score for score in self.figures if score.shots == shots]
         return next((score for score in among if score.selector == selector), None)
 
     def compared(self) -> tuple[Figure, ...]:
-        """The figures at the shots that the selectors were trained for, and zero-shot."""
+        """Return the scores at the shots that the selectors were trained for, and zero-shot."""
         shots = self.conditions.trained_shots
         return tuple(score for score in self.figures if score.shots == shots or score.selector == ZERO_SHOT)
 
 
 def summarise(evaluated: Sequence[Evaluated]) -> Summary:
-    """What several seeds found under the same conditions, together."""
+    """Summarise the evaluations of several seeds under the same conditions."""
     seeds = [seed_results.seed for seed_results in evaluated]
     accuracy = _tables(evaluated, lambda outcome: outcome.accuracy)
     drawn = _resampled(accuracy)
@@ -154,7 +154,7 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
 
 
 def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | None]) -> dict[Key, Values]:
-    """(R, Q) of each selector and number of shots, where anything was scored; NaN where it was not."""
+    """Return values (R seeds, Q queries) by selector and shots, NaN where not scored; tables of NaN are left out."""
     results = [result for seed_results in evaluated for result in seed_results.results]
     queries = dict.fromkeys(outcome.query for result in results for outcome in result.outcomes)
     column = {query: number for number, query in enumerate(queries)}
@@ -164,7 +164,8 @@ def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | N
             key = result.selector, result.shots
             table = tables.setdefault(key, np.full((len(evaluated), len(column)), np.nan))
             for outcome in result.outcomes:
-                if (measurement := value(outcome)) is not None:
+                measurement = value(outcome)
+                if measurement is not None:
                     table[row, column[outcome.query]] = measurement
     place = {selector: float(number) for number, selector in enumerate(SELECTORS)}  # others stand before the oracle
     ordered = sorted(tables, key=lambda key: (key[1], place.get(key[0], place[ORACLE] - 0.5), key[0]))
@@ -172,14 +173,14 @@ def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | N
 
 
 def _resampled(tables: Mapping[Any, Values]) -> dict[Any, Values]:
-    """(RESAMPLES,) means of resamples of each table."""
+    """Return the means (RESAMPLES,) of resamples of each table."""
     if not tables:
         return {}
     return dict(zip(tables, resample_crossed(np.stack(list(tables.values())), seed=0).T, strict=True))
 
 
 def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimate:
-    """table: (R, Q), not empty; drawn: (RESAMPLES,) means of its resamples."""
+    """Return the estimate of a table (R, Q), not empty, with the means (RESAMPLES,) of its resamples."""
     scored = {seed: row[~np.isnan(row)].tolist() for seed, row in zip(seeds, table, strict=True)}
     by_seed = {seed: fmean(values) for seed, values in scored.items() if values}
     only = next(iter(by_seed))
@@ -200,7 +201,7 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
 
 
 def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
-    """(better, worse): what was trained over similarity, the last stage over other rivals, each over the one before."""
+    """Pair (better, worse): trained over similarity, last stage over its rivals, each stage over the one before."""
     pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in figures):
         present = [name for name, count in figures if count == shots]

@@ -22,12 +22,12 @@ from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
 from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, RlQuery
 
 MOST_FAILED = 0.5
-"""Share of judgments that may fail for good before a training stops: what is left is no sample."""
+"""Share of judgments that may fail for good before a training stops: the rest is no fair sample."""
 CHOSEN_AT_ONCE = 512
 """Queries in a batch of `likeliest`."""
 
 RewardDrawn = Callable[[Sequence[tuple[int, Pointer]]], Sequence[float]]
-"""Rewards of (row of the groups, pointer), in order; NaN where one could not be judged."""
+"""Returns the rewards of pairs (row of the groups, pointer), in order; NaN where one could not be judged."""
 
 
 class Setting(NamedTuple):
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
 
 @contextmanager
 def steady(device: str) -> Generator[None]:
-    """On a CPU one thread, so that sums are always made in the same order."""
+    """Use a single thread on a CPU, so that sums are always made in the same order."""
     threads = torch.get_num_threads()
     if device == "cpu":
         torch.set_num_threads(1)
@@ -52,7 +52,7 @@ def steady(device: str) -> Generator[None]:
 
 
 def device_of(wanted: str | None) -> str:
-    """The device that a user named, else a GPU if there is one. Raises OptionUnusable for one that is not here."""
+    """Return the device that a user named, else a GPU if there is one. Raises OptionUnusable for a missing one."""
     if wanted is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -95,25 +95,26 @@ class Material(NamedTuple):
 
     @classmethod
     def of(cls, data: Labelled | Groups, selector: PointerSelector, *, device: torch.device) -> Material:
-        """The queries and candidates of `data`, for `selector` once it is on `device`."""
+        """Move the queries and candidates of `data` to `device`, in the precision of `selector`."""
         dtype = next(selector.parameters()).dtype
         return cls(data.queries.to(device, dtype), data.bank.to(device, dtype), data.pools.to(device))
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries (b, d) and their pools (b, K, d)."""
+        """Return the queries (b, d) of these rows and their pools (b, K, d)."""
         return self.queries[rows], self.bank[self.pools[rows]]
 
 
 def rows_of(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tensor:
-    """(Q, K) rows of `candidates`. Raises FileUnusable for a candidate without a vector, and pools of many sizes."""
+    """Return the rows (Q, K) of pools in `candidates`. Raises FileUnusable for an unknown id and unequal sizes."""
     pool_ids = list(pools)
-    if len(sizes := {len(pool) for pool in pool_ids}) > 1:
+    sizes = {len(pool) for pool in pool_ids}
+    if len(sizes) > 1:
         raise FileUnusable(f"pools of different sizes, {sorted(sizes)[:5]}; make the data of this stage anew")
     return torch.tensor(candidates.positions(list(chain.from_iterable(pool_ids)))).view(len(pool_ids), -1)
 
 
 def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Labelled:
-    """The best pointer of each query, to be imitated."""
+    """Return the best pointer of each query as the label to imitate. Raises FileUnusable if there is none."""
     ids = tuple(query for query, records in beams.items() if records)
     if not ids:
         raise FileUnusable("the beam data hold no pointer of any train query; search for beams again")
@@ -129,7 +130,7 @@ def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[Poi
 def groups_of(
     data: bytes | Path, *, queries: EmbeddingBank, candidates: EmbeddingBank, mode: RewardMode, shots: int | None = None
 ) -> Groups:
-    """Judged pointers of RL data, padded to equal numbers; queries without a judged pointer are left out.
+    """Read judged pointers of RL data, padded to equal numbers; queries without a judged pointer are left out.
 
     Raises RewardUnusable if none is left or a record lacks what `mode` needs, FileUnusable for an id without an
     embedding and for pools of different sizes.
@@ -174,7 +175,7 @@ def groups_of(
 
 
 class Prediction(NamedTuple):
-    """Demonstrations chosen for a query."""
+    """The demonstrations that a selector chose for a query."""
 
     pointer: Pointer
     demonstrations: tuple[str, ...]  # their ids
@@ -189,7 +190,7 @@ def likeliest(
     *,
     shots: int,
 ) -> dict[str, Prediction]:
-    """Greedy picks of a selector for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
+    """Pick greedily with a selector for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
     selector.eval()
     device = next(selector.parameters()).device
     bank, predictions = candidates.vectors.to(device), dict[str, Prediction]()
@@ -214,7 +215,7 @@ def likeliest(
 
 
 def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
-    """Mean accuracy on the validation queries of what a selector shows. It raises JudgeUnusable."""
+    """Return a function that judges a selector on the validation queries: its mean accuracy, or JudgeUnusable."""
     pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
@@ -229,7 +230,7 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
 
 
 def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
-    """Rewards of pointers that a policy has just drawn."""
+    """Return a function that judges and rewards pointers that a policy has just drawn."""
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
@@ -246,8 +247,8 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
     return rewards
 
 
-def _judged(setting: Setting, asked: Sequence[PromptedQuery]) -> list[Judgment]:
-    """Raises JudgeUnusable where the judge may answer later, or failed too often to learn from the rest."""
+def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
+    """Judge all prompts. Raises JudgeUnusable where the judge may answer later, or failed too often to learn from."""
     judged = setting.judging.judge(asked)
     if postponed := [judgment.failed for judgment in judged if judgment.retryable]:
         raise JudgeUnusable(

@@ -34,7 +34,9 @@ WARMUP_SHARE = 0.1
 WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
 """Decoupled weight decay of AdamW; the norm that gradients are clipped to."""
 NAME = "training.safetensors"
+"""File of the state in the folder of a training."""
 PROGRESS = "progress"
+"""Entry of the file's metadata with the Progress as JSON."""
 
 
 class TrainingRun(NamedTuple):
@@ -49,18 +51,18 @@ class TrainingRun(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """Loss and figures of some queries: scalars, means over the queries."""
+    """Loss and further values of an update: scalar tensors, means over its queries."""
 
     loss: Tensor
     figures: dict[str, Tensor]
 
 
 Objective = Callable[[PointerSelector, Tensor], Learnt]
-"""Gives the loss of a selector on the queries of these rows (b,), on the selector's device."""
+"""Returns the loss of a selector on the queries of these rows (b,), on the selector's device."""
 
 
 class Trained(NamedTuple):
-    """Result of a training."""
+    """The selector of the best epoch, with the curve and the validation of its training."""
 
     selector: PointerSelector  # with the weights of the chosen epoch
     curve: tuple[CurvePoint, ...]
@@ -72,14 +74,14 @@ class Progress(BaseModel):
     """Progress of a training, as its state file has it."""
 
     update: int = 0
-    """Updates that are done."""
+    """Number of updates that are done."""
     beta: float = 0.0
     """Weight of the KL divergence, where there is one."""
     curve: list[CurvePoint] = Field(default_factory=list[CurvePoint])
     validation: dict[int, float] = Field(default_factory=dict[int, float])
     chosen_epoch: int = 0
     passed_over: int = 0
-    """Updates without a step: in each group all rewards were equal."""
+    """Number of updates without a step, as all rewards in each group were equal."""
 
 
 class Loop:
@@ -108,7 +110,8 @@ class Loop:
             self.selector.parameters(), lr=settings.lr, weight_decay=WEIGHT_DECAY, fused=True
         )
         self._best = self._weights()
-        if state := load_state(run.folder):
+        state = load_state(run.folder)
+        if state:
             self.progress, tensors = state
             parts = _nested(tensors, "/")
             self.held = parts.get("held", {})
@@ -117,7 +120,7 @@ class Loop:
             restore_moments(self._optimizer, parts.get("adam", {}))
 
     def epochs(self) -> Iterator[int]:
-        """Numbers of the remaining epochs, the current one first; the selector is validated after each.
+        """Yield the numbers of the remaining epochs, the current one first; the selector is validated after each.
 
         The start is validated, too, as epoch 0: a training that only spoils it gives it back.
         """
@@ -130,7 +133,7 @@ class Loop:
             self._end_epoch(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Remaining batches of an epoch; pass each to `learn` or `pass_over`."""
+        """Yield the remaining batches of an epoch; pass each to `learn` or `pass_over`."""
         first = self.progress.update
         for update in range(first, self.plan.end(epoch)):
             if update > first and update % self.run.save_every == 0:
@@ -138,7 +141,7 @@ class Loop:
             yield Batch(update, epoch, self.plan.rows(update, seed=self.run.seed))
 
     def learn(self, batch: Batch, objective: Objective, **known: float) -> None:
-        """One update, whose figures are kept with `known`. Raises TrainingDiverged."""
+        """Make one update, and put its values into the curve with those of `extra`. Raises TrainingDiverged."""
         settings = self._settings
         lr = learning_rate(batch.update, self.plan.updates, peak=settings.lr)
         for group in self._optimizer.param_groups:
@@ -172,18 +175,18 @@ class Loop:
         self._save()
 
     def curve(self, epoch: int, figure: str) -> list[float]:
-        """A figure of all updates of an epoch so far, those before an interruption too."""
+        """Return a value of all updates of an epoch so far, those before an interruption too."""
         return [
             point.figures[figure] for point in self.progress.curve if point.epoch == epoch and figure in point.figures
         ]
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Context that sets the precision of all log-probabilities of this training."""
+        """Return the context that sets the precision of all log-probabilities of this training."""
         amp = self.device.type == "cuda" if self.run.amp is None else self.run.amp
         return torch.autocast(self.device.type, torch.bfloat16) if amp else nullcontext()
 
     def trained(self) -> Trained:
-        """The selector of the best epoch."""
+        """Return the selector of the best epoch, with the curve of the training."""
         progress = self.progress
         if progress.passed_over:
             message = "updates=%d passed_over=%d: the rewards of each query were all equal, which teaches nothing"
@@ -226,7 +229,7 @@ class Loop:
 
 
 def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
-    """Tensors by the part of their names before the separator, then by the rest."""
+    """Group tensors by the part of their names before the separator, then by the rest."""
     parts: dict[str, dict[str, Tensor]] = {}
     for path, tensor in named.items():
         part, _, name = path.partition(separator)
@@ -235,7 +238,7 @@ def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, 
 
 
 def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of an optimizer as named tensors: `0.exp_avg` …"""
+    """Return the state of an optimizer as named tensors: `0.exp_avg` …"""
     states = optimizer.state_dict()["state"].items()
     return {f"{number}.{name}": value for number, state in states for name, value in state.items()}
 
@@ -248,14 +251,14 @@ def restore_moments(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Generator[None]:
-    """torch's default generators begin at `seed`, and are left as they were: weights and dropout take no others."""
+    """Seed torch's default generators, and restore them afterwards: weights and dropout use no others."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
 
 
 def learning_rate(update: int, updates: int, *, peak: float) -> float:
-    """Learning rate of update 0 … updates - 1: rises linearly to `peak`, then falls by half a cosine towards 0.
+    """Return the learning rate of update 0 … updates - 1: linear to `peak`, then half a cosine towards 0.
 
     Source: the shape of Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts.
     """
@@ -266,18 +269,18 @@ def learning_rate(update: int, updates: int, *, peak: float) -> float:
 
 
 def seed_of(seed: int, purpose: str, *numbers: int) -> int:
-    """A seed for one draw; draws for different purposes, or of different numbers, have nothing in common."""
+    """Return the seed of one draw; draws for different purposes or numbers have nothing in common."""
     name = ":".join(map(str, (seed, purpose, *numbers)))
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])  # the generator of a CPU takes no more
 
 
 def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator for one draw."""
+    """Return a generator for one draw, seeded by `seed_of`."""
     return torch.Generator(device).manual_seed(seed_of(seed, purpose, *numbers))
 
 
 class Plan(NamedTuple):
-    """Order and number of updates."""
+    """The order in which a training goes through the queries, and its number of updates."""
 
     queries: int
     batch_size: int
@@ -285,27 +288,27 @@ class Plan(NamedTuple):
 
     @property
     def batches(self) -> int:
-        """In one turn; they differ by at most one query, so that no update hangs on a few."""
+        """Number of batches in a turn; sizes differ by at most one, so that no update depends on a few queries."""
         return math.ceil(self.queries / self.batch_size)
 
     @property
     def updates(self) -> int:
-        """Total number of updates."""
+        """Number of updates of the whole training."""
         return sum(self.turns) * self.batches
 
     def end(self, epoch: int) -> int:
-        """Updates that are done when an epoch (1 …) is."""
+        """Return the number of updates that are done when an epoch (1 …) ends."""
         return sum(self.turns[:epoch]) * self.batches
 
     def rows(self, update: int, *, seed: int) -> Tensor:
-        """(b,) the queries of an update (0 …)."""
+        """Return the numbers (b,) of the queries of an update (0 …)."""
         turn, batch = divmod(update, self.batches)
         order = torch.randperm(self.queries, generator=generator_of(seed, "order", turn))
         return order.tensor_split(self.batches)[batch]
 
 
 class Batch(NamedTuple):
-    """Queries of one update."""
+    """One update: its number, its epoch and its queries."""
 
     update: int  # number of updates done before
     epoch: int
@@ -313,8 +316,11 @@ class Batch(NamedTuple):
 
 
 def load_state(folder: Path | None) -> tuple[Progress, dict[str, Tensor]] | None:
-    """The saved state; None where there is none, and with a warning where it is damaged."""
-    if folder is None or not (path := folder / NAME).exists():
+    """Load the saved state; None where there is none, and with a warning where it is damaged."""
+    if folder is None:
+        return None
+    path = folder / NAME
+    if not path.exists():
         return None
     try:
         with files.reachable(path), safe_open(path, framework="pt") as file:

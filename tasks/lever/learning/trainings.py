@@ -44,7 +44,7 @@ EXACT_KL_UP_TO = 100_000
 
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
-    """A new selector that imitates the labels."""
+    """Train a new selector to imitate the labels by cross-entropy."""
     with seeded(seed_of(run.seed, "weights"), torch.device("cpu")):
         start = PointerSelector(config).to(labelled.queries.dtype)
     plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
@@ -62,7 +62,7 @@ def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, 
 
 
 def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run: TrainingRun) -> Trained:
-    """A copy of `start` that imitates rewarded pointers, all alike at first and the best ones in the end."""
+    """Train a copy of `start` to imitate pointers by their rewards: all alike at first, the best ones in the end."""
     plan = Plan(len(groups.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run)
     material = Material.of(groups, start, device=loop.device)
@@ -89,7 +89,7 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
 def learn_grpo(
     start: PointerSelector, groups: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: RewardDrawn
 ) -> Trained:
-    """A copy of `start` that prefers what is rewarded more than the rest of its group, and stays near `start`.
+    """Train a copy of `start` to prefer pointers that are rewarded above their group, and to stay near `start`.
 
     First on the stored groups, with ratios to `start`, not to the policy that drew them: training has moved on since.
     Then in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
@@ -112,7 +112,7 @@ def learn_grpo(
 
 
 class Experience(NamedTuple):
-    """Pointers of all queries, with what an update needs; unjudged ones do not count."""
+    """Pointers of all queries with their rewards and log-probabilities; those not judged do not count."""
 
     pointers: Tensor  # (Q, G, S)
     old: Tensor  # (Q, G) log-probabilities under the policy that ratios are taken to
@@ -123,7 +123,7 @@ class Experience(NamedTuple):
     drift: Tensor  # (Q, G) `old` minus the log-probability under the policy that drew them; NaN where unknown
 
     def figures(self, rows: Tensor) -> dict[str, float]:
-        """Figures of these queries that do not depend on the policy."""
+        """Return the values of these queries for the curve that do not depend on the policy."""
         if not len(rows):
             return {}
         rewards, judged, advantage = self.rewards[rows], self.judged[rows], self.advantage[rows]
@@ -151,7 +151,7 @@ class _Grpo:
             self.reference = Reference(frozen, self.material, shots=self.shots, exact=self.exact)
 
     def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
-        """The objective on the pointers of these queries (b,), with the figures of the update."""
+        """Return the objective on the pointers of these queries (b,), with the values of the update for the curve."""
         scored = score(selector, *self.material(rows), known.pointers[rows], exact=self.exact)
         divergence = exact_kl(scored.tables, self.reference.tables(rows)) if self.exact else None
         judged, old = known.judged[rows], known.old[rows]
@@ -182,7 +182,7 @@ class _Grpo:
             progress.beta = losses.adapt_beta(progress.beta, fmean(kls))
 
     def stored(self) -> Experience:
-        """The pointers that were judged before; ratios are taken to the reference, the policy that now starts."""
+        """Return the pointers of the RL data; ratios are taken to the reference, the policy that now starts."""
         groups, device = self.groups, self.loop.device
         pointers, judged = groups.pointers.to(device), groups.judged.to(device)
         with self.loop.autocast():
@@ -195,7 +195,7 @@ class _Grpo:
             return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
     def drawn(self, epoch: int, judge: RewardDrawn) -> Experience:
-        """Pointers that the policy draws now, judged; after a kill the very same. Raises JudgeUnusable."""
+        """Draw pointers from the policy and judge them; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.held:
             sampling: Any = {"shots": self.shots, "draws": self.settings.draws, "temperature": 1.0}
