@@ -33,7 +33,7 @@ from tasks.evaluation.running.open_models import release_models
 from tasks.evaluation.running.planning import PlannedTask, TaskChoice
 from tasks.evaluation.running.replaying import find_recorded
 from tasks.evaluation.running.shard_grading import Scored
-from tasks.lever.steps import choose_examples, seen_by
+from tasks.lever.steps import choose_examples, embedder_fingerprint
 from tasks.resources import budget
 from tasks.step import as_is, gather, placed, renamed
 
@@ -83,7 +83,7 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
         return task
     texts = renamed(steps.list_examples, f"list_examples {task.task}")(as_is(task))
     examples = renamed(choose_examples, f"choose_examples {task.task}")(
-        texts, chosen=recipe, fingerprint=seen_by(recipe), seed=config.settings.seed[-1]
+        texts, chosen=recipe, fingerprint=embedder_fingerprint(recipe), seed=config.settings.seed[-1]
     )
     return renamed(steps.show_examples, f"show_examples {task.task}")(as_is(task), shown=examples)
 

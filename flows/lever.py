@@ -31,11 +31,11 @@ from tasks.lever.judge.judges import (
     EncoderSpec,
     JudgeSpec,
 )
-from tasks.lever.learning.lever_results import LeverReport, headline_of
+from tasks.lever.learning.lever_results import LeverReport, describe_headline
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe
-from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shards_of
+from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shard_numbers
 from tasks.resources import embedder
 from tasks.step import gather, placed, renamed
 
@@ -49,20 +49,20 @@ def post_train(config: LeverConfig) -> LeverReport:
     lever_run = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
     files = Layout(config.results, config.dataset.name)
     if config.device:
-        from tasks.lever.learning.training_inputs import device_of
+        from tasks.lever.learning.training_inputs import choose_device
 
-        device_of(config.device)
+        choose_device(config.device)
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
         train_judge = renamed(steps.train_digits_judge, "train judge")
         judge_file = config.digits.judge
         weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
-    dataset = _dataset(config, files)
+    dataset = _read_dataset(config, files)
     if dataset.left_out:
         lever_run.say(
             f"{dataset.left_out} items were left out: no whole picture, no answer, or a text that is examined"
         )
-    embedded = _embedded(config, dataset.dataset, files, lever_run, weights=weights)
+    embedded = _read_embeddings(config, dataset.dataset, files, lever_run, weights=weights)
     world = World(
         dataset=dataset.dataset,
         embedded=embedded,
@@ -87,12 +87,12 @@ def post_train(config: LeverConfig) -> LeverReport:
             _SeedRun(config.begun_with(place), world, place, lever_run, queries=dataset.train_queries, seed=seed).run()
     if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
         lever_run.summary = steps.summarise(evaluated)
-        _keep(config, dataset, files, lever_run, lever_run.summary)
-        say(headline_of(lever_run.summary))
+        _publish_results(config, dataset, files, lever_run, lever_run.summary)
+        say(describe_headline(lever_run.summary))
     return lever_run.end()
 
 
-def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
+def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     """Read the dataset; a CPU world is drawn first."""
     dataset, start = config.dataset, config.start
     drawn = dataset.name in CPU_WORLDS and dataset.data_dir is None
@@ -108,7 +108,9 @@ def _dataset(config: LeverConfig, files: Layout) -> DatasetRead:
     )
 
 
-def _embedded(config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRun, *, weights: Ref | None) -> Embedded:
+def _read_embeddings(
+    config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRun, *, weights: Ref | None
+) -> Embedded:
     """Read the embeddings from files, or let the encoder make them."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
@@ -233,7 +235,7 @@ class _SeedRun:
 
     def _ask_judge(self, step: Any, what: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
         """Run a step that asks the judge about the first so many queries, shard by shard; return its results."""
-        shards = shards_of(queries)
+        shards = shard_numbers(queries)
         asks_judge = placed(step, in_process=self.world.judge.in_process)
         futures = [
             renamed(asks_judge, f"{what}, seed {self.seed}, {shard + 1}/{len(shards)}").submit(
@@ -257,7 +259,9 @@ def _export(ongoing: LeverRun, files: dict[Path, Ref]) -> None:
     ongoing.wrote(steps.export_files({str(path): ref for path, ref in files.items()}).files)
 
 
-def _keep(config: LeverConfig, found: DatasetRead, files: Layout, ongoing: LeverRun, summary: Summary) -> None:
+def _publish_results(
+    config: LeverConfig, found: DatasetRead, files: Layout, ongoing: LeverRun, summary: Summary
+) -> None:
     """Write the figures to files, the Prefect UI and the database."""
     drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
     if config.save != "database":

@@ -76,30 +76,30 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
-    lever_config = _read(given, OPTIONS, config, settings)
+    lever_config = _read_config(given, OPTIONS, config, settings)
     if dry_run:
         from flows.running.judge_calls import count_calls
 
         counts = count_calls(lever_config)
         emit(counts, as_json, lambda: show_calls(counts))
     else:
-        _train(lever_config, as_json)
+        _run_training(lever_config, as_json)
 
 
 @command(app, "rl-data", OF_THE_SEED)
 def rl_data(given: Given, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
     """Let a trained selector draw demonstrations, and have the judge answer with them: `run --until rl-data`."""
-    _train(_read({**given, "until": "rl-data"}, OF_THE_SEED, config, settings), as_json)
+    _run_training(_read_config({**given, "until": "rl-data"}, OF_THE_SEED, config, settings), as_json)
 
 
-def _read(given: Given, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
+def _read_config(given: Given, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
     from flows.running.lever_config import read_lever_config
 
     with valid(options):
         return read_lever_config(given, file=file, settings=settings or ())
 
 
-def _train(chosen: LeverConfig, as_json: bool) -> None:
+def _run_training(chosen: LeverConfig, as_json: bool) -> None:
     with prefect_for_a_command(quiet=as_json):
         from flows.lever import post_train
         from tasks.lever.judge.judges import DIGITS
@@ -209,7 +209,7 @@ def vqa_score(
 
 def show_report(report: LeverReport) -> None:
     """Print accuracies with their intervals, gains, and the files."""
-    from tasks.lever.learning.lever_results import accuracy_table, gain_lines
+    from tasks.lever.learning.lever_results import accuracy_table, describe_gains
 
     if summary := report.summary:
         about, seeds = summary.conditions, len(summary.seeds)
@@ -218,7 +218,7 @@ def show_report(report: LeverReport) -> None:
         screen.print(f"{title}, {questions:,} questions: accuracy", style="bold", markup=False)
         header, *rows = accuracy_table(summary)
         screen.print(make_table(header[0], *(f">{name}" for name in header[1:]), rows=rows))
-        for line in gain_lines(summary):
+        for line in describe_gains(summary):
             screen.print(line)
     else:
         screen.print(f"done: {', '.join(report.stages)}")

@@ -7,13 +7,13 @@ from typing import cast
 
 from flows.running.lever_config import STAGES, LeverConfig, StageName
 from storage.records import Record
-from tasks.lever.data.beam_search import count_weighed
+from tasks.lever.data.beam_search import count_prompts
 from tasks.lever.data.datasets import open_dataset
-from tasks.lever.data.embeddings import of_modality
+from tasks.lever.data.embeddings import modality_file
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.demonstration_task import open_task
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
-from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, possible_with
+from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, available_selectors
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import ZERO_SHOT, Modality
 
@@ -66,7 +66,7 @@ def _training(config: LeverConfig, queries: int, validation: int, _: int, answer
     if not start.sft_checkpoint:
         if not start.beam_data:
             screened = open_task(config.dataset.name, config.prompts).screens_beams
-            weighed = count_weighed(config.beams, queries=queries, pool=pool, shots=config.shots, screened=screened)
+            weighed = count_prompts(config.beams, queries=queries, pool=pool, shots=config.shots, screened=screened)
             calls["beams"] = sum(weighed.values())
         calls["sft"] = (config.sft.epochs + 1) * validation
     if config.needs_rl_data and not start.rl_data:
@@ -84,13 +84,13 @@ def _evaluation(config: LeverConfig, test: int) -> dict[str, int]:
     """Zero-shot once, every other selector with each number of shots; the oracle ends sooner where all is right."""
     given = config.start.candidate_embeddings
     separate: tuple[Modality, ...] = ("texts",) if config.of_texts else ("images", "texts")
-    known = {"joint", *(one for one in separate if given is None or of_modality(given, one).is_file())}
+    known = {"joint", *(one for one in separate if given is None or modality_file(given, one).is_file())}
     if config.of_texts:
         known.add(CLASSES)
     elif config.encoder == DIGITS and given is None:
         known.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes
     learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo)
-    selectors = learnt + sum(name != ZERO_SHOT for name in possible_with(known))
+    selectors = learnt + sum(name != ZERO_SHOT for name in available_selectors(known))
     shown = len({*config.evaluated_shots, config.shots} - {0})
     pointers = math.perm(config.pools().size, config.shots)
     tried = test * (pointers if config.shots <= ALL_UP_TO_SHOTS else min(pointers, BEST_OF))

@@ -20,8 +20,8 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.pointer_files import beam_of, pool_ids, read_beams, read_by_query, validated
-from tasks.lever.data.rl_data import draw
+from tasks.lever.data.pointer_files import parse_beam, parse_pool_ids, read_beams, read_by_query, validate
+from tasks.lever.data.rl_data import draw_pointers
 from tasks.lever.judge.rewards import CLIP, clip_reward, needed_score, reward_of
 from tasks.lever.learning import losses
 from tasks.lever.learning.checkpoints import open_selector
@@ -379,7 +379,7 @@ def generate_pointer_candidates_for_query(
     settings = RlDataSettings(
         beams=num_beams, temperatures=tuple(temps), samples=num_samples_per_temp, random=num_random
     )
-    [drawn] = draw(
+    [drawn] = draw_pointers(
         model,
         [""],
         queries=query_emb[None],
@@ -472,7 +472,7 @@ class BeamDataset(Dataset[Item]):
         self.fields = {"images": query_image_field, "text": query_text_field}
         self.samples: list[_Group] = []
         for query, value in beam_data.items():
-            beam = beam_of(query, value, f"query {query}")
+            beam = parse_beam(query, value, f"query {query}")
             labels = [
                 [int(id) for id in _shots(query, demonstrations, shot_num)]
                 for demonstrations in beam.demonstrations[:beam_size]
@@ -551,7 +551,7 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         everything = tuple(map(str, candidate_indices))
         samples: list[_Group] = []
         for query, value in beam_data.items():
-            beam = beam_of(query, value, f"query {query}")
+            beam = parse_beam(query, value, f"query {query}")
             position = {id: place for place, id in enumerate(beam.pool or everything)}
             sequences = [_shots(query, demonstrations, shot_num) for demonstrations in beam.demonstrations[:beam_size]]
             labels = [_places(query, sequence, position) for sequence in sequences]
@@ -583,9 +583,9 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         for query in sorted(rl_data, key=_by_number):
             value, where = rl_data[query], f"query {query}"
             names_pool = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
-            group = _Group(query, pool_ids(value, where) if names_pool else None, [], [])
+            group = _Group(query, parse_pool_ids(value, where) if names_pool else None, [], [])
             for place, entry in enumerate(value.get("pointer_candidates") or []):
-                record = validated(PointerRecord, entry, f"{where}: `pointer_candidates[{place}]`")
+                record = validate(PointerRecord, entry, f"{where}: `pointer_candidates[{place}]`")
                 if record.status == "judged" and (max_beams is None or len(group.labels) < max_beams):
                     try:
                         group.rewards.append(reward_of(record, reward_mode))

@@ -32,12 +32,12 @@ from tasks.lever.worlds import (
     Effort,
     Learning,
     World,
-    in_shard,
+    ids_in_shard,
     open_beams,
     open_setting,
     open_training,
     open_weights,
-    telling,
+    report_progress,
     training_folder,
 )
 from tasks.resources import artifacts, embed_texts, embedder, embedding_cache
@@ -50,10 +50,10 @@ EFFORT = ("effort",)
 def train_digits_judge(*, steps: int) -> Ref:
     """Train the judge of the CPU world, once for all runs; gives its weights."""
     from tasks.lever.digits.digits_training import train_judge
-    from tasks.lever.learning.training_inputs import steady
+    from tasks.lever.learning.training_inputs import single_threaded
 
-    with training_folder("train_digits_judge", steps=steps) as folder, steady("cpu"):
-        weights = train_judge(steps=steps, folder=folder, tell=telling("train judge", steps))
+    with training_folder("train_digits_judge", steps=steps) as folder, single_threaded("cpu"):
+        weights = train_judge(steps=steps, folder=folder, tell=report_progress("train judge", steps))
         return artifacts().put(WEIGHTS, weights)
 
 
@@ -120,24 +120,24 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
 
     items = artifacts().load(Dataset, dataset)
     views = open_task(items.name, PromptSettings()).views(encoder)
-    return embed_dataset(items, views, artifacts(), tell=telling("embed", len(items.items)))
+    return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
 
 
 @step(version=1, reads_world=True)
 def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
     """Embeddings from two files instead of an encoder."""
-    from tasks.lever.data.earlier_files import embedded_in
+    from tasks.lever.data.earlier_files import import_embeddings
 
-    return embedded_in(queries, candidates, artifacts())
+    return import_embeddings(queries, candidates, artifacts())
 
 
 @step(version=2)
 def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: int) -> Ref:
     """The candidates of every query."""
-    from tasks.lever.data.candidate_pools import build
+    from tasks.lever.data.candidate_pools import draw_dataset_pools
 
     items = artifacts().load(Dataset, dataset)
-    return artifacts().save("pools", build(items, embedded, artifacts(), recipe=recipe, seed=seed))
+    return artifacts().save("pools", draw_dataset_pools(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
 @step(version=3, gpu=True, aside=EFFORT)
@@ -145,13 +145,13 @@ def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
-    from tasks.lever.data.beam_search import search
+    from tasks.lever.data.beam_search import find_beams
 
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
-    queries = [by_id[name] for name in in_shard(setting.dataset.train_queries[: settings.queries], shard)]
-    tell, candidates = telling("search beams", len(queries)), artifacts().load(Pools, pools)
-    beams = search(
+    queries = [by_id[name] for name in ids_in_shard(setting.dataset.train_queries[: settings.queries], shard)]
+    tell, candidates = report_progress("search beams", len(queries)), artifacts().load(Pools, pools)
+    beams = find_beams(
         queries,
         candidates,
         setting.judging,
@@ -177,12 +177,12 @@ def train_sft(
 ) -> TrainedSelector:
     """A selector that imitates the best pointers."""
     from models.pointer import PointerConfig
-    from tasks.lever.learning.training_inputs import labelled_of
+    from tasks.lever.learning.training_inputs import make_labelled
     from tasks.lever.learning.trainings import learn_sft
 
     inputs = {"beams": beams, "network": network, "settings": settings}
     with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as training:
-        labelled = labelled_of(training.setting, training.pools, open_beams(beams))
+        labelled = make_labelled(training.setting, training.pools, open_beams(beams))
         config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
         return training.keep(learn_sft(config, labelled, settings, training.run))
 
@@ -203,13 +203,13 @@ def generate_rl_data(
 
     gt_prob: also record the probability of the right answers.
     """
-    from tasks.lever.data.rl_data import generate
-    from tasks.lever.learning.training_loop import seed_of
+    from tasks.lever.data.rl_data import make_rl_data
+    from tasks.lever.learning.training_loop import derive_seed
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
-    ids = in_shard(setting.dataset.train_queries, shard)
-    tell = telling("rl data", len(ids))
-    data, postponed = generate(
+    ids = ids_in_shard(setting.dataset.train_queries, shard)
+    tell = report_progress("rl data", len(ids))
+    data, postponed = make_rl_data(
         setting,
         candidates,
         ids,
@@ -217,7 +217,7 @@ def generate_rl_data(
         shots=learning.shots,
         settings=settings,
         gt_prob=gt_prob,
-        seed=seed_of(learning.seed, "rl data", shard),
+        seed=derive_seed(learning.seed, "rl data", shard),
         judge=open_judge(world.judge).id,
     )
     tell(len(ids))
@@ -230,18 +230,18 @@ def generate_rl_data(
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
     """All beam data as one file, in the new format of the seed."""
-    from tasks.lever.data.pointer_files import beam_bytes
+    from tasks.lever.data.pointer_files import serialize_beams
 
-    return artifacts().put("beam-data", beam_bytes(open_beams(parts), artifacts().load(Pools, pools)))
+    return artifacts().put("beam-data", serialize_beams(open_beams(parts), artifacts().load(Pools, pools)))
 
 
 @step(version=1)
 def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     """All RL data as one file, `rl_data_{Sampler}.json`."""
-    from tasks.lever.data.pointer_files import rl_data_bytes
+    from tasks.lever.data.pointer_files import serialize_rl_data
 
     whole = {query: rl_query for part in parts for query, rl_query in artifacts().load(RlPart, part).queries.items()}
-    return artifacts().put("rl-data", rl_data_bytes(whole))
+    return artifacts().put("rl-data", serialize_rl_data(whole))
 
 
 @step(version=2, gpu=True, aside=EFFORT)
@@ -279,7 +279,7 @@ def train_grpo(
     effort: Effort,
 ) -> TrainedSelector:
     """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
-    from tasks.lever.learning.training_inputs import online_rewards
+    from tasks.lever.learning.training_inputs import make_online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
     epochs = settings.offline_epochs + settings.rounds
@@ -287,7 +287,7 @@ def train_grpo(
     with open_training("grpo", world, learning, effort, epochs=epochs, pools=pools, **inputs) as training:
         groups = training.groups(data, reward, shots=learning.shots)
         start = open_weights(selector, training.run.device)
-        judge = online_rewards(training.setting, groups, mode=reward)
+        judge = make_online_rewards(training.setting, groups, mode=reward)
         return training.keep(learn_grpo(start, groups, settings, training.run, judge=judge))
 
 
@@ -303,8 +303,8 @@ def evaluate_selector(
     effort: Effort,
 ) -> Ref:
     """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
-    from tasks.lever.data.candidate_pools import banks_of
-    from tasks.lever.learning.choosing import measure, unanswered
+    from tasks.lever.data.candidate_pools import read_banks
+    from tasks.lever.learning.choosing import find_unanswered, measure_selectors
 
     setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
     conditions = Conditions(
@@ -317,18 +317,18 @@ def evaluate_selector(
         threshold=world.threshold,
         trained_shots=learning.shots,
     )
-    results = measure(
+    results = measure_selectors(
         setting,
         candidates,
         {name: open_weights(weights) for name, weights in selectors.items()},
-        banks=banks_of(world.embedded, artifacts()),
+        banks=read_banks(world.embedded, artifacts()),
         shots=shots,
         trained_shots=learning.shots,
         oracle=oracle,
         seed=learning.seed,
     )
     evaluated = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
-    if postponed := unanswered(results):
+    if postponed := find_unanswered(results):
         raise Incomplete(evaluated, postponed)
     return evaluated
 
@@ -369,9 +369,9 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
 @step(version=2, reads_world=True)
 def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
     """Beam data from a file for the train queries, in pools that contain what the beams show."""
-    from tasks.lever.data.earlier_files import beams_in
+    from tasks.lever.data.earlier_files import import_beams
 
-    beams, around, notes = beams_in(
+    beams, around, notes = import_beams(
         path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots
     )
     return FileRead(content=artifacts().save("beams", beams), notes=notes, pools=artifacts().save("pools", around))
@@ -380,9 +380,9 @@ def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
 @step(version=2, reads_world=True)
 def read_rl_data(path: Path, *, world: World, shots: int) -> FileRead:
     """RL data from a file, every record checked; this run's threshold decides which answers are right."""
-    from tasks.lever.data.earlier_files import rl_data_in
+    from tasks.lever.data.earlier_files import import_rl_data
 
-    content, notes = rl_data_in(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
+    content, notes = import_rl_data(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
     return FileRead(content=artifacts().put("rl-data", content), notes=notes)
 
 
@@ -424,9 +424,9 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
 @step(version=4)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> dict[str, Ref]:
     """File name → content: the accuracies as the seed's repository has them, all figures, their plot, and curves."""
-    from tasks.lever.learning.lever_results import figures_of, plots_of
+    from tasks.lever.learning.lever_results import draw_plots, result_files
 
-    files = figures_of(summary) | plots_of(summary, seeds, artifacts())
+    files = result_files(summary) | draw_plots(summary, seeds, artifacts())
     return {name: artifacts().put("lever-result", content) for name, content in files.items()}
 
 
@@ -439,14 +439,14 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 @step(version=1, verify=_is_in_database)
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
     """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
-    from tasks.lever.learning.lever_results import rows_of
+    from tasks.lever.learning.lever_results import database_rows
     from tasks.resources import evaluations
 
     refs, items = (
         [seed_report.evaluated for seed_report in report.seeds if seed_report.evaluated],
         artifacts().load(Dataset, dataset),
     )
-    rows = rows_of(report, items, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
+    rows = database_rows(report, items, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
     with slot("database"):
         evaluations().write([rows])
     return report.run
@@ -459,12 +459,12 @@ def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str,
 
     from prefect.artifacts import create_markdown_artifact
 
-    from tasks.lever.learning.lever_results import markdown_of
+    from tasks.lever.learning.lever_results import render_markdown
 
     key = f"lever-{summary.conditions.dataset}-report"
     plots = {name: artifacts().get(ref) for name, ref in drawn.items() if name.endswith(".png")}
     urls = {name: f"data:image/png;base64,{b64encode(plot).decode()}" for name, plot in plots.items()}
-    markdown = markdown_of(summary, files=files, plots=urls)
+    markdown = render_markdown(summary, files=files, plots=urls)
     create_markdown_artifact(markdown=markdown, key=key, description="Accuracy, plots, learning curves, files")
     return [key]
 
@@ -472,7 +472,7 @@ def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str,
 EXAMPLES_EMBEDDER = "minilm"
 
 
-def seen_by(chosen: str) -> str:
+def embedder_fingerprint(chosen: str) -> str:
     """Fingerprint of what embeds for this choice, such as `similarity:4`; empty for random examples.
 
     Raises models.model_errors.ModelUnavailable.
@@ -485,7 +485,7 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
     """Which solved examples each question of a benchmark is shown: `{question: [example, …]}` as JSON.
 
     texts: tasks.lever.learning.predicting.Texts. chosen: `random:4`, `similarity:4`, `selector:FILE:4`.
-    fingerprint: `seen_by(chosen)`.
+    fingerprint: `embedder_fingerprint(chosen)`.
     """
     from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
 

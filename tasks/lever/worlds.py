@@ -127,12 +127,12 @@ def open_beams(parts: Sequence[Ref]) -> Mapping[str, tuple[PointerRecord, ...]]:
     return {query: records for part in parts for query, records in artifacts().load(BeamPart, part).queries.items()}
 
 
-def shards_of(queries: int) -> range:
+def shard_numbers(queries: int) -> range:
     """Return the numbers of the shards of so many queries."""
     return range(-(-queries // QUERIES_PER_SHARD))
 
 
-def in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
+def ids_in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
     """Return the ids of the shard of this number."""
     return ids[shard * QUERIES_PER_SHARD : (shard + 1) * QUERIES_PER_SHARD]
 
@@ -160,10 +160,10 @@ class Training(NamedTuple):
 
     def groups(self, data: Ref, mode: RewardMode, *, shots: int) -> Groups:
         """Load the judged pointers of RL data as tensors."""
-        from tasks.lever.learning.training_inputs import groups_of
+        from tasks.lever.learning.training_inputs import make_groups
 
         banks: Any = {"queries": self.setting.queries, "candidates": self.setting.candidates}
-        return groups_of(artifacts().get(data), **banks, mode=mode, shots=shots)
+        return make_groups(artifacts().get(data), **banks, mode=mode, shots=shots)
 
     def keep(self, trained: Trained) -> TrainedSelector:
         """Store the trained selector and its curve as artifacts; the checkpoint records the recipe of its pools."""
@@ -189,14 +189,14 @@ def open_training(
     stage: Stage, world: World, learning: Learning, effort: Effort, *, epochs: int, pools: Ref, **inputs: object
 ) -> Generator[Training]:
     """Open a training, and resume it if one of the same inputs was interrupted. inputs: what else it depends on."""
-    from tasks.lever.learning.training_inputs import device_of, steady, validation_of
+    from tasks.lever.learning.training_inputs import choose_device, make_validation, single_threaded
     from tasks.lever.learning.training_loop import TrainingRun
 
-    device, name = device_of(effort.device), f"train {stage.upper()}"
+    device, name = choose_device(effort.device), f"train {stage.upper()}"
     about = {"world": world, "learning": learning, "pools": pools, **inputs}
-    with training_folder(stage, **about) as folder, steady(device):
+    with training_folder(stage, **about) as folder, single_threaded(device):
         setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
-        accuracy = validation_of(setting, candidates, shots=learning.shots)
+        accuracy = make_validation(setting, candidates, shots=learning.shots)
         progress.expect(name, epochs + 1)
 
         def validate(selector: PointerSelector) -> float:
@@ -207,7 +207,7 @@ def open_training(
         yield Training(stage, world, setting, candidates, TrainingRun(validate, learning.seed, folder, device))
 
 
-def telling(stage: str, count: int) -> Callable[[int], None]:
+def report_progress(stage: str, count: int) -> Callable[[int], None]:
     """Return a function that reports progress: it is called with the number of items of `count` newly done."""
     progress.expect(stage, count)
     return lambda done: progress.advance(stage, done)

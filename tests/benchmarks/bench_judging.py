@@ -96,9 +96,9 @@ def made_up() -> list[Answered]:
 
 def read_answers(path: Path) -> list[Answered]:
     """The first annotator's answer to each question."""
-    from tasks.lever.data.vqa_files import Annotation, entries_of
+    from tasks.lever.data.vqa_files import Annotation, read_entries
 
-    read = map(Annotation.of, entries_of(path, under="annotations").values())
+    read = map(Annotation.of, read_entries(path, under="annotations").values())
     return [(one.answers[0], one.answers) for one in read if one][:ANSWERS]
 
 

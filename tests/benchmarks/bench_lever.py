@@ -53,8 +53,8 @@ def measure_memory(queries: int) -> dict[str, float]:
     import torch
 
     from tasks.lever.data.embeddings import EmbeddingBank
-    from tasks.lever.data.pointer_files import rl_data_bytes
-    from tasks.lever.learning.training_inputs import groups_of
+    from tasks.lever.data.pointer_files import serialize_rl_data
+    from tasks.lever.learning.training_inputs import make_groups
     from tasks.lever.lever_records import PointerRecord, RlQuery
 
     made = torch.Generator().manual_seed(0)
@@ -84,11 +84,11 @@ def measure_memory(queries: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder:
         path = Path(folder) / "rl_data_RandSampler.json"
         with path.open("wb") as file:
-            parts = (rl_data_bytes({str(number): query(number)}) for number in range(queries))
+            parts = (serialize_rl_data({str(number): query(number)}) for number in range(queries))
             file.write(b"{" + b",".join(part.strip()[1:-1] for part in parts) + b"}")
         size = path.stat().st_size
         started = time.process_time()
-        groups = groups_of(path, queries=bank, candidates=bank, mode="hard_plus_soft")
+        groups = make_groups(path, queries=bank, candidates=bank, mode="hard_plus_soft")
         spent = time.process_time() - started
     assert groups.pointers.shape == (queries, GROUP, 2)
     return {

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, score
+from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, score_pointers
 from tests.benchmarks.measuring import cost_of, options
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 
@@ -144,7 +144,7 @@ def comparisons(sides: Sides, work: Work) -> list[Comparison]:
     frozen = copy.deepcopy(ours)
     frozen.load_state_dict(reference.state_dict())
     with torch.no_grad():  # of fixed pools and pointers, once and for all
-        known = score(frozen, *work[:3], exact=True)
+        known = score_pointers(frozen, *work[:3], exact=True)
     learners, peer = (copy.deepcopy(ours), copy.deepcopy(ours)), copy.deepcopy(theirs)
     updates = [torch.optim.AdamW(net.parameters(), lr=1e-5) for net in (*learners, peer)]
 
@@ -165,7 +165,7 @@ def comparisons(sides: Sides, work: Work) -> list[Comparison]:
         _update(updates[0], grpo_loss(new, old, known.log_probs, advantage, beta=0.1).loss)
 
     def grpo_exactly() -> None:
-        new = score(learners[1], *work[:3], exact=True)
+        new = score_pointers(learners[1], *work[:3], exact=True)
         kl = exact_kl(new.tables, known.tables).kl.mean()
         _update(updates[1], grpo_loss(new.log_probs, old, known.log_probs, advantage, beta=0.1, exact_kl=kl).loss)
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasks.lever.data.embeddings import EmbeddingBank, bank_of
-from tasks.lever.judge.judging import Judgment, PromptedQuery
+from tasks.lever.data.embeddings import EmbeddingBank, make_bank
+from tasks.lever.judge.judging import Asked, Judgment
 from tasks.lever.lever_records import Dataset, Item, PoolRecipe, Pools, VqaItem
 
 
@@ -57,7 +57,7 @@ def dataset(
 
 
 def bank(vectors: Mapping[str, Sequence[float]]) -> EmbeddingBank:
-    return bank_of(
+    return make_bank(
         list(vectors), torch.tensor(list(vectors.values()), dtype=torch.float32), encoder="by hand", where="test"
     )
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from models.pointer import PointerConfig, PointerSelector
 from storage.artifacts import Artifacts
-from tasks.lever.data.candidate_pools import banks_of
-from tasks.lever.data.earlier_files import SOLVED, banks_by_file, embedded_in
+from tasks.lever.data.candidate_pools import read_banks
+from tasks.lever.data.earlier_files import SOLVED, banks_by_file, import_embeddings
 from tasks.lever.data.embeddings import EmbeddingBank, embed_dataset
 from tasks.lever.judge.demonstration_task import text_views
-from tasks.lever.learning.checkpoints import Opened
+from tasks.lever.learning.checkpoints import OpenedSelector
 from tasks.lever.learning.predicting import predict_files
-from tasks.lever.learning.training_inputs import likeliest
+from tasks.lever.learning.training_inputs import predict_greedily
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, TextItem
 from tests.lever.small_dataset import dataset
@@ -74,7 +74,7 @@ def test_queries_and_neighbours_have_no_answers(store: Artifacts) -> None:
     assert rows(store, found.queries, "when")[0] == pytest.approx([0.6, 0.8])
     assert found.visible_banks == (found.queries, found.solved)
     assert found.read_by == "hand@1+answers"
-    of_queries, of_candidates = banks_of(found, store)["joint"]
+    of_queries, of_candidates = read_banks(found, store)["joint"]
     assert of_candidates.rows(["who"])[0].tolist() == of_queries.rows(["who"])[0].tolist() == [1, 0]
     plain = found.seen_as("text")
     assert plain.visible_banks == (found.texts, found.texts)
@@ -85,13 +85,15 @@ def test_they_are_kept_in_a_file_and_read_again(store: Artifacts, tmp_path: Path
     found = embedded(store)
     for name, bank in banks_by_file(found, asked(), store).items():
         bank.export_pt(tmp_path / name)
-    again = embedded_in(tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store)
+    again = import_embeddings(tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store)
     assert rows(store, again.solved, "who", "many") == rows(store, found.solved, "who", "many")
     (tmp_path / SOLVED).unlink()
-    assert not embedded_in(tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store).shows_answers
+    assert not import_embeddings(
+        tmp_path / "query_embeddings.pt", tmp_path / "candidate_embeddings.pt", store
+    ).shows_answers
 
 
-def predicted(folder: Path, opened: Opened) -> Any:
+def predicted(folder: Path, opened: OpenedSelector) -> Any:
     where: dict[str, Any] = {"queries": folder / "test_embeddings.pt", "candidates": folder / "candidate_embeddings.pt"}
     how: dict[str, Any] = {"ids": None, "candidate_ids": None, "sampler": None, "pool_size": None, "seed": 0}
     return predict_files(opened, Path("w.safetensors"), shots=2, **where, **how).chosen
@@ -102,10 +104,10 @@ def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifact
     files = banks_by_file(found, asked(), store)
     for name, bank in files.items():
         bank.export_pt(tmp_path / name)
-    opened = Opened(SELECTOR, (), "hand@1+answers", PoolRecipe(sampler="RandSampler", size=2))
+    opened = OpenedSelector(SELECTOR, (), "hand@1+answers", PoolRecipe(sampler="RandSampler", size=2))
     pools = {"when": ("who", "many")}
     chosen = predicted(tmp_path, opened)["when"]
-    by_hand = likeliest(SELECTOR, files["test_embeddings.pt"], files[SOLVED], pools, shots=2)["when"]
+    by_hand = predict_greedily(SELECTOR, files["test_embeddings.pt"], files[SOLVED], pools, shots=2)["when"]
     assert chosen.demonstrations == by_hand.demonstrations
     assert chosen.log_prob == pytest.approx(by_hand.log_prob)
     (tmp_path / SOLVED).unlink()
@@ -115,7 +117,7 @@ def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifact
 
 @pytest.mark.parametrize(("encoder", "here"), [("hand@1", True), ("hand@1+answers", False)])
 def test_a_checkpoint_that_saw_something_else_is_refused(encoder: str, here: bool) -> None:
-    opened = Opened(SELECTOR, (), encoder, PoolRecipe(sampler="RandSampler", size=2))
+    opened = OpenedSelector(SELECTOR, (), encoder, PoolRecipe(sampler="RandSampler", size=2))
     opened.refuse_other("hand@1", dimension=2, path=Path("w.safetensors"))
     opened.refuse_other_sight(with_answers=not here, path=Path("w.safetensors"))
     with pytest.raises(FileUnusable, match="train it anew"):

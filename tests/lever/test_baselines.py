@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tasks.lever.data.embeddings import EmbeddingBank, bank_of
+from tasks.lever.data.embeddings import EmbeddingBank, make_bank
 from tasks.lever.learning.choosing import (
     BEST_OF,
     Shown,
@@ -18,9 +18,9 @@ from tasks.lever.learning.choosing import (
     choose_nearest,
     choose_nearest_of_pool,
     search_best,
-    untrained,
+    untrained_selectors,
 )
-from tasks.lever.learning.predicting import refuse_others
+from tasks.lever.learning.predicting import require_equal_encoders
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import UNTRAINED, Outcome, SelectorResult
 from tests.lever.small_dataset import Verdicts, bank, pools
@@ -73,18 +73,18 @@ def test_random_candidates_are_distinct_and_a_query_s_own() -> None:
 
 def test_a_sampler_shows_what_it_would_draw_first_last() -> None:
     vectors = torch.cat([QUERIES.vectors, CANDIDATES.vectors])
-    every = bank_of((*"qrabcd",), vectors, encoder="by hand", where="test")
+    every = make_bank((*"qrabcd",), vectors, encoder="by hand", where="test")
     banks = {"texts": (every, every)}
     assert choose_by_sampler(["q", "r"], "abcd", banks, sampler="TextSimSampler", shots=2, seed=0) == similar(2)
 
 
 def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing() -> None:
-    made = untrained(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, classes=CLASSES, seed=0)
+    made = untrained_selectors(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, classes=CLASSES, seed=0)
     assert list(made) == ["zero_shot", "random", "similarity", "similarity_vote", "mmr", "similarity_pool"]
     assert made["zero_shot"](shots=0) == {"q": ()}
     pair = (QUERIES, CANDIDATES)
     every = {"joint": pair, "images": pair, "texts": pair, "classes": pair}
-    assert list(untrained(["q"], "abcd", every, pools=POOLS, classes=CLASSES, seed=0)) == list(UNTRAINED)
+    assert list(untrained_selectors(["q"], "abcd", every, pools=POOLS, classes=CLASSES, seed=0)) == list(UNTRAINED)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing
 )
 def test_a_selector_is_not_asked_about_vectors_of_two_encoders(other: EmbeddingBank, said: str) -> None:
     with pytest.raises(FileUnusable, match=said):
-        refuse_others(QUERIES, other)
+        require_equal_encoders(QUERIES, other)
 
 
 EIGHT = pools({"q": [f"c{at}" for at in range(8)], "r": [f"c{at}" for at in range(8)]})

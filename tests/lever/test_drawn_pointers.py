@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.beam_search import count_weighed, search
-from tasks.lever.data.rl_data import draw, judge_all
-from tasks.lever.judge.judging import Judgment, PromptedQuery
+from tasks.lever.data.beam_search import count_prompts, find_beams
+from tasks.lever.data.rl_data import draw_pointers, judge_pointers
+from tasks.lever.judge.judging import Asked, Judgment
 from tasks.lever.lever_options import BeamSettings, RlDataSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
 
@@ -28,7 +28,7 @@ def drawn(
     selector: PointerSelector, *, queries: int = 3, shots: int = 2, seed: int = 0, **settings: object
 ) -> list[list[PointerRecord]]:
     made = torch.Generator().manual_seed(5)
-    found = draw(
+    found = draw_pointers(
         selector,
         [f"q{number}" for number in range(queries)],
         queries=torch.randn(queries, D, generator=made),
@@ -57,7 +57,7 @@ def test_retrieval_shows_the_most_similar_last(selector: PointerSelector) -> Non
     made = torch.Generator().manual_seed(5)
     query, pool = torch.randn(1, D, generator=made), torch.randn(1, K, D, generator=made)
     settings = RlDataSettings(beams=0, samples=0, random=0, retrieval=True)
-    [found] = draw(
+    [found] = draw_pointers(
         selector, ["q"], queries=query, pools=pool, shots=2, settings=settings, generator=torch.Generator()
     ).values()
     similar = (pool[0] @ query[0]).argsort().tolist()
@@ -82,7 +82,7 @@ class Judge:
 def test_a_failure_is_a_record_and_only_what_may_get_better_is_asked_again() -> None:
     pools = Pools(recipe=PoolRecipe(sampler="RandSampler", size=3), seed=0, pools={"q": ("c0", "c1", "c2")})
     pointers = tuple(PointerRecord(pointer=(at, (at + 1) % 3), gen_method="random") for at in range(3))
-    found, retryable = judge_all({"q": pointers}, pools, Judge())  # pyright: ignore[reportArgumentType]
+    found, retryable = judge_pointers({"q": pointers}, pools, Judge())  # pyright: ignore[reportArgumentType]
     right, away, damaged = found["q"]
     assert (right.vqa_pred_answer, right.vqa_correct, right.vqa_acc_score, right.status) == ("right", 1, 0.9, "judged")
     assert (away.status, away.vqa_correct, away.reason) == ("eval_failed", None, "the server is away")
@@ -108,7 +108,7 @@ class Likelihoods:
 
 def found(judge: Any, *, shots: int = 2, screened: bool = True, **settings: int) -> list[PointerRecord]:
     chosen = BeamSettings.model_validate(settings)
-    best = search([QUERY], POOLS, judge, shots=shots, settings=chosen, screened=screened, seed=0)
+    best = find_beams([QUERY], POOLS, judge, shots=shots, settings=chosen, screened=screened, seed=0)
     return list(best["q"])
 
 
@@ -140,6 +140,6 @@ def test_no_sequence_is_weighed_twice_none_repeats_a_candidate_and_as_many_are_a
     judge = Likelihoods(a=0.3, b=0.2, ab=0.5, cb=0.4, abd=0.6)
     found(judge, width=width, shots=shots, screened=screened)
     assert all(len(set(one)) == len(one) for one in judge.asked)
-    counted = count_weighed(BeamSettings(width=width), queries=1, pool=4, shots=shots, screened=screened)
+    counted = count_prompts(BeamSettings(width=width), queries=1, pool=4, shots=shots, screened=screened)
     assert len(judge.asked) == len(set(judge.asked))
     assert {shown: sum(len(one) == shown for one in judge.asked) for shown in counted} == counted

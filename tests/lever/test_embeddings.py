@@ -18,13 +18,13 @@ from tasks.lever.data import embeddings
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
     QueryPools,
-    bank_of,
+    beside,
     embed_dataset,
-    ids_file,
+    make_bank,
     read_bank,
     read_embeddings,
 )
-from tasks.lever.judge.demonstration_task import views_of
+from tasks.lever.judge.demonstration_task import picture_views
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded
 from tests.lever.seed_files import repack
@@ -46,7 +46,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def embed(found: Dataset, encoder: ColourEncoder, store: Artifacts, **chosen: Any) -> Embedded:
-    return embed_dataset(found, views_of(encoder), store, **chosen)
+    return embed_dataset(found, picture_views(encoder), store, **chosen)
 
 
 def small(pictures: Path) -> Dataset:
@@ -227,7 +227,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 )
 def test_what_is_no_bank_is_refused_by_name(ids: list[str], vectors: torch.Tensor, said: str) -> None:
     with pytest.raises(FileUnusable, match=f"file.pt.*{said}"):
-        bank_of(ids, vectors, encoder="", where="file.pt")
+        make_bank(ids, vectors, encoder="", where="file.pt")
 
 
 def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None:

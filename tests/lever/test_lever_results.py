@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from storage.evaluated import Evaluated as Rows
-from tasks.lever.learning.lever_results import LeverReport, markdown_of, rows_of, seed_json
+from tasks.lever.learning.lever_results import LeverReport, database_rows, lever_plus_json, render_markdown
 from tasks.lever.learning.selector_comparison import summarise
 from tasks.lever.lever_records import Dataset, Evaluated, Outcome, SelectorResult
 from tests.lever.outcomes import CONDITIONS, seed_of
@@ -26,7 +26,7 @@ def test_the_seed_s_json_has_an_entry_for_each_selector_with_its_shots() -> None
     one = seed_of(0, {"grpo": [1.0, 0.0]})
     more = [one.results[0], one.results[0].model_copy(update={"shots": 1, "selector": "random"})]
     again = one.results[0].model_copy(update={"shots": 4})
-    written = seed_json(summarise([one.model_copy(update={"results": (*more, again)})]))
+    written = lever_plus_json(summarise([one.model_copy(update={"results": (*more, again)})]))
     info = "RandSampler-candidate_num:32-scripted-test_data_num=2-seeds=0"
     assert written == {
         f"digits-random-{info}": {"shot_num=1": 0.5},
@@ -35,7 +35,7 @@ def test_the_seed_s_json_has_an_entry_for_each_selector_with_its_shots() -> None
 
 
 def test_the_words_tell_figures_gains_and_what_is_missing() -> None:
-    told = markdown_of(summarise(SEEDS))
+    told = render_markdown(summarise(SEEDS))
     assert "# digits: 2 of 32 candidates are shown" in told
     assert "| demonstrations by | 2 shots | 95 % interval |" in told
     assert "| similarity | 0.250 | " in told
@@ -56,7 +56,7 @@ def rows(of: Dataset = TEST, seeds: list[Evaluated] = SEEDS, id: str = "r1") -> 
         stages=(),
         summary=summarise(seeds),
     )
-    return rows_of(report, of, lambda: seeds)
+    return database_rows(report, of, lambda: seeds)
 
 
 def test_each_figure_and_gain_is_a_row_with_its_interval() -> None:

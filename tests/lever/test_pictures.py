@@ -13,7 +13,7 @@ import pytest
 from PIL import Image as Decoder
 
 from tasks.lever.data import vqa_files as module
-from tasks.lever.data.vqa_files import MOST_PIXELS, Pictures, trouble_of
+from tasks.lever.data.vqa_files import MOST_PIXELS, Pictures, find_damage
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import VqaItem
 
@@ -126,6 +126,6 @@ def test_a_quick_look_finds_what_showing_would(tmp_path: Path) -> None:
         whole = tmp_path / f"a.{kind.lower()}"
         Decoder.effect_noise((64, 64), 50).convert("RGB").save(whole)
         data = whole.read_bytes()
-        assert trouble_of(data) is None
-        assert "is damaged" in str(trouble_of(data[: len(data) * 3 // 4])), kind
-    assert "has more than" in str(trouble_of(bomb()))
+        assert find_damage(data) is None
+        assert "is damaged" in str(find_damage(data[: len(data) * 3 // 4])), kind
+    assert "has more than" in str(find_damage(bomb()))

@@ -13,15 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.lever.data.embeddings import EmbeddingBank, bank_of
+from tasks.lever.data.embeddings import EmbeddingBank, make_bank
 from tasks.lever.data.pointer_files import (
     BeamQuery,
-    beam_bytes,
     read_beams,
     read_rl_data,
-    rl_data_bytes,
+    serialize_beams,
+    serialize_rl_data,
 )
-from tasks.lever.learning.training_inputs import groups_of
+from tasks.lever.learning.training_inputs import make_groups
 from tasks.lever.lever_errors import FileUnusable, RewardUnusable
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, RlQuery
 
@@ -89,11 +89,11 @@ DATA = {"12345": query(BEAM, SAMPLE, FAILED), "12346": query(SAMPLE)}
 
 
 def test_what_is_written_has_the_published_structure() -> None:
-    jsonschema.validate(json.loads(rl_data_bytes(DATA)), PUBLISHED)
+    jsonschema.validate(json.loads(serialize_rl_data(DATA)), PUBLISHED)
 
 
 def test_the_seeds_own_fields_stand_first_in_their_order_and_ours_follow() -> None:
-    written = json.loads(rl_data_bytes(DATA))["12345"]
+    written = json.loads(serialize_rl_data(DATA))["12345"]
     assert list(written["pointer_candidates"][0]) == [*FIELDS, "behaviour_logp", "status"]
     assert set(written) == {"meta", "candidate_pool", "candidate_pool_ids", "pointer_candidates"}
 
@@ -118,7 +118,7 @@ queries = st.lists(records, min_size=1, max_size=5, unique_by=lambda record: rec
     st.dictionaries(st.text(max_size=4).filter(lambda id: id not in "abcd" or not id), queries, min_size=1, max_size=4)
 )
 def test_any_data_survive(data: dict[str, RlQuery]) -> None:
-    assert read_rl_data(rl_data_bytes(data)) == data
+    assert read_rl_data(serialize_rl_data(data)) == data
 
 
 def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
@@ -139,7 +139,7 @@ def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
     assert one.pointer_candidates[0].status == "judged"
 
 
-WRITTEN: dict[str, Any] = json.loads(rl_data_bytes({"12345": query(BEAM, SAMPLE)}))
+WRITTEN: dict[str, Any] = json.loads(serialize_rl_data({"12345": query(BEAM, SAMPLE)}))
 
 
 def changed(place: int | None = None, **changes: Any) -> bytes:
@@ -180,11 +180,11 @@ def test_a_bad_record_is_named_by_file_query_and_field(tmp_path: Path, content: 
 # as tensors
 
 CANDIDATES = EmbeddingBank(("9", "8", "7", "6"), torch.eye(4), "e")
-QUERIES = bank_of(["12346", "12345"], torch.tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0]]), encoder="e", where="q")
+QUERIES = make_bank(["12346", "12345"], torch.tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0]]), encoder="e", where="q")
 
 
 def test_groups_hold_what_the_file_says() -> None:
-    groups = groups_of(rl_data_bytes(DATA), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft")
+    groups = make_groups(serialize_rl_data(DATA), queries=QUERIES, candidates=CANDIDATES, mode="hard_plus_soft")
     assert groups.ids == ("12345", "12346")
     assert groups.queries.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
     assert groups.pools.tolist() == [[2, 1, 0], [2, 1, 0]]
@@ -213,7 +213,7 @@ def test_groups_hold_what_the_file_says() -> None:
 )
 def test_what_cannot_be_learnt_from_is_refused(data, mode, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        groups_of(rl_data_bytes(data), queries=QUERIES, candidates=CANDIDATES, mode=mode)
+        make_groups(serialize_rl_data(data), queries=QUERIES, candidates=CANDIDATES, mode=mode)
 
 
 OLD = {"100": {"id_list": [[7, 8, 100], [9, 7, 100]], "score_list": [0.046, 0.045]}}
@@ -310,4 +310,4 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, text: bytes, said: st
 
 def test_what_was_found_in_pools_is_written_with_them() -> None:
     found = {"100": (PointerRecord(pointer=(1, 2), gen_method="beam", beam_rank=0, beam_score=0.5),)}
-    assert read_beams(beam_bytes(found, POOLS)) == {"100": BeamQuery((("7", "8"),), (0.5,), POOLS.pools["100"])}
+    assert read_beams(serialize_beams(found, POOLS)) == {"100": BeamQuery((("7", "8"),), (0.5,), POOLS.pools["100"])}

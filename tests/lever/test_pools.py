@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.lever.data import candidate_pools as module
-from tasks.lever.data.candidate_pools import draw_pools, most_similar
+from tasks.lever.data.candidate_pools import draw_pools, find_most_similar
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
@@ -123,7 +123,7 @@ def test_what_is_most_similar_is_exact_however_it_is_looked_up(seed: int) -> Non
         sorted((at for at in range(30) if at != mine), key=lambda at: (-row[at], at))[:7]
         for row, mine in zip(scores, own, strict=True)
     ]
-    assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
+    assert find_most_similar(queries, candidates, own=own, count=7).tolist() == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "QUERIES_AT_ONCE", 2)
-        assert most_similar(queries, candidates, own=own, count=7).tolist() == expected
+        assert find_most_similar(queries, candidates, own=own, count=7).tolist() == expected

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.candidate_pools import draw_pools
-from tasks.lever.data.embeddings import of_modality
-from tasks.lever.learning.checkpoints import Opened, save_selector
-from tasks.lever.learning.predicting import Encoder, Predicted, Texts, choose_examples, predict_files
-from tasks.lever.learning.training_inputs import likeliest
+from tasks.lever.data.embeddings import modality_file
+from tasks.lever.learning.checkpoints import OpenedSelector, save_selector
+from tasks.lever.learning.predicting import Encoder, FilePredictions, Texts, choose_examples, predict_files
+from tasks.lever.learning.training_inputs import predict_greedily
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import PoolRecipe
 from tests.lever.small_dataset import bank
@@ -38,14 +38,14 @@ BANKS = {
 SELECTOR = PointerSelector(PointerConfig(embedding_dim=3, hidden=8, layers=1)).eval()
 
 
-def ask(folder: Path, recipe: PoolRecipe, *, alone: bool = True, **how: Any) -> Predicted:
+def ask(folder: Path, recipe: PoolRecipe, *, alone: bool = True, **how: Any) -> FilePredictions:
     places = folder / "query_embeddings.pt", folder / "candidate_embeddings.pt"
     for modality in ("joint", "images") if alone else ("joint",):
         for place, one in zip(places, BANKS[modality], strict=True):
-            one.export_pt(of_modality(place, modality))
+            one.export_pt(modality_file(place, modality))
     given: dict[str, Any] = {"ids": None, "candidate_ids": None, "sampler": None, "pool_size": None}
     given |= {"shots": 2, "seed": 0} | how
-    opened = Opened(SELECTOR, (), None, recipe)
+    opened = OpenedSelector(SELECTOR, (), None, recipe)
     return predict_files(opened, Path("w.safetensors"), queries=places[0], candidates=places[1], **given)
 
 
@@ -53,7 +53,7 @@ def ask(folder: Path, recipe: PoolRecipe, *, alone: bool = True, **how: Any) -> 
 def test_pools_are_those_of_the_training(tmp_path: Path, recipe: PoolRecipe) -> None:
     found = ask(tmp_path, recipe)
     pools = draw_pools(["q", "r"], IDS, BANKS, recipe=recipe, seed=0).pools
-    assert found.chosen == likeliest(SELECTOR, *BANKS["joint"], pools, shots=2)
+    assert found.chosen == predict_greedily(SELECTOR, *BANKS["joint"], pools, shots=2)
     assert found.warnings == ()
 
 

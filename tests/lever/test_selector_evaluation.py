@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.lever.learning.choosing import evaluate
+from tasks.lever.learning.choosing import judge_selectors
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, Summary, summarise
 from tasks.lever.lever_records import Outcome
 from tests.lever.outcomes import accuracy_of, result, seed_of
@@ -29,7 +29,7 @@ def gain_of(summary: Summary, better: str, worse: str) -> Gain:
 
 def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
     judge = Verdicts(lambda query, shown: 1.0 if shown == ("c", "a") else 0.3)
-    first, second = evaluate(
+    first, second = judge_selectors(
         {
             "grpo": lambda shots: {"q": ("c", "a"), "r": ("c", "d")},
             "sft": lambda shots: {"q": ("a", "c"), "r": ("c", "d")},
@@ -51,7 +51,7 @@ def test_every_selector_is_judged_with_what_it_chose_in_its_order() -> None:
 
 def test_an_answer_that_the_judge_could_not_give_is_not_wrong() -> None:
     judge = Verdicts(lambda query, _: None if query == "r" else 1.0)
-    (found,) = evaluate({"sft": lambda shots: {"q": ("a",), "r": ("c",)}}, ["q", "r"], POOLS, judge, shots=[1])
+    (found,) = judge_selectors({"sft": lambda shots: {"q": ("a",), "r": ("c",)}}, ["q", "r"], POOLS, judge, shots=[1])
     assert (accuracy_of(found), found.unscored) == (1.0, 1)
     assert found.outcomes[1].failed == "the judge is away"
 

@@ -15,14 +15,14 @@ from tasks.lever.learning import losses as reference_policy
 from tasks.lever.learning.losses import Reference, sft_loss
 from tasks.lever.learning.training_inputs import Material
 from tasks.lever.learning.training_loop import (
-    Learnt,
     Loop,
     Objective,
     Plan,
     Trained,
     TrainingRun,
+    UpdateLoss,
+    derive_seed,
     learning_rate,
-    seed_of,
 )
 from tasks.lever.lever_errors import TrainingDiverged
 from tasks.lever.lever_options import Optimization
@@ -34,10 +34,10 @@ PLAN = Plan(queries=20, batch_size=7, turns=(1, 2))
 UPDATES = 9
 
 
-def _imitate(selector: PointerSelector, rows: Tensor) -> Learnt:
+def _imitate(selector: PointerSelector, rows: Tensor) -> UpdateLoss:
     pool = GROUPS.bank[GROUPS.pools[rows]]
     log_probs = selector.log_probs(GROUPS.queries[rows], pool, GROUPS.pointers[rows])  # (b, G, S)
-    return Learnt(sft_loss(log_probs.flatten(0, 1)), {"first": log_probs[:, 0].mean()})
+    return UpdateLoss(sft_loss(log_probs.flatten(0, 1)), {"first": log_probs[:, 0].mean()})
 
 
 def _train(
@@ -75,7 +75,7 @@ def _stopping(after: int) -> Objective:
     """Imitates, and breaks off in the middle of an update."""
     left = after
 
-    def objective(selector: PointerSelector, rows: Tensor) -> Learnt:
+    def objective(selector: PointerSelector, rows: Tensor) -> UpdateLoss:
         nonlocal left
         if not left:
             raise Interrupted
@@ -145,7 +145,7 @@ def test_a_selector_is_validated_without_dropout_and_given_ready_for_use():
 def test_a_loss_that_is_no_number_stops_the_training_and_names_the_update(wrong: float):
     calls = 0
 
-    def objective(selector: PointerSelector, rows: Tensor) -> Learnt:
+    def objective(selector: PointerSelector, rows: Tensor) -> UpdateLoss:
         nonlocal calls
         calls += 1
         learnt = _imitate(selector, rows)
@@ -174,11 +174,11 @@ def test_the_rate_rises_in_a_line_and_falls_as_a_cosine(update: int, rate: float
 
 def test_draws_for_different_purposes_have_different_seeds():
     seeds = {
-        seed_of(0, "draw", 1),
-        seed_of(0, "draw", 2),
-        seed_of(0, "order", 1),
-        seed_of(1, "draw", 1),
-        seed_of(0, "draw"),
+        derive_seed(0, "draw", 1),
+        derive_seed(0, "draw", 2),
+        derive_seed(0, "order", 1),
+        derive_seed(1, "draw", 1),
+        derive_seed(0, "draw"),
     }
     assert len(seeds) == 5
 

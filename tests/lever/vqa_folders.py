@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tasks.lever.data.vqa_files import look_at, nothing_left, read_questions, usable
+from tasks.lever.data.vqa_files import inspect_picture, no_question_left, read_questions, select_usable
 from tasks.lever.lever_records import VqaItem
 
 
@@ -25,9 +25,9 @@ class ReadVqa(NamedTuple):
 def read_vqa(questions: Path, annotations: Path, images: Path) -> ReadVqa:
     """All questions of a pair of official files whose picture is in `images` and whole."""
     left_out: dict[str, str] = {}
-    items = tuple(usable(read_questions(questions, annotations, images), left_out, look_at))
+    items = tuple(select_usable(read_questions(questions, annotations, images), left_out, inspect_picture))
     if not items:
-        raise nothing_left(images, left_out, split="")
+        raise no_question_left(images, left_out, split="")
     return ReadVqa(items, left_out)
 
 

@@ -38,7 +38,7 @@ class Growth(NamedTuple):
     """Number of other orders of these, and of other kept sequences with one of these candidates."""
 
 
-def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
+def count_growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
     """Return how many sequences the next pick weighs when `picked` of `candidates` are in the best one.
 
     A single beam, and a search without screening, weigh every candidate that remains.
@@ -49,18 +49,18 @@ def growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growt
     return Growth(max(1, remaining // 2), min(remaining, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
-def count_weighed(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
+def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
     """Return, by number of demonstrations, how many sequences a search asks the judge about."""
     candidates = min(settings.candidates or pool, pool)
     grown = {
-        picked + 1: sum(growth(settings.width, candidates=candidates, picked=picked, screened=screened))
+        picked + 1: sum(count_growth(settings.width, candidates=candidates, picked=picked, screened=screened))
         for picked in range(1, shots)
     }
     searched = min(queries, settings.queries or queries)
     return {length: searched * count for length, count in {0: 1, 1: candidates, **grown}.items()}
 
 
-def search(
+def find_beams(
     queries: Sequence[Item],
     pools: Pools,
     judging: Judging,
@@ -76,7 +76,9 @@ def search(
     Raises PoolTooSmall, JudgeUnusable.
     """
     beams = {
-        item.id: _Beam(_tried(item.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened)
+        item.id: _Beam(
+            _draw_positions(item.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened
+        )
         for item in queries
     }
 
@@ -162,7 +164,7 @@ class _Beam:
     @property
     def _growth(self) -> Growth:
         picked = len(self._kept[0])
-        return growth(self._width, candidates=len(self._tried), picked=picked, screened=self._screened)
+        return count_growth(self._width, candidates=len(self._tried), picked=picked, screened=self._screened)
 
     def _additions(self) -> list[int]:
         """Return the candidates that the best sequence lacks, the most promising first, unscored ones last."""
@@ -175,7 +177,7 @@ class _Beam:
         return ranked[: self._width if most is None else most]
 
 
-def _tried(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
+def _draw_positions(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
     """Draw the positions in the pool that the search may pick. Raises PoolTooSmall."""
     size = len(pools.pools[query])
     count = min(settings.candidates or size, size)

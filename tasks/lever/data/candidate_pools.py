@@ -33,7 +33,7 @@ Banks = Mapping[str, Pair]
 """Embeddings by name: `joint`, `images`, `texts` and `classes`, as far as there are any."""
 
 
-def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
+def read_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
     """Read the embeddings of a dataset from the store, each artifact once."""
     refs = {
         "joint": (embedded.queries, embedded.candidates),
@@ -49,12 +49,14 @@ def banks_of(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
     }
 
 
-def build(dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe: PoolRecipe, seed: int) -> Pools:
+def draw_dataset_pools(
+    dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe: PoolRecipe, seed: int
+) -> Pools:
     """Draw the pools of the train, validation and test queries from the train items.
 
     Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
-    return draw_pools(dataset.queries, dataset.candidates, banks_of(embedded, artifacts), recipe=recipe, seed=seed)
+    return draw_pools(dataset.queries, dataset.candidates, read_banks(embedded, artifacts), recipe=recipe, seed=seed)
 
 
 def draw_pools(
@@ -68,7 +70,7 @@ def draw_pools(
     Raises PoolTooSmall, FileUnusable for an id without an embedding.
     """
     size = recipe.size
-    ids, own = _places(queries, candidates, size)
+    ids, own = _locate_queries(queries, candidates, size)
 
     def vectors(of_what: str) -> tuple[Vectors, Vectors]:
         if of_what not in banks:
@@ -79,7 +81,7 @@ def draw_pools(
         return of_queries.rows(queries).numpy(), of_candidates.rows(ids).numpy()
 
     def similar(of_what: str, count: int) -> list[list[int]]:
-        return most_similar(*vectors(of_what), own=own, count=count).tolist()
+        return find_most_similar(*vectors(of_what), own=own, count=count).tolist()
 
     def retrieved(modality: str, count: int) -> list[list[int]]:
         if modality == "joint":
@@ -87,10 +89,10 @@ def draw_pools(
         stacked = (
             np.hstack([alone, TIE * joint]) for alone, joint in zip(vectors(modality), vectors("joint"), strict=True)
         )
-        return most_similar(*stacked, own=own, count=count).tolist()
+        return find_most_similar(*stacked, own=own, count=count).tolist()
 
     drawn = (
-        _random(query, int(own_row), len(ids), size=size, seed=seed)
+        _draw_rows(query, int(own_row), len(ids), size=size, seed=seed)
         for query, own_row in zip(queries, own, strict=True)
     )
     match recipe.sampler:
@@ -118,7 +120,7 @@ def draw_pools(
     return Pools(recipe=recipe, seed=seed, pools=pools)
 
 
-def nearest(
+def find_nearest(
     queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, count: int
 ) -> dict[str, tuple[str, ...]]:
     """Return the ids of the `count` candidates with the largest inner products, largest first, ties by id.
@@ -127,12 +129,14 @@ def nearest(
 
     Raises PoolTooSmall, FileUnusable for an id without a vector.
     """
-    ids, own = _places(queries, candidates, count)
-    nearest_rows = most_similar(vectors[0].rows(queries).numpy(), vectors[1].rows(ids).numpy(), own=own, count=count)
+    ids, own = _locate_queries(queries, candidates, count)
+    nearest_rows = find_most_similar(
+        vectors[0].rows(queries).numpy(), vectors[1].rows(ids).numpy(), own=own, count=count
+    )
     return {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, nearest_rows.tolist(), strict=True)}
 
 
-def _places(queries: Sequence[str], candidates: Sequence[str], size: int) -> tuple[list[str], Rows]:
+def _locate_queries(queries: Sequence[str], candidates: Sequence[str], size: int) -> tuple[list[str], Rows]:
     """Return the candidates sorted by id, and the row (Q,) of each query among them or -1. Raises PoolTooSmall."""
     ids = sorted(candidates)  # the order of the dataset does not matter, and the smaller id wins
     row = {name: number for number, name in enumerate(ids)}
@@ -153,7 +157,7 @@ def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()))
 
 
-def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int) -> Rows:
+def find_most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int) -> Rows:
     """Return the rows (Q, count) with the largest inner products, largest first; of equal ones the earlier row.
 
     queries: (Q, d); candidates: (N, d), N > count; own: (Q,) row of the query among them, which is left out, or -1.
@@ -178,7 +182,7 @@ def most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count: int
     return best_rows
 
 
-def _random(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:
+def _draw_rows(query: str, own: int, count: int, *, size: int, seed: int) -> list[int]:
     """Draw `size` of `count` rows uniformly and without replacement, never `own`."""
     rng = generator_of(query, seed=seed, purpose="pool")
     drawn = rng.choice(count - (own >= 0), size, replace=False)

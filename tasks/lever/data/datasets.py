@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.lever.data.vqa_files import VqaQuestion, look_at, nothing_left, read_questions, usable
+from tasks.lever.data.vqa_files import Asked, inspect_picture, no_question_left, read_questions, select_usable
 from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_twice
@@ -51,27 +51,31 @@ class Official(NamedTuple):
     """Questions to learn from that may not be shown. None: all of `train` are both."""
 
 
-def _coco(prefix: str, split: str) -> Source:
+def _coco_source(prefix: str, split: str) -> Source:
     questions = f"{prefix}OpenEnded_mscoco_{split}2014_questions.json"
     return Source(questions, f"{prefix}mscoco_{split}2014_annotations.json", f"{split}2014")
 
 
-def _split(name: str, split: str, images: str, *, prefix: str = "") -> Source:
+def _split_source(name: str, split: str, images: str, *, prefix: str = "") -> Source:
     questions = f"{name}_{split}_questions_vqa_format.json"
     return Source(questions, f"{name}_{split}_annotations_vqa_format.json", images, prefix)
 
 
-def _drawn(world: str, split: str) -> Source:
+def _world_source(world: str, split: str) -> Source:
     return Source(f"{world}_{split}_questions.json", f"{world}_{split}_annotations.json", "images")
 
 
 OFFICIAL = {
-    "okvqa": Official(_coco("", "train"), _coco("", "val")),
-    "vqav2": Official(_coco("v2_", "train"), _coco("v2_", "val")),
-    "textvqa": Official(_split("textvqa", "train", "train_images"), _split("textvqa", "val", "train_images")),
-    "vizwiz": Official(_split("vizwiz", "train", "train", prefix="train_"), _split("vizwiz", "val", "val")),
-    "digits": Official(*(_drawn("digits", split) for split in ("train", "test", "validation"))),
-    "crowded": Official(*(_drawn("crowded", split) for split in ("train", "test", "validation", "queries"))),
+    "okvqa": Official(_coco_source("", "train"), _coco_source("", "val")),
+    "vqav2": Official(_coco_source("v2_", "train"), _coco_source("v2_", "val")),
+    "textvqa": Official(
+        _split_source("textvqa", "train", "train_images"), _split_source("textvqa", "val", "train_images")
+    ),
+    "vizwiz": Official(
+        _split_source("vizwiz", "train", "train", prefix="train_"), _split_source("vizwiz", "val", "val")
+    ),
+    "digits": Official(*(_world_source("digits", split) for split in ("train", "test", "validation"))),
+    "crowded": Official(*(_world_source("crowded", split) for split in ("train", "test", "validation", "queries"))),
 }
 
 
@@ -84,7 +88,7 @@ class TextFiles(NamedTuple):
     """Reads the content of a file: the class, as the file has it, and the text of each line."""
 
 
-def _spaced(content: str) -> Iterator[tuple[str, str]]:
+def _read_spaced(content: str) -> Iterator[tuple[str, str]]:
     """Read lines of `CLASS:SUBCLASS text` as classes and texts; the subclass is left out."""
     for line in content.split("\n"):  # not at the other ends of lines that Unicode has
         if line.strip():
@@ -92,16 +96,16 @@ def _spaced(content: str) -> Iterator[tuple[str, str]]:
             yield head.partition(":")[0], text.strip()
 
 
-def _tabular(content: str) -> Iterator[tuple[str, str]]:
+def _read_tabular(content: str) -> Iterator[tuple[str, str]]:
     """Read CSV of `class,title,description`, whose first line names the columns, as classes and texts."""
     for row in list(csv.reader(io.StringIO(content, newline="")))[1:]:
         yield row[0], " ".join(part.strip() for part in row[1:])
 
 
 TEXTS = {
-    "trec": TextFiles("trec/train.txt", "trec/test.txt", _spaced),
-    "sst2": TextFiles("sst2/stsa.binary.train", "sst2/stsa.binary.test", _spaced),
-    "agnews": TextFiles("agnews/test.csv", "agnews/test.csv", _tabular),
+    "trec": TextFiles("trec/train.txt", "trec/test.txt", _read_spaced),
+    "sst2": TextFiles("sst2/stsa.binary.train", "sst2/stsa.binary.test", _read_spaced),
+    "agnews": TextFiles("agnews/test.csv", "agnews/test.csv", _read_tabular),
 }
 
 
@@ -130,38 +134,36 @@ def open_dataset(
     dataset = read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
     if queries_of is None:
         return dataset
-    from tasks.lever.data.earlier_files import with_queries_of  # brings torch
+    from tasks.lever.data.earlier_files import take_queries_from  # brings torch
 
-    return with_queries_of(dataset, queries_of)
+    return take_queries_from(dataset, queries_of)
 
 
 def _open_questions(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
     """Read questions about pictures from official files in the folder, at most two folders deep."""
     official = OFFICIAL[name]
-    candidates, held_out = _questions_in(folder, official.train), _questions_in(folder, official.held_out)
+    candidates, held_out = _read_questions_in(folder, official.train), _read_questions_in(folder, official.held_out)
     counted = tuple(question.id for question in candidates)
     if official.validation:
-        validation_questions = _shuffled(_questions_in(folder, official.validation), "validation")
+        validation_questions = _shuffle(_read_questions_in(folder, official.validation), "validation")
     else:
         validation_questions, candidates = _set_apart(candidates, validation)
-    query_questions = _shuffled(_questions_in(folder, official.queries), "queries") if official.queries else []
+    query_questions = _shuffle(_read_questions_in(folder, official.queries), "queries") if official.queries else []
     every = (*candidates, *query_questions, *validation_questions, *held_out)
     twice = first_twice(question.id for question in every)
     if twice is not None:
         raise DatasetUnusable(
             f"{folder}: question id {twice} is in two splits of {name}; the files do not belong together"
         )
-    look, left_out = cache(look_at), dict[str, str]()  # several questions may share a picture
+    look, left_out = cache(inspect_picture), dict[str, str]()  # several questions may share a picture
 
-    def take(
-        split: str, questions: list[VqaQuestion], count: int | None, *, needed: bool = True
-    ) -> tuple[VqaItem, ...]:
-        items = tuple(islice(usable(questions, left_out, look), count))
+    def take(split: str, questions: list[Asked], count: int | None, *, needed: bool = True) -> tuple[VqaItem, ...]:
+        items = tuple(islice(select_usable(questions, left_out, look), count))
         if needed and not items:
-            raise nothing_left(folder, left_out, split=f"{name}: no {split} question is left: ")
+            raise no_question_left(folder, left_out, split=f"{name}: no {split} question is left: ")
         return items
 
-    train = take("train", _shuffled(candidates, "train"), None)
+    train = take("train", _shuffle(candidates, "train"), None)
     queries = take("training", query_questions, train_queries, needed=False)
     return Dataset(
         name=name,
@@ -169,13 +171,13 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
         shown=tuple(item.id for item in train) if queries else (),
         train_queries=tuple(item.id for item in queries or train[:train_queries]),
         validation=take("validation", validation_questions, validation),
-        test=take("test", _shuffled(held_out, "test"), test),
+        test=take("test", _shuffle(held_out, "test"), test),
         left_out=left_out,
         counted=counted,
     )
 
 
-def _questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
+def _read_questions_in(folder: Path, source: Source) -> list[Asked]:
     questions, annotations = _find(folder, source.questions), _find(folder, source.annotations)
     if questions is None or annotations is None:
         missing = source.questions if questions is None else source.annotations
@@ -203,7 +205,7 @@ def _set_apart(questions: Sequence[Asked], count: int) -> tuple[list[Asked], lis
     return held_out, [question for picture in pictures for question in of_picture[picture]]
 
 
-def _shuffled(questions: Sequence[Asked], split: str) -> list[Asked]:
+def _shuffle(questions: Sequence[Asked], split: str) -> list[Asked]:
     ordered = sorted(questions, key=lambda question: question.id)
     random.Random(f"0 {split}").shuffle(ordered)
     return ordered

@@ -12,8 +12,8 @@ from torch import Tensor
 from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.lever.data import pointer_files
-from tasks.lever.data.candidate_pools import banks_of
-from tasks.lever.data.embeddings import EmbeddingBank, of_modality, read_bank, solved_beside
+from tasks.lever.data.candidate_pools import read_banks
+from tasks.lever.data.embeddings import EmbeddingBank, modality_file, read_bank, solved_file
 from tasks.lever.data.pointer_files import BeamQuery, Beams
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
 from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, PointerRecord, Pools
@@ -24,7 +24,7 @@ SOLVED = "candidate_embeddings.solved.pt"
 ALONE: tuple[Modality, ...] = ("images", "texts")
 
 
-def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple[BeamPart, Pools, tuple[str, ...]]:
+def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple[BeamPart, Pools, tuple[str, ...]]:
     """Read the sequences to imitate whose demonstrations may be shown; return them, pools with these, and notes.
 
     Raises FileUnusable, PointerUnusable, PoolTooSmall.
@@ -43,7 +43,7 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple
         demonstrations = [ids for ids, _ in sequences]
         if wrong := next((ids for ids in demonstrations if len(ids) != shots), None):
             raise PointerUnusable(f"query {query}: {len(wrong)} demonstrations, {shots} are wanted; change the shots")
-        changed[query] = pool = _pool_with(
+        changed[query] = pool = _extend_pool(
             query, demonstrations, [id for id in beam.pool if id in candidates], beam, pools
         )
         place = {id: position for position, id in enumerate(pool)}
@@ -67,7 +67,7 @@ def beams_in(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple
     return BeamPart(queries=pointers), extended, tuple(notes)
 
 
-def _pool_with(
+def _extend_pool(
     query: str, shown: Sequence[tuple[str, ...]], own: Sequence[str], beam: BeamQuery, pools: Pools
 ) -> tuple[str, ...]:
     """Return the pool of a query that contains every demonstration of its sequences.
@@ -110,7 +110,7 @@ def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
     }, True
 
 
-def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
+def take_queries_from(dataset: Dataset, path: Path) -> Dataset:
     """Return the dataset with the queries of a file as train queries, in the order of the file.
 
     The file holds beam data, RL data or embeddings.
@@ -130,7 +130,7 @@ def with_queries_of(dataset: Dataset, path: Path) -> Dataset:
     return dataset.model_copy(update={"train_queries": ids})
 
 
-def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple[bytes, tuple[str, ...]]:
+def import_rl_data(path: Path, *, shots: int, threshold: float, judge: str) -> tuple[bytes, tuple[str, ...]]:
     """Read and check the RL data of a file; return its content and notes for the user. Raises FileUnusable.
 
     `vqa_correct` is computed anew where the file has another threshold.
@@ -150,10 +150,10 @@ def rl_data_in(path: Path, *, shots: int, threshold: float, judge: str) -> tuple
             )
             meta = rl_query.meta | {"threshold": threshold}
             data[query] = rl_query.model_copy(update={"pointer_candidates": pointers, "meta": meta})
-    return pointer_files.rl_data_bytes(data), tuple(notes)
+    return pointer_files.serialize_rl_data(data), tuple(notes)
 
 
-def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
+def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedded:
     """Store the vectors of two files, with those of held-out queries, images and questions that lie beside them.
 
     Raises FileUnusable for unequal widths and encoders.
@@ -161,10 +161,10 @@ def embedded_in(queries: Path, candidates: Path, artifacts: Artifacts) -> Embedd
     held_out = [path for path in map(queries.with_name, HELD_OUT) if path.is_file() and path != queries]
     query_files, all_files = (queries, *held_out), (queries, *held_out, candidates)
     alone: dict[Modality, list[Path]] = {
-        modality: [of_modality(path, modality) for path in all_files] for modality in ALONE
+        modality: [modality_file(path, modality) for path in all_files] for modality in ALONE
     }
     whole = {modality: paths for modality, paths in alone.items() if all(path.is_file() for path in paths)}
-    solved = [path for path in (solved_beside(candidates),) if path.is_file()]
+    solved = [path for path in (solved_file(candidates),) if path.is_file()]
     banks = {path: read_bank(path) for path in (*all_files, *solved, *chain.from_iterable(whole.values()))}
     first = banks[queries]
     for path, bank in banks.items():
@@ -202,12 +202,12 @@ def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) ->
         CANDIDATES: list(dataset.candidates),
     }
     files: dict[str, EmbeddingBank] = {}
-    for modality, (of_queries, of_candidates) in banks_of(embedded, artifacts).items():
+    for modality, (of_queries, of_candidates) in read_banks(embedded, artifacts).items():
         if modality not in ("joint", *ALONE):
             continue
         for name, ids in splits.items():
             bank = of_candidates if name == CANDIDATES else of_queries
-            files[str(of_modality(Path(name), modality))] = EmbeddingBank(tuple(ids), bank.rows(ids), bank.encoder)
+            files[str(modality_file(Path(name), modality))] = EmbeddingBank(tuple(ids), bank.rows(ids), bank.encoder)
     if embedded.solved:
         files[SOLVED] = EmbeddingBank.from_bytes(artifacts.get(embedded.solved))
     return files

@@ -43,7 +43,7 @@ NOT_OF_TORCH = (
 
 
 class EmbeddingBank(NamedTuple):
-    """Vectors by id. Made by `bank_of`, which checks them."""
+    """Vectors by id. `make_bank` makes them and checks them."""
 
     ids: tuple[str, ...]
     vectors: Tensor
@@ -79,10 +79,10 @@ class EmbeddingBank(NamedTuple):
     def from_bytes(cls, data: bytes) -> EmbeddingBank:
         """Read the bank that `to_bytes` wrote. Raises FileUnusable."""
         try:
-            header = json.loads(header_of(data)["trivet"])
+            header = json.loads(read_header(data)["trivet"])
             if header["format"] != FORMAT:
                 raise FileUnusable(f"these are {header['format']}, not embeddings")
-            return bank_of(header["ids"], load(data)["vectors"], encoder=header["encoder"], where="embeddings")
+            return make_bank(header["ids"], load(data)["vectors"], encoder=header["encoder"], where="embeddings")
         except (SafetensorError, KeyError, ValueError, TypeError) as error:
             raise FileUnusable("these bytes are no embeddings of ours; run the embedding step again") from error
 
@@ -95,7 +95,7 @@ class EmbeddingBank(NamedTuple):
         files.write(ids_file(path), json.dumps(about, ensure_ascii=False).encode())
 
 
-def bank_of(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str) -> EmbeddingBank:
+def make_bank(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str) -> EmbeddingBank:
     """Check ids and vectors (N, d) and return their bank.
 
     Raises FileUnusable naming `where`: not as many ids as rows, ids twice, NaN, no floats.
@@ -108,10 +108,10 @@ def bank_of(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: str)
     twice = first_twice(names)
     if twice is not None:
         raise FileUnusable(f"{where}: id {twice} stands there twice")
-    return EmbeddingBank(names, _floats(vectors, names, where), encoder)
+    return EmbeddingBank(names, _to_float32(vectors, names, where), encoder)
 
 
-def _floats(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
+def _to_float32(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     """Return the vectors (len(ids), …) as float32. Raises FileUnusable for other numbers, NaN and infinities."""
     if not vectors.is_floating_point() or vectors.layout != torch.strided:
         raise FileUnusable(f"{where}: {vectors.dtype} are no embeddings; float32 is expected")
@@ -128,17 +128,17 @@ def beside(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
-def of_modality(path: Path, modality: Modality) -> Path:
+def modality_file(path: Path, modality: Modality) -> Path:
     """Return the path of the embeddings of images or questions alone beside a file of joint embeddings."""
     return path if modality == "joint" else path.with_suffix(f".{modality}{path.suffix}")
 
 
-def solved_beside(path: Path) -> Path:
+def solved_file(path: Path) -> Path:
     """Return the path of the embeddings of candidates with their answers beside a file of candidates."""
     return path.with_suffix(f".solved{path.suffix}")
 
 
-def header_of(data: bytes) -> Mapping[str, str]:
+def read_header(data: bytes) -> Mapping[str, str]:
     """Read the metadata in the header of safetensors bytes. Raises ValueError or KeyError where there is none."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
@@ -197,13 +197,13 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
                 f"{path} is {list(content.shape)} without ids: no {ids_file(path).name} lies beside it; "
                 "name a JSON list of ids, one for each row, by --ids FILE"
             )
-        names, vectors = _names(about["ids"], f"{path}: `ids`"), content
+        names, vectors = _read_names(about["ids"], f"{path}: `ids`"), content
     else:
         description = list(content.shape) if isinstance(content, Tensor) else type(content).__name__
         raise FileUnusable(f"{path}: {description} are no embeddings; a dict by id, [N, d] or [Q, K, d] is expected")
     if vectors.ndim == 2:
-        return bank_of(names, vectors, encoder=encoder, where=str(path))
-    return _pools(names, vectors, about, encoder, path)
+        return make_bank(names, vectors, encoder=encoder, where=str(path))
+    return _read_pools(names, vectors, about, encoder, path)
 
 
 class Inert:
@@ -256,14 +256,16 @@ def _read_ids(path: Path, named: Path | None) -> dict[str, Any]:
     return about
 
 
-def _names(value: Any, where: str) -> tuple[str, ...]:
+def _read_names(value: Any, where: str) -> tuple[str, ...]:
     members = cast(list[Any], value) if isinstance(value, list) else [None]
     if not all(isinstance(member, str | int) and not isinstance(member, bool) for member in members):
         raise FileUnusable(f"{where} is no list of ids")
     return tuple(map(str, members))
 
 
-def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], encoder: str, path: Path) -> QueryPools:
+def _read_pools(
+    queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], encoder: str, path: Path
+) -> QueryPools:
     """Return the pools of a `[Q, K, d]` file; `vectors` are (Q, K, d).
 
     Raises FileUnusable, also if one id has different embeddings in different pools.
@@ -274,8 +276,10 @@ def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], 
             f"{path} is {list(vectors.shape)}, candidates of each query, and nothing names them; "
             'give --ids FILE with {"ids": [queries], "candidates": [[ids of the candidates] of each query]}'
         )
-    ids = _names(about.get("ids"), f"{path}: `ids`")
-    lists = [_names(members, f"{path}: `candidates[{row}]`") for row, members in enumerate(cast(list[Any], listed))]
+    ids = _read_names(about.get("ids"), f"{path}: `ids`")
+    lists = [
+        _read_names(members, f"{path}: `candidates[{row}]`") for row, members in enumerate(cast(list[Any], listed))
+    ]
     pool_of = dict(zip(ids, lists, strict=False))
     if sorted(ids) != sorted(queries) or not len(pool_of) == len(lists) == len(queries) == len(vectors):
         raise FileUnusable(
@@ -286,11 +290,11 @@ def _pools(queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], 
     if wrong := next((query for query in queries if len(set(pools[query])) != vectors.shape[1]), None):
         raise FileUnusable(f"{path}: query {wrong} needs {vectors.shape[1]} candidates, each once")
     rows: dict[str, Tensor] = {}
-    for pool, embeddings in zip(pools.values(), _floats(vectors, queries, str(path)), strict=True):
+    for pool, embeddings in zip(pools.values(), _to_float32(vectors, queries, str(path)), strict=True):
         for id, vector in zip(pool, embeddings, strict=True):
             if not torch.equal(rows.setdefault(id, vector), vector):
                 raise FileUnusable(f"{path}: candidate {id} has one embedding in one pool, another in another")
-    return QueryPools(pools, bank_of(list(rows), torch.stack(list(rows.values())), encoder=encoder, where=str(path)))
+    return QueryPools(pools, make_bank(list(rows), torch.stack(list(rows.values())), encoder=encoder, where=str(path)))
 
 
 Shard = dict[str, Vectors]
@@ -315,29 +319,29 @@ def embed_dataset(
     """
     items, encoder = dataset.items, views.encoder
     silent: Callable[[int], None] = lambda _: None  # noqa: E731 - the other of two
-    looks = _embedded(views.images, items, encoder, artifacts, tell) if views.images else {}
-    texts = _embedded(views.texts, items, encoder, artifacts, silent if looks else tell)["vectors"]
-    joint = _unit(looks["vectors"] + texts, items) if looks else texts
-    answers = _embedded(views.answers, items, encoder, artifacts, silent)["vectors"] if views.answers else None
+    looks = _embed_view(views.images, items, encoder, artifacts, tell) if views.images else {}
+    texts = _embed_view(views.texts, items, encoder, artifacts, silent if looks else tell)["vectors"]
+    joint = _normalize_rows(looks["vectors"] + texts, items) if looks else texts
+    answers = _embed_view(views.answers, items, encoder, artifacts, silent)["vectors"] if views.answers else None
     row = {item.id: number for number, item in enumerate(items)}
 
     def keep(ids: Sequence[str], vectors: Vectors) -> Ref:
         rows = torch.from_numpy(vectors[[row[name] for name in ids]])
-        return artifacts.put("embeddings", bank_of(ids, rows, encoder=encoder, where="embeddings").to_bytes())
+        return artifacts.put("embeddings", make_bank(ids, rows, encoder=encoder, where="embeddings").to_bytes())
 
     return Embedded(
         encoder=encoder,
         dimension=views.dimension,
         candidates=keep(dataset.candidates, joint),
         queries=keep(dataset.queries, joint),
-        solved=None if answers is None else keep(dataset.candidates, _unit(joint + answers, items)),
+        solved=None if answers is None else keep(dataset.candidates, _normalize_rows(joint + answers, items)),
         images=keep(list(row), looks["vectors"]) if looks else None,
         texts=keep(list(row), texts),
         classes=keep(list(row), looks["classes"]) if "classes" in looks else None,
     )
 
 
-def _embedded(
+def _embed_view(
     view: View, items: Sequence[Item], encoder: str, artifacts: Artifacts, tell: Callable[[int], None]
 ) -> Shard:
     """Embed each distinct key once, shard by shard, recalling stored shards; return a row for each item."""
@@ -351,7 +355,9 @@ def _embedded(
         else:
             batch = [distinct[name] for name in names]
             arrays = view.embed(batch)
-            shards.append({name: _unit(vectors, batch) for name, vectors in arrays.items() if vectors is not None})
+            shards.append(
+                {name: _normalize_rows(vectors, batch) for name, vectors in arrays.items() if vectors is not None}
+            )
             artifacts.remember(key, artifacts.put("embedded-shard", save_arrays(shards[-1])))
         tell(sum(uses[name] for name in names))
     places = {name: place for place, name in enumerate(uses)}
@@ -360,7 +366,7 @@ def _embedded(
     return {name: np.concatenate([shard[name] for shard in shards])[rows] for name in complete}
 
 
-def _unit(vectors: Vectors, items: Sequence[Item]) -> Vectors:
+def _normalize_rows(vectors: Vectors, items: Sequence[Item]) -> Vectors:
     """Scale each item's row to length one. Raises DatasetUnusable naming an item whose row has no direction."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)

@@ -48,15 +48,15 @@ def judge_of(name: str) -> str:
 
 def sampler_of(name: str) -> Sampler:
     """Return our name of a sampler: `RandSampler` for `rand_sampler` and for itself. Raises OptionUnusable."""
-    return _one_of(SAMPLERS, name, "sampler")
+    return _look_up(SAMPLERS, name, "sampler")
 
 
 def vectors_of(name: str) -> Vectors:
     """Return our name of vectors: `joint` for `query_img_text_icd_img_text` and itself. Raises OptionUnusable."""
-    return _one_of(VECTORS, name.removesuffix("_lever_lm"), "choice of vectors")
+    return _look_up(VECTORS, name.removesuffix("_lever_lm"), "choice of vectors")
 
 
-def _one_of(seeds: Mapping[str, Value], name: str, what: str) -> Value:
+def _look_up(seeds: Mapping[str, Value], name: str, what: str) -> Value:
     choices = {**seeds, **{str(own): own for own in seeds.values()}}
     if name not in choices:
         raise OptionUnusable(f"there is no {what} {name!r}; choose one of {', '.join(choices)}")
@@ -113,17 +113,19 @@ class Layout(NamedTuple):
         beams, rl_data = f"vqa-{self.dataset}-*-{sampler}-scorer:*.json", self.rl_data(sampler)
         sft, rce, grpo = (self.checkpoint(trained, sampler) for trained in ("sft", "rce", "grpo"))
         if stage == "sft":
-            return {"beam_data": _only(self._folder("generated_data"), beams, "beam data", "start.beam_data")}
+            return {"beam_data": _find_only(self._folder("generated_data"), beams, "beam data", "start.beam_data")}
         if stage not in ("rl-data", "rce", "grpo", "evaluate"):
             return {}
         files = {"sft_checkpoint": sft}
         if not sft.is_file():
             pattern = f"*{sampler}*.ckpt"
-            files["sft_checkpoint"] = _only(sft.parent, pattern, f"v2 checkpoint {sft.name} or", "start.sft_checkpoint")
+            files["sft_checkpoint"] = _find_only(
+                sft.parent, pattern, f"v2 checkpoint {sft.name} or", "start.sft_checkpoint"
+            )
         if stage in ("rce", "grpo"):
-            files["rl_data"] = _only(rl_data.parent, rl_data.name, "RL data", "start.rl_data")
+            files["rl_data"] = _find_only(rl_data.parent, rl_data.name, "RL data", "start.rl_data")
         if stage in ("grpo", "evaluate"):
-            files["rce_checkpoint"] = _only(rce.parent, rce.name, "RCE checkpoint", "start.rce_checkpoint")
+            files["rce_checkpoint"] = _find_only(rce.parent, rce.name, "RCE checkpoint", "start.rce_checkpoint")
         if stage == "evaluate" and grpo.is_file():  # there is none where a run went without GRPO
             files["grpo_checkpoint"] = grpo
         return files
@@ -133,7 +135,7 @@ class Layout(NamedTuple):
         return (place if self.seed is None else place / f"seed{self.seed}") / name
 
 
-def _only(folder: Path, pattern: str, what: str, remedy: str) -> Path:
+def _find_only(folder: Path, pattern: str, what: str, remedy: str) -> Path:
     """Return the only file that matches the pattern. Raises FileUnusable for none, and for several."""
     match sorted(folder.glob(pattern)):
         case [one]:

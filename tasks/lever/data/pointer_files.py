@@ -48,13 +48,13 @@ Beams = dict[str, BeamQuery]
 def read_beams(source: Path | bytes) -> Beams:
     """Read beam data in either format. Raises FileUnusable naming file, query and field."""
     entries, where = read_by_query(source, "the beam data")
-    beams = {query: beam_of(query, value, f"{where}: query {query}") for query, value in entries.items()}
+    beams = {query: parse_beam(query, value, f"{where}: query {query}") for query, value in entries.items()}
     if not beams:
         raise FileUnusable(f"{where} holds no query; search for beams, or name another file")
     return beams
 
 
-def beam_bytes(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
+def serialize_beams(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
     """Serialise sequences that were searched for in these pools, best first, in the new format."""
     fields = {"pointer", "gen_method", "beam_rank", "beam_score"}
     written = {
@@ -97,13 +97,13 @@ class _New(BaseModel):
     pointer_candidates: list[_Record]
 
 
-def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
+def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
     """Read the sequences of one query in either format. Raises FileUnusable naming `where` and the field."""
     scored: list[tuple[tuple[str, ...], float]] = []
     pool: tuple[str, ...] = ()
     if "pointer_candidates" in value:
-        pool = pool_ids(value, where)
-        for place, record in enumerate(validated(_New, value, where).pointer_candidates):
+        pool = parse_pool_ids(value, where)
+        for place, record in enumerate(validate(_New, value, where).pointer_candidates):
             field = f"pointer_candidates[{place}].pointer"
             if outside := [at for at in record.pointer if not 0 <= at < len(pool)]:
                 raise FileUnusable(f"{where}: `{field}` has {outside[0]}; positions are 0 to {len(pool) - 1}")
@@ -112,7 +112,7 @@ def beam_of(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
                     (_check_demonstrations(query, [pool[at] for at in record.pointer], where, field), record.score)
                 )
     elif {"id_list", "score_list"} <= value.keys():
-        old = validated(_Old, value, where)
+        old = validate(_Old, value, where)
         if len(old.id_list) != len(old.score_list):
             raise FileUnusable(
                 f"{where}: `id_list` has {len(old.id_list)} sequences, `score_list` {len(old.score_list)} scores"
@@ -140,7 +140,7 @@ def _check_demonstrations(query: str, ids: Sequence[str], where: str, field: str
     return tuple(ids)
 
 
-def pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def parse_pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
     """Return the ids of a query's candidates: `candidate_pool_ids`, else those in `candidate_pool`.
 
     Raises FileUnusable.
@@ -183,16 +183,21 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
         if "candidate_pool_ids" not in value:  # the seed's own files name their candidates in `candidate_pool` alone
             pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
             described = [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in pool]
-            value = {"meta": {}, **value, "candidate_pool": described, "candidate_pool_ids": pool_ids(value, place)}
-        query = validated(RlQuery, value, place)
+            value = {
+                "meta": {},
+                **value,
+                "candidate_pool": described,
+                "candidate_pool_ids": parse_pool_ids(value, place),
+            }
+        query = validate(RlQuery, value, place)
         shots = shots or len(query.pointer_candidates[0].pointer) if query.pointer_candidates else shots
-        _check(key, query, place, shots=shots)
+        _check_query(key, query, place, shots=shots)
         yield key, query
     if shots is None:
         raise FileUnusable(f"{where} holds no pointer; generate the RL data again")
 
 
-def rl_data_bytes(data: RlData) -> bytes:
+def serialize_rl_data(data: RlData) -> bytes:
     """Serialise RL data as the content of their file. Raises FileUnusable for a value that JSON does not know."""
     lines: list[str] = []
     for key, query in data.items():
@@ -211,7 +216,7 @@ def rl_data_bytes(data: RlData) -> bytes:
     return ("{" + ",\n".join(lines) + "}\n").encode()
 
 
-def _check(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
+def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
     """Check a query of RL data beyond its types. Raises FileUnusable."""
     pool = query.candidate_pool_ids
     twice = first_twice(pool)
@@ -250,7 +255,7 @@ def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, 
     where = str(source) if isinstance(source, Path) else what
     try:
         text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")
-        content: Any = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
+        content: Any = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {where}; name the file, or run the stage that writes it") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -265,18 +270,18 @@ def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, 
     return entries, where
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
         raise ValueError(f"{str(first_twice(key for key, _ in pairs))[:80]!r} stands there twice")
     return entries
 
 
-def _no_number(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def validated(model: type[Model], value: Any, where: str) -> Model:
+def validate(model: type[Model], value: Any, where: str) -> Model:
     """Validate a value of JSON as a `model`, strictly. Raises FileUnusable naming `where` and the field."""
     try:
         return model.model_validate_json(json.dumps(value), strict=True)

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.judge.judging import Judging, PromptedQuery
-from tasks.lever.learning.training_inputs import Setting, rows_of
+from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.learning.training_inputs import Setting, pool_rows
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import RlDataSettings
 from tasks.lever.lever_records import Method, Pointer, PointerRecord, Pools, RlData, RlQuery
 
 
-def generate(
+def make_rl_data(
     setting: Setting,
     pools: Pools,
     ids: Sequence[str],
@@ -37,16 +37,16 @@ def generate(
     Raises PoolTooSmall, and what Judging raises.
     """
     selector.eval()
-    drawn = draw(
+    drawn = draw_pointers(
         selector,
         ids,
         queries=setting.queries.rows(ids),
-        pools=setting.candidates.vectors[rows_of((pools.pools[query] for query in ids), setting.candidates)],
+        pools=setting.candidates.vectors[pool_rows((pools.pools[query] for query in ids), setting.candidates)],
         shots=shots,
         settings=settings,
         generator=torch.Generator().manual_seed(seed),
     )
-    judged, postponed = judge_all(drawn, pools, setting.judging, gt_prob=gt_prob)
+    judged, postponed = judge_pointers(drawn, pools, setting.judging, gt_prob=gt_prob)
     items, data = {item.id: item for item in setting.dataset.train}, RlData()
     for query, pointers in judged.items():
         pool, about = [items[id] for id in pools.pools[query]], items[query].described
@@ -59,7 +59,7 @@ def generate(
     return data, postponed
 
 
-def draw(
+def draw_pointers(
     selector: PointerSelector,
     ids: Sequence[str],
     *,
@@ -78,23 +78,23 @@ def draw(
         raise PoolTooSmall(f"pools of {size} candidates, {shots} shots: lower the shots or widen the pools")
 
     def at_random() -> PointerRecord:
-        return _record(torch.randperm(size, generator=generator)[:shots].tolist(), "random")
+        return _make_record(torch.randperm(size, generator=generator)[:shots].tolist(), "random")
 
     proposed = list[list[list[PointerRecord]]]()  # by priority, then by query
     if settings.beams:
         width = min(settings.beams, math.perm(size, shots))
         beams = selector.beam(queries, pools, shots=shots, width=width).pointers.tolist()
         proposed.append(
-            [[_record(pointer, "beam", rank=rank) for rank, pointer in enumerate(query)] for query in beams]
+            [[_make_record(pointer, "beam", rank=rank) for rank, pointer in enumerate(query)] for query in beams]
         )
     if settings.retrieval:
         closest = torch.einsum("bd,bkd->bk", queries, pools).topk(shots).indices.flip(-1).tolist()
-        proposed.append([[_record(pointer, "retrieval")] for pointer in closest])
+        proposed.append([[_make_record(pointer, "retrieval")] for pointer in closest])
     for temperature in settings.temperatures if settings.samples else ():
         sampling: Any = {"draws": settings.samples, "temperature": temperature, "generator": generator}
         sampled = selector.sample(queries, pools, shots=shots, **sampling).pointers.tolist()
         proposed.append(
-            [[_record(pointer, "sample", temperature=temperature) for pointer in query] for query in sampled]
+            [[_make_record(pointer, "sample", temperature=temperature) for pointer in query] for query in sampled]
         )
     if settings.random:
         proposed.append([[at_random() for _ in range(settings.random)] for _ in ids])
@@ -125,13 +125,13 @@ def draw(
     return described
 
 
-def _record(
+def _make_record(
     pointer: Sequence[int], method: Method, *, rank: int | None = None, temperature: float | None = None
 ) -> PointerRecord:
     return PointerRecord(pointer=tuple(pointer), gen_method=method, beam_rank=rank, temperature=temperature)
 
 
-def judge_all(
+def judge_pointers(
     drawn: Mapping[str, Sequence[PointerRecord]], pools: Pools, judging: Judging, *, gt_prob: bool = False
 ) -> tuple[dict[str, list[PointerRecord]], dict[str, str]]:
     """Return the pointers as judged, `eval_failed` where the judge failed, and why some must be judged again."""

@@ -32,12 +32,12 @@ from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, LeverError
 from tasks.lever.lever_records import VqaItem
 
 YEAR = re.compile(r"(train|val|test)(20\d\d)")
-OTHER = "other"
+OTHER_ANSWERS = "other"
 """Answer type where the annotations give none, as those of TextVQA and VizWiz."""
 SHOWN_CHARS = 80
 
 
-def entries_of(
+def read_entries(
     path: Path, *, under: str | None = None, error: type[LeverError] = DatasetUnusable
 ) -> dict[str, dict[str, Any]]:
     """Read the entries of a file by question id, in order, from the list under a key or at the top.
@@ -89,7 +89,7 @@ class Annotation(NamedTuple):
         answers = tuple(text for text in texts if isinstance(text, str))
         if not answers or len(answers) < len(texts):
             return None
-        return cls(answers, kind if isinstance(kind, str) else OTHER)
+        return cls(answers, kind if isinstance(kind, str) else OTHER_ANSWERS)
 
 
 class VqaQuestion(NamedTuple):
@@ -109,8 +109,8 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
     prefix: put before every question ID.
     """
     question_entries, annotation_entries = (
-        entries_of(questions, under="questions"),
-        entries_of(annotations, under="annotations"),
+        read_entries(questions, under="questions"),
+        read_entries(annotations, under="annotations"),
     )
     file_names = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
     year = YEAR.search(questions.name)  # `train2014` in the names of COCO's files
@@ -158,7 +158,7 @@ Look = Callable[[Path], tuple[str, str | None]]
 """Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+def select_usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
     """Yield the questions that can be used, in order; `left_out` receives the others with the reason."""
     for question in asked:
         digest, wrong = look(Path(question.item.image)) if question.item else ("", question.wrong)
@@ -168,18 +168,18 @@ def usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iter
             yield question.item.model_copy(update={"image_sha256": digest})
 
 
-def look_at(path: Path) -> tuple[str, str | None]:
+def inspect_picture(path: Path) -> tuple[str, str | None]:
     """Return the SHA-256 (hex) of a picture file, and what is wrong with it or None."""
     try:
         data = path.read_bytes()
     except OSError as error:
         return "", f"picture {path} cannot be read ({error.strerror})"
-    if trouble := trouble_of(data):
+    if trouble := find_damage(data):
         return "", f"picture {path} {trouble}"
     return hashlib.sha256(data).hexdigest(), None
 
 
-def nothing_left(where: Path, left_out: Mapping[str, str], *, split: str) -> DatasetUnusable:
+def no_question_left(where: Path, left_out: Mapping[str, str], *, split: str) -> DatasetUnusable:
     """Return the error that says why no question of a split is left."""
     first = next((f"question {id}: {why}" for id, why in left_out.items()), "it is empty")
     return DatasetUnusable(
@@ -206,8 +206,8 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
 
     stem: as in tasks.grading.vqa_accuracy. Raises DatasetUnusable, and FileUnusable for the results.
     """
-    question_entries, annotation_of = entries_of(questions, under="questions"), dict[str, Annotation]()
-    for id, entry in entries_of(annotations, under="annotations").items():
+    question_entries, annotation_of = read_entries(questions, under="questions"), dict[str, Annotation]()
+    for id, entry in read_entries(annotations, under="annotations").items():
         annotation = Annotation.of(entry)
         if annotation is None:
             raise DatasetUnusable(
@@ -215,17 +215,17 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
                 "an object for each person, with a text under `answer`"
             )
         annotation_of[id] = annotation
-    answers = {id: entry.get("answer") for id, entry in entries_of(results, error=FileUnusable).items()}
+    answers = {id: entry.get("answer") for id, entry in read_entries(results, error=FileUnusable).items()}
     for id, answer in answers.items():
         if not isinstance(answer, str):
             raise FileUnusable(f"{results}: question {id}: `answer` is {_shown(answer)}; expected a text")
     if missing := [id for id in question_entries if id not in annotation_of]:
-        raise DatasetUnusable(f"{annotations}: {_several(missing)} has no annotation; give those of these questions")
+        raise DatasetUnusable(f"{annotations}: {_name_ids(missing)} has no annotation; give those of these questions")
     if missing := [id for id in question_entries if id not in answers]:
-        raise FileUnusable(f"{results}: {_several(missing)} has no answer; give an empty one where there is none")
+        raise FileUnusable(f"{results}: {_name_ids(missing)} has no answer; give an empty one where there is none")
     if strangers := [id for id in answers if id not in question_entries]:
         raise FileUnusable(
-            f"{results}: {_several(strangers)} has an answer, and is not among the {len(question_entries):,} "
+            f"{results}: {_name_ids(strangers)} has an answer, and is not among the {len(question_entries):,} "
             "questions; give the results of these questions only"
         )
     per_question = {id: vqa_accuracy(str(answers[id]), annotation_of[id].answers, stem=stem) for id in question_entries}
@@ -239,7 +239,7 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
     )
 
 
-def _several(found: Sequence[str]) -> str:
+def _name_ids(found: Sequence[str]) -> str:
     return f"question {found[0]}" + (f" (and {len(found) - 1:,} more)" if len(found) > 1 else "")
 
 
@@ -302,13 +302,13 @@ class _Unusable(Exception):
     """A picture that cannot be used; its text is the end of a sentence that begins with the path."""
 
 
-def trouble_of(data: bytes) -> str | None:
+def find_damage(data: bytes) -> str | None:
     """Return why a picture file cannot be shown, as the end of a sentence; None if a quick look finds nothing wrong.
 
     A PNG tells by its checksums, and a JPEG by its end, that nothing is missing; of other files all is decoded.
     """
     try:
-        with _opened(data) as picture:
+        with _open_picture(data) as picture:
             if picture.format == "PNG" or (picture.format == "JPEG" and END_OF_JPEG in data[-NEAR_THE_END:]):
                 picture.verify()
             else:
@@ -320,7 +320,7 @@ def trouble_of(data: bytes) -> str | None:
     return None
 
 
-def _opened(data: bytes) -> Decoder.Image:
+def _open_picture(data: bytes) -> Decoder.Image:
     """Open a picture of a known format and a bounded size; nothing is decoded yet."""
     picture = Decoder.open(io.BytesIO(data), formats=FORMATS)
     width, height = picture.size
@@ -331,7 +331,7 @@ def _opened(data: bytes) -> Decoder.Image:
 
 def _to_png(data: bytes) -> bytes:
     """Return the PNG of the first frame, turned as its EXIF says, RGB, on white where it is transparent."""
-    with _opened(data) as picture:
+    with _open_picture(data) as picture:
         picture.load()  # all of it: a file that ends too early shows only here
         if (
             (picture.format, picture.mode) == ("PNG", "RGB")

@@ -24,7 +24,7 @@ from models.prompts import cut
 from models.protocols import ChatRequest, ChatResponse, Image
 from tasks.lever.digits import scenes
 from tasks.lever.digits.net import CODE, PER_ITEM, Tower, from_bytes
-from tasks.lever.digits.scenes import END, QUESTIONS, UNKNOWN, stream, tokens_of
+from tasks.lever.digits.scenes import END, QUESTIONS, UNKNOWN, seeded_generator, tokens_of
 
 CHUNK = 64
 """Requests computed at once, always: short chunks are filled up, so that every request sees the same arithmetic."""
@@ -50,7 +50,7 @@ class DigitsJudge:
     def __init__(self, weights: bytes) -> None:
         self.id = f"digits:{hashlib.sha256(weights).hexdigest()[:16]}"
         self._net = from_bytes(weights)
-        self._see = _eyes(self._net.tower)
+        self._see = _make_sight(self._net.tower)
         self._tokens_of = lru_cache(maxsize=REMEMBERED)(self._embed)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -74,7 +74,7 @@ class DigitsJudge:
                 items.append((number, self._tokens(request)))
             except ModelError as error:
                 yield number, error
-        for numbers, tokens in _chunks(items):
+        for numbers, tokens in _chunk_items(items):
             for number, answer in zip(numbers, self._answers(tokens), strict=False):
                 words = scenes.words_of(answer)
                 emitted = words[: max(0, requests[number].max_tokens)]
@@ -107,7 +107,7 @@ class DigitsJudge:
                 continue
             items.append((number, tokens))
             answers[number] = answer_tokens
-        for numbers, tokens in _chunks(items):
+        for numbers, tokens in _chunk_items(items):
             targets = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
             yield from zip(numbers, self._log_probs(tokens, targets), strict=False)
         if refused:
@@ -115,7 +115,7 @@ class DigitsJudge:
 
     def _tokens(self, request: ChatRequest) -> Tensor:
         """Return the tokens (3 n, width) of the n items of a request, the last of them without its answer."""
-        return torch.cat([self._tokens_of(*item) for item in read(request)])
+        return torch.cat([self._tokens_of(*item) for item in read_items(request)])
 
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
@@ -151,7 +151,7 @@ class DigitsEncoder:
     def __init__(self, weights: bytes) -> None:
         net = from_bytes(weights)
         self.id = f"digits-tower:{hashlib.sha256(weights).hexdigest()[:16]}"
-        self._see = _eyes(net.tower)
+        self._see = _make_sight(net.tower)
         self.dimension = 2 * net.config.tower_width + TEXT_WIDTH
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
@@ -160,7 +160,7 @@ class DigitsEncoder:
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension): a random direction for each distinct text."""
-        drawn = [torch.randn(TEXT_WIDTH, generator=stream(0, text)) for text in texts]
+        drawn = [torch.randn(TEXT_WIDTH, generator=seeded_generator(0, text)) for text in texts]
         return _unit_rows(drawn, width=self.dimension, start=self.dimension - TEXT_WIDTH)
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
@@ -168,7 +168,7 @@ class DigitsEncoder:
         return _unit_rows([self._see(png).code for png in pngs], width=CODE)
 
 
-def _chunks(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
+def _chunk_items(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
     """Yield at most CHUNK numbers with their tokens (CHUNK, 3 n, width), of items with equally many tokens."""
     by_length: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
     for number, tokens in items:
@@ -196,7 +196,7 @@ class Sight(NamedTuple):
     """(20,) probabilities of the left digit and of the right one."""
 
 
-def _eyes(tower: Tower) -> Callable[[bytes], Sight]:
+def _make_sight(tower: Tower) -> Callable[[bytes], Sight]:
     """Return a function from PNG to Sight, cached. It raises RequestRefused for a picture that shows no scene."""
 
     @lru_cache(maxsize=REMEMBERED)
@@ -209,13 +209,13 @@ def _eyes(tower: Tower) -> Callable[[bytes], Sight]:
                 f"A picture of the request is none that the digits' judge can see: {error}; give PNGs of the digits' "
                 f"world, {scenes.SIZE[0]} × {scenes.SIZE[1]} pixels, as they are."
             ) from error
-        features = tower.features(scenes.glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
+        features = tower.features(scenes.extract_glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
         return Sight(features.flatten() - tower.mean, tower.codes(features)[0])
 
     return see
 
 
-def read(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]]:
+def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] | None]]:
     """Read the items of a request: picture, number of the question, tokens of the answer; None for the last answer.
 
     Raises RequestRefused, and ContextOverflow for too many demonstrations.

@@ -18,8 +18,8 @@ from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 from storage.files import write
 from tasks.lever.digits import scenes
 from tasks.lever.digits.net import CLASSES, DigitsNet, NetConfig, Tower, to_bytes
-from tasks.lever.digits.scenes import END, KINDS, UNKNOWN, WORDS, Digits, glimpses, render, stream
-from tasks.lever.learning.training_loop import moments_of, restore_moments
+from tasks.lever.digits.scenes import END, KINDS, UNKNOWN, WORDS, Digits, extract_glimpses, render, seeded_generator
+from tasks.lever.learning.training_loop import optimizer_moments, restore_moments
 
 STEPS = 800
 """Updates of the transformer; half as many are nearly as good."""
@@ -56,25 +56,27 @@ def train_judge(*, steps: int = STEPS, folder: Path | None = None, tell: Tell | 
         net = DigitsNet(NetConfig())
 
     def tower_loss(step: int) -> Tensor:
-        generator = stream(0, f"tower {step}")
+        generator = seeded_generator(0, f"tower {step}")
         pairs = torch.randint(len(digits.ink), (TOWER_BATCH, 2), generator=generator)
-        ink = _jolted(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
-        logits = net.tower.head(net.tower.features(glimpses(render(ink, generator))))
+        ink = _distort(digits.ink[pairs].flatten(0, 1), generator).unflatten(0, (-1, 2))
+        logits = net.tower.head(net.tower.features(extract_glimpses(render(ink, generator))))
         # a tower that is sure of the digits it learnt by heart teaches the transformer to trust it on new ones
         return F.cross_entropy(logits.flatten(0, 1), digits.labels[pairs].flatten(), label_smoothing=0.1)
 
     tower_file, reader_file = (folder and folder / f"{name}.safetensors" for name in ("tower", "reader"))
     _train(net.tower, tower_loss, steps=TOWER_STEPS, betas=(0.9, 0.999), path=tower_file)
     net.tower.requires_grad_(False)
-    generator = stream(0, "mean")
+    generator = seeded_generator(0, "mean")
     pairs = torch.randint(len(digits.ink), (2000, 2), generator=generator)
-    net.tower.mean.copy_(net.tower.features(glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0))
-    gallery = _gallery(net.tower, digits, generator=stream(0, "gallery"))
+    net.tower.mean.copy_(net.tower.features(extract_glimpses(render(digits.ink[pairs], generator))).flatten(1).mean(0))
+    gallery = _render_gallery(net.tower, digits, generator=seeded_generator(0, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
         most = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
-        codes, kinds, answers = _draw(gallery, most_digits=most, generator=stream(0, f"reader {step}"))
-        hidden = torch.rand(answers.shape, generator=stream(0, f"unknown {step}")) < UNKNOWN_SHARE
+        codes, kinds, answers = _draw_sequences(
+            gallery, most_digits=most, generator=seeded_generator(0, f"reader {step}")
+        )
+        hidden = torch.rand(answers.shape, generator=seeded_generator(0, f"unknown {step}")) < UNKNOWN_SHARE
         logits = net(codes, kinds, answers.masked_fill(hidden & (answers != END), UNKNOWN))
         return F.cross_entropy(logits.flatten(0, 2), answers.flatten())
 
@@ -119,13 +121,13 @@ def _train(
         if steps_done % SAVE_EVERY == 0 or steps_done == steps:
             if path:
                 state = {f"weights.{name}": value for name, value in module.state_dict().items()}
-                write(path, save_tensors(state | moments_of(optimizer) | {"done": torch.tensor(steps_done)}))
+                write(path, save_tensors(state | optimizer_moments(optimizer) | {"done": torch.tensor(steps_done)}))
             if tell:
                 tell(steps_done - reported)
             reported = steps_done
 
 
-def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
+def _distort(ink: Tensor, generator: torch.Generator) -> Tensor:
     """Return digits (N, 8, 8) turned by up to 12°, scaled by up to 9 % and shifted by up to half a pixel."""
     turn, scale, across, down = (torch.rand(4, len(ink), generator=generator) * 2 - 1) * torch.tensor(
         [[0.21], [0.09], [0.12], [0.12]]
@@ -137,7 +139,7 @@ def _jolted(ink: Tensor, generator: torch.Generator) -> Tensor:
 
 
 @torch.no_grad()
-def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
+def _render_gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Tensor:
     """Return the tower's codes (100, 200, 20) of pictures of each pair of digits, pair (l, r) in row 10 l + r."""
     pairs = torch.arange(CLASSES * CLASSES).repeat_interleave(RENDERED)  # (20000,)
     labels = torch.stack([pairs // CLASSES, pairs % CLASSES], dim=-1)  # (20000, 2)
@@ -145,11 +147,11 @@ def _gallery(tower: Tower, digits: Digits, *, generator: torch.Generator) -> Ten
     counts = torch.tensor([len(row) for row in rows])
     table = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (10, most)
     picks = (torch.rand(labels.shape, generator=generator) * counts[labels]).long()
-    features = tower.features(glimpses(render(digits.ink[table[labels, picks]], generator)))
+    features = tower.features(extract_glimpses(render(digits.ink[table[labels, picks]], generator)))
     return tower.codes(features).unflatten(0, (CLASSES * CLASSES, RENDERED))
 
 
-def _draw(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _draw_sequences(gallery: Tensor, *, most_digits: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Draw training sequences: codes (B, 5, 20), kinds of question (B, 5) and answers (B, 5, 2).
 
     Each shows few different digits, so that demonstrations often hold the word that is asked for.

@@ -78,7 +78,7 @@ def render(ink: Tensor, generator: torch.Generator, *, photos: int = 1) -> Tenso
     return ((scene - DARKEST) * (255 / (BRIGHTEST - DARKEST))).round().clamp(0, 255).to(torch.uint8)
 
 
-def glimpses(scenes: Tensor) -> Tensor:
+def extract_glimpses(scenes: Tensor) -> Tensor:
     """Return each digit of scenes (N, 8, 16) uint8 less its mean brightness, (N, 2, 8, 8) float32."""
     light = scenes.float() * ((BRIGHTEST - DARKEST) / 255)
     halves = torch.stack([light[..., :SIDE], light[..., SIDE:]], dim=1)
@@ -88,7 +88,7 @@ def glimpses(scenes: Tensor) -> Tensor:
 def to_png(scene: NDArray[np.uint8]) -> bytes:
     """Encode a scene (8, 16) as PNG: grey as RGB, which backends take as it is; each pixel a square of 8 × 8."""
     file = io.BytesIO()
-    PIL.Image.fromarray(_enlarged(scene)).convert("RGB").save(file, "PNG")
+    PIL.Image.fromarray(_enlarge(scene)).convert("RGB").save(file, "PNG")
     return file.getvalue()
 
 
@@ -104,16 +104,16 @@ def from_png(png: bytes) -> NDArray[np.uint8]:
             raise
         raise NoScene(f"it is no readable PNG ({error})") from error
     scene = pixels[::ENLARGED, ::ENLARGED]
-    if not np.array_equal(_enlarged(scene), pixels):
+    if not np.array_equal(_enlarge(scene), pixels):
         raise NoScene(f"its pixels are no squares of {ENLARGED} × {ENLARGED}: it has been scaled or compressed")
     return scene
 
 
-def _enlarged(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _enlarge(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return scene.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
 
 
-def stream(seed: int, purpose: str) -> torch.Generator:
+def seeded_generator(seed: int, purpose: str) -> torch.Generator:
     """Return the random generator of a seed for one purpose."""
     digest = hashlib.sha256(f"{seed} {purpose}".encode("utf-8", "surrogatepass")).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
@@ -192,22 +192,26 @@ def write_world(folder: Path, world: str, *, candidates: int, queries: int, vali
     sizes: dict[Split, int] = {"validation": validation, "test": test}
     if world == CROWDED:
         sizes = {"queries": queries, **sizes}
-        pictures, generator = -(-candidates // PHOTOS), stream(0, "crowded candidates")
-        _write_split(folder, world, "train", *_draw(parts["train"], pictures, generator, kinds=BOTH, photos=PHOTOS))
+        pictures, generator = -(-candidates // PHOTOS), seeded_generator(0, "crowded candidates")
+        _write_split(
+            folder, world, "train", *_draw_scenes(parts["train"], pictures, generator, kinds=BOTH, photos=PHOTOS)
+        )
     else:
         sizes = {"train": candidates, **sizes}
     for split, count in sizes.items():
-        generator = stream(0, f"crowded {split}" if world == CROWDED else f"{split} scenes")
-        _write_split(folder, world, split, *_draw(parts["train" if split == "queries" else split], count, generator))
+        generator = seeded_generator(0, f"crowded {split}" if world == CROWDED else f"{split} scenes")
+        _write_split(
+            folder, world, split, *_draw_scenes(parts["train" if split == "queries" else split], count, generator)
+        )
 
 
 def lexicon(seed: int = 0) -> tuple[str, ...]:
     """Return the secret words for the digits 0 to 9; both worlds use those of seed 0."""
-    order = torch.randperm(len(WORDS), generator=stream(seed, "lexicon"))
+    order = torch.randperm(len(WORDS), generator=seeded_generator(seed, "lexicon"))
     return tuple(WORDS[int(number)] for number in order[:10])
 
 
-def _draw(
+def _draw_scenes(
     digits: Digits, count: int, generator: torch.Generator, *, kinds: int = len(KINDS), photos: int = 1
 ) -> tuple[Tensor, list[list[int]], list[int]]:
     """Draw scenes (N, 8, 16) uint8, their left and right digits, and their questions, of the first `kinds`.
@@ -227,11 +231,11 @@ def _write_split(
     ids = [{"question_id": (first + number) * 1000, "image_id": first + number} for number in range(len(kinds))]
     for number, scene in enumerate(scenes.numpy()):
         write(folder / "images" / f"digits_{split}_{first + number:06d}.png", to_png(scene), durable=False)
-    names, generator, annotations = lexicon(), stream(0, f"{split} annotators"), list[dict[str, Any]]()
+    names, generator, annotations = lexicon(), seeded_generator(0, f"{split} annotators"), list[dict[str, Any]]()
     for id, (left, right), kind in zip(ids, digits, kinds, strict=True):
         answer = answer_to(kind, left=names[left], right=names[right])
         errs = split in ("train", "queries")
-        answers = _annotators(answer, names, generator) if errs else [answer] * ANNOTATORS
+        answers = _draw_annotators(answer, names, generator) if errs else [answer] * ANNOTATORS
         people = [
             {"answer": text, "answer_confidence": "yes", "answer_id": number}
             for number, text in enumerate(answers, start=1)
@@ -251,7 +255,7 @@ def _write_split(
         write(folder / f"{world}_{split}_{name}.json", data)
 
 
-def _annotators(answer: str, names: tuple[str, ...], generator: torch.Generator) -> list[str]:
+def _draw_annotators(answer: str, names: tuple[str, ...], generator: torch.Generator) -> list[str]:
     """Draw ten answers with up to two slips of different kinds: misspelt, misread, half of two words."""
 
     def draw(count: int) -> int:

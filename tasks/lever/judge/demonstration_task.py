@@ -23,7 +23,7 @@ from tasks.lever.lever_records import TextItem, VqaItem
 from tasks.resources import embedder
 
 Vectors = NDArray[np.float32]
-Shown = TypeVar("Shown")
+Demonstration = TypeVar("Demonstration")
 AnyItem = TypeVar("AnyItem", contravariant=True)
 
 
@@ -39,7 +39,7 @@ class PromptSettings(Record):
     latest_pick: Literal["first", "last"] = "last"
     """Position of the demonstration picked last; `last`: next to the question."""
 
-    def in_order(self, demonstrations: Sequence[Shown]) -> tuple[Shown, ...]:
+    def in_order(self, demonstrations: Sequence[Demonstration]) -> tuple[Demonstration, ...]:
         """Demonstrations, or their ids, from the order of their picks to that in which they stand in the prompt."""
         return tuple(demonstrations if self.latest_pick == "last" else demonstrations[::-1])
 
@@ -145,10 +145,10 @@ class VqaTask:
 
     def views(self, encoder: EncoderSpec) -> Views:
         """Return picture and question as the parts that an encoder of both embeds."""
-        return views_of(open_encoder(encoder))
+        return picture_views(open_encoder(encoder))
 
 
-def views_of(encoder: VisionEmbedder) -> Views:
+def picture_views(encoder: VisionEmbedder) -> Views:
     """Return picture and question as the parts that an encoder of pictures and words embeds."""
     from tasks.lever.data.vqa_files import Pictures
 

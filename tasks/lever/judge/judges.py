@@ -79,7 +79,7 @@ def open_judge(spec: JudgeSpec) -> Chat:
     from tasks.lever.digits.digits_judge import DigitsJudge
 
     with _opening:
-        return _opened(DigitsJudge, spec.weights.digest, spec.weights.size)
+        return _open_cached(DigitsJudge, spec.weights.digest, spec.weights.size)
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
@@ -96,11 +96,11 @@ def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
     from tasks.lever.digits.digits_judge import DigitsEncoder
 
     with _opening:
-        return _opened(DigitsEncoder, spec.weights.digest, spec.weights.size)
+        return _open_cached(DigitsEncoder, spec.weights.digest, spec.weights.size)
 
 
 @cache
-def _opened(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
+def _open_cached(kind: Callable[[bytes], Model], digest: str, size: int) -> Model:
     return kind(artifacts().get(Ref(kind=WEIGHTS, digest=digest, size=size)))
 
 

@@ -54,7 +54,7 @@ class Judgment(NamedTuple):
     """Key of the answer in the response store."""
 
 
-class _Likely(NamedTuple):
+class _Likelihoods(NamedTuple):
     """Log-probabilities of the answers of a prompt; NaN, and no key, where the prompt cannot be shown or is refused."""
 
     log_probs: tuple[float, ...]
@@ -80,8 +80,8 @@ class Judging:
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        self._judged: dict[PromptedQuery, Judgment] = {}
-        self._likely: dict[tuple[PromptedQuery, tuple[str, ...]], _Likely] = {}
+        self._judged: dict[Asked, Judgment] = {}
+        self._likely: dict[tuple[Asked, tuple[str, ...]], _Likelihoods] = {}
 
     def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
@@ -161,7 +161,7 @@ class Judging:
     def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
         """Judge each prompt by its likeliest choice, and remember the judgments."""
         choices = self.task.choices
-        for part in _parts(new, max(1, TOGETHER // len(choices))):
+        for part in _split(new, max(1, TOGETHER // len(choices))):
             for prompt, likelihoods in zip(part, self._weigh([(prompt, choices) for prompt in part]), strict=True):
                 if likelihoods.key is None:
                     self._judged[prompt] = Judgment(failed="the judge refuses the prompt, or it cannot be shown")
@@ -211,7 +211,7 @@ class Judging:
         accuracy = self.task.accuracy(self.items[asked.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
-    def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likely]:
+    def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likelihoods]:
         """Return the log-probabilities of each pair, in order; each is looked up or asked for once.
 
         Raises JudgeUnusable where no question at all has a log-probability.
@@ -222,12 +222,12 @@ class Judging:
             if (one, answers) not in self._likely:
                 new.setdefault(one, []).append(answers)
         pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
-        for part in _parts(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
-            weighed_of: dict[str, Weighed] = {}
+        for part in _split(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
+            weighed_of: dict[str, WeighedPrompt] = {}
             key_of: dict[tuple[Asked, tuple[str, ...]], str] = {}
             for one, answers in part:
                 try:
-                    weighed = Weighed(self._request(one), answers)
+                    weighed = WeighedPrompt(self._request(one), answers)
                 except DatasetUnusable:
                     continue  # it cannot be shown
                 key = key_of[one, answers] = digest({"backend": self.chat.id} | weighed.plain())
@@ -236,7 +236,7 @@ class Judging:
             for one, answers in part:
                 key = key_of.get((one, answers), "")
                 log_probs = log_probs_of.get(key)
-                self._likely[one, answers] = _Likely(
+                self._likely[one, answers] = _Likelihoods(
                     log_probs or (math.nan,) * len(answers), key if log_probs else None
                 )
             refused = [one for (one, _), key in key_of.items() if key not in log_probs_of]
@@ -246,7 +246,9 @@ class Judging:
                 log.warning("no log-probability prompts=%d query=%s error=%s", len(refused), refused[0].query, refusal)
         return [self._likely[pair] for pair in asked]
 
-    def _look_up(self, asked: Mapping[str, Weighed]) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
+    def _look_up(
+        self, asked: Mapping[str, WeighedPrompt]
+    ) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
         """Return natural log-probabilities by key, from the store or the judge, and the judge's refusal of some.
 
         Each is stored while the judge goes on, so that a kill loses the last few. A prompt is one call of the budget,
@@ -292,11 +294,11 @@ class Judging:
         return log_probs_of, refusal
 
 
-def _parts(whole: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def _split(whole: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     yield from (whole[start : start + size] for start in range(0, len(whole), size))
 
 
-class Weighed(NamedTuple):
+class WeighedPrompt(NamedTuple):
     """A prompt, and the answers that are weighed behind it: a single one, its end included, or all that may be chosen.
 
     Choices are weighed as the words that follow the prompt, without an end.
@@ -328,7 +330,7 @@ class Weighed(NamedTuple):
         return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
 
 
-def _log_probs_of(judge: Chat, asked: Sequence[Weighed]) -> Iterator[tuple[int, tuple[float, ...]]]:
+def _log_probs_of(judge: Chat, asked: Sequence[WeighedPrompt]) -> Iterator[tuple[int, tuple[float, ...]]]:
     """Yield the number and log-probabilities of each prompt; all have choices, or all a single answer."""
     if not asked:
         return

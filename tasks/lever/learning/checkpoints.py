@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, header_of, load_torch
+from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, load_torch, read_header
 from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler
 
@@ -52,7 +52,7 @@ def load_selector(data: bytes, *, device: str = "cpu") -> PointerSelector:
 def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonValue]]:
     """Read the selector and `meta` of a checkpoint of ours. Raises FileUnusable."""
     try:
-        about: Any = json.loads(header_of(data)["trivet"])
+        about: Any = json.loads(read_header(data)["trivet"])
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"its header is of another format: {str(about)[:80]}")
         config, meta = PointerConfig.model_validate(about["config"]), cast(dict[str, JsonValue], about["meta"])
@@ -61,12 +61,12 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
             f"{where} is no selector of ours; a checkpoint of Lever-Plus (.ckpt, .pt) is read by `read_seed_checkpoint`"
         ) from error
     try:
-        return selector_of(config, load(data), where), meta
+        return build_selector(config, load(data), where), meta
     except (SafetensorError, ValueError) as error:
         raise FileUnusable(f"{where} is not whole ({error}); copy or train it again") from error
 
 
-def selector_of(config: PointerConfig, state: Mapping[str, Tensor], where: str) -> PointerSelector:
+def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: str) -> PointerSelector:
     """Build a selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
     if max(config.hidden, config.embedding_dim) > WIDEST or config.layers > len(state):
         raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
@@ -105,7 +105,7 @@ LOOKED_AT_MOST = 20_000
 MOST_HEADS = 1000
 
 
-class Opened(NamedTuple):
+class OpenedSelector(NamedTuple):
     """A selector from a checkpoint, ours or Lever-Plus's, with what the file tells about its training."""
 
     selector: PointerSelector
@@ -146,7 +146,7 @@ class Opened(NamedTuple):
             )
 
 
-def open_selector(path: Path, *, heads: int | None = None) -> Opened:
+def open_selector(path: Path, *, heads: int | None = None) -> OpenedSelector:
     """Open the selector in a checkpoint of ours or of Lever-Plus. Raises FileUnusable.
 
     heads: of each layer, for a checkpoint of Lever-Plus; None takes `num_heads` from its hyper-parameters, else 1.
@@ -157,7 +157,7 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     assumed = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
     if path.suffix in SEED_SUFFIXES:
         selector, notes = read_seed_checkpoint(path, heads=heads)
-        return Opened(selector, (*notes, assumed), None, recipe)
+        return OpenedSelector(selector, (*notes, assumed), None, recipe)
     try:
         selector, meta = _read_own(path.read_bytes(), str(path))
     except OSError as error:
@@ -167,7 +167,7 @@ def open_selector(path: Path, *, heads: int | None = None) -> Opened:
     except ValidationError as error:
         raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
     encoder = str(meta["encoder"]) if meta.get("encoder") else None
-    return Opened(selector, () if stored_recipe else (assumed,), encoder, stored_recipe or recipe)
+    return OpenedSelector(selector, () if stored_recipe else (assumed,), encoder, stored_recipe or recipe)
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:
@@ -176,7 +176,7 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
     Raises FileUnusable for what is no such checkpoint, naming the keys that are missing or too many.
     """
     try:
-        top = _texts_of(load_torch(path, with_classes=True))
+        top = _string_entries(load_torch(path, with_classes=True))
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {path}; name a checkpoint") from error
     except NOT_OF_TORCH as error:
@@ -189,7 +189,7 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
 
     # Lightning's `state_dict` has the network below a prefix, beside its encoders; GRPO's `model_state_dict` is bare
-    state, bare = _texts_of(top.get("state_dict")), _texts_of(top.get("model_state_dict"))
+    state, bare = _string_entries(top.get("state_dict")), _string_entries(top.get("model_state_dict"))
     whole = next(
         (mapping for mapping in (state, top) if mapping and any(key.startswith(PREFIX) for key in mapping)), None
     )
@@ -220,12 +220,12 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
     if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
-    config, more = _config(weights, top, heads, path)
-    selector = selector_of(config, {key: weight.float().contiguous() for key, weight in weights.items()}, str(path))
+    config, more = _derive_config(weights, top, heads, path)
+    selector = build_selector(config, {key: weight.float().contiguous() for key, weight in weights.items()}, str(path))
     return selector, [*notes, *more]
 
 
-def _config(
+def _derive_config(
     weights: Mapping[str, Tensor], top: Mapping[str, Any], heads: int | None, path: Path
 ) -> tuple[PointerConfig, list[str]]:
     """Derive the configuration from the shapes of the weights; return it and notes.
@@ -243,7 +243,7 @@ def _config(
         notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
     if heads is None:
         places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
-        head_counts = {number for place in places for number in _integers_named("num_heads", top.get(place))}
+        head_counts = {number for place in places for number in _find_integers("num_heads", top.get(place))}
         if len(head_counts) > 1:
             raise FileUnusable(
                 f"{path}: its hyper-parameters name num_heads {sorted(head_counts)}; say which one by `heads`"
@@ -261,24 +261,24 @@ def _config(
     return config, notes
 
 
-def _integers_named(name: str, value: Any) -> Iterator[int]:
+def _find_integers(name: str, value: Any) -> Iterator[int]:
     """Yield small integers under this key at any depth, and those that OmegaConf wraps with a `_val`."""
     waiting, visited = [value], set[int]()
     while waiting and len(visited) < LOOKED_AT_MOST:
         current = waiting.pop()
-        mapping = _texts_of(current.state if isinstance(current, Inert) else current)
+        mapping = _string_entries(current.state if isinstance(current, Inert) else current)
         if id(current) in visited or mapping is None:
             continue
         visited.add(id(current))
         waiting.extend(mapping.values())
         entry = mapping.get(name)
-        node = _texts_of(entry.state) if isinstance(entry, Inert) else None
+        node = _string_entries(entry.state) if isinstance(entry, Inert) else None
         entry = node.get("_val") if node else entry
         if type(entry) is int and 0 < entry < MOST_HEADS:
             yield entry
 
 
-def _texts_of(value: Any) -> dict[str, Any] | None:
+def _string_entries(value: Any) -> dict[str, Any] | None:
     """Return the entries of a dict whose keys are texts; None for anything else."""
     mapping = cast("dict[Any, Any]", value) if isinstance(value, dict) else None
     return None if mapping is None else {key: entry for key, entry in mapping.items() if isinstance(key, str)}

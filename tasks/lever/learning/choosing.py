@@ -17,9 +17,9 @@ import numpy as np
 
 from models.pointer import PointerSelector
 from tasks import progress
-from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, generator_of, nearest
-from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
-from tasks.lever.learning.training_inputs import Setting, likeliest
+from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, find_nearest, generator_of
+from tasks.lever.judge.judging import Asked, Judging, Judgment
+from tasks.lever.learning.training_inputs import Setting, predict_greedily
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
 from tasks.lever.lever_records import (
@@ -65,12 +65,12 @@ NEEDED: dict[str, set[str]] = {
 """What each selector cannot choose without: names of embeddings, as of `Banks`, and `CLASSES`."""
 
 
-def possible_with(known: Collection[str]) -> tuple[str, ...]:
+def available_selectors(known: Collection[str]) -> tuple[str, ...]:
     """Return the selectors without training that these embeddings and classes, named as in `NEEDED`, allow."""
     return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*known})
 
 
-def untrained(
+def untrained_selectors(
     queries: Sequence[str],
     candidates: Sequence[str],
     banks: Banks,
@@ -96,7 +96,7 @@ def untrained(
     }
     for sampler in SEED_CHOICES:
         choosers[sampler] = partial(choose_by_sampler, queries, candidates, banks, sampler=sampler, seed=seed)
-    return {name: choosers[name] for name in possible_with({*banks, *([CLASSES] if classes else [])})}
+    return {name: choosers[name] for name in available_selectors({*banks, *([CLASSES] if classes else [])})}
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
@@ -116,7 +116,7 @@ def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: P
     Source: RICES of Flamingo (arXiv 2204.14198) and OpenFlamingo; of image and question together, as PICa has them
     (Yang et al., arXiv 2109.05014). Raises FileUnusable for unknown ids, PoolTooSmall.
     """
-    neighbours = nearest(queries, candidates, vectors, count=shots)
+    neighbours = find_nearest(queries, candidates, vectors, count=shots)
     return {query: tuple(reversed(names)) for query, names in neighbours.items()}
 
 
@@ -128,7 +128,7 @@ def choose_by_vote(
     Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
     10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
     """
-    near = nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))
+    near = find_nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))
     voted = {query: Counter(classes[name] for name in names).most_common(1)[0][0] for query, names in near.items()}
     demonstrations: dict[str, tuple[str, ...]] = {}
     for label in sorted({*voted.values()}):
@@ -160,7 +160,7 @@ def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: P
     Among the `DIVERSE_AMONG` nearest of all candidates.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
     """
-    near = nearest(queries, candidates, vectors, count=min(DIVERSE_AMONG, len(candidates) - 1))
+    near = find_nearest(queries, candidates, vectors, count=min(DIVERSE_AMONG, len(candidates) - 1))
     (of_queries, of_candidates), demonstrations = vectors, dict[str, tuple[str, ...]]()
     for query, names in near.items():
         rows = of_candidates.rows(list(names)).numpy().astype(np.float64)
@@ -196,7 +196,7 @@ PERFECT = 1 - 1e-9
 """Accuracy from which a pointer counts as entirely right."""
 
 
-def measure(
+def measure_selectors(
     setting: Setting,
     pools: Pools,
     selectors: Mapping[str, PointerSelector],
@@ -212,24 +212,26 @@ def measure(
     test_pools = {query: pools.pools[query] for query in queries}
     judging, candidates = setting.judging, setting.dataset.candidates
     classes = {name: judging.items[name].shown_answer for name in candidates} if judging.task.choices else {}
-    choosers = untrained(queries, candidates, banks, pools=test_pools, classes=classes, seed=seed)
+    choosers = untrained_selectors(queries, candidates, banks, pools=test_pools, classes=classes, seed=seed)
 
     def choose_by(selector: PointerSelector, *, shots: int) -> Demonstrations:
-        predictions = likeliest(selector, setting.queries, setting.candidates, test_pools, shots=shots)
+        predictions = predict_greedily(selector, setting.queries, setting.candidates, test_pools, shots=shots)
         return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
     choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
-    results = evaluate(choosers, queries, pools, _watched(setting.judging, "evaluate"), shots=sorted({0, *shots}))
+    results = judge_selectors(
+        choosers, queries, pools, _with_progress(setting.judging, "evaluate"), shots=sorted({0, *shots})
+    )
     if oracle.most_judgments == 0:
         return results
-    judge, most = _watched(setting.judging, "search best"), oracle.most_judgments
+    judge, most = _with_progress(setting.judging, "search best"), oracle.most_judgments
     oracle_result = search_best(
         queries, pools, judge, shots=trained_shots, seed=seed, known=results, most_judgments=most
     )
     return (*results, oracle_result)
 
 
-def evaluate(
+def judge_selectors(
     choosers: Mapping[str, Choose], queries: Sequence[str], pools: Pools, judge: Judge, *, shots: Sequence[int]
 ) -> tuple[SelectorResult, ...]:
     """Return a result for each selector and number of shots, all judged at once; only `zero_shot` has 0 shots.
@@ -249,14 +251,14 @@ def evaluate(
         if (count == 0) == (name == ZERO_SHOT)
     }
     prompts = [Asked(query, of_query[query]) for of_query in demonstrations.values() for query in queries]
-    outcomes = iter(judge_shown(prompts, pools, judge))
+    outcomes = iter(judge_prompts(prompts, pools, judge))
     return tuple(
         SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
         for name, count in demonstrations
     )
 
 
-def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
+def judge_prompts(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
     """Judge each prompt and return the outcomes, in order."""
     outcomes = list[Outcome]()
     for prompt, judgment in zip(asked, judge(asked), strict=True):
@@ -266,7 +268,7 @@ def judge_shown(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outc
     return outcomes
 
 
-def _watched(judging: Judging, stage: str) -> Judge:
+def _with_progress(judging: Judging, stage: str) -> Judge:
     """Return the judge as a function that reports prompts and answers as the progress of this stage."""
 
     def judge(asked: Sequence[PromptedQuery]) -> Sequence[Judgment]:
@@ -276,7 +278,7 @@ def _watched(judging: Judging, stage: str) -> Judge:
     return judge
 
 
-def unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
+def find_unanswered(results: Sequence[SelectorResult]) -> dict[str, str]:
     """Return the queries that the judge may answer another time, with the reason why it did not."""
     reasons: dict[str, str] = {}
     for result in results:
@@ -307,11 +309,11 @@ def search_best(
     outcomes_of: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in (tried for result in known if result.shots == shots for tried in result.outcomes):
         outcomes_of[outcome.query].append(outcome)
-    searches = {query: _Search(query, outcomes_of[query], pools, shots=shots, seed=seed) for query in queries}
+    searches = {query: _OracleSearch(query, outcomes_of[query], pools, shots=shots, seed=seed) for query in queries}
     judged, size = 0, FIRST_ROUND
     while prompts := [prompt for search in searches.values() for prompt in search.take(size)]:
         affordable = prompts[: None if most_judgments is None else max(0, most_judgments - judged)]
-        for outcome in judge_shown(affordable, pools, judge):
+        for outcome in judge_prompts(affordable, pools, judge):
             searches[outcome.query].add(outcome)
         judged += len(affordable)
         if len(affordable) < len(prompts):
@@ -326,7 +328,7 @@ def search_best(
     )
 
 
-class _Search:
+class _OracleSearch:
     """The oracle's search of one query: the pointers to be tried, and the best outcome so far."""
 
     def __init__(self, query: str, found: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
@@ -341,13 +343,13 @@ class _Search:
             {outcome.pointer for outcome in scored.values()},
         )
         self._untried = (
-            pointer for pointer in _pointers(len(self._pool), shots=shots, rng=rng) if pointer not in tried
+            pointer for pointer in _draw_pointers(len(self._pool), shots=shots, rng=rng) if pointer not in tried
         )
 
     @property
     def is_settled(self) -> bool:
         """True when no further pointer can be better: one is entirely right, or all were scored."""
-        return _accuracy(self.best) >= PERFECT or self._unscored == 0
+        return _accuracy_of(self.best) >= PERFECT or self._unscored == 0
 
     def take(self, count: int) -> list[Asked]:
         """Return the next pointers to try as prompts; none when the search is settled."""
@@ -358,11 +360,11 @@ class _Search:
         """Count an outcome as tried, and keep it if it is the best so far."""
         # what is shown from outside the pool may be the best, but is none of the pointers to be tried
         self._unscored -= outcome.accuracy is not None and bool(outcome.pointer)
-        if not self.best.shown or _accuracy(outcome) > _accuracy(self.best):
+        if not self.best.shown or _accuracy_of(outcome) > _accuracy_of(self.best):
             self.best = outcome
 
 
-def _pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
+def _draw_pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
     """Yield all ordered pointers in random order, or `BEST_OF` distinct ones where there are too many."""
     if shots <= ALL_UP_TO_SHOTS or math.perm(size, shots) <= BEST_OF:
         pointers = _all_pointers(size, shots)
@@ -382,5 +384,5 @@ def _all_pointers(size: int, shots: int) -> tuple[Pointer, ...]:
     return tuple(permutations(range(size), shots))
 
 
-def _accuracy(outcome: Outcome) -> float:
+def _accuracy_of(outcome: Outcome) -> float:
     return -1.0 if outcome.accuracy is None else outcome.accuracy

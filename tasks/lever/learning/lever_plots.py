@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tasks.lever.learning.selector_comparison import Figure, SeedEstimate, Summary
+from tasks.lever.learning.selector_comparison import SeedEstimate, SelectorScore, Summary
 from tasks.lever.lever_records import ORACLE, RANDOM, SIMILARITY, CurvePoint, Stage
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
         f"pools of {about.pool_size} by {about.sampler} · judge {about.judge} · lines: 95 % intervals"
     )
     names = [
-        LOOKS.get(score.selector, (printable(score.selector, 40), PINK))[0]
+        LOOKS.get(score.selector, (to_printable(score.selector, 40), PINK))[0]
         + (" (at least)" if score.is_lower_bound else "")
         for score in scores
     ]
@@ -85,17 +85,17 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
         drawing = new_figure(WIDTH_IN, FRAME_IN + ROW_IN * max(1, len(scores)), title_in=TITLE_IN)
         values, gains = drawing.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for axes in (values, gains):
-            rows(axes, names)
+            set_rows(axes, names)
         _draw_values(values, scores)
         _draw_gains(gains, scores, summary, shots)
         heading = f"Accuracy with {shots} demonstration{'s' if shots != 1 else ''} chosen by each selector"
-        title(drawing, heading, detail)
+        write_title(drawing, heading, detail)
         return drawing
 
-    return save(draw, format)
+    return save_figure(draw, format)
 
 
-def _draw_values(axes: Axes, shown: Sequence[Figure]) -> None:
+def _draw_values(axes: Axes, shown: Sequence[SelectorScore]) -> None:
     for at, score in enumerate(shown):
         estimate, tint = score.accuracy, _colour(score.selector)
         if score.selector in (RANDOM, ORACLE):
@@ -110,7 +110,7 @@ def _draw_values(axes: Axes, shown: Sequence[Figure]) -> None:
     axes.set_xlabel("accuracy")
 
 
-def _draw_gains(axes: Axes, shown: Sequence[Figure], summary: Summary, shots: int) -> None:
+def _draw_gains(axes: Axes, shown: Sequence[SelectorScore], summary: Summary, shots: int) -> None:
     """Draw the gains of trained selectors over the nearest of all candidates, which are the hollow dot at 0."""
     from matplotlib.ticker import MaxNLocator
 
@@ -201,10 +201,10 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
             axes.set_title(text, fontsize=9.5, loc="left", color=INK)
         if not stages:
             grid[0][0].set_axis_off()
-        title(drawing, "How the selectors learnt", f"{about} · ring: the chosen epoch")
+        write_title(drawing, "How the selectors learnt", f"{about} · ring: the chosen epoch")
         return drawing
 
-    return save(draw, format)
+    return save_figure(draw, format)
 
 
 def _draw_lines(axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage, unit: str) -> None:
@@ -221,7 +221,7 @@ def _draw_lines(axes: Axes, curves: Sequence[Mapping[int, float]], stage: Stage,
     axes.set_xlabel(unit, fontsize=8, color=SOFT, labelpad=1)
 
 
-def save(draw: Callable[[], Drawing], format: Format = "png") -> bytes:
+def save_figure(draw: Callable[[], Drawing], format: Format = "png") -> bytes:
     """Return the figure that `draw` makes in this style, as a file of that format."""
     import matplotlib
 
@@ -234,7 +234,7 @@ def save(draw: Callable[[], Drawing], format: Format = "png") -> bytes:
 
 
 def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> Drawing:
-    """Return an empty figure whose axes fill it. title_in: the height that `title` needs, or 0 for a suptitle."""
+    """Return an empty figure whose axes fill it. title_in: the height that `write_title` needs, or 0 for a suptitle."""
     from matplotlib.figure import Figure as Drawing
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -242,14 +242,14 @@ def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> D
     return Drawing(figsize=(width_in, height_in), layout=layout)
 
 
-def title(figure: Drawing, text: str, detail: str) -> None:
+def write_title(figure: Drawing, text: str, detail: str) -> None:
     """Write a title in bold and a small line of detail below it; `TITLE_IN` is their height."""
     at: Any = {"ha": "left", "va": "top"}
-    figure.suptitle(printable(text, TITLE_CHARS), x=TITLE_X, y=0.985, fontsize=13, fontweight="bold", **at)
-    figure.text(TITLE_X, 0.985, f"\n\n{printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
+    figure.suptitle(to_printable(text, TITLE_CHARS), x=TITLE_X, y=0.985, fontsize=13, fontweight="bold", **at)
+    figure.text(TITLE_X, 0.985, f"\n\n{to_printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
 
 
-def rows(axes: Axes, labels: Sequence[str]) -> None:
+def set_rows(axes: Axes, labels: Sequence[str]) -> None:
     """Set up a row for each label from the top, every other one shaded, without needless lines."""
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
@@ -261,7 +261,7 @@ def rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.tick_params(length=0)
 
 
-def printable(text: str, chars: int) -> str:
+def to_printable(text: str, chars: int) -> str:
     """Return a text as one line that a font can draw, cut to so many characters."""
     line = "".join(sign if sign.isprintable() else " " for sign in text)
     return line if len(line) <= chars else f"{line[: chars - 1]}…"

@@ -14,7 +14,7 @@ from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.lever.learning.lever_plots import Training, draw_accuracy, draw_curves
-from tasks.lever.learning.selector_comparison import Figure, Gain, SeedEstimate, Summary
+from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, SelectorScore, Summary
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
 
 
@@ -57,7 +57,7 @@ class LeverReport(Record):
         return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
 
 
-def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
+def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
     """Return means over seeds as Lever-Plus' `icl_inference.py` writes them: `{"<info>": {"shot_num=1": 0.52, …}}`."""
     about = summary.conditions
     seeds = f"seeds={'+'.join(map(str, summary.seeds))}"
@@ -72,15 +72,15 @@ def seed_json(summary: Summary) -> dict[str, dict[str, float]]:
     return table
 
 
-def headline_of(summary: Summary) -> str:
+def describe_headline(summary: Summary) -> str:
     """Describe the run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
     about = summary.conditions
-    first = f"{_headline_gain(summary.headline)}; " if summary.headline else ""
+    first = f"{_describe_gain(summary.headline)}; " if summary.headline else ""
     accuracies = ", ".join(f"{score.selector} {score.accuracy.value:.3f}" for score in summary.compared())
     return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {first}{accuracies}"
 
 
-def _headline_gain(gain: Gain) -> str:
+def _describe_gain(gain: Gain) -> str:
     estimate = gain.accuracy
     interval = "—" if estimate.low is None or estimate.high is None else f"{estimate.low:+.3f} – {estimate.high:+.3f}"
     return f"{gain.better} − {gain.worse} {estimate.value:+.3f} ({interval})"
@@ -100,18 +100,18 @@ def accuracy_table(summary: Summary) -> list[list[str]]:
             bound = "≥ " if score and score.is_lower_bound else ""
             row.append(f"{bound}{score.accuracy.value:.3f}" if score else "·")
             if count == trained:
-                row.append(_interval(score.accuracy) if score else "")
+                row.append(_format_interval(score.accuracy) if score else "")
         table.append(row)
     return table
 
 
-def gain_lines(summary: Summary) -> list[str]:
+def describe_gains(summary: Summary) -> list[str]:
     """Describe the gains at the trained shots, with their intervals, and GRPO's way to the oracle, a line each."""
     shots = summary.conditions.trained_shots
     gains = [gain for gain in summary.gains if gain.shots == shots]
     lines = [
         f"{gain.better} − {gain.worse}: ".replace("_", " ")
-        + f"{gain.accuracy.value:+.3f}  ({_interval(gain.accuracy)})"
+        + f"{gain.accuracy.value:+.3f}  ({_format_interval(gain.accuracy)})"
         for gain in gains
     ]
     headways = [headway for headway in summary.ways if headway.shots == shots and headway.selector == "grpo"]
@@ -120,11 +120,11 @@ def gain_lines(summary: Summary) -> list[str]:
     ]
 
 
-def _interval(one: SeedEstimate) -> str:
+def _format_interval(one: SeedEstimate) -> str:
     return "—" if one.low is None or one.high is None else f"{one.low:.3f} … {one.high:.3f}"
 
 
-def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
+def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
     """Describe the run in Markdown.
 
     files: paths that the run wrote for users. plots: addresses of the plots, by name.
@@ -136,10 +136,10 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
         f"judge `{about.judge}` · encoder `{about.encoder}` · {about.sampler} · {seeds}",
     ]
     if summary.headline:
-        lines += ["", f"**{_headline_gain(summary.headline)}**, paired by query and seed."]
+        lines += ["", f"**{_describe_gain(summary.headline)}**, paired by query and seed."]
     lines += ["", f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
     lines += [f"| {' | '.join(row)} |" for row in table]
-    lines += ["", *(f"- {line}" for line in gain_lines(summary))]
+    lines += ["", *(f"- {line}" for line in describe_gains(summary))]
     if unscored := sum(score.unscored for score in summary.figures):
         lines += ["", f"{unscored:,} answers could not be given, and are in no mean."]
     lines += [line for name, url in (plots or {}).items() for line in ("", f"![{name}]({url})")]
@@ -148,7 +148,9 @@ def markdown_of(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[s
     return "\n".join(lines)
 
 
-def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]) -> rows.Evaluated:
+def database_rows(
+    report: LeverReport, dataset: Dataset, evaluated: Callable[[], Iterable[Evaluated]]
+) -> rows.Evaluated:
     """Return a run as rows of the evaluation tables. evaluated: reads the results of all seeds, anew at each call."""
     summary = report.summary
     assert summary
@@ -159,9 +161,9 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
     results: list[rows.Result] = []
     for score in summary.figures:
         is_headline = headline is not None and score == headline
-        results.append(_result(f"accuracy.{score.selector}", score.shots, score.accuracy, headline=is_headline))
-        results.append(_result(f"correct.{score.selector}", score.shots, score.correct))
-    results += [_result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy) for gain in summary.gains]
+        results.append(_make_result(f"accuracy.{score.selector}", score.shots, score.accuracy, headline=is_headline))
+        results.append(_make_result(f"correct.{score.selector}", score.shots, score.correct))
+    results += [_make_result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy) for gain in summary.gains]
     checksum = hashlib.sha256()  # of the items and the content of their pictures, wherever these lie
     for item in dataset.test:
         checksum.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
@@ -185,16 +187,18 @@ def rows_of(report: LeverReport, dataset: Dataset, evaluated: Callable[[], Itera
         ),
         settings=rows.EvalSettings(name="lever", parameters={**changing, **about, "seeds": list(summary.seeds)}),
         results=tuple(results),
-        more_samples=lambda: _samples(headline, dataset, evaluated()),
+        more_samples=lambda: _make_samples(headline, dataset, evaluated()),
     )
 
 
-def _result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
+def _make_result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
     values = one.model_dump(include={"value", "low", "high", "n"})
     return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **values)
 
 
-def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Evaluated]) -> Iterator[rows.Sample]:
+def _make_samples(
+    headline: SelectorScore | None, dataset: Dataset, evaluated: Iterable[Evaluated]
+) -> Iterator[rows.Sample]:
     """Yield a sample for each question of each seed; `repeat` counts the seeds.
 
     headline: the selector and shots whose answer stands for the question.
@@ -226,7 +230,7 @@ def _samples(headline: Figure | None, dataset: Dataset, evaluated: Iterable[Eval
             )
 
 
-def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
+def draw_plots(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
     """Draw the plots of a run, as PNGs by file name."""
     trainings = [
         Training(
@@ -244,10 +248,13 @@ def plots_of(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts
     )
 
 
-def figures_of(summary: Summary) -> dict[str, bytes]:
+def result_files(summary: Summary) -> dict[str, bytes]:
     """Return accuracies in Lever-Plus' JSON, and all scores with their intervals, by file name."""
-    return {"accuracy.json": _json(seed_json(summary)), "figures.json": _json(summary.model_dump(mode="json"))}
+    return {
+        "accuracy.json": _to_json(lever_plus_json(summary)),
+        "figures.json": _to_json(summary.model_dump(mode="json")),
+    }
 
 
-def _json(value: object) -> bytes:
+def _to_json(value: object) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"

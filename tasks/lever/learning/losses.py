@@ -45,14 +45,14 @@ def sft_loss(log_probs: Tensor) -> Tensor:
 def rce_loss(log_probs: Tensor, rewards: Tensor, *, temperature: float, judged: Tensor | None = None) -> Tensor:
     """Return the cross-entropy of sequence log_probs (B, G) with softmax(rewards / temperature) (B, G) as target."""
     weights = rce_weights(rewards, temperature, judged)
-    return -(weights * _where(judged, log_probs)).sum(-1).mean()
+    return -(weights * _zero_unjudged(judged, log_probs)).sum(-1).mean()
 
 
 def rce_weights(rewards: Tensor, temperature: float, judged: Tensor | None = None) -> Tensor:
     """Return softmax(rewards / temperature) over the judged members of each group (…, G), and 0 for the others."""
     if temperature <= 0:
         raise ValueError(f"temperature {temperature}: must be above 0")
-    mask = _checked(rewards, judged)
+    mask = _check_members(rewards, judged)
     return torch.softmax((rewards / temperature).masked_fill(~mask, -math.inf), dim=-1)
 
 
@@ -67,12 +67,12 @@ def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = N
     A group of equal rewards, or with a single judged member, has advantages of exactly 0.
     Raises RewardUnusable for NaN, a group of one, and a group in which nothing is judged.
     """
-    mask = _checked(rewards, judged)
+    mask = _check_members(rewards, judged)
     if rewards.shape[-1] < 2:
         raise RewardUnusable("a group of one pointer has nothing to compare itself with; draw at least 2 of each query")
     centred = rewards - _group_mean(rewards, mask)[..., None]
     spread = (torch.where(mask, centred, 0).square().sum(-1) / (mask.sum(-1) - 1).clamp(min=1)).sqrt()
-    counts = mask & ~_all_equal(rewards, mask)[..., None]
+    counts = mask & ~_have_equal_rewards(rewards, mask)[..., None]
     return torch.where(counts, centred / spread.clamp(min=floor)[..., None], 0)
 
 
@@ -80,14 +80,14 @@ def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> T
     """Mark the `top_k` judged members of each group with the highest rewards, of equals the first; (…, G) bool."""
     if top_k < 2:
         raise ValueError(f"top_k {top_k}: at least 2 are compared with each other")
-    mask = _checked(rewards, judged)
+    mask = _check_members(rewards, judged)
     order = rewards.masked_fill(~mask, -math.inf).sort(dim=-1, descending=True, stable=True).indices
     return mask & torch.zeros_like(mask).scatter(-1, order[..., :top_k], True)
 
 
 def frac_zero_std(rewards: Tensor, judged: Tensor | None = None) -> float:
     """Return the share of groups (…, G) whose rewards are all equal: they give the policy no gradient."""
-    return float(_all_equal(rewards, _checked(rewards, judged)).double().mean())
+    return float(_have_equal_rewards(rewards, _check_members(rewards, judged)).double().mean())
 
 
 def grpo_loss(
@@ -113,10 +113,10 @@ def grpo_loss(
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (new, old, ref, advantage))
         raise ValueError(f"new, old, ref and advantage of shapes {shapes}: all must be (B, G)")
     # masked before exp: a member that is padding may have −inf, and 0 · inf is NaN in the gradient too
-    ratio = _where(judged, new - old).exp()
+    ratio = _zero_unjudged(judged, new - old).exp()
     surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
     policy = -_mean(surrogate, judged)
-    kl = _mean(k3(_where(judged, new), _where(judged, ref)), judged) if exact_kl is None else exact_kl
+    kl = _mean(k3(_zero_unjudged(judged, new), _zero_unjudged(judged, ref)), judged) if exact_kl is None else exact_kl
     cut = ((ratio > 1 + clip) & (advantage > 0)) | ((ratio < 1 - clip) & (advantage < 0))
     with torch.no_grad():
         clip_fraction, ratio_mean = _mean(cut.to(ratio.dtype), judged), _mean(ratio, judged)
@@ -166,7 +166,7 @@ def ess(log_ratio: Tensor) -> float:
     return float(shares[mask.any(-1)].mean())
 
 
-def _checked(rewards: Tensor, judged: Tensor | None) -> Tensor:
+def _check_members(rewards: Tensor, judged: Tensor | None) -> Tensor:
     """Return the mask of members that count. Raises RewardUnusable for NaN among them and a group without any."""
     mask = torch.ones_like(rewards, dtype=torch.bool) if judged is None else judged
     if not mask.any(-1).all():
@@ -179,7 +179,7 @@ def _checked(rewards: Tensor, judged: Tensor | None) -> Tensor:
     return mask
 
 
-def _all_equal(rewards: Tensor, known: Tensor) -> Tensor:
+def _have_equal_rewards(rewards: Tensor, known: Tensor) -> Tensor:
     """Return which groups have equal rewards, (…) bool.
 
     Compared, not computed: the deviation of equal numbers need not be 0 in floating point.
@@ -188,7 +188,7 @@ def _all_equal(rewards: Tensor, known: Tensor) -> Tensor:
     return highest == rewards.masked_fill(~known, math.inf).amin(-1)
 
 
-def _where(judged: Tensor | None, values: Tensor) -> Tensor:
+def _zero_unjudged(judged: Tensor | None, values: Tensor) -> Tensor:
     """Return the values, with 0 at members that do not count."""
     return values if judged is None else torch.where(judged, values, 0)
 
@@ -225,7 +225,7 @@ def step_log_probs(selector: PointerSelector, encoded: Encoded, *, shots: int) -
     levels: list[Tensor] = []
     for picks in range(shots):
         if picks:
-            parents, picked = _children(candidates, picks, device=state.device)
+            parents, picked = _list_children(candidates, picks, device=state.device)
             is_last_pick = picked[:, None] == torch.arange(candidates, device=state.device)  # (P, K)
             blocked = blocked[:, parents] | is_last_pick
             if picks == 1:  # one state for all, and every candidate taken in turn
@@ -242,7 +242,7 @@ def exact_kl(policy: Sequence[Tensor], reference: Sequence[Tensor]) -> ExactKl:
     kl, entropy = policy[0].new_zeros(len(prefix)), policy[0].new_zeros(len(prefix))
     for picks, (new, ref) in enumerate(zip(policy, reference, strict=True)):
         if picks:
-            parents, picked = _children(new.shape[-1], picks, device=new.device)
+            parents, picked = _list_children(new.shape[-1], picks, device=new.device)
             prefix = (prefix[..., None] + policy[picks - 1])[:, parents, picked]  # (B, P)
         possible = new > -math.inf
         finite = torch.where(possible, new, 0)
@@ -252,30 +252,32 @@ def exact_kl(policy: Sequence[Tensor], reference: Sequence[Tensor]) -> ExactKl:
     return ExactKl(kl, entropy)
 
 
-def _children(candidates: int, picks: int, *, device: torch.device) -> tuple[Tensor, Tensor]:
+def _list_children(candidates: int, picks: int, *, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return for each prefix of `picks` positions the number of its parent prefix, and its last position."""
     prefixes = list(permutations(range(candidates), picks))
     parents = torch.arange(len(prefixes), device=device) // (candidates - picks + 1)
     return parents, torch.tensor([prefix[-1] for prefix in prefixes], device=device)
 
 
-class Scored(NamedTuple):
+class ScoredPointers(NamedTuple):
     """Log-probabilities of pointers under a policy, and the tables that they were read from."""
 
     log_probs: Tensor  # (b, G) of the given pointers
     tables: tuple[Tensor, ...]  # step_log_probs of all pointers; empty if there are too many
 
 
-def score(selector: PointerSelector, query: Tensor, pool: Tensor, pointers: Tensor, *, exact: bool) -> Scored:
+def score_pointers(
+    selector: PointerSelector, query: Tensor, pool: Tensor, pointers: Tensor, *, exact: bool
+) -> ScoredPointers:
     """Return log-probabilities of the pointers (b, G, S) and, if `exact`, the tables of all pointers."""
     encoded = selector.encode(query, pool)
     if not exact:
-        return Scored(selector.score(encoded, pointers).sum(-1), ())
+        return ScoredPointers(selector.score(encoded, pointers).sum(-1), ())
     tables = step_log_probs(selector, encoded, shots=pointers.shape[-1])
-    return Scored(read_off(tables, pointers), tables)
+    return ScoredPointers(look_up_log_probs(tables, pointers), tables)
 
 
-def read_off(tables: tuple[Tensor, ...], pointers: Tensor) -> Tensor:
+def look_up_log_probs(tables: tuple[Tensor, ...], pointers: Tensor) -> Tensor:
     """Look up the log-probabilities (b, G) of pointers (b, G, S), each of distinct positions, in the tables."""
     candidates = tables[0].shape[-1]
     prefix = torch.zeros_like(pointers[..., 0])  # (b, G) number of what is picked so far
@@ -308,9 +310,10 @@ class Reference:
     def log_probs(self, pointers: Tensor) -> Tensor:
         """Return the log-probabilities (Q, G) of pointers (Q, G, S), for all queries."""
         if self._kept:
-            return read_off(self._kept, pointers)
+            return look_up_log_probs(self._kept, pointers)
         scored = [
-            score(self._selector, *self._material(rows), pointers[rows], exact=self._exact) for rows in self._chunks()
+            score_pointers(self._selector, *self._material(rows), pointers[rows], exact=self._exact)
+            for rows in self._chunks()
         ]
         return torch.cat([chunk.log_probs for chunk in scored])
 

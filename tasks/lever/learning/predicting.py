@@ -19,15 +19,15 @@ from tasks.lever.data.candidate_pools import draw_pools
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
     QueryPools,
-    bank_of,
-    of_modality,
+    make_bank,
+    modality_file,
     read_bank,
     read_embeddings,
-    solved_beside,
+    solved_file,
 )
-from tasks.lever.learning.checkpoints import Opened, open_selector
+from tasks.lever.learning.checkpoints import OpenedSelector, open_selector
 from tasks.lever.learning.choosing import Shown, choose_at_random, choose_nearest
-from tasks.lever.learning.training_inputs import Prediction, likeliest
+from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
 
@@ -42,7 +42,7 @@ OF_SAMPLERS: dict[Sampler, tuple[Modality, ...]] = {
 """The embeddings of images or questions alone that a sampler of Lever-Plus reads."""
 
 
-class Predicted(NamedTuple):
+class FilePredictions(NamedTuple):
     """The choices of a selector for the queries of a file."""
 
     chosen: dict[str, Prediction]
@@ -51,7 +51,7 @@ class Predicted(NamedTuple):
 
 
 def predict_files(
-    opened: Opened,
+    opened: OpenedSelector,
     checkpoint: Path,
     *,
     queries: Path,
@@ -62,7 +62,7 @@ def predict_files(
     sampler: Sampler | None,
     pool_size: int | None,
     seed: int,
-) -> Predicted:
+) -> FilePredictions:
     """Choose the likeliest demonstrations for every query of a file.
 
     Candidates are found by the recipe of the checkpoint's training; `sampler` and `pool_size` change it. A file of
@@ -72,11 +72,11 @@ def predict_files(
     read = read_embeddings(candidates, ids=candidate_ids)
     bank, query_bank = read if isinstance(read, EmbeddingBank) else read.bank, read_bank(queries, ids=ids)
     opened.refuse_other(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
-    refuse_others(query_bank, bank)
+    require_equal_encoders(query_bank, bank)
 
     visible_bank = bank
     if opened.sees_answers:
-        path = solved_beside(candidates)
+        path = solved_file(candidates)
         if not path.is_file():
             raise FileUnusable(
                 f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
@@ -92,7 +92,7 @@ def predict_files(
                 f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
             )
         pools = {query: read.pools[query] for query in query_bank.ids}
-        return Predicted(likeliest(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
+        return FilePredictions(predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
 
     own = opened.recipe
     overrides: dict[str, object] = {"sampler": sampler or own.sampler, "size": pool_size or own.size or USUAL_SIZE}
@@ -101,7 +101,7 @@ def predict_files(
     recipe = PoolRecipe.model_validate(own.model_dump() | overrides)
     banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": (query_bank, bank)}
     for modality in OF_SAMPLERS.get(recipe.sampler, tuple(name for name in recipe.modalities if name != "joint")):
-        paths = of_modality(queries, modality), of_modality(candidates, modality)
+        paths = modality_file(queries, modality), modality_file(candidates, modality)
         if all(path.is_file() for path in paths):
             banks[modality] = read_bank(paths[0]), read_bank(paths[1])
         elif sampler is None:
@@ -115,11 +115,11 @@ def predict_files(
     )
     pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
     warning = f"{checkpoint.name} was trained in {own.told}; it chooses from {recipe.told}"
-    choices = likeliest(opened.selector, query_bank, visible_bank, pools, shots=shots)
-    return Predicted(choices, () if own.is_that_of(recipe) else (warning,))
+    choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
+    return FilePredictions(choices, () if own.is_that_of(recipe) else (warning,))
 
 
-def refuse_others(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
+def require_equal_encoders(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
     """Raise FileUnusable for vectors of another width or encoder."""
     if candidates.dimension != queries.dimension:
         raise FileUnusable(
@@ -167,7 +167,7 @@ def choose_examples(
         return choose_at_random(queries, candidates, shots=count, seed=seed)
     encoder, embed = opened()
     of_queries, of_examples = (
-        bank_of(list(text_of), _vectors(embed, list(text_of.values())), encoder=encoder, where=where)
+        make_bank(list(text_of), _vectors(embed, list(text_of.values())), encoder=encoder, where=where)
         for text_of, where in ((texts.questions, "questions"), (texts.examples, "examples"))
     )
     if by == "similarity":
@@ -184,7 +184,7 @@ def choose_examples(
         answers = _vectors(embed, [texts.answers[example] for example in texts.examples])
         sums = F.normalize(of_examples.vectors, dim=-1) + F.normalize(answers, dim=-1)
         of_examples = of_examples._replace(vectors=F.normalize(sums, dim=-1))
-    predictions = likeliest(trained.selector, of_queries, of_examples, pools, shots=count)
+    predictions = predict_greedily(trained.selector, of_queries, of_examples, pools, shots=count)
     return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
 

@@ -49,7 +49,7 @@ class SeedEstimate(Record):
     """Queries that were scored, each counted once whatever the number of seeds."""
 
 
-class Figure(Record):
+class SelectorScore(Record):
     """The accuracy of one selector with one number of shots, over all seeds."""
 
     selector: str
@@ -87,19 +87,19 @@ class Summary(Record):
 
     conditions: Conditions
     seeds: tuple[int, ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[SelectorScore, ...]
     """The scores, ordered by shots, then by selector."""
     headline: Gain | None = None
     """The last trained stage over similarity, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
     ways: tuple[Headway, ...]
 
-    def figure(self, selector: str, *, shots: int | None = None) -> Figure | None:
+    def figure(self, selector: str, *, shots: int | None = None) -> SelectorScore | None:
         """Return the score of a selector, or None. shots: None for those that the selectors were trained for."""
         among = self.compared() if shots is None else [score for score in self.figures if score.shots == shots]
         return next((score for score in among if score.selector == selector), None)
 
-    def compared(self) -> tuple[Figure, ...]:
+    def compared(self) -> tuple[SelectorScore, ...]:
         """Return the scores at the shots that the selectors were trained for, and zero-shot."""
         shots = self.conditions.trained_shots
         return tuple(score for score in self.figures if score.shots == shots or score.selector == ZERO_SHOT)
@@ -108,11 +108,11 @@ class Summary(Record):
 def summarise(evaluated: Sequence[Evaluated]) -> Summary:
     """Summarise the evaluations of several seeds under the same conditions."""
     seeds = [seed_results.seed for seed_results in evaluated]
-    accuracy = _tables(evaluated, lambda outcome: outcome.accuracy)
-    drawn = _resampled(accuracy)
-    right = _tables(evaluated, lambda outcome: outcome.correct)
-    drawn_right = _resampled(right)
-    scores: dict[Key, Figure] = {}
+    accuracy = _tabulate(evaluated, lambda outcome: outcome.accuracy)
+    drawn = _resample_means(accuracy)
+    right = _tabulate(evaluated, lambda outcome: outcome.correct)
+    drawn_right = _resample_means(right)
+    scores: dict[Key, SelectorScore] = {}
     for key, table in accuracy.items():
         results = [
             result
@@ -120,7 +120,7 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
             for result in seed_results.results
             if (result.selector, result.shots) == key
         ]
-        scores[key] = Figure(
+        scores[key] = SelectorScore(
             selector=key[0],
             shots=key[1],
             accuracy=_estimate(table, drawn[key], seeds),
@@ -128,11 +128,11 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
             unscored=sum(result.unscored for result in results),
             is_lower_bound=any(result.search.is_lower_bound for result in results if result.search),
         )
-    pairs = {(better, worse): accuracy[better] - accuracy[worse] for better, worse in _pairs(scores)}
+    pairs = {(better, worse): accuracy[better] - accuracy[worse] for better, worse in _pair_selectors(scores)}
     pairs = {pair: table for pair, table in pairs.items() if not np.isnan(table).all()}
     gains = tuple(
         Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
-        for ((better, worse), table), drawn_gain in zip(pairs.items(), _resampled(pairs).values(), strict=True)
+        for ((better, worse), table), drawn_gain in zip(pairs.items(), _resample_means(pairs).values(), strict=True)
     )
     # how far from similarity to the oracle, where both are known and apart
     headways: list[Way] = []
@@ -153,7 +153,7 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
     )
 
 
-def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | None]) -> dict[Key, Values]:
+def _tabulate(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | None]) -> dict[Key, Values]:
     """Return values (R seeds, Q queries) by selector and shots, NaN where not scored; tables of NaN are left out."""
     results = [result for seed_results in evaluated for result in seed_results.results]
     queries = dict.fromkeys(outcome.query for result in results for outcome in result.outcomes)
@@ -172,7 +172,7 @@ def _tables(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | N
     return {key: tables[key] for key in ordered if not np.isnan(tables[key]).all()}
 
 
-def _resampled(tables: Mapping[Any, Values]) -> dict[Any, Values]:
+def _resample_means(tables: Mapping[Any, Values]) -> dict[Any, Values]:
     """Return the means (RESAMPLES,) of resamples of each table."""
     if not tables:
         return {}
@@ -200,7 +200,7 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
     )
 
 
-def _pairs(figures: Mapping[Key, Figure]) -> list[tuple[Key, Key]]:
+def _pair_selectors(figures: Mapping[Key, SelectorScore]) -> list[tuple[Key, Key]]:
     """Pair (better, worse): trained over similarity, last stage over its rivals, each stage over the one before."""
     pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in figures):

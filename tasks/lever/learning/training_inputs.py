@@ -24,7 +24,7 @@ from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, Rl
 MOST_FAILED = 0.5
 """Share of judgments that may fail for good before a training stops: the rest is no fair sample."""
 CHOSEN_AT_ONCE = 512
-"""Queries in a batch of `likeliest`."""
+"""Queries in a batch of `predict_greedily`."""
 
 RewardDrawn = Callable[[Sequence[tuple[int, Pointer]]], Sequence[float]]
 """Returns the rewards of pairs (row of the groups, pointer), in order; NaN where one could not be judged."""
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 
 @contextmanager
-def steady(device: str) -> Generator[None]:
+def single_threaded(device: str) -> Generator[None]:
     """Use a single thread on a CPU, so that sums are always made in the same order."""
     threads = torch.get_num_threads()
     if device == "cpu":
@@ -51,7 +51,7 @@ def steady(device: str) -> Generator[None]:
         torch.set_num_threads(threads)
 
 
-def device_of(wanted: str | None) -> str:
+def choose_device(wanted: str | None) -> str:
     """Return the device that a user named, else a GPU if there is one. Raises OptionUnusable for a missing one."""
     if wanted is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -104,7 +104,7 @@ class Material(NamedTuple):
         return self.queries[rows], self.bank[self.pools[rows]]
 
 
-def rows_of(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tensor:
+def pool_rows(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tensor:
     """Return the rows (Q, K) of pools in `candidates`. Raises FileUnusable for an unknown id and unequal sizes."""
     pool_ids = list(pools)
     sizes = {len(pool) for pool in pool_ids}
@@ -113,7 +113,7 @@ def rows_of(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tensor
     return torch.tensor(candidates.positions(list(chain.from_iterable(pool_ids)))).view(len(pool_ids), -1)
 
 
-def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Labelled:
+def make_labelled(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Labelled:
     """Return the best pointer of each query as the label to imitate. Raises FileUnusable if there is none."""
     ids = tuple(query for query, records in beams.items() if records)
     if not ids:
@@ -122,12 +122,12 @@ def labelled_of(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[Poi
         ids=ids,
         queries=setting.queries.rows(ids),
         bank=setting.candidates.vectors,
-        pools=rows_of((pools.pools[query] for query in ids), setting.candidates),
+        pools=pool_rows((pools.pools[query] for query in ids), setting.candidates),
         labels=torch.tensor([beams[query][0].pointer for query in ids]),
     )
 
 
-def groups_of(
+def make_groups(
     data: bytes | Path, *, queries: EmbeddingBank, candidates: EmbeddingBank, mode: RewardMode, shots: int | None = None
 ) -> Groups:
     """Read judged pointers of RL data, padded to equal numbers; queries without a judged pointer are left out.
@@ -160,7 +160,7 @@ def groups_of(
         ids=tuple(usable),
         queries=queries.rows(list(usable)),
         bank=candidates.vectors,
-        pools=rows_of((rl_query.candidate_pool_ids for rl_query in usable.values()), candidates),
+        pools=pool_rows((rl_query.candidate_pool_ids for rl_query in usable.values()), candidates),
         pointers=filled([[record.pointer for record in group] for group in groups], some),
         rewards=filled(rewards, 0.0),
         judged=filled([[record.status == "judged" for record in group] for group in groups], False),
@@ -182,7 +182,7 @@ class Prediction(NamedTuple):
     log_prob: float  # log-probability of the whole choice
 
 
-def likeliest(
+def predict_greedily(
     selector: PointerSelector,
     queries: EmbeddingBank,
     candidates: EmbeddingBank,
@@ -214,13 +214,13 @@ def likeliest(
     return predictions
 
 
-def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
+def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
     """Return a function that judges a selector on the validation queries: its mean accuracy, or JudgeUnusable."""
     pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
-        predictions = likeliest(selector, setting.queries, setting.candidates, pooled, shots=shots)
-        judged = _judged(
+        predictions = predict_greedily(selector, setting.queries, setting.candidates, pooled, shots=shots)
+        judged = _judge_all(
             setting, [Asked(query, prediction.demonstrations) for query, prediction in predictions.items()]
         )
         accuracies = [judgment.accuracy for judgment in judged if judgment.accuracy is not None]
@@ -229,13 +229,13 @@ def validation_of(setting: Setting, pools: Pools, *, shots: int) -> Callable[[Po
     return accuracy
 
 
-def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
+def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
     """Return a function that judges and rewards pointers that a policy has just drawn."""
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
         prompts = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
-        judged = _judged(setting, prompts)
+        judged = _judge_all(setting, prompts)
         likely = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)
         values = list[float]()
         for judgment, p in zip(judged, likely, strict=True):
@@ -247,7 +247,7 @@ def online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> Rew
     return rewards
 
 
-def _judged(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
+def _judge_all(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
     """Judge all prompts. Raises JudgeUnusable where the judge may answer later, or failed too often to learn from."""
     judged = setting.judging.judge(asked)
     if postponed := [judgment.failed for judgment in judged if judgment.retryable]:

@@ -1,6 +1,6 @@
 """The training loop: batches, updates, validation after each epoch, and its state on disk.
 
-The state is one file, replaced as a whole; each draw has its own seed (`seed_of`), so that a resumed training needs
+The state is one file, replaced as a whole; each draw has its own seed (`derive_seed`), so that a resumed training needs
 only the number of updates that are done.
 """
 
@@ -50,14 +50,14 @@ class TrainingRun(NamedTuple):
     save_every: int = 100  # updates between two saves inside an epoch; the state is also saved after each epoch
 
 
-class Learnt(NamedTuple):
+class UpdateLoss(NamedTuple):
     """Loss and further values of an update: scalar tensors, means over its queries."""
 
     loss: Tensor
     figures: dict[str, Tensor]
 
 
-Objective = Callable[[PointerSelector, Tensor], Learnt]
+Objective = Callable[[PointerSelector, Tensor], UpdateLoss]
 """Returns the loss of a selector on the queries of these rows (b,), on the selector's device."""
 
 
@@ -113,7 +113,7 @@ class Loop:
         state = load_state(run.folder)
         if state:
             self.progress, tensors = state
-            parts = _nested(tensors, "/")
+            parts = _group_by_prefix(tensors, "/")
             self.held = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
             self._best = {name: weight.to(self.device) for name, weight in parts.get("best", {}).items()}
@@ -148,8 +148,8 @@ class Loop:
             group["lr"] = lr
         self.selector.train(self._dropout)
         self._optimizer.zero_grad()
-        seed = seed_of(self.run.seed, "dropout", batch.update, 0)
-        with seeded(seed, self.device) if self._dropout else nullcontext(), self.autocast():
+        seed = derive_seed(self.run.seed, "dropout", batch.update, 0)
+        with seeded_generators(seed, self.device) if self._dropout else nullcontext(), self.autocast():
             learnt = objective(self.selector, batch.rows.to(self.device))
         learnt.loss.backward()
         means = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
@@ -218,7 +218,7 @@ class Loop:
         """Replace the state in the run's folder; without a folder nothing is kept. Raises StoreUnreachable."""
         if self.run.folder is None:
             return
-        weights, adam = self.selector.state_dict(), moments_of(self._optimizer)
+        weights, adam = self.selector.state_dict(), optimizer_moments(self._optimizer)
         parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.held}
         tensors = {
             f"{part}/{name}": tensor.detach().cpu().contiguous()
@@ -228,7 +228,7 @@ class Loop:
         files.write(self.run.folder / NAME, save(tensors, metadata={PROGRESS: self.progress.model_dump_json()}))
 
 
-def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
+def _group_by_prefix(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
     """Group tensors by the part of their names before the separator, then by the rest."""
     parts: dict[str, dict[str, Tensor]] = {}
     for path, tensor in named.items():
@@ -237,20 +237,20 @@ def _nested(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, 
     return parts
 
 
-def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the state of an optimizer as named tensors: `0.exp_avg` …"""
     states = optimizer.state_dict()["state"].items()
     return {f"{number}.{name}": value for number, state in states for name, value in state.items()}
 
 
 def restore_moments(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> None:
-    """Give an optimizer the state that `moments_of` named."""
-    states = {int(number): moments for number, moments in _nested(named, ".").items()}
+    """Give an optimizer the state that `optimizer_moments` named."""
+    states = {int(number): moments for number, moments in _group_by_prefix(named, ".").items()}
     optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Generator[None]:
+def seeded_generators(seed: int, device: torch.device) -> Generator[None]:
     """Seed torch's default generators, and restore them afterwards: weights and dropout use no others."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -268,15 +268,15 @@ def learning_rate(update: int, updates: int, *, peak: float) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (update - warmup) / (updates - warmup)))
 
 
-def seed_of(seed: int, purpose: str, *numbers: int) -> int:
+def derive_seed(seed: int, purpose: str, *numbers: int) -> int:
     """Return the seed of one draw; draws for different purposes or numbers have nothing in common."""
     name = ":".join(map(str, (seed, purpose, *numbers)))
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])  # the generator of a CPU takes no more
 
 
 def generator_of(seed: int, purpose: str, *numbers: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator for one draw, seeded by `seed_of`."""
-    return torch.Generator(device).manual_seed(seed_of(seed, purpose, *numbers))
+    """Return a generator for one draw, seeded by `derive_seed`."""
+    return torch.Generator(device).manual_seed(derive_seed(seed, purpose, *numbers))
 
 
 class Plan(NamedTuple):

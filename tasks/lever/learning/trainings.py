@@ -19,17 +19,17 @@ from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning import losses
-from tasks.lever.learning.losses import CHUNK, Reference, exact_kl, score
+from tasks.lever.learning.losses import CHUNK, Reference, exact_kl, score_pointers
 from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn
 from tasks.lever.learning.training_loop import (
-    Learnt,
     Loop,
     Plan,
     Trained,
     TrainingRun,
+    UpdateLoss,
+    derive_seed,
     generator_of,
-    seed_of,
-    seeded,
+    seeded_generators,
 )
 from tasks.lever.lever_options import GrpoSettings, RceSettings, SftSettings
 
@@ -45,15 +45,15 @@ EXACT_KL_UP_TO = 100_000
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
     """Train a new selector to imitate the labels by cross-entropy."""
-    with seeded(seed_of(run.seed, "weights"), torch.device("cpu")):
+    with seeded_generators(derive_seed(run.seed, "weights"), torch.device("cpu")):
         start = PointerSelector(config).to(labelled.queries.dtype)
     plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run)
     material = Material.of(labelled, start, device=loop.device)
     labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
 
-    def imitate(selector: PointerSelector, rows: Tensor) -> Learnt:
-        return Learnt(losses.sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
+    def imitate(selector: PointerSelector, rows: Tensor) -> UpdateLoss:
+        return UpdateLoss(losses.sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
 
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
@@ -68,9 +68,9 @@ def learn_rce(start: PointerSelector, groups: Groups, settings: RceSettings, run
     material = Material.of(groups, start, device=loop.device)
     pointers, rewards, counted = (tensor.to(loop.device) for tensor in (groups.pointers, groups.rewards, groups.judged))
 
-    def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> Learnt:
+    def imitate(selector: PointerSelector, rows: Tensor, *, temperature: float) -> UpdateLoss:
         log_probs = selector.log_probs(*material(rows), pointers[rows]).sum(-1)  # (b, G)
-        return Learnt(losses.rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
+        return UpdateLoss(losses.rce_loss(log_probs, rewards[rows], temperature=temperature, judged=counted[rows]), {})
 
     for epoch in loop.epochs():
         for batch in loop.batches(epoch):
@@ -150,9 +150,9 @@ class _Grpo:
             frozen = deepcopy(start).to(self.loop.device).eval()
             self.reference = Reference(frozen, self.material, shots=self.shots, exact=self.exact)
 
-    def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> Learnt:
+    def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> UpdateLoss:
         """Return the objective on the pointers of these queries (b,), with the values of the update for the curve."""
-        scored = score(selector, *self.material(rows), known.pointers[rows], exact=self.exact)
+        scored = score_pointers(selector, *self.material(rows), known.pointers[rows], exact=self.exact)
         divergence = exact_kl(scored.tables, self.reference.tables(rows)) if self.exact else None
         judged, old = known.judged[rows], known.old[rows]
         objective = losses.find_grpo_loss(self.settings.loss)(
@@ -173,7 +173,7 @@ class _Grpo:
             entropy = -(weights * scored.log_probs.detach().nan_to_num(neginf=0)).sum(-1).mean()
         share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
         figures = {name: getattr(objective, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
-        return Learnt(objective.loss, figures | {"entropy": entropy, "ess": share})
+        return UpdateLoss(objective.loss, figures | {"entropy": entropy, "ess": share})
 
     def adapt_beta(self, epoch: int) -> None:
         """Adapt the weight of the KL divergence to the mean divergence of an epoch."""

@@ -9,7 +9,16 @@ from typing import Literal, NamedTuple
 import torch
 
 from models.protocols import ChatRequest, Image, Message, Text
-from tasks.lever.digits.scenes import QUESTIONS, Digits, answer_to, lexicon, load_digits, render, stream, to_png
+from tasks.lever.digits.scenes import (
+    QUESTIONS,
+    Digits,
+    answer_to,
+    lexicon,
+    load_digits,
+    render,
+    seeded_generator,
+    to_png,
+)
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 Style = Literal["completion", "chat"]
@@ -37,7 +46,7 @@ def _held_out() -> Digits:
 @cache
 def picture(left: int, right: int, seed: int = 0) -> bytes:
     """A picture of these two digits."""
-    digits, generator = _held_out(), stream(seed, f"picture {left} {right}")
+    digits, generator = _held_out(), seeded_generator(seed, f"picture {left} {right}")
     rows = [torch.nonzero(digits.labels == digit)[:, 0] for digit in (left, right)]
     pair = [int(of_digit[int(torch.randint(len(of_digit), (1,), generator=generator))]) for of_digit in rows]
     return to_png(render(digits.ink[None, pair], generator)[0].numpy())

@@ -14,7 +14,7 @@ import PIL.Image
 import pytest
 
 from storage.artifacts import Artifacts
-from tasks.lever.data.candidate_pools import banks_of, nearest
+from tasks.lever.data.candidate_pools import find_nearest, read_banks
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import embed_dataset
 from tasks.lever.digits.digits_judge import MOST_SHOWN, DigitsEncoder
@@ -28,11 +28,11 @@ from tasks.lever.digits.scenes import (
     lexicon,
     load_digits,
     render,
-    stream,
+    seeded_generator,
     to_png,
     write_world,
 )
-from tasks.lever.judge.demonstration_task import views_of
+from tasks.lever.judge.demonstration_task import picture_views
 from tasks.lever.lever_records import Dataset
 from tests.lever.digits.prompts import weights
 from tests.lever.small_dataset import pictured
@@ -123,11 +123,11 @@ def test_a_scene_is_photographed_with_one_question(crowded: Path) -> None:
 
 def test_the_nearest_say_one_word_however_many_the_judge_reads(world: Dataset, tmp_path: Path) -> None:
     store = Artifacts(tmp_path)
-    embedded = embed_dataset(world, views_of(DigitsEncoder(weights())), store)
-    joint, said = banks_of(embedded, store)["joint"], {item.id: item.shown_answer for item in world.train}
+    embedded = embed_dataset(world, picture_views(DigitsEncoder(weights())), store)
+    joint, said = read_banks(embedded, store)["joint"], {item.id: item.shown_answer for item in world.train}
     wanted = {item.id: set(item.shown_answer.split()) for item in world.test}
     two = [query for query, words in wanted.items() if len(words) == 2]
-    found = nearest(two, world.candidates, joint, count=MOST_SHOWN)
+    found = find_nearest(two, world.candidates, joint, count=MOST_SHOWN)
     assert len(two) > 10
     assert np.mean([wanted[query] <= {said[name] for name in names} for query, names in found.items()]) < 0.1
     photo = {name: int(name) // 1000 - 1 for name in world.candidates}
@@ -136,7 +136,7 @@ def test_the_nearest_say_one_word_however_many_the_judge_reads(world: Dataset, t
 
 
 def scene() -> np.ndarray:
-    return render(load_digits()["test"].ink[None, :2], stream(0, "scene"))[0].numpy()
+    return render(load_digits()["test"].ink[None, :2], seeded_generator(0, "scene"))[0].numpy()
 
 
 def reencoded(mode: str = "RGB", size: tuple[int, int] = SIZE, format: str = "PNG") -> bytes:
