@@ -109,7 +109,7 @@ def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 
 
 def _read_embeddings(
-    config: LeverConfig, dataset: Ref, files: Layout, ongoing: LeverRun, *, weights: Ref | None
+    config: LeverConfig, dataset: Ref, files: Layout, lever_run: LeverRun, *, weights: Ref | None
 ) -> Embedded:
     """Read the embeddings from files, or let the encoder make them."""
     start = config.start
@@ -124,7 +124,7 @@ def _read_embeddings(
         clip = find_clip(config.encoder, adapters=config.adapters)
         encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
     embedded = renamed(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
-    ongoing.wrote(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
+    lever_run.wrote(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
 
@@ -132,17 +132,17 @@ class _SeedRun:
     """The run of one seed, from its pools to its evaluation."""
 
     def __init__(
-        self, config: LeverConfig, world: World, files: Layout, ongoing: LeverRun, *, queries: int, seed: int
+        self, config: LeverConfig, world: World, files: Layout, lever_run: LeverRun, *, queries: int, seed: int
     ) -> None:
         """config: with the files that the run begins with; queries: number of train queries."""
-        self.config, self.world, self.files, self.ongoing = config, world, files, ongoing
+        self.config, self.world, self.files, self.lever_run = config, world, files, lever_run
         self.queries, self.seed = queries, seed
         effort = Effort(device=config.device, spending=config.spending)
         self.asking: Any = {"learning": Learning(shots=config.shots, seed=seed), "effort": effort}
 
     def run(self) -> None:
         """Go through every stage, each read from a file or done, up to the last one that was asked for."""
-        config, lever_run, start = self.config, self.ongoing, self.config.start
+        config, lever_run, start = self.config, self.lever_run, self.config.start
         recipe = self._recipe()
         build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
@@ -199,12 +199,12 @@ class _SeedRun:
         recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(modalities)
         for path, own in trained.items():
             if own and not own.limited_to(modalities).is_that_of(recipe):
-                self.ongoing.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
+                self.lever_run.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
         return recipe
 
     def _sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
         """Return the SFT selector, read or trained on demonstrations from a file or a search, and its pools."""
-        config, lever_run, start, beams = self.config, self.ongoing, self.config.start, ()
+        config, lever_run, start, beams = self.config, self.lever_run, self.config.start, ()
         if start.beam_data:
             read = steps.read_beams(start.beam_data, dataset=self.world.dataset, pools=pools, shots=config.shots)
             lever_run.say(*read.notes)
@@ -227,46 +227,48 @@ class _SeedRun:
         config = self.config
         if config.start.rl_data:
             read = steps.read_rl_data(config.start.rl_data, world=self.world, shots=config.shots)
-            self.ongoing.say(*read.notes)
+            self.lever_run.say(*read.notes)
             return read.content
         weighed = config.reward in OF_LIKELIHOODS
         inputs: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
         return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs))
 
-    def _ask_judge(self, step: Any, what: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
+    def _ask_judge(self, step: Any, label: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
         """Run a step that asks the judge about the first so many queries, shard by shard; return its results."""
         shards = shard_numbers(queries)
         asks_judge = placed(step, in_process=self.world.judge.in_process)
         futures = [
-            renamed(asks_judge, f"{what}, seed {self.seed}, {shard + 1}/{len(shards)}").submit(
+            renamed(asks_judge, f"{label}, seed {self.seed}, {shard + 1}/{len(shards)}").submit(
                 self.world, shard=shard, **inputs, **self.asking
             )
             for shard in shards
         ]
-        return tuple(self.ongoing.note(gather(futures)))
+        return tuple(self.lever_run.note(gather(futures)))
 
     def _read_checkpoint(self, path: Path) -> steps.FileRead:
         return steps.read_checkpoint(path, heads=self.config.network.heads, embedded=self.world.embedded)
 
     def _read_selector(self, path: Path) -> Ref:
         read = self._read_checkpoint(path)
-        self.ongoing.say(*(f"{path.name}: {note}" for note in read.notes))
+        self.lever_run.say(*(f"{path.name}: {note}" for note in read.notes))
         return read.content
 
 
-def _export(ongoing: LeverRun, files: dict[Path, Ref]) -> None:
+def _export(lever_run: LeverRun, files: dict[Path, Ref]) -> None:
     """Write artifacts to files, which the report names."""
-    ongoing.wrote(steps.export_files({str(path): ref for path, ref in files.items()}).files)
+    lever_run.wrote(steps.export_files({str(path): ref for path, ref in files.items()}).files)
 
 
 def _publish_results(
-    config: LeverConfig, found: DatasetRead, files: Layout, ongoing: LeverRun, summary: Summary
+    config: LeverConfig, dataset: DatasetRead, files: Layout, lever_run: LeverRun, summary: Summary
 ) -> None:
     """Write the figures to files, the Prefect UI and the database."""
-    drawn = steps.draw_results(summary, seeds=tuple(ongoing.seeds))
+    drawn = steps.draw_results(summary, seeds=tuple(lever_run.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"
-        _export(ongoing, {folder / name: ref for name, ref in drawn.items()})
-    ongoing.attempt(lambda: steps.publish_report(summary, drawn=drawn, files=tuple(ongoing.files)), "the Prefect UI")
+        _export(lever_run, {folder / name: ref for name, ref in drawn.items()})
+    lever_run.attempt(
+        lambda: steps.publish_report(summary, drawn=drawn, files=tuple(lever_run.files)), "the Prefect UI"
+    )
     if config.save != "file":
-        ongoing.attempt(lambda: steps.write_database(ongoing.report(), dataset=found.dataset), "the database")
+        lever_run.attempt(lambda: steps.write_database(lever_run.report(), dataset=dataset.dataset), "the database")

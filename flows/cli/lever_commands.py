@@ -99,14 +99,14 @@ def _read_config(given: Given, options: Options, file: Path | None, settings: Se
         return read_lever_config(given, file=file, settings=settings or ())
 
 
-def _run_training(chosen: LeverConfig, as_json: bool) -> None:
+def _run_training(config: LeverConfig, as_json: bool) -> None:
     with prefect_for_a_command(quiet=as_json):
         from flows.lever import post_train
         from tasks.lever.judge.judges import DIGITS
 
-        if chosen.judge != DIGITS and chosen.asks_judge:
-            refuse_unusable(chosen.judge, f"--judge {chosen.judge}", pictures=not chosen.of_texts)
-        outcome = run_flow(post_train, chosen, errors.Unfinished)
+        if config.judge != DIGITS and config.asks_judge:
+            refuse_unusable(config.judge, f"--judge {config.judge}", pictures=not config.of_texts)
+        outcome = run_flow(post_train, config, errors.Unfinished)
     emit(outcome.report.told(), as_json, lambda: show_report(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)

@@ -201,8 +201,8 @@ class LeverConfig(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _priced(cls, given: Any) -> Any:
-        return priced(given, by="judge")
+    def _priced(cls, values: Any) -> Any:
+        return priced(values, by="judge")
 
     @field_validator("judge")
     @classmethod
@@ -275,13 +275,13 @@ NAMES_OF_THE_SEED = {"judge": judge_of, "sampler": sampler_of, "vectors": vector
 
 
 def read_lever_config(
-    given: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
+    values: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
 ) -> LeverConfig:
     """The defaults of the dataset, then the YAML file, then the options, then each `a.b=value`.
 
     given: dotted path of the field → value. Raises ConfigUnusable, OptionUnusable and pydantic.ValidationError.
     """
-    merged = merge_parameters(given, file=file, settings=settings)
+    merged = merge_parameters(values, file=file, settings=settings)
     dataset = merged.get("dataset", {})
     if isinstance(dataset, str):
         dataset = {"name": dataset}

@@ -155,18 +155,18 @@ class PoolRecipe(Record):
             raise ValueError("RetrievalSampler finds the nearest by some modality: joint, images or texts")
         return self
 
-    def limited_to(self, known: Collection[str]) -> PoolRecipe:
+    def limited_to(self, available: Collection[str]) -> PoolRecipe:
         """Return the recipe with the modalities that are available; other samplers need none."""
         if self.sampler != "RetrievalSampler":
             return PoolRecipe(sampler=self.sampler, size=self.size)
         return self.model_copy(
-            update={"modalities": tuple(modality for modality in self.modalities if modality in known)}
+            update={"modalities": tuple(modality for modality in self.modalities if modality in available)}
         )
 
-    def is_that_of(self, other: PoolRecipe) -> bool:
+    def is_that_of(self, recipe: PoolRecipe) -> bool:
         """Return whether both recipes give the same pools, as far as both are known."""
-        update = {"size": other.size} if not self.size else {}
-        return self.model_copy(update=update) == other or (not other.size and other.is_that_of(self))
+        update = {"size": recipe.size} if not self.size else {}
+        return self.model_copy(update=update) == recipe or (not recipe.size and recipe.is_that_of(self))
 
     @property
     def told(self) -> str:

@@ -640,10 +640,10 @@ def _groups(batch: Sequence[Item]) -> Item:
     }
 
 
-def _shots(query: str, shown: Sequence[Any], shots: int) -> Sequence[Any]:
-    if len(shown) != shots:
-        raise PointerUnusable(f"query {query}: {len(shown)} demonstrations, and shot_num is {shots}")
-    return shown
+def _shots(query: str, demonstrations: Sequence[Any], shots: int) -> Sequence[Any]:
+    if len(demonstrations) != shots:
+        raise PointerUnusable(f"query {query}: {len(demonstrations)} demonstrations, and shot_num is {shots}")
+    return demonstrations
 
 
 def _places(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list[int]:

@@ -472,12 +472,12 @@ def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str,
 EXAMPLES_EMBEDDER = "minilm"
 
 
-def embedder_fingerprint(chosen: str) -> str:
+def embedder_fingerprint(choice: str) -> str:
     """Fingerprint of what embeds for this choice, such as `similarity:4`; empty for random examples.
 
     Raises models.model_errors.ModelUnavailable.
     """
-    return "" if chosen.startswith("random:") else fingerprint_of(EXAMPLES_EMBEDDER)
+    return "" if choice.startswith("random:") else fingerprint_of(EXAMPLES_EMBEDDER)
 
 
 @step(version=1)

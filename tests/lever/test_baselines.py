@@ -10,7 +10,7 @@ import torch
 from tasks.lever.data.embeddings import EmbeddingBank, make_bank
 from tasks.lever.learning.choosing import (
     BEST_OF,
-    Shown,
+    Demonstrations,
     choose_at_random,
     choose_by_sampler,
     choose_by_vote,
@@ -32,11 +32,11 @@ CLASSES = {"a": "place", "b": "number", "c": "number", "d": "place"}
 ALIKE = bank({name: [0.6, 0.8] for name in "abcd"})
 
 
-def similar(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Shown:
+def similar(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Demonstrations:
     return choose_nearest(["q", "r"], "abcd", (QUERIES, candidates), shots=shots)
 
 
-def similar_in_pool(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Shown:
+def similar_in_pool(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Demonstrations:
     return choose_nearest_of_pool(["q", "r"], POOLS, (QUERIES, candidates), shots=shots)
 
 
@@ -127,7 +127,7 @@ def test_no_selector_is_better_than_the_oracle_and_what_it_found_is_not_asked_ag
     chosen = Outcome(query="q", pointer=(1, 3, 5, 7), shown=shown, accuracy=0.9, correct=1)
     known = [SelectorResult(selector="grpo", shots=4, outcomes=(chosen,))]
     judge = Verdicts(lambda *_: 0.0)
-    found = search_best(["q"], EIGHT, judge, shots=4, seed=0, known=known, most_judgments=most)
+    found = search_best(["q"], EIGHT, judge, shots=4, seed=0, results=known, most_judgments=most)
     assert shown not in [one.demonstrations for one in judge.asked]
     assert found.outcomes == (chosen,)
 

@@ -68,7 +68,7 @@ def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> t
 
 
 def _extend_pool(
-    query: str, shown: Sequence[tuple[str, ...]], own: Sequence[str], beam: BeamQuery, pools: Pools
+    query: str, sequences: Sequence[tuple[str, ...]], own: Sequence[str], beam: BeamQuery, pools: Pools
 ) -> tuple[str, ...]:
     """Return the pool of a query that contains every demonstration of its sequences.
 
@@ -81,7 +81,7 @@ def _extend_pool(
             raise PointerUnusable(f"query {query}: the pool of its beams holds the query; search for beams again")
         spare = [id for id in pool if id not in own]
         return (*own, *spare[: len(beam.pool) - len(own)])
-    required = list(dict.fromkeys(chain.from_iterable(shown)))
+    required = list(dict.fromkeys(chain.from_iterable(sequences)))
     if len(required) > len(pool):
         raise PoolTooSmall(f"query {query}: its beams name {len(required)} candidates, its pool holds {len(pool)}")
     missing = [id for id in required if id not in pool]

@@ -239,10 +239,10 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _read_ids(path: Path, named: Path | None) -> dict[str, Any]:
+def _read_ids(path: Path, ids_path: Path | None) -> dict[str, Any]:
     """Read the JSON file about embeddings: the named one, else the one beside them, else nothing."""
-    place = named or beside(path)
-    if named is None and not place.exists():
+    place = ids_path or beside(path)
+    if ids_path is None and not place.exists():
         return {}
     try:
         content: Any = json.loads(place.read_bytes())

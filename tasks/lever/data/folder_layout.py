@@ -56,10 +56,10 @@ def vectors_of(name: str) -> Vectors:
     return _look_up(VECTORS, name.removesuffix("_lever_lm"), "choice of vectors")
 
 
-def _look_up(seeds: Mapping[str, Value], name: str, what: str) -> Value:
+def _look_up(seeds: Mapping[str, Value], name: str, kind: str) -> Value:
     choices = {**seeds, **{str(own): own for own in seeds.values()}}
     if name not in choices:
-        raise OptionUnusable(f"there is no {what} {name!r}; choose one of {', '.join(choices)}")
+        raise OptionUnusable(f"there is no {kind} {name!r}; choose one of {', '.join(choices)}")
     return choices[name]
 
 
@@ -135,16 +135,16 @@ class Layout(NamedTuple):
         return (place if self.seed is None else place / f"seed{self.seed}") / name
 
 
-def _find_only(folder: Path, pattern: str, what: str, remedy: str) -> Path:
+def _find_only(folder: Path, pattern: str, kind: str, remedy: str) -> Path:
     """Return the only file that matches the pattern. Raises FileUnusable for none, and for several."""
     match sorted(folder.glob(pattern)):
         case [one]:
             return one
         case []:
             raise FileUnusable(
-                f"there is no {what} {pattern} in {folder}; run the stage before it, use {remedy}, or name the "
+                f"there is no {kind} {pattern} in {folder}; run the stage before it, use {remedy}, or name the "
                 "--sampler of its files"
             )
         case several:
             names = ", ".join(path.name for path in several[:3])
-            raise FileUnusable(f"{len(several)} files in {folder} may be the {what}: {names}; name one by {remedy}")
+            raise FileUnusable(f"{len(several)} files in {folder} may be the {kind}: {names}; name one by {remedy}")

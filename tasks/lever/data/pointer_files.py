@@ -54,7 +54,7 @@ def read_beams(source: Path | bytes) -> Beams:
     return beams
 
 
-def serialize_beams(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
+def serialize_beams(sequences: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
     """Serialise sequences that were searched for in these pools, best first, in the new format."""
     fields = {"pointer", "gen_method", "beam_rank", "beam_score"}
     written = {
@@ -62,7 +62,7 @@ def serialize_beams(found: Mapping[str, Sequence[PointerRecord]], pools: Pools) 
             "candidate_pool_ids": pools.pools[query],
             "pointer_candidates": [record.model_dump(include=fields) for record in records],
         }
-        for query, records in found.items()
+        for query, records in sequences.items()
     }
     return json.dumps(written, ensure_ascii=False).encode()
 
@@ -245,14 +245,14 @@ def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> 
             raise FileUnusable(f"{entry}.pointer` is that of [{number_of[record.pointer]}]; keep one of them")
 
 
-def read_by_query(source: Path | bytes, what: str) -> tuple[dict[str, dict[str, Any]], str]:
+def read_by_query(source: Path | bytes, content_name: str) -> tuple[dict[str, dict[str, Any]], str]:
     """Read a JSON object that holds an object for each query id; return it and the name that errors give the file.
 
     what: the name that errors give to bytes, which have no path.
 
     Raises FileUnusable: no such file, no UTF-8, no JSON, NaN, a key twice, an entry that is no object.
     """
-    where = str(source) if isinstance(source, Path) else what
+    where = str(source) if isinstance(source, Path) else content_name
     try:
         text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")
         content: Any = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)

@@ -158,9 +158,9 @@ Look = Callable[[Path], tuple[str, str | None]]
 """Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def select_usable(asked: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+def select_usable(questions: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
     """Yield the questions that can be used, in order; `left_out` receives the others with the reason."""
-    for question in asked:
+    for question in questions:
         digest, wrong = look(Path(question.item.image)) if question.item else ("", question.wrong)
         if wrong is not None or question.item is None:
             left_out[question.id] = wrong or "it has no picture"
@@ -239,8 +239,8 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
     )
 
 
-def _name_ids(found: Sequence[str]) -> str:
-    return f"question {found[0]}" + (f" (and {len(found) - 1:,} more)" if len(found) > 1 else "")
+def _name_ids(ids: Sequence[str]) -> str:
+    return f"question {ids[0]}" + (f" (and {len(ids) - 1:,} more)" if len(ids) > 1 else "")
 
 
 def _abbreviate(value: Any) -> str:

@@ -88,7 +88,7 @@ class DigitsJudge:
                     ),
                 )
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Yield number and log-probability of each answer, its end token included; NEVER for unknown words.
 
         Raises RequestRefused for a request that it cannot read, behind all that it can.
@@ -96,7 +96,7 @@ class DigitsJudge:
         items: list[tuple[int, Tensor]] = []
         answers: dict[int, tuple[int, int]] = {}
         refused: list[RequestRefused] = []
-        for number, (request, answer) in enumerate(asked):
+        for number, (request, answer) in enumerate(pairs):
             try:
                 tokens, answer_tokens = self._tokens(request), tokens_of(answer)
             except RequestRefused as error:

@@ -120,9 +120,9 @@ class DigitsNet(nn.Module):
         seen = fused.unflatten(-1, (PER_ITEM, -1)) + self.places
         return torch.cat([seen[..., :1, :] + question[..., None, :], seen[..., 1:, :]], dim=-2)
 
-    def tokens(self, seen: Tensor, answers: Tensor) -> Tensor:
+    def tokens(self, encoded: Tensor, answers: Tensor) -> Tensor:
         """Return the tokens (…, 3, width) of items with their answers (…, 2) added."""
-        return torch.cat([seen[..., :1, :], seen[..., 1:, :] + self.answers(answers)], dim=-2)
+        return torch.cat([encoded[..., :1, :], encoded[..., 1:, :] + self.answers(answers)], dim=-2)
 
     def read(self, tokens: Tensor, memories: list[Memory] | None = None) -> tuple[Tensor, list[Memory]]:
         """Return the logits (B, T, 25) of the token behind each of (B, T, width), and the memory of each layer."""

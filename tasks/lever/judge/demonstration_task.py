@@ -76,7 +76,7 @@ class DemonstrationTask(Protocol[AnyItem]):
     screens_beams: bool
     """True where a demonstration's score alone predicts its score beside others, so that beams are screened."""
 
-    def request(self, query: AnyItem, shown: Sequence[AnyItem]) -> ChatRequest:
+    def request(self, query: AnyItem, demonstrations: Sequence[AnyItem]) -> ChatRequest:
         """Render the prompt, given demonstrations in the order of the picks. Raises DatasetUnusable."""
         ...
 
@@ -119,10 +119,10 @@ class VqaTask:
             pictures = Pictures()
         self._pictures = pictures
 
-    def request(self, query: VqaItem, shown: Sequence[VqaItem]) -> ChatRequest:
+    def request(self, query: VqaItem, demonstrations: Sequence[VqaItem]) -> ChatRequest:
         """Render pictures and questions in turn. Raises DatasetUnusable for a picture that cannot be shown."""
         turns, parts = list[Message](), list[Text | Image]()
-        for item in self.prompts.in_order(shown):
+        for item in self.prompts.in_order(demonstrations):
             if self.prompts.style == "chat":
                 turns.append(Message(role="user", content=(self._pictures(item), Text(text=_question(item)))))
                 turns.append(Message(role="assistant", content=(Text(text=item.shown_answer),)))
@@ -223,11 +223,11 @@ class TextClassification:
         self.choices = tuple(wording.classes.values())
         self._wording = wording
 
-    def request(self, query: TextItem, shown: Sequence[TextItem]) -> ChatRequest:
+    def request(self, query: TextItem, demonstrations: Sequence[TextItem]) -> ChatRequest:
         """Render one text that ends where the query's class is to follow; the judge gets it without a chat template."""
         blocks = [self._wording.instruction] if self._wording.instruction else []
-        blocks += [f"{self._question_text(item)} {item.label}" for item in self.prompts.in_order(shown)]
-        text = "\n\n".join([*blocks, self._question_text(query)])
+        blocks += [f"{self._asked(item)} {item.label}" for item in self.prompts.in_order(demonstrations)]
+        text = "\n\n".join([*blocks, self._asked(query)])
         message = Message(role="user", content=(Text(text=text),))
         return ChatRequest(messages=(message,), max_tokens=MAX_NEW_TOKENS, template=False)
 

@@ -83,15 +83,15 @@ class Judging:
         self._judged: dict[Asked, Judgment] = {}
         self._likely: dict[tuple[Asked, tuple[str, ...]], _Likelihoods] = {}
 
-    def judge(self, asked: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
+    def judge(self, prompts: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
 
         A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
         item's, JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, an
         endpoint's RequestRefused and what the store raises, when what was answered is stored.
         """
-        self._refuse_strangers(asked)
-        distinct = set(asked)
+        self._refuse_strangers(prompts)
+        distinct = set(prompts)
         new = self._sorted({prompt for prompt in distinct if prompt not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
@@ -100,22 +100,22 @@ class Judging:
             self._choose(new, tell)
         elif new:
             postponed = self._ask(new, tell)
-        return [self._judged.get(prompt) or postponed[prompt] for prompt in asked]
+        return [self._judged.get(prompt) or postponed[prompt] for prompt in prompts]
 
-    def answer_log_probs(self, asked: Sequence[Asked]) -> list[float]:
+    def answer_log_probs(self, prompts: Sequence[Asked]) -> list[float]:
         """Return log P(right answer | prompt) of each prompt; NaN as in `log_probs`.
 
         Of several right answers it is the one that demonstrations show.
 
         Where the task has choices, P is the share among them. Raises as `log_probs` does.
         """
-        self._refuse_strangers(asked)
-        right_answers = [self.items[prompt.query].shown_answer for prompt in asked]
+        self._refuse_strangers(prompts)
+        right_answers = [self.items[prompt.query].shown_answer for prompt in prompts]
         if not (choices := self.task.choices):
-            return self.log_probs(list(zip(asked, right_answers, strict=True)))
+            return self.log_probs(list(zip(prompts, right_answers, strict=True)))
         shares = list[float]()
         for likelihoods, answer in zip(
-            self._weigh([(prompt, choices) for prompt in asked]), right_answers, strict=True
+            self._weigh([(prompt, choices) for prompt in prompts]), right_answers, strict=True
         ):
             log_total = max(likelihoods.log_probs)
             if math.isfinite(log_total):
@@ -125,38 +125,38 @@ class Judging:
             shares.append(likelihoods.log_probs[choices.index(answer)] - log_total)
         return shares
 
-    def log_probs(self, asked: Sequence[tuple[Asked, str]]) -> list[float]:
+    def log_probs(self, pairs: Sequence[tuple[Asked, str]]) -> list[float]:
         """Return log P(answer | prompt) of each pair, in order, its end included; NaN where it is refused or unusable.
 
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
         judge raises, when what it gave is stored.
         """
         return [
-            likelihoods.log_probs[0] for likelihoods in self._weigh([(prompt, (answer,)) for prompt, answer in asked])
+            likelihoods.log_probs[0] for likelihoods in self._weigh([(prompt, (answer,)) for prompt, answer in pairs])
         ]
 
-    def gt_prob(self, asked: Sequence[Asked]) -> list[float]:
+    def gt_prob(self, prompts: Sequence[Asked]) -> list[float]:
         """Return Σ over the right answers of worth · P(answer | prompt) of each, 0 to 1; NaN where `log_probs` has it.
 
         Where the task has choices, there is one right answer, and this is its share. Raises as `log_probs` does.
         """
         if self.task.choices:
-            return [math.exp(log_prob) for log_prob in self.answer_log_probs(asked)]
-        self._refuse_strangers(asked)
-        worth = [self.task.worth(self.items[prompt.query]) for prompt in asked]
-        pairs = [(prompt, answer) for prompt, answers in zip(asked, worth, strict=True) for answer in answers]
+            return [math.exp(log_prob) for log_prob in self.answer_log_probs(prompts)]
+        self._refuse_strangers(prompts)
+        worth = [self.task.worth(self.items[prompt.query]) for prompt in prompts]
+        pairs = [(prompt, answer) for prompt, answers in zip(prompts, worth, strict=True) for answer in answers]
         log_probs = iter(self.log_probs(pairs))
         shares = [[share * math.exp(next(log_probs)) for share in answers.values()] for answers in worth]
         return [min(math.fsum(terms), 1.0) for terms in shares]
 
-    def _refuse_strangers(self, asked: Iterable[Asked]) -> None:
-        for name in (name for prompt in asked for name in (prompt.query, *prompt.demonstrations)):
+    def _refuse_strangers(self, prompts: Iterable[Asked]) -> None:
+        for name in (name for prompt in prompts for name in (prompt.query, *prompt.demonstrations)):
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
-    def _sorted(self, asked: Iterable[Asked]) -> list[Asked]:
+    def _sorted(self, prompts: Iterable[Asked]) -> list[Asked]:
         """Sort prompts by what stands first in them, so that an engine computes a common beginning once."""
-        return sorted(asked, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
+        return sorted(prompts, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
 
     def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
         """Judge each prompt by its likeliest choice, and remember the judgments."""
@@ -203,22 +203,22 @@ class Judging:
             f"{self.chat.id} refused all {len(refused)} questions that it got, as {refused[0].query}: {error}"
         )
 
-    def _request(self, asked: Asked) -> ChatRequest:
+    def _request(self, prompt: Asked) -> ChatRequest:
         """Render a prompt. Raises DatasetUnusable for an item that cannot be shown."""
-        return self.task.request(self.items[asked.query], [self.items[name] for name in asked.demonstrations])
+        return self.task.request(self.items[prompt.query], [self.items[name] for name in prompt.demonstrations])
 
-    def _scored(self, asked: PromptedQuery, answer: str, *, key: str) -> Judgment:
-        accuracy = self.task.accuracy(self.items[asked.query], answer)
+    def _scored(self, prompt: Asked, answer: str, *, key: str) -> Judgment:
+        accuracy = self.task.accuracy(self.items[prompt.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
-    def _weigh(self, asked: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likelihoods]:
+    def _weigh(self, requests: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likelihoods]:
         """Return the log-probabilities of each pair, in order; each is looked up or asked for once.
 
         Raises JudgeUnusable where no question at all has a log-probability.
         """
-        self._refuse_strangers([one for one, _ in asked])
-        new: dict[PromptedQuery, list[tuple[str, ...]]] = {}
-        for one, answers in dict.fromkeys(asked):
+        self._refuse_strangers([one for one, _ in requests])
+        new: dict[Asked, list[tuple[str, ...]]] = {}
+        for one, answers in dict.fromkeys(requests):
             if (one, answers) not in self._likely:
                 new.setdefault(one, []).append(answers)
         pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
@@ -244,10 +244,10 @@ class Judging:
                 if all(likelihoods.key is None for likelihoods in self._likely.values()):
                     raise self._useless(refused, refusal)
                 log.warning("no log-probability prompts=%d query=%s error=%s", len(refused), refused[0].query, refusal)
-        return [self._likely[pair] for pair in asked]
+        return [self._likely[pair] for pair in requests]
 
     def _look_up(
-        self, asked: Mapping[str, WeighedPrompt]
+        self, prompts: Mapping[str, WeighedPrompt]
     ) -> tuple[dict[str, tuple[float, ...]], RequestRefused | None]:
         """Return natural log-probabilities by key, from the store or the judge, and the judge's refusal of some.
 
@@ -256,28 +256,28 @@ class Judging:
         BudgetSpent and what else the judge and the store raise, when what was given is stored.
         """
         log_probs_of = dict[str, tuple[float, ...]]()
-        for key, stored in (self.responses.many(list(asked)) if asked else {}).items():
+        for key, stored in (self.responses.many(list(prompts)) if prompts else {}).items():
             response = cast("dict[str, Any]", stored.response)
             several = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
             log_probs_of[key] = tuple(map(float, several))
         new, spent = list[str](), None
         try:
-            for key in (key for key in asked if key not in log_probs_of):
+            for key in (key for key in prompts if key not in log_probs_of):
                 if self.budget:  # what the judge refuses is paid for, too
-                    self.budget.take(asked[key].tokens)
+                    self.budget.take(prompts[key].tokens)
                 new.append(key)
         except BudgetSpent as error:
             spent = error
         started, refusal, unstored = self.limits.clock(), None, dict[str, "StoredResponse"]()
         try:
-            for number, log_probs in _log_probs_of(self.chat, [asked[key] for key in new]):
+            for number, log_probs in _log_probs_of(self.chat, [prompts[key] for key in new]):
                 if any(map(math.isnan, log_probs)):
                     raise JudgeUnusable(
                         f"{self.chat.id} gave NaN as a log-probability; its weights or precision are bad"
                     )
                 key, latency_s = new[number], self.limits.clock() - started
                 log_probs_of[key] = log_probs
-                unstored[key] = asked[key].stored(self.chat.id, log_probs, latency_s=latency_s)
+                unstored[key] = prompts[key].stored(self.chat.id, log_probs, latency_s=latency_s)
                 if len(unstored) >= UNSTORED:
                     self.responses.put_many(unstored)
                     unstored = {}
@@ -330,17 +330,17 @@ class WeighedPrompt(NamedTuple):
         return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
 
 
-def _log_probs_of(judge: Chat, asked: Sequence[WeighedPrompt]) -> Iterator[tuple[int, tuple[float, ...]]]:
+def _log_probs_of(judge: Chat, prompts: Sequence[WeighedPrompt]) -> Iterator[tuple[int, tuple[float, ...]]]:
     """Yield the number and log-probabilities of each prompt; all have choices, or all a single answer."""
-    if not asked:
+    if not prompts:
         return
-    if len(asked[0].answers) == 1:
+    if len(prompts[0].answers) == 1:
         if not isinstance(judge, AnswerLikelihood):
             raise JudgeUnusable(
                 f"{judge.id} gives no log-probabilities of answers; take one in this process (`hf:…`, `vllm:…`, "
                 "`digits`)"
             )
-        for number, log_prob in judge.answer_log_probs([(prompt.request, prompt.answers[0]) for prompt in asked]):
+        for number, log_prob in judge.answer_log_probs([(prompt.request, prompt.answers[0]) for prompt in prompts]):
             yield number, (log_prob,)
         return
     if not isinstance(judge, LogLikelihood):
@@ -349,7 +349,7 @@ def _log_probs_of(judge: Chat, asked: Sequence[WeighedPrompt]) -> Iterator[tuple
         )
     # all choices of a prompt at once: a model in this process reads what they have in common once
     places, pairs = list[tuple[int, int]](), list[tuple[str, str]]()
-    for number, prompt in enumerate(asked):
+    for number, prompt in enumerate(prompts):
         parts = [part.text for turn in prompt.request.messages for part in turn.content if isinstance(part, Text)]
         places += [(number, place) for place in range(len(prompt.answers))]
         pairs += [("".join(parts), f" {answer}") for answer in prompt.answers]
@@ -358,5 +358,5 @@ def _log_probs_of(judge: Chat, asked: Sequence[WeighedPrompt]) -> Iterator[tuple
         number, place = places[at]
         totals = totals_of.setdefault(number, {})
         totals[place] = log_prob.total
-        if len(totals) == len(asked[number].answers):
+        if len(totals) == len(prompts[number].answers):
             yield number, tuple(totals[place] for place in sorted(totals_of.pop(number)))

@@ -65,9 +65,9 @@ NEEDED: dict[str, set[str]] = {
 """What each selector cannot choose without: names of embeddings, as of `Banks`, and `CLASSES`."""
 
 
-def available_selectors(known: Collection[str]) -> tuple[str, ...]:
+def available_selectors(available: Collection[str]) -> tuple[str, ...]:
     """Return the selectors without training that these embeddings and classes, named as in `NEEDED`, allow."""
-    return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*known})
+    return tuple(name for name in UNTRAINED if NEEDED.get(name, set()) <= {*available})
 
 
 def untrained_selectors(
@@ -226,7 +226,7 @@ def measure_selectors(
         return results
     judge, most = _with_progress(setting.judging, "search best"), oracle.most_judgments
     oracle_result = search_best(
-        queries, pools, judge, shots=trained_shots, seed=seed, known=results, most_judgments=most
+        queries, pools, judge, shots=trained_shots, seed=seed, results=results, most_judgments=most
     )
     return (*results, oracle_result)
 
@@ -258,10 +258,10 @@ def judge_selectors(
     )
 
 
-def judge_prompts(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
+def judge_prompts(prompts: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
     """Judge each prompt and return the outcomes, in order."""
     outcomes = list[Outcome]()
-    for prompt, judgment in zip(asked, judge(asked), strict=True):
+    for prompt, judgment in zip(prompts, judge(prompts), strict=True):
         pool, demonstrations = pools.pools[prompt.query], prompt.demonstrations
         pointer = tuple(map(pool.index, demonstrations)) if {*demonstrations} <= {*pool} else ()
         outcomes.append(Outcome(query=prompt.query, pointer=pointer, shown=demonstrations, **judgment._asdict()))
@@ -271,9 +271,9 @@ def judge_prompts(asked: Sequence[Asked], pools: Pools, judge: Judge) -> list[Ou
 def _with_progress(judging: Judging, stage: str) -> Judge:
     """Return the judge as a function that reports prompts and answers as the progress of this stage."""
 
-    def judge(asked: Sequence[PromptedQuery]) -> Sequence[Judgment]:
-        progress.expect(stage, len(set(asked)))
-        return judging.judge(asked, lambda count: progress.advance(stage, count))
+    def judge(prompts: Sequence[Asked]) -> Sequence[Judgment]:
+        progress.expect(stage, len(set(prompts)))
+        return judging.judge(prompts, lambda count: progress.advance(stage, count))
 
     return judge
 
@@ -296,7 +296,7 @@ def search_best(
     *,
     shots: int,
     seed: int,
-    known: Iterable[SelectorResult] = (),
+    results: Iterable[SelectorResult] = (),
     most_judgments: int | None = None,
 ) -> SelectorResult:
     """Find for each query the pointer with the highest accuracy, of equals the one that was tried first.
@@ -307,7 +307,7 @@ def search_best(
     most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
     outcomes_of: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in (tried for result in known if result.shots == shots for tried in result.outcomes):
+    for outcome in (tried for result in results if result.shots == shots for tried in result.outcomes):
         outcomes_of[outcome.query].append(outcome)
     searches = {query: _OracleSearch(query, outcomes_of[query], pools, shots=shots, seed=seed) for query in queries}
     judged, size = 0, FIRST_ROUND
@@ -331,11 +331,11 @@ def search_best(
 class _OracleSearch:
     """The oracle's search of one query: the pointers to be tried, and the best outcome so far."""
 
-    def __init__(self, query: str, found: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
+    def __init__(self, query: str, outcomes: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
         self._query, self._pool = query, pools.pools[query]
         self._unscored = math.perm(len(self._pool), shots)
         self.best = Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged")
-        scored = {outcome.shown: outcome for outcome in found if outcome.accuracy is not None}
+        scored = {outcome.shown: outcome for outcome in outcomes if outcome.accuracy is not None}
         for outcome in scored.values():
             self.add(outcome)
         rng, tried = (

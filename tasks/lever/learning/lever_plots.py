@@ -95,8 +95,8 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
     return save_figure(draw, format)
 
 
-def _draw_values(axes: Axes, shown: Sequence[SelectorScore]) -> None:
-    for at, score in enumerate(shown):
+def _draw_values(axes: Axes, scores: Sequence[SelectorScore]) -> None:
+    for at, score in enumerate(scores):
         estimate, tint = score.accuracy, _colour(score.selector)
         if score.selector in (RANDOM, ORACLE):
             axes.axvline(estimate.value, color=tint, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1.5)
@@ -110,7 +110,7 @@ def _draw_values(axes: Axes, shown: Sequence[SelectorScore]) -> None:
     axes.set_xlabel("accuracy")
 
 
-def _draw_gains(axes: Axes, shown: Sequence[SelectorScore], summary: Summary, shots: int) -> None:
+def _draw_gains(axes: Axes, scores: Sequence[SelectorScore], summary: Summary, shots: int) -> None:
     """Draw the gains of trained selectors over the nearest of all candidates, which are the hollow dot at 0."""
     from matplotlib.ticker import MaxNLocator
 
@@ -118,7 +118,7 @@ def _draw_gains(axes: Axes, shown: Sequence[SelectorScore], summary: Summary, sh
     if not gains:
         axes.set_axis_off()
         return
-    for at, score in enumerate(shown):
+    for at, score in enumerate(scores):
         tint = _colour(score.selector)
         if estimate := gains.get(score.selector):
             text = f"{estimate.value:+.3f}".replace("-", "−")
@@ -133,16 +133,16 @@ def _draw_gains(axes: Axes, shown: Sequence[SelectorScore], summary: Summary, sh
     axes.set_xlabel("gain over the nearest of all candidates, paired")
 
 
-def _draw_estimate(axes: Axes, one: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
+def _draw_estimate(axes: Axes, estimate: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:
     """Draw the interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
-    if one.low is not None and one.high is not None:
-        axes.plot([one.low, one.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
-    across = list(one.by_seed.values())
+    if estimate.low is not None and estimate.high is not None:
+        axes.plot([estimate.low, estimate.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
+    across = list(estimate.by_seed.values())
     if len(across) > 1:
         height = at + BAR / 2 - 0.12
         axes.scatter(across, [height] * len(across), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
     behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
-    right = max([one.high or one.value, one.value, *across])
+    right = max([estimate.high or estimate.value, estimate.value, *across])
     weight = "bold" if bold else "regular"
     axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **LABEL_STYLE)
 

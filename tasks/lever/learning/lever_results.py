@@ -120,8 +120,8 @@ def describe_gains(summary: Summary) -> list[str]:
     ]
 
 
-def _format_interval(one: SeedEstimate) -> str:
-    return "—" if one.low is None or one.high is None else f"{one.low:.3f} … {one.high:.3f}"
+def _format_interval(estimate: SeedEstimate) -> str:
+    return "—" if estimate.low is None or estimate.high is None else f"{estimate.low:.3f} … {estimate.high:.3f}"
 
 
 def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
@@ -191,9 +191,9 @@ def database_rows(
     )
 
 
-def _make_result(metric: str, shots: int, one: SeedEstimate, *, headline: bool = False) -> rows.Result:
-    values = one.model_dump(include={"value", "low", "high", "n"})
-    return rows.Result(metric=metric, part=f"shots={shots}", std_err=one.se, headline=headline, **values)
+def _make_result(metric: str, shots: int, estimate: SeedEstimate, *, headline: bool = False) -> rows.Result:
+    values = estimate.model_dump(include={"value", "low", "high", "n"})
+    return rows.Result(metric=metric, part=f"shots={shots}", std_err=estimate.se, headline=headline, **values)
 
 
 def _make_samples(

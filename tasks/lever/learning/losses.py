@@ -179,13 +179,13 @@ def _check_members(rewards: Tensor, judged: Tensor | None) -> Tensor:
     return mask
 
 
-def _have_equal_rewards(rewards: Tensor, known: Tensor) -> Tensor:
+def _have_equal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
     """Return which groups have equal rewards, (…) bool.
 
     Compared, not computed: the deviation of equal numbers need not be 0 in floating point.
     """
-    highest = rewards.masked_fill(~known, -math.inf).amax(-1)
-    return highest == rewards.masked_fill(~known, math.inf).amin(-1)
+    highest = rewards.masked_fill(~mask, -math.inf).amax(-1)
+    return highest == rewards.masked_fill(~mask, math.inf).amin(-1)
 
 
 def _zero_unjudged(judged: Tensor | None, values: Tensor) -> Tensor:
@@ -193,8 +193,8 @@ def _zero_unjudged(judged: Tensor | None, values: Tensor) -> Tensor:
     return values if judged is None else torch.where(judged, values, 0)
 
 
-def _group_mean(values: Tensor, known: Tensor) -> Tensor:
-    return torch.where(known, values, 0).sum(-1) / known.sum(-1)
+def _group_mean(values: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, values, 0).sum(-1) / mask.sum(-1)
 
 
 def _mean(values: Tensor, judged: Tensor | None) -> Tensor:

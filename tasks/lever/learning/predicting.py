@@ -26,7 +26,7 @@ from tasks.lever.data.embeddings import (
     solved_file,
 )
 from tasks.lever.learning.checkpoints import OpenedSelector, open_selector
-from tasks.lever.learning.choosing import Shown, choose_at_random, choose_nearest
+from tasks.lever.learning.choosing import Demonstrations, choose_at_random, choose_nearest
 from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
@@ -154,7 +154,7 @@ class Encoder(NamedTuple):
 
 def choose_examples(
     texts: Texts, *, by: str, count: int, selector: Path | None, opened: Callable[[], Encoder], seed: int
-) -> Shown:
+) -> Demonstrations:
     """Return the ids of the examples of each question, in the order in which they are shown.
 
     by: random, similarity or selector. opened: opens what embeds, where something is to be embedded.

@@ -51,16 +51,16 @@ def single_threaded(device: str) -> Generator[None]:
         torch.set_num_threads(threads)
 
 
-def choose_device(wanted: str | None) -> str:
+def choose_device(name: str | None) -> str:
     """Return the device that a user named, else a GPU if there is one. Raises OptionUnusable for a missing one."""
-    if wanted is None:
+    if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=wanted)
+        torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
         why = str(error).splitlines()[0]
-        raise OptionUnusable(f"there is no device {wanted!r} here ({why}); name cpu, cuda or cuda:NUMBER") from error
-    return wanted
+        raise OptionUnusable(f"there is no device {name!r} here ({why}); name cpu, cuda or cuda:NUMBER") from error
+    return name
 
 
 class Labelled(NamedTuple):
@@ -247,9 +247,9 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
     return rewards
 
 
-def _judge_all(setting: Setting, asked: Sequence[Asked]) -> list[Judgment]:
+def _judge_all(setting: Setting, prompts: Sequence[Asked]) -> list[Judgment]:
     """Judge all prompts. Raises JudgeUnusable where the judge may answer later, or failed too often to learn from."""
-    judged = setting.judging.judge(asked)
+    judged = setting.judging.judge(prompts)
     if postponed := [judgment.failed for judgment in judged if judgment.retryable]:
         raise JudgeUnusable(
             f"the judge did not answer {len(postponed)} of {len(judged)} questions ({postponed[0]}); "

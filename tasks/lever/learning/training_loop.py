@@ -140,7 +140,7 @@ class Loop:
                 self._save()
             yield Batch(update, epoch, self.plan.rows(update, seed=self.run.seed))
 
-    def learn(self, batch: Batch, objective: Objective, **known: float) -> None:
+    def learn(self, batch: Batch, objective: Objective, **extra: float) -> None:
         """Make one update, and put its values into the curve with those of `extra`. Raises TrainingDiverged."""
         settings = self._settings
         lr = learning_rate(batch.update, self.plan.updates, peak=settings.lr)
@@ -162,12 +162,12 @@ class Loop:
                 f"{settings.lr} may be too high, or an embedding is no number"
             )
         self._optimizer.step()
-        self._finish_batch(batch, figures | known | {"lr": lr})
+        self._done(batch, figures | extra | {"lr": lr})
 
-    def pass_over(self, batch: Batch, **known: float) -> None:
+    def pass_over(self, batch: Batch, **extra: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
         self.progress.passed_over += 1
-        self._finish_batch(batch, known)
+        self._done(batch, extra)
 
     def hold(self, **tensors: Tensor) -> None:
         """Keep what was drawn or judged until the epoch ends, on disk as well."""
@@ -228,10 +228,10 @@ class Loop:
         files.write(self.run.folder / NAME, save(tensors, metadata={PROGRESS: self.progress.model_dump_json()}))
 
 
-def _group_by_prefix(named: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
+def _group_by_prefix(tensors: Mapping[str, Tensor], separator: str) -> dict[str, dict[str, Tensor]]:
     """Group tensors by the part of their names before the separator, then by the rest."""
     parts: dict[str, dict[str, Tensor]] = {}
-    for path, tensor in named.items():
+    for path, tensor in tensors.items():
         part, _, name = path.partition(separator)
         parts.setdefault(part, {})[name] = tensor
     return parts
@@ -243,9 +243,9 @@ def optimizer_moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{number}.{name}": value for number, state in states for name, value in state.items()}
 
 
-def restore_moments(optimizer: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> None:
+def restore_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Give an optimizer the state that `optimizer_moments` named."""
-    states = {int(number): moments for number, moments in _group_by_prefix(named, ".").items()}
+    states = {int(number): moments for number, moments in _group_by_prefix(tensors, ".").items()}
     optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
 
 

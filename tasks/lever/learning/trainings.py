@@ -103,7 +103,7 @@ def learn_grpo(
             judged = experience.judged[batch.rows].any(-1)
             batch = batch._replace(rows=batch.rows[judged.cpu()])
             if experience.advantage[batch.rows].any():
-                objective = partial(grpo.surrogate, known=experience)
+                objective = partial(grpo.surrogate, experience=experience)
                 loop.learn(batch, objective, beta=loop.progress.beta, **experience.figures(batch.rows))
             else:
                 loop.pass_over(batch, **experience.figures(batch.rows))
@@ -150,16 +150,16 @@ class _Grpo:
             frozen = deepcopy(start).to(self.loop.device).eval()
             self.reference = Reference(frozen, self.material, shots=self.shots, exact=self.exact)
 
-    def surrogate(self, selector: PointerSelector, rows: Tensor, *, known: Experience) -> UpdateLoss:
+    def surrogate(self, selector: PointerSelector, rows: Tensor, *, experience: Experience) -> UpdateLoss:
         """Return the objective on the pointers of these queries (b,), with the values of the update for the curve."""
-        scored = score_pointers(selector, *self.material(rows), known.pointers[rows], exact=self.exact)
+        scored = score_pointers(selector, *self.material(rows), experience.pointers[rows], exact=self.exact)
         divergence = exact_kl(scored.tables, self.reference.tables(rows)) if self.exact else None
-        judged, old = known.judged[rows], known.old[rows]
+        judged, old = experience.judged[rows], experience.old[rows]
         objective = losses.find_grpo_loss(self.settings.loss)(
             scored.log_probs,
             old,
-            known.reference[rows],
-            known.advantage[rows],
+            experience.reference[rows],
+            experience.advantage[rows],
             clip=CLIP,
             beta=self.loop.progress.beta,
             judged=judged,
