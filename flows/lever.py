@@ -84,7 +84,9 @@ def post_train(config: LeverConfig) -> LeverReport:
                 lever_run.say(
                     f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
                 )
-            _SeedRun(config.begun_with(place), world, place, lever_run, queries=dataset.train_queries, seed=seed).run()
+            _SeedRun(
+                config.with_earlier_files(place), world, place, lever_run, queries=dataset.train_queries, seed=seed
+            ).run()
     if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
         lever_run.summary = steps.summarise(evaluated)
         _publish_results(config, dataset, files, lever_run, lever_run.summary)
@@ -143,18 +145,18 @@ class _SeedRun:
     def run(self) -> None:
         """Go through every stage, each read from a file or done, up to the last one that was asked for."""
         config, lever_run, start = self.config, self.lever_run, self.config.start
-        recipe = self._recipe()
+        recipe = self._pool_recipe()
         build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
         lever_run.done("pools")
 
-        sft, pools = self._sft(pools, recipe)
+        sft, pools = self._run_sft(pools, recipe)
         _export(lever_run, {self.files.checkpoint("sft", recipe.sampler): sft})
         lever_run.done("sft")
 
         data = None
         if config.needs_rl_data:
-            data = self._rl_data(pools, sft)
+            data = self._run_rl_data(pools, sft)
             copies = [config.rl_data_copy] if config.rl_data_copy else []
             _export(lever_run, dict.fromkeys([self.files.rl_data(recipe.sampler), *copies], data))
         lever_run.done("rl-data")
@@ -191,7 +193,7 @@ class _SeedRun:
         lever_run.evaluated(evaluated)
         lever_run.done("evaluate")
 
-    def _recipe(self) -> PoolRecipe:
+    def _pool_recipe(self) -> PoolRecipe:
         """Return the recipe of the pools: that of the checkpoint which the run begins with, unless configured."""
         start, modalities = self.config.start, self.world.embedded.modalities
         paths = [path for path in (start.grpo_checkpoint, start.rce_checkpoint, start.sft_checkpoint) if path]
@@ -202,7 +204,7 @@ class _SeedRun:
                 self.lever_run.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
         return recipe
 
-    def _sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
+    def _run_sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
         """Return the SFT selector, read or trained on demonstrations from a file or a search, and its pools."""
         config, lever_run, start, beams = self.config, self.lever_run, self.config.start, ()
         if start.beam_data:
@@ -222,7 +224,7 @@ class _SeedRun:
         settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
         return lever_run.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
 
-    def _rl_data(self, pools: Ref, selector: Ref) -> Ref:
+    def _run_rl_data(self, pools: Ref, selector: Ref) -> Ref:
         """Return the judged pointers, read from a file, or drawn by the selector shard by shard."""
         config = self.config
         if config.start.rl_data:

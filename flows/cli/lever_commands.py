@@ -169,10 +169,10 @@ def predict(
     def show() -> None:
         for note in opened.notes:
             screen.print(note, style="dim", markup=False)
-        for query, choice in predicted.chosen.items():
+        for query, choice in predicted.choices.items():
             screen.print(f"{query}  {', '.join(choice.demonstrations)}", markup=False)
 
-    emit({query: choice._asdict() for query, choice in predicted.chosen.items()}, as_json, show)
+    emit({query: choice._asdict() for query, choice in predicted.choices.items()}, as_json, show)
 
 
 @app.command("vqa-score")

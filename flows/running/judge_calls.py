@@ -31,7 +31,7 @@ def count_calls(config: LeverConfig) -> CallCounts:
     files, sizes = Layout(config.results, config.dataset.name), _sizes(config)
     calls: dict[str, int] = {}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
-        begun = config.begun_with(files.of_seed(seed, alone=config.seeds == 1))
+        begun = config.with_earlier_files(files.of_seed(seed, alone=config.seeds == 1))
         for stage, count in (_training(begun, *sizes) | _evaluation(begun, sizes[2])).items():
             if STAGES.index(cast(StageName, "evaluate" if stage == "oracle" else stage)) <= STAGES.index(config.until):
                 calls[stage] = calls.get(stage, 0) + count

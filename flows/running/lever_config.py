@@ -179,7 +179,7 @@ class LeverConfig(Record):
         """True where GRPO is trained in this run."""
         return not (self.start.grpo_checkpoint or self.begin_at == "evaluate")
 
-    def begun_with(self, files: Layout) -> LeverConfig:
+    def with_earlier_files(self, files: Layout) -> LeverConfig:
         """The same with the files that an earlier run of a seed has left; those that the user names take precedence."""
         earlier = files.files_before(self.begin_at, sampler=self.pools().sampler)
         replacements = {name: path for name, path in earlier.items() if getattr(self.start, name) is None}

@@ -359,8 +359,8 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
     from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
     opened = open_selector(path, heads=heads)
-    opened.refuse_other(embedded.encoder, dimension=embedded.dimension, path=path)
-    opened.refuse_other_sight(with_answers=embedded.shows_answers, path=path)
+    opened.require_encoder(embedded.encoder, dimension=embedded.dimension, path=path)
+    opened.require_sight(with_answers=embedded.shows_answers, path=path)
     meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
     weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
     return FileRead(content=weights, notes=opened.notes, recipe=opened.recipe)

@@ -96,7 +96,7 @@ def test_they_are_kept_in_a_file_and_read_again(store: Artifacts, tmp_path: Path
 def predicted(folder: Path, opened: OpenedSelector) -> Any:
     where: dict[str, Any] = {"queries": folder / "test_embeddings.pt", "candidates": folder / "candidate_embeddings.pt"}
     how: dict[str, Any] = {"ids": None, "candidate_ids": None, "sampler": None, "pool_size": None, "seed": 0}
-    return predict_files(opened, Path("w.safetensors"), shots=2, **where, **how).chosen
+    return predict_files(opened, Path("w.safetensors"), shots=2, **where, **how).choices
 
 
 def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifacts, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifact
 @pytest.mark.parametrize(("encoder", "here"), [("hand@1", True), ("hand@1+answers", False)])
 def test_a_checkpoint_that_saw_something_else_is_refused(encoder: str, here: bool) -> None:
     opened = OpenedSelector(SELECTOR, (), encoder, PoolRecipe(sampler="RandSampler", size=2))
-    opened.refuse_other("hand@1", dimension=2, path=Path("w.safetensors"))
-    opened.refuse_other_sight(with_answers=not here, path=Path("w.safetensors"))
+    opened.require_encoder("hand@1", dimension=2, path=Path("w.safetensors"))
+    opened.require_sight(with_answers=not here, path=Path("w.safetensors"))
     with pytest.raises(FileUnusable, match="train it anew"):
-        opened.refuse_other_sight(with_answers=here, path=Path("w.safetensors"))
+        opened.require_sight(with_answers=here, path=Path("w.safetensors"))

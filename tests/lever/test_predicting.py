@@ -53,7 +53,7 @@ def ask(folder: Path, recipe: PoolRecipe, *, alone: bool = True, **how: Any) -> 
 def test_pools_are_those_of_the_training(tmp_path: Path, recipe: PoolRecipe) -> None:
     found = ask(tmp_path, recipe)
     pools = draw_pools(["q", "r"], IDS, BANKS, recipe=recipe, seed=0).pools
-    assert found.chosen == predict_greedily(SELECTOR, *BANKS["joint"], pools, shots=2)
+    assert found.choices == predict_greedily(SELECTOR, *BANKS["joint"], pools, shots=2)
     assert found.warnings == ()
 
 
@@ -76,7 +76,7 @@ def test_embeddings_that_the_pools_need_are_asked_for_by_name(tmp_path: Path) ->
 
 def test_a_pool_of_unknown_size_is_one_of_64_or_of_all_there_are(tmp_path: Path) -> None:
     found = ask(tmp_path, RANDOM.model_copy(update={"size": 0}), shots=12)
-    assert set(found.chosen["q"].demonstrations) == set(IDS)
+    assert set(found.choices["q"].demonstrations) == set(IDS)
     assert found.warnings == ()
 
 

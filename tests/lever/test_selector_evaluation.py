@@ -15,7 +15,7 @@ POOLS = pools({"q": ("a", "b", "c"), "r": ("c", "d", "e")})
 
 
 def value_of(summary: Summary, selector: str) -> SeedEstimate:
-    figure = summary.figure(selector)
+    figure = summary.score_of(selector)
     assert figure
     return figure.accuracy
 

@@ -32,9 +32,9 @@ TRIED_AGAIN = 8
 class Growth(NamedTuple):
     """Sequences that a pick weighs beyond the first one."""
 
-    best: int
+    of_best: int
     """Number of sequences that are the best one so far with one candidate more."""
-    others: int
+    of_others: int
     """Number of other orders of these, and of other kept sequences with one of these candidates."""
 
 
@@ -86,92 +86,101 @@ def find_beams(
         pairs = [(query, sequence) for query, sequences in sequences_of.items() for sequence in sequences]
         prompts = [Asked(query, tuple(pools.pools[query][at] for at in sequence)) for query, sequence in pairs]
         for (query, sequence), log_prob in zip(pairs, judging.answer_log_probs(prompts), strict=True):
-            beams[query].hear(sequence, log_prob)
+            beams[query].record_score(sequence, log_prob)
 
     weigh({query: [()] for query in beams})
-    weigh({query: beam.alone() for query, beam in beams.items()})
+    weigh({query: beam.single_sequences() for query, beam in beams.items()})
     for _ in range(1, shots):
         for beam in beams.values():
-            beam.keep()
-        weigh({query: beam.best_grown() for query, beam in beams.items()})
-        weigh({query: beam.others_grown() for query, beam in beams.items()})
-    return {query: beam.records() for query, beam in beams.items()}
+            beam.keep_best()
+        weigh({query: beam.extend_best() for query, beam in beams.items()})
+        weigh({query: beam.extend_others() for query, beam in beams.items()})
+    return {query: beam.best_records() for query, beam in beams.items()}
 
 
 class _Beam:
     """The beam search of one query: it proposes sequences, and records how likely the answer is behind them."""
 
     def __init__(self, tried: Sequence[int], width: int, screened: bool) -> None:
-        self._tried, self._width, self._screened = tried, width, screened
-        self._nothing = 0.0
+        self._positions, self._width, self._screened = tried, width, screened
+        self._log_prob_without = 0.0
         self._worth: dict[int, float] = {}  # of a candidate: the best score of a sequence that it is in
-        self._kept: list[Pointer] = []
+        self._best_sequences: list[Pointer] = []
         self._scores: dict[Pointer, float] = {}  # of the sequences of this pick
 
-    def hear(self, sequence: Pointer, log_prob: float) -> None:
+    def record_score(self, sequence: Pointer, log_prob: float) -> None:
         """Record log P(answer | sequence); with NaN the sequence is dropped, as one of its items cannot be shown."""
         if not sequence:
-            self._nothing = log_prob
+            self._log_prob_without = log_prob
         elif not math.isnan(log_prob):
             self._scores[sequence] = log_prob
             for position in sequence:
                 self._worth[position] = max(log_prob, self._worth.get(position, -math.inf))
 
-    def alone(self) -> list[Pointer]:
+    def single_sequences(self) -> list[Pointer]:
         """Return each candidate that the search tries as a sequence of one."""
-        return [(position,) for position in self._tried]
+        return [(position,) for position in self._positions]
 
-    def keep(self) -> None:
+    def keep_best(self) -> None:
         """Keep the best sequences of this pick, which the next pick extends, and forget all scores."""
-        self._kept, self._scores = self._ranked(), {}
+        self._best_sequences, self._scores = self._rank(), {}
 
-    def best_grown(self) -> list[Pointer]:
+    def extend_best(self) -> list[Pointer]:
         """Return the best sequence extended by each candidate of the better half; nothing if none is kept."""
-        return [(*self._kept[0], position) for position in self._additions()[: self._growth.best]] if self._kept else []
+        return (
+            [(*self._best_sequences[0], position) for position in self._rank_additions()[: self._growth_counts.of_best]]
+            if self._best_sequences
+            else []
+        )
 
-    def others_grown(self) -> list[Pointer]:
+    def extend_others(self) -> list[Pointer]:
         """Return further sequences: what helped the best one most, in front of it and behind the other kept ones.
 
         Without screening, every candidate is put behind every other kept sequence.
         """
-        if not self._kept:
+        if not self._best_sequences:
             return []
         if not self._screened:
-            return [(*rest, position) for rest in self._kept[1:] for position in self._tried if position not in rest]
-        best_sequence = self._kept[0]
-        gained = [sequence[-1] for sequence in self._ranked(len(self._scores))]
-        ordered = [*gained, *(position for position in self._additions() if position not in gained)]
+            return [
+                (*rest, position)
+                for rest in self._best_sequences[1:]
+                for position in self._positions
+                if position not in rest
+            ]
+        best_sequence = self._best_sequences[0]
+        gained = [sequence[-1] for sequence in self._rank(len(self._scores))]
+        ordered = [*gained, *(position for position in self._rank_additions() if position not in gained)]
         grown = (
             (*rest, position) if rest != best_sequence else (position, *best_sequence)
             for position in ordered
-            for rest in self._kept
+            for rest in self._best_sequences
             if position not in rest
         )
-        return list(islice(grown, self._growth.others))
+        return list(islice(grown, self._growth_counts.of_others))
 
-    def records(self) -> tuple[PointerRecord, ...]:
+    def best_records(self) -> tuple[PointerRecord, ...]:
         """Return the kept sequences, best first, each with its rank and InfoScore."""
         return tuple(
             PointerRecord(
                 pointer=sequence,
                 gen_method="beam",
                 beam_rank=rank,
-                beam_score=math.exp(self._scores[sequence]) - math.exp(self._nothing),
+                beam_score=math.exp(self._scores[sequence]) - math.exp(self._log_prob_without),
             )
-            for rank, sequence in enumerate(self._ranked())
+            for rank, sequence in enumerate(self._rank())
         )
 
     @property
-    def _growth(self) -> Growth:
-        picked = len(self._kept[0])
-        return count_growth(self._width, candidates=len(self._tried), picked=picked, screened=self._screened)
+    def _growth_counts(self) -> Growth:
+        picked = len(self._best_sequences[0])
+        return count_growth(self._width, candidates=len(self._positions), picked=picked, screened=self._screened)
 
-    def _additions(self) -> list[int]:
+    def _rank_additions(self) -> list[int]:
         """Return the candidates that the best sequence lacks, the most promising first, unscored ones last."""
-        lacking = (position for position in self._tried if position not in self._kept[0])
+        lacking = (position for position in self._positions if position not in self._best_sequences[0])
         return sorted(lacking, key=lambda position: -self._worth.get(position, -math.inf))
 
-    def _ranked(self, most: int | None = None) -> list[Pointer]:
+    def _rank(self, most: int | None = None) -> list[Pointer]:
         """Return the best sequences of this pick; of equal scores the one that was asked about first comes first."""
         ranked = sorted(self._scores, key=lambda sequence: -self._scores[sequence])
         return ranked[: self._width if most is None else most]

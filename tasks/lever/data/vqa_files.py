@@ -273,12 +273,12 @@ class Pictures:
     """
 
     def __init__(self, *, most: int = MOST_PICTURES) -> None:
-        self._kept = lru_cache(maxsize=most)(self._read)
+        self._cached = lru_cache(maxsize=most)(self._read)
 
     def __call__(self, item: VqaItem) -> Image:
         """Return the picture of an item. Raises DatasetUnusable: missing, damaged, too large, or changed."""
         try:
-            return self._kept(item.image, item.image_sha256)
+            return self._cached(item.image, item.image_sha256)
         except _Unusable as error:
             raise DatasetUnusable(f"question {item.id}: its picture {item.image} {error}") from error
 

@@ -81,7 +81,7 @@ class Judging:
 
     def __post_init__(self) -> None:
         self._judged: dict[Asked, Judgment] = {}
-        self._likely: dict[tuple[Asked, tuple[str, ...]], _Likelihoods] = {}
+        self._likelihoods: dict[tuple[Asked, tuple[str, ...]], _Likelihoods] = {}
 
     def judge(self, prompts: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
@@ -90,9 +90,9 @@ class Judging:
         item's, JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, an
         endpoint's RequestRefused and what the store raises, when what was answered is stored.
         """
-        self._refuse_strangers(prompts)
+        self._refuse_unknown_items(prompts)
         distinct = set(prompts)
-        new = self._sorted({prompt for prompt in distinct if prompt not in self._judged})
+        new = self._sort_by_prefix({prompt for prompt in distinct if prompt not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
         postponed: dict[Asked, Judgment] = {}
@@ -109,7 +109,7 @@ class Judging:
 
         Where the task has choices, P is the share among them. Raises as `log_probs` does.
         """
-        self._refuse_strangers(prompts)
+        self._refuse_unknown_items(prompts)
         right_answers = [self.items[prompt.query].shown_answer for prompt in prompts]
         if not (choices := self.task.choices):
             return self.log_probs(list(zip(prompts, right_answers, strict=True)))
@@ -142,19 +142,19 @@ class Judging:
         """
         if self.task.choices:
             return [math.exp(log_prob) for log_prob in self.answer_log_probs(prompts)]
-        self._refuse_strangers(prompts)
+        self._refuse_unknown_items(prompts)
         worth = [self.task.worth(self.items[prompt.query]) for prompt in prompts]
         pairs = [(prompt, answer) for prompt, answers in zip(prompts, worth, strict=True) for answer in answers]
         log_probs = iter(self.log_probs(pairs))
         shares = [[share * math.exp(next(log_probs)) for share in answers.values()] for answers in worth]
         return [min(math.fsum(terms), 1.0) for terms in shares]
 
-    def _refuse_strangers(self, prompts: Iterable[Asked]) -> None:
+    def _refuse_unknown_items(self, prompts: Iterable[Asked]) -> None:
         for name in (name for prompt in prompts for name in (prompt.query, *prompt.demonstrations)):
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
-    def _sorted(self, prompts: Iterable[Asked]) -> list[Asked]:
+    def _sort_by_prefix(self, prompts: Iterable[Asked]) -> list[Asked]:
         """Sort prompts by what stands first in them, so that an engine computes a common beginning once."""
         return sorted(prompts, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
 
@@ -167,7 +167,7 @@ class Judging:
                     self._judged[prompt] = Judgment(failed="the judge refuses the prompt, or it cannot be shown")
                 else:
                     likeliest = max(range(len(choices)), key=likelihoods.log_probs.__getitem__)
-                    self._judged[prompt] = self._scored(prompt, choices[likeliest], key=likelihoods.key)
+                    self._judged[prompt] = self._score_answer(prompt, choices[likeliest], key=likelihoods.key)
             if tell:
                 tell(len(part))
 
@@ -188,17 +188,17 @@ class Judging:
             if isinstance(answer, ModelError):
                 judgment = Judgment(failed=str(answer), retryable=isinstance(answer, TransientModelError))
             else:
-                judgment = self._scored(prompt, self.task.answer_in(answer.response.text), key=answer.key)
+                judgment = self._score_answer(prompt, self.task.answer_in(answer.response.text), key=answer.key)
             (postponed if judgment.retryable else self._judged)[prompt] = judgment
             if isinstance(answer, RequestRefused):
                 refused[prompt] = answer
             if tell and judgment.failed is None:
                 tell(1)
         if refused and not postponed and all(judgment.failed is not None for judgment in self._judged.values()):
-            raise self._useless(list(refused), next(iter(refused.values())))
+            raise self._refusal_error(list(refused), next(iter(refused.values())))
         return postponed
 
-    def _useless(self, refused: Sequence[PromptedQuery], error: RequestRefused) -> JudgeUnusable:
+    def _refusal_error(self, refused: Sequence[Asked], error: RequestRefused) -> JudgeUnusable:
         return JudgeUnusable(
             f"{self.chat.id} refused all {len(refused)} questions that it got, as {refused[0].query}: {error}"
         )
@@ -207,7 +207,7 @@ class Judging:
         """Render a prompt. Raises DatasetUnusable for an item that cannot be shown."""
         return self.task.request(self.items[prompt.query], [self.items[name] for name in prompt.demonstrations])
 
-    def _scored(self, prompt: Asked, answer: str, *, key: str) -> Judgment:
+    def _score_answer(self, prompt: Asked, answer: str, *, key: str) -> Judgment:
         accuracy = self.task.accuracy(self.items[prompt.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
@@ -216,35 +216,35 @@ class Judging:
 
         Raises JudgeUnusable where no question at all has a log-probability.
         """
-        self._refuse_strangers([one for one, _ in requests])
+        self._refuse_unknown_items([prompt for prompt, _ in requests])
         new: dict[Asked, list[tuple[str, ...]]] = {}
-        for one, answers in dict.fromkeys(requests):
-            if (one, answers) not in self._likely:
-                new.setdefault(one, []).append(answers)
-        pairs = [(one, answers) for one in self._sorted(new) for answers in new[one]]
+        for prompt, answers in dict.fromkeys(requests):
+            if (prompt, answers) not in self._likelihoods:
+                new.setdefault(prompt, []).append(answers)
+        pairs = [(prompt, answers) for prompt in self._sort_by_prefix(new) for answers in new[prompt]]
         for part in _split(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
             weighed_of: dict[str, WeighedPrompt] = {}
             key_of: dict[tuple[Asked, tuple[str, ...]], str] = {}
-            for one, answers in part:
+            for prompt, answers in part:
                 try:
-                    weighed = WeighedPrompt(self._request(one), answers)
+                    weighed = WeighedPrompt(self._request(prompt), answers)
                 except DatasetUnusable:
                     continue  # it cannot be shown
-                key = key_of[one, answers] = digest({"backend": self.chat.id} | weighed.plain())
+                key = key_of[prompt, answers] = digest({"backend": self.chat.id} | weighed.plain())
                 weighed_of[key] = weighed
             log_probs_of, refusal = self._look_up(weighed_of)
-            for one, answers in part:
-                key = key_of.get((one, answers), "")
+            for prompt, answers in part:
+                key = key_of.get((prompt, answers), "")
                 log_probs = log_probs_of.get(key)
-                self._likely[one, answers] = _Likelihoods(
+                self._likelihoods[prompt, answers] = _Likelihoods(
                     log_probs or (math.nan,) * len(answers), key if log_probs else None
                 )
-            refused = [one for (one, _), key in key_of.items() if key not in log_probs_of]
+            refused = [prompt for (prompt, _), key in key_of.items() if key not in log_probs_of]
             if refused and refusal:
-                if all(likelihoods.key is None for likelihoods in self._likely.values()):
-                    raise self._useless(refused, refusal)
+                if all(likelihoods.key is None for likelihoods in self._likelihoods.values()):
+                    raise self._refusal_error(refused, refusal)
                 log.warning("no log-probability prompts=%d query=%s error=%s", len(refused), refused[0].query, refusal)
-        return [self._likely[pair] for pair in requests]
+        return [self._likelihoods[pair] for pair in requests]
 
     def _look_up(
         self, prompts: Mapping[str, WeighedPrompt]

@@ -121,7 +121,7 @@ class OpenedSelector(NamedTuple):
         """Whether it was trained on candidates with their answers."""
         return bool(self.encoder and self.encoder.endswith(WITH_ANSWERS))
 
-    def refuse_other(self, encoder: str, *, dimension: int, path: Path) -> None:
+    def require_encoder(self, encoder: str, *, dimension: int, path: Path) -> None:
         """Raise FileUnusable unless it reads vectors of this encoder; with answers or without them does not count."""
         own, theirs = ((name or "").removesuffix(WITH_ANSWERS) for name in (self.encoder, encoder))
         if own and theirs and own != theirs:
@@ -133,7 +133,7 @@ class OpenedSelector(NamedTuple):
                 "take the encoder that it was trained with"
             )
 
-    def refuse_other_sight(self, *, with_answers: bool, path: Path) -> None:
+    def require_sight(self, *, with_answers: bool, path: Path) -> None:
         """Raise FileUnusable unless it was trained on candidates with their answers, or without, as it sees them now.
 
         One that does not name its encoder may have been trained on either.

@@ -96,7 +96,7 @@ def accuracy_table(summary: Summary) -> list[list[str]]:
     for name in dict.fromkeys(score.selector for score in summary.figures):
         row = [name.replace("_", " ")]
         for count in shots:
-            score = summary.figure(name, shots=count)
+            score = summary.score_of(name, shots=count)
             bound = "≥ " if score and score.is_lower_bound else ""
             row.append(f"{bound}{score.accuracy.value:.3f}" if score else "·")
             if count == trained:
@@ -157,7 +157,7 @@ def database_rows(
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
     changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     # the headline is the last stage that was trained, with the shots that it was trained for
-    headline = next((found for name in reversed(TRAINED) if (found := summary.figure(name))), None)
+    headline = next((found for name in reversed(TRAINED) if (found := summary.score_of(name))), None)
     results: list[rows.Result] = []
     for score in summary.figures:
         is_headline = headline is not None and score == headline

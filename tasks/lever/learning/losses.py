@@ -297,20 +297,20 @@ class Reference:
         self._selector, self._material, self._shots, self._exact = selector, material, shots, exact
         queries, candidates = material.pools.shape
         numbers = queries * sum(candidates ** min(shots, 1 + picks) for picks in range(shots)) if exact else 0
-        self._kept: tuple[Tensor, ...] = ()
+        self._stored_tables: tuple[Tensor, ...] = ()
         if exact and numbers * material.queries.element_size() <= MOST_KEPT_BYTES:
             parts = [self._tables(rows) for rows in self._chunks()]
-            self._kept = tuple(torch.cat(part) for part in zip(*parts, strict=True))
+            self._stored_tables = tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
     def tables(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Return the `step_log_probs` of these queries (b,)."""
-        return tuple(table[rows] for table in self._kept) if self._kept else self._tables(rows)
+        return tuple(table[rows] for table in self._stored_tables) if self._stored_tables else self._tables(rows)
 
     @torch.no_grad()
     def log_probs(self, pointers: Tensor) -> Tensor:
         """Return the log-probabilities (Q, G) of pointers (Q, G, S), for all queries."""
-        if self._kept:
-            return look_up_log_probs(self._kept, pointers)
+        if self._stored_tables:
+            return look_up_log_probs(self._stored_tables, pointers)
         scored = [
             score_pointers(self._selector, *self._material(rows), pointers[rows], exact=self._exact)
             for rows in self._chunks()

@@ -45,7 +45,7 @@ OF_SAMPLERS: dict[Sampler, tuple[Modality, ...]] = {
 class FilePredictions(NamedTuple):
     """The choices of a selector for the queries of a file."""
 
-    chosen: dict[str, Prediction]
+    choices: dict[str, Prediction]
     warnings: tuple[str, ...]
     """Warnings where the pools differ from those that the selector was trained in."""
 
@@ -71,7 +71,7 @@ def predict_files(
     """
     read = read_embeddings(candidates, ids=candidate_ids)
     bank, query_bank = read if isinstance(read, EmbeddingBank) else read.bank, read_bank(queries, ids=ids)
-    opened.refuse_other(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
+    opened.require_encoder(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
     require_equal_encoders(query_bank, bank)
 
     visible_bank = bank
@@ -83,7 +83,7 @@ def predict_files(
                 "export it (`trivet lever run --until embed`)"
             )
         visible_bank = read_bank(path)
-        opened.refuse_other(visible_bank.encoder, dimension=visible_bank.dimension, path=checkpoint)
+        opened.require_encoder(visible_bank.encoder, dimension=visible_bank.dimension, path=checkpoint)
         visible_bank.positions(bank.ids)  # raises for one that is missing
 
     if isinstance(read, QueryPools):
@@ -174,7 +174,7 @@ def choose_examples(
         return choose_nearest(queries, candidates, (of_queries, of_examples), shots=count)
     assert selector
     trained = open_selector(selector)
-    trained.refuse_other(encoder, dimension=of_queries.dimension, path=selector)
+    trained.require_encoder(encoder, dimension=of_queries.dimension, path=selector)
     # pools by the recipe that it was trained in, smaller where there are fewer examples; a text has but one view
     banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
     size = min(trained.recipe.size or USUAL_SIZE, len(candidates))

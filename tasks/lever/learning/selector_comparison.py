@@ -94,7 +94,7 @@ class Summary(Record):
     gains: tuple[Gain, ...]
     ways: tuple[Headway, ...]
 
-    def figure(self, selector: str, *, shots: int | None = None) -> SelectorScore | None:
+    def score_of(self, selector: str, *, shots: int | None = None) -> SelectorScore | None:
         """Return the score of a selector, or None. shots: None for those that the selectors were trained for."""
         among = self.compared() if shots is None else [score for score in self.figures if score.shots == shots]
         return next((score for score in among if score.selector == selector), None)

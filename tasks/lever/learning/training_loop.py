@@ -104,7 +104,7 @@ class Loop:
         self.plan, self.run, self.device = plan, run, torch.device(run.device)
         self.selector = deepcopy(start).to(self.device)
         self.progress = Progress(beta=beta)
-        self.held: dict[str, Tensor] = {}
+        self.saved_tensors: dict[str, Tensor] = {}
         self._settings, self._dropout = settings, dropout
         self._optimizer = torch.optim.AdamW(
             self.selector.parameters(), lr=settings.lr, weight_decay=WEIGHT_DECAY, fused=True
@@ -114,7 +114,7 @@ class Loop:
         if state:
             self.progress, tensors = state
             parts = _group_by_prefix(tensors, "/")
-            self.held = parts.get("held", {})
+            self.saved_tensors = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
             self._best = {name: weight.to(self.device) for name, weight in parts.get("best", {}).items()}
             restore_moments(self._optimizer, parts.get("adam", {}))
@@ -169,9 +169,9 @@ class Loop:
         self.progress.passed_over += 1
         self._done(batch, extra)
 
-    def hold(self, **tensors: Tensor) -> None:
+    def save_tensors(self, **tensors: Tensor) -> None:
         """Keep what was drawn or judged until the epoch ends, on disk as well."""
-        self.held |= tensors
+        self.saved_tensors |= tensors
         self._save()
 
     def curve(self, epoch: int, figure: str) -> list[float]:
@@ -207,7 +207,7 @@ class Loop:
         if not progress.validation or accuracy > progress.validation[progress.chosen_epoch]:
             progress.chosen_epoch, self._best = epoch, self._weights()
         progress.validation[epoch] = accuracy
-        self.held = {}
+        self.saved_tensors = {}
         self._save()
         log.info("epoch=%d/%d accuracy=%.4f chosen=%d", epoch, len(self.plan.turns), accuracy, progress.chosen_epoch)
 
@@ -219,7 +219,7 @@ class Loop:
         if self.run.folder is None:
             return
         weights, adam = self.selector.state_dict(), optimizer_moments(self._optimizer)
-        parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.held}
+        parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.saved_tensors}
         tensors = {
             f"{part}/{name}": tensor.detach().cpu().contiguous()
             for part, entries in parts.items()

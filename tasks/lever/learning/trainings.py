@@ -95,10 +95,10 @@ def learn_grpo(
     Then in rounds: draw from the policy, judge, learn with ratios to the policy that drew.
     """
     grpo = _Grpo(start, groups, settings, run)
-    loop, experience = grpo.loop, grpo.stored()
+    loop, experience = grpo.loop, grpo.stored_experience()
     for epoch in loop.epochs():
         if epoch > settings.offline_epochs:
-            experience = grpo.drawn(epoch, judge)
+            experience = grpo.draw_experience(epoch, judge)
         for batch in loop.batches(epoch):
             judged = experience.judged[batch.rows].any(-1)
             batch = batch._replace(rows=batch.rows[judged.cpu()])
@@ -181,7 +181,7 @@ class _Grpo:
         if self.settings.adapt_beta and (kls := self.loop.curve(epoch, "kl")):
             progress.beta = losses.adapt_beta(progress.beta, fmean(kls))
 
-    def stored(self) -> Experience:
+    def stored_experience(self) -> Experience:
         """Return the pointers of the RL data; ratios are taken to the reference, the policy that now starts."""
         groups, device = self.groups, self.loop.device
         pointers, judged = groups.pointers.to(device), groups.judged.to(device)
@@ -192,12 +192,12 @@ class _Grpo:
                 log.info(
                     "ess=%.3f of stored pointers: the starting policy against the one that drew them", losses.ess(drift)
                 )
-            return self._experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
+            return self._make_experience(pointers, old, groups.rewards.to(old), judged)._replace(drift=drift)
 
-    def drawn(self, epoch: int, judge: RewardDrawn) -> Experience:
+    def draw_experience(self, epoch: int, judge: RewardDrawn) -> Experience:
         """Draw pointers from the policy and judge them; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
-        if "pointers" not in loop.held:
+        if "pointers" not in loop.saved_tensors:
             sampling: Any = {"shots": self.shots, "draws": self.settings.draws, "temperature": 1.0}
             generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
             with loop.autocast():
@@ -206,18 +206,18 @@ class _Grpo:
                     for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
                 ]
             pointers = torch.cat([part.pointers for part in parts]).cpu()  # (Q, G, S)
-            loop.hold(pointers=pointers, old=torch.cat([part.log_probs.sum(-1) for part in parts]).cpu())
-        if "rewards" not in loop.held:
-            groups = enumerate(loop.held["pointers"].tolist())
+            loop.save_tensors(pointers=pointers, old=torch.cat([part.log_probs.sum(-1) for part in parts]).cpu())
+        if "rewards" not in loop.saved_tensors:
+            groups = enumerate(loop.saved_tensors["pointers"].tolist())
             rewards = judge([(row, tuple(pointer)) for row, group in groups for pointer in group])
-            loop.hold(rewards=torch.tensor(rewards, dtype=torch.float64).view(loop.held["old"].shape))
-        pointers, old, rewards = (loop.held[name].to(loop.device) for name in ("pointers", "old", "rewards"))
+            loop.save_tensors(rewards=torch.tensor(rewards, dtype=torch.float64).view(loop.saved_tensors["old"].shape))
+        pointers, old, rewards = (loop.saved_tensors[name].to(loop.device) for name in ("pointers", "old", "rewards"))
         judged = ~rewards.isnan()
         log.info("epoch=%d reward=%.4f judged=%d/%d", epoch, rewards[judged].mean(), judged.sum(), judged.numel())
         with loop.autocast():
-            return self._experience(pointers, old, rewards.to(old), judged)
+            return self._make_experience(pointers, old, rewards.to(old), judged)
 
-    def _experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
+    def _make_experience(self, pointers: Tensor, old: Tensor, rewards: Tensor, judged: Tensor) -> Experience:
         has_judged, rewards = judged.any(-1), rewards.masked_fill(~judged, 0)
         advantage = torch.zeros_like(rewards)
         advantage[has_judged] = losses.advantages(rewards[has_judged], judged=judged[has_judged])
