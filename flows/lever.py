@@ -77,7 +77,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     )
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         with lever_run.seed(seed):
-            lever_run.done("embed")
+            lever_run.finish_stage("embed")
             place = files.of_seed(seed, alone=config.seeds == 1)
             shared = [str(path) for _, path in config.start if path]
             if config.seeds > 1 and shared:
@@ -148,18 +148,18 @@ class _SeedRun:
         recipe = self._pool_recipe()
         build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
-        lever_run.done("pools")
+        lever_run.finish_stage("pools")
 
         sft, pools = self._run_sft(pools, recipe)
         _export(lever_run, {self.files.checkpoint("sft", recipe.sampler): sft})
-        lever_run.done("sft")
+        lever_run.finish_stage("sft")
 
         data = None
         if config.needs_rl_data:
             data = self._run_rl_data(pools, sft)
             copies = [config.rl_data_copy] if config.rl_data_copy else []
             _export(lever_run, dict.fromkeys([self.files.rl_data(recipe.sampler), *copies], data))
-        lever_run.done("rl-data")
+        lever_run.finish_stage("rl-data")
 
         rewarded: Any = {"pools": pools, "data": data, "reward": config.reward, **self.asking}
         if start.rce_checkpoint:
@@ -168,7 +168,7 @@ class _SeedRun:
             train_rce = renamed(steps.train_rce, f"train RCE, seed {self.seed}")
             rce = lever_run.trained(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
         _export(lever_run, {self.files.checkpoint("rce", recipe.sampler): rce})
-        lever_run.done("rce")
+        lever_run.finish_stage("rce")
 
         selectors = {"sft": sft, "rce": rce}
         if start.grpo_checkpoint:
@@ -179,7 +179,7 @@ class _SeedRun:
             selectors["grpo"] = lever_run.trained(trained)
         if "grpo" in selectors:
             _export(lever_run, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
-            lever_run.done("grpo")
+            lever_run.finish_stage("grpo")
 
         future = renamed(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
             self.world,
@@ -191,7 +191,7 @@ class _SeedRun:
         )
         [evaluated] = lever_run.note(gather([future]))
         lever_run.evaluated(evaluated)
-        lever_run.done("evaluate")
+        lever_run.finish_stage("evaluate")
 
     def _pool_recipe(self) -> PoolRecipe:
         """Return the recipe of the pools: that of the checkpoint which the run begins with, unless configured."""
@@ -201,7 +201,7 @@ class _SeedRun:
         recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(modalities)
         for path, own in trained.items():
             if own and not own.limited_to(modalities).is_that_of(recipe):
-                self.lever_run.say(f"{path.name} was trained in {own.told}; this run has {recipe.told}")
+                self.lever_run.say(f"{path.name} was trained in {own.description}; this run has {recipe.description}")
         return recipe
 
     def _run_sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
@@ -219,7 +219,7 @@ class _SeedRun:
             beams = self._ask_judge(steps.search_beams, "search beams", queries, **search)
             place = self.files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
             _export(lever_run, {place: steps.merge_beams(beams, pools=pools)})
-        lever_run.done("beams")
+        lever_run.finish_stage("beams")
         train_sft = renamed(steps.train_sft, f"train SFT, seed {self.seed}")
         settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
         return lever_run.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools

@@ -107,7 +107,7 @@ def _run_training(config: LeverConfig, as_json: bool) -> None:
         if config.judge != DIGITS and config.asks_judge:
             refuse_unusable(config.judge, f"--judge {config.judge}", pictures=not config.of_texts)
         outcome = run_flow(post_train, config, errors.Unfinished)
-    emit(outcome.report.told(), as_json, lambda: show_report(outcome.report))
+    emit(outcome.report.as_json(), as_json, lambda: show_report(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 

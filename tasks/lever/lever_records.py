@@ -169,7 +169,7 @@ class PoolRecipe(Record):
         return self.model_copy(update=update) == recipe or (not recipe.size and recipe.is_that_of(self))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The recipe in words: `pools of 32 by RandSampler`."""
         words = f"pools of {self.size or 'unknown size'} by {self.sampler}"
         if self.sampler != "RetrievalSampler":

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tasks.lever.data.embeddings import EmbeddingBank, make_bank
-from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.judge.judging import Judgment, PromptedQuery
 from tasks.lever.lever_records import Dataset, Item, PoolRecipe, Pools, VqaItem
 
 

@@ -11,7 +11,7 @@ import torch
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.beam_search import count_prompts, find_beams
 from tasks.lever.data.rl_data import draw_pointers, judge_pointers
-from tasks.lever.judge.judging import Asked, Judgment
+from tasks.lever.judge.judging import Judgment, PromptedQuery
 from tasks.lever.lever_options import BeamSettings, RlDataSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem
 

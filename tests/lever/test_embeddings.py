@@ -18,8 +18,8 @@ from tasks.lever.data import embeddings
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
     QueryPools,
-    beside,
     embed_dataset,
+    ids_file,
     make_bank,
     read_bank,
     read_embeddings,

@@ -84,7 +84,7 @@ def find_beams(
 
     def weigh(sequences_of: Mapping[str, list[Pointer]]) -> None:
         pairs = [(query, sequence) for query, sequences in sequences_of.items() for sequence in sequences]
-        prompts = [Asked(query, tuple(pools.pools[query][at] for at in sequence)) for query, sequence in pairs]
+        prompts = [PromptedQuery(query, tuple(pools.pools[query][at] for at in sequence)) for query, sequence in pairs]
         for (query, sequence), log_prob in zip(pairs, judging.answer_log_probs(prompts), strict=True):
             beams[query].record_score(sequence, log_prob)
 

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.lever.data.vqa_files import Asked, inspect_picture, no_question_left, read_questions, select_usable
+from tasks.lever.data.vqa_files import VqaQuestion, inspect_picture, no_question_left, read_questions, select_usable
 from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_twice
@@ -157,7 +157,9 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
         )
     look, left_out = cache(inspect_picture), dict[str, str]()  # several questions may share a picture
 
-    def take(split: str, questions: list[Asked], count: int | None, *, needed: bool = True) -> tuple[VqaItem, ...]:
+    def take(
+        split: str, questions: list[VqaQuestion], count: int | None, *, needed: bool = True
+    ) -> tuple[VqaItem, ...]:
         items = tuple(islice(select_usable(questions, left_out, look), count))
         if needed and not items:
             raise no_question_left(folder, left_out, split=f"{name}: no {split} question is left: ")
@@ -177,7 +179,7 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     )
 
 
-def _read_questions_in(folder: Path, source: Source) -> list[Asked]:
+def _read_questions_in(folder: Path, source: Source) -> list[VqaQuestion]:
     questions, annotations = _find(folder, source.questions), _find(folder, source.annotations)
     if questions is None or annotations is None:
         missing = source.questions if questions is None else source.annotations
@@ -192,20 +194,20 @@ def _find(folder: Path, name: str) -> Path | None:
     return next((paths[0] for paths in matches if paths), None)
 
 
-def _set_apart(questions: Sequence[Asked], count: int) -> tuple[list[Asked], list[Asked]]:
+def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQuestion], list[VqaQuestion]]:
     """Set at least `count` usable questions apart, whole pictures at a time; return them and all others."""
-    of_picture: dict[str, list[Asked]] = {}
+    of_picture: dict[str, list[VqaQuestion]] = {}
     for question in questions:
         of_picture.setdefault(question.image_id, []).append(question)
     pictures = sorted(of_picture)
     random.Random("0 pictures").shuffle(pictures)
-    held_out: list[Asked] = []
+    held_out: list[VqaQuestion] = []
     while pictures and sum(question.wrong is None for question in held_out) < count:
         held_out += of_picture[pictures.pop()]
     return held_out, [question for picture in pictures for question in of_picture[picture]]
 
 
-def _shuffle(questions: Sequence[Asked], split: str) -> list[Asked]:
+def _shuffle(questions: Sequence[VqaQuestion], split: str) -> list[VqaQuestion]:
     ordered = sorted(questions, key=lambda question: question.id)
     random.Random(f"0 {split}").shuffle(ordered)
     return ordered

@@ -123,7 +123,7 @@ def _to_float32(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     return vectors.detach().to(device="cpu", dtype=torch.float32)
 
 
-def beside(path: Path) -> Path:
+def ids_file(path: Path) -> Path:
     """Return the path of the JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
 
@@ -241,7 +241,7 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
 
 def _read_ids(path: Path, ids_path: Path | None) -> dict[str, Any]:
     """Read the JSON file about embeddings: the named one, else the one beside them, else nothing."""
-    place = ids_path or beside(path)
+    place = ids_path or ids_file(path)
     if ids_path is None and not place.exists():
         return {}
     try:

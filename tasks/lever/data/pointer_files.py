@@ -123,7 +123,7 @@ def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
                 raise FileUnusable(
                     f"{where}: `id_list[{place}]` ends with {last[:80]!r}; the query's own id is expected there"
                 )
-            scored.append((_shown(query, demonstrations, where, f"id_list[{place}]"), score))
+            scored.append((_check_demonstrations(query, demonstrations, where, f"id_list[{place}]"), score))
     else:
         raise FileUnusable(
             f"{where}: neither `pointer_candidates` nor `id_list` and `score_list`, but {list(value)[:5]}"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerSelector
-from tasks.lever.judge.judging import Asked, Judging
+from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, pool_rows
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import RlDataSettings
@@ -136,7 +136,7 @@ def judge_pointers(
 ) -> tuple[dict[str, list[PointerRecord]], dict[str, str]]:
     """Return the pointers as judged, `eval_failed` where the judge failed, and why some must be judged again."""
     pairs = [(query, record) for query, records in drawn.items() for record in records]
-    prompts = [Asked(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in pairs]
+    prompts = [PromptedQuery(query, tuple(pools.pools[query][at] for at in record.pointer)) for query, record in pairs]
     gt_probs = judging.gt_prob(prompts) if gt_prob else [None] * len(prompts)
     pointers: dict[str, list[PointerRecord]] = {query: [] for query in drawn}
     postponed: dict[str, str] = {}

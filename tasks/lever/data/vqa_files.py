@@ -55,7 +55,7 @@ def read_entries(
         listed = cast(dict[str, Any], content).get(under) if isinstance(content, dict) else None
     if not isinstance(listed, list) or not listed:
         expected = "a list of entries" if under is None else f"an object with a list of entries under `{under}`"
-        raise error(f"{path}: expected {expected}, at least one; found {_shown(content)}")
+        raise error(f"{path}: expected {expected}, at least one; found {_abbreviate(content)}")
     entries: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(cast(list[Any], listed)):
         place = f"{path}: entry {number}" if under is None else f"{path}: {under}[{number}]"
@@ -64,7 +64,7 @@ def read_entries(
         fields = cast(dict[str, Any], entry)
         id = fields.get("question_id")
         if type(id) not in (int, str):  # not isinstance: a bool is an int
-            raise error(f"{place}: `question_id` is {_shown(id)}; expected a number or a text")
+            raise error(f"{place}: `question_id` is {_abbreviate(id)}; expected a number or a text")
         if str(id) in entries:
             raise error(f"{place} (question {id}): this question is here a second time; keep one of the two")
         entries[str(id)] = fields
@@ -103,7 +103,7 @@ class VqaQuestion(NamedTuple):
     """Why the question cannot be used; None if it can."""
 
 
-def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[Asked]:
+def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: str = "") -> list[VqaQuestion]:
     """Read the questions of a pair of official files; pictures are only looked up by name. Raises DatasetUnusable.
 
     prefix: put before every question ID.
@@ -137,7 +137,7 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
             wrong = "its question is empty"
         elif annotation is None:
             wrong = "its annotation has no answers" if id in annotation_entries else "nobody annotated it"
-        return Asked(prefix + id, str(image_id), None, wrong)
+        return VqaQuestion(prefix + id, str(image_id), None, wrong)
 
     return [read(id, entry) for id, entry in question_entries.items()]
 
@@ -158,7 +158,7 @@ Look = Callable[[Path], tuple[str, str | None]]
 """Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def select_usable(questions: Sequence[Asked], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+def select_usable(questions: Sequence[VqaQuestion], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
     """Yield the questions that can be used, in order; `left_out` receives the others with the reason."""
     for question in questions:
         digest, wrong = look(Path(question.item.image)) if question.item else ("", question.wrong)
@@ -218,7 +218,7 @@ def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool
     answers = {id: entry.get("answer") for id, entry in read_entries(results, error=FileUnusable).items()}
     for id, answer in answers.items():
         if not isinstance(answer, str):
-            raise FileUnusable(f"{results}: question {id}: `answer` is {_shown(answer)}; expected a text")
+            raise FileUnusable(f"{results}: question {id}: `answer` is {_abbreviate(answer)}; expected a text")
     if missing := [id for id in question_entries if id not in annotation_of]:
         raise DatasetUnusable(f"{annotations}: {_name_ids(missing)} has no annotation; give those of these questions")
     if missing := [id for id in question_entries if id not in answers]:

@@ -120,7 +120,7 @@ class DigitsJudge:
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
         """Return the tokens (3, width) of an item. Raises RequestRefused for a picture that shows no scene."""
-        tokens = self._net.seen(self._see(png).code, torch.tensor(kind))
+        tokens = self._net.encode_items(self._see(png).code, torch.tensor(kind))
         return tokens if answer is None else self._net.tokens(tokens, torch.tensor(answer))
 
     @torch.inference_mode()

@@ -113,12 +113,12 @@ class DigitsNet(nn.Module):
             self.fuse_in.weight *= 2
             self.fuse_out.weight *= 4
 
-    def seen(self, codes: Tensor, kinds: Tensor) -> Tensor:
+    def encode_items(self, codes: Tensor, kinds: Tensor) -> Tensor:
         """Return the tokens (…, 3, width) of items without answers, from codes (…, 20) and kinds of question (…)."""
         question = self.questions(kinds)
         fused = self.fuse_out(F.gelu(self.fuse_in(torch.cat([codes, question], dim=-1))))
-        seen = fused.unflatten(-1, (PER_ITEM, -1)) + self.places
-        return torch.cat([seen[..., :1, :] + question[..., None, :], seen[..., 1:, :]], dim=-2)
+        encoded = fused.unflatten(-1, (PER_ITEM, -1)) + self.places
+        return torch.cat([encoded[..., :1, :] + question[..., None, :], encoded[..., 1:, :]], dim=-2)
 
     def tokens(self, encoded: Tensor, answers: Tensor) -> Tensor:
         """Return the tokens (…, 3, width) of items with their answers (…, 2) added."""
@@ -134,7 +134,7 @@ class DigitsNet(nn.Module):
 
     def forward(self, codes: Tensor, kinds: Tensor, answers: Tensor) -> Tensor:
         """Return logits (B, n, 2, 25) of both answer tokens of n items; codes (B, n, 20), answers (B, n, 2)."""
-        logits, _ = self.read(self.tokens(self.seen(codes, kinds), answers).flatten(1, 2))
+        logits, _ = self.read(self.tokens(self.encode_items(codes, kinds), answers).flatten(1, 2))
         return logits.unflatten(1, (-1, PER_ITEM))[:, :, :2]
 
 

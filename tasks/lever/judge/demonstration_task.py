@@ -226,8 +226,8 @@ class TextClassification:
     def request(self, query: TextItem, demonstrations: Sequence[TextItem]) -> ChatRequest:
         """Render one text that ends where the query's class is to follow; the judge gets it without a chat template."""
         blocks = [self._wording.instruction] if self._wording.instruction else []
-        blocks += [f"{self._asked(item)} {item.label}" for item in self.prompts.in_order(demonstrations)]
-        text = "\n\n".join([*blocks, self._asked(query)])
+        blocks += [f"{self._question_text(item)} {item.label}" for item in self.prompts.in_order(demonstrations)]
+        text = "\n\n".join([*blocks, self._question_text(query)])
         message = Message(role="user", content=(Text(text=text),))
         return ChatRequest(messages=(message,), max_tokens=MAX_NEW_TOKENS, template=False)
 

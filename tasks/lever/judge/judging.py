@@ -80,10 +80,10 @@ class Judging:
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        self._judged: dict[Asked, Judgment] = {}
-        self._likelihoods: dict[tuple[Asked, tuple[str, ...]], _Likelihoods] = {}
+        self._judged: dict[PromptedQuery, Judgment] = {}
+        self._likelihoods: dict[tuple[PromptedQuery, tuple[str, ...]], _Likelihoods] = {}
 
-    def judge(self, prompts: Sequence[Asked], tell: Callable[[int], None] | None = None) -> list[Judgment]:
+    def judge(self, prompts: Sequence[PromptedQuery], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
 
         A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
@@ -95,14 +95,14 @@ class Judging:
         new = self._sort_by_prefix({prompt for prompt in distinct if prompt not in self._judged})
         if tell:
             tell(len(distinct) - len(new))
-        postponed: dict[Asked, Judgment] = {}
+        postponed: dict[PromptedQuery, Judgment] = {}
         if self.task.choices:
             self._choose(new, tell)
         elif new:
             postponed = self._ask(new, tell)
         return [self._judged.get(prompt) or postponed[prompt] for prompt in prompts]
 
-    def answer_log_probs(self, prompts: Sequence[Asked]) -> list[float]:
+    def answer_log_probs(self, prompts: Sequence[PromptedQuery]) -> list[float]:
         """Return log P(right answer | prompt) of each prompt; NaN as in `log_probs`.
 
         Of several right answers it is the one that demonstrations show.
@@ -125,7 +125,7 @@ class Judging:
             shares.append(likelihoods.log_probs[choices.index(answer)] - log_total)
         return shares
 
-    def log_probs(self, pairs: Sequence[tuple[Asked, str]]) -> list[float]:
+    def log_probs(self, pairs: Sequence[tuple[PromptedQuery, str]]) -> list[float]:
         """Return log P(answer | prompt) of each pair, in order, its end included; NaN where it is refused or unusable.
 
         Raises JudgeUnusable where the judge gives none, DatasetUnusable for an id that is no item's, and what else the
@@ -135,7 +135,7 @@ class Judging:
             likelihoods.log_probs[0] for likelihoods in self._weigh([(prompt, (answer,)) for prompt, answer in pairs])
         ]
 
-    def gt_prob(self, prompts: Sequence[Asked]) -> list[float]:
+    def gt_prob(self, prompts: Sequence[PromptedQuery]) -> list[float]:
         """Return Σ over the right answers of worth · P(answer | prompt) of each, 0 to 1; NaN where `log_probs` has it.
 
         Where the task has choices, there is one right answer, and this is its share. Raises as `log_probs` does.
@@ -149,16 +149,16 @@ class Judging:
         shares = [[share * math.exp(next(log_probs)) for share in answers.values()] for answers in worth]
         return [min(math.fsum(terms), 1.0) for terms in shares]
 
-    def _refuse_unknown_items(self, prompts: Iterable[Asked]) -> None:
+    def _refuse_unknown_items(self, prompts: Iterable[PromptedQuery]) -> None:
         for name in (name for prompt in prompts for name in (prompt.query, *prompt.demonstrations)):
             if name not in self.items:
                 raise DatasetUnusable(f"there is no item {name} in this dataset; its pools or pointers are another's")
 
-    def _sort_by_prefix(self, prompts: Iterable[Asked]) -> list[Asked]:
+    def _sort_by_prefix(self, prompts: Iterable[PromptedQuery]) -> list[PromptedQuery]:
         """Sort prompts by what stands first in them, so that an engine computes a common beginning once."""
         return sorted(prompts, key=lambda prompt: (self.task.prompts.in_order(prompt.demonstrations), prompt.query))
 
-    def _choose(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> None:
+    def _choose(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> None:
         """Judge each prompt by its likeliest choice, and remember the judgments."""
         choices = self.task.choices
         for part in _split(new, max(1, TOGETHER // len(choices))):
@@ -171,17 +171,17 @@ class Judging:
             if tell:
                 tell(len(part))
 
-    def _ask(self, new: Sequence[Asked], tell: Callable[[int], None] | None) -> dict[Asked, Judgment]:
+    def _ask(self, new: Sequence[PromptedQuery], tell: Callable[[int], None] | None) -> dict[PromptedQuery, Judgment]:
         """Ask for answers and remember the judgments; return those that may turn out otherwise another time."""
 
-        def requests() -> Iterator[tuple[Asked, ChatRequest]]:
+        def requests() -> Iterator[tuple[PromptedQuery, ChatRequest]]:
             for prompt in new:
                 try:
                     yield prompt, self._request(prompt)
                 except DatasetUnusable as error:
                     self._judged[prompt] = Judgment(failed=str(error))
 
-        postponed, refused = dict[Asked, Judgment](), dict[Asked, RequestRefused]()
+        postponed, refused = dict[PromptedQuery, Judgment](), dict[PromptedQuery, RequestRefused]()
         for prompt, answer in ask_all(
             self.chat, requests(), responses=self.responses, limits=self.limits, budget=self.budget
         ):
@@ -198,33 +198,33 @@ class Judging:
             raise self._refusal_error(list(refused), next(iter(refused.values())))
         return postponed
 
-    def _refusal_error(self, refused: Sequence[Asked], error: RequestRefused) -> JudgeUnusable:
+    def _refusal_error(self, refused: Sequence[PromptedQuery], error: RequestRefused) -> JudgeUnusable:
         return JudgeUnusable(
             f"{self.chat.id} refused all {len(refused)} questions that it got, as {refused[0].query}: {error}"
         )
 
-    def _request(self, prompt: Asked) -> ChatRequest:
+    def _request(self, prompt: PromptedQuery) -> ChatRequest:
         """Render a prompt. Raises DatasetUnusable for an item that cannot be shown."""
         return self.task.request(self.items[prompt.query], [self.items[name] for name in prompt.demonstrations])
 
-    def _score_answer(self, prompt: Asked, answer: str, *, key: str) -> Judgment:
+    def _score_answer(self, prompt: PromptedQuery, answer: str, *, key: str) -> Judgment:
         accuracy = self.task.accuracy(self.items[prompt.query], answer)
         return Judgment(answer, int(accuracy >= self.threshold), accuracy, key=key)
 
-    def _weigh(self, requests: Sequence[tuple[Asked, tuple[str, ...]]]) -> list[_Likelihoods]:
+    def _weigh(self, requests: Sequence[tuple[PromptedQuery, tuple[str, ...]]]) -> list[_Likelihoods]:
         """Return the log-probabilities of each pair, in order; each is looked up or asked for once.
 
         Raises JudgeUnusable where no question at all has a log-probability.
         """
         self._refuse_unknown_items([prompt for prompt, _ in requests])
-        new: dict[Asked, list[tuple[str, ...]]] = {}
+        new: dict[PromptedQuery, list[tuple[str, ...]]] = {}
         for prompt, answers in dict.fromkeys(requests):
             if (prompt, answers) not in self._likelihoods:
                 new.setdefault(prompt, []).append(answers)
         pairs = [(prompt, answers) for prompt in self._sort_by_prefix(new) for answers in new[prompt]]
         for part in _split(pairs, max(1, TOGETHER // max((len(answers) for _, answers in pairs), default=1))):
             weighed_of: dict[str, WeighedPrompt] = {}
-            key_of: dict[tuple[Asked, tuple[str, ...]], str] = {}
+            key_of: dict[tuple[PromptedQuery, tuple[str, ...]], str] = {}
             for prompt, answers in part:
                 try:
                     weighed = WeighedPrompt(self._request(prompt), answers)

@@ -79,7 +79,9 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
         shape_errors = [
             f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(misshapen)[:NAMED_AT_MOST]
         ]
-        parts = [f"missing: {named(missing)}"] * bool(missing) + [f"not of this network: {named(extra)}"] * bool(extra)
+        parts = [f"missing: {list_keys(missing)}"] * bool(missing) + [
+            f"not of this network: {list_keys(extra)}"
+        ] * bool(extra)
         raise FileUnusable(
             f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + shape_errors)}"
         )
@@ -89,7 +91,7 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
     return selector.eval()
 
 
-def named(keys: Iterable[str]) -> str:
+def list_keys(keys: Iterable[str]) -> str:
     """List the first keys, sorted, and how many more there are."""
     ordered = sorted(keys)
     more = len(ordered) - NAMED_AT_MOST
@@ -217,7 +219,9 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
 
     weights = {key: value for key, value in network.items() if isinstance(value, Tensor) and value.is_floating_point()}
     if wrong := network.keys() - weights.keys():
-        raise FileUnusable(f"{path}: {named(wrong)}: no tensors of a kind that weights have; it is another checkpoint")
+        raise FileUnusable(
+            f"{path}: {list_keys(wrong)}: no tensors of a kind that weights have; it is another checkpoint"
+        )
     if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
     config, more = _derive_config(weights, top, heads, path)

@@ -18,7 +18,7 @@ import numpy as np
 from models.pointer import PointerSelector
 from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, find_nearest, generator_of
-from tasks.lever.judge.judging import Asked, Judging, Judgment
+from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, predict_greedily
 from tasks.lever.lever_errors import PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
@@ -250,7 +250,7 @@ def judge_selectors(
         for name, choose in choosers.items()
         if (count == 0) == (name == ZERO_SHOT)
     }
-    prompts = [Asked(query, of_query[query]) for of_query in demonstrations.values() for query in queries]
+    prompts = [PromptedQuery(query, of_query[query]) for of_query in demonstrations.values() for query in queries]
     outcomes = iter(judge_prompts(prompts, pools, judge))
     return tuple(
         SelectorResult(selector=name, shots=count, outcomes=tuple(next(outcomes) for _ in queries))
@@ -258,7 +258,7 @@ def judge_selectors(
     )
 
 
-def judge_prompts(prompts: Sequence[Asked], pools: Pools, judge: Judge) -> list[Outcome]:
+def judge_prompts(prompts: Sequence[PromptedQuery], pools: Pools, judge: Judge) -> list[Outcome]:
     """Judge each prompt and return the outcomes, in order."""
     outcomes = list[Outcome]()
     for prompt, judgment in zip(prompts, judge(prompts), strict=True):
@@ -271,7 +271,7 @@ def judge_prompts(prompts: Sequence[Asked], pools: Pools, judge: Judge) -> list[
 def _with_progress(judging: Judging, stage: str) -> Judge:
     """Return the judge as a function that reports prompts and answers as the progress of this stage."""
 
-    def judge(prompts: Sequence[Asked]) -> Sequence[Judgment]:
+    def judge(prompts: Sequence[PromptedQuery]) -> Sequence[Judgment]:
         progress.expect(stage, len(set(prompts)))
         return judging.judge(prompts, lambda count: progress.advance(stage, count))
 
@@ -351,10 +351,10 @@ class _OracleSearch:
         """True when no further pointer can be better: one is entirely right, or all were scored."""
         return _accuracy_of(self.best) >= PERFECT or self._unscored == 0
 
-    def take(self, count: int) -> list[Asked]:
+    def take(self, count: int) -> list[PromptedQuery]:
         """Return the next pointers to try as prompts; none when the search is settled."""
         pointers = [] if self.is_settled else islice(self._untried, count)
-        return [Asked(self._query, tuple(self._pool[at] for at in pointer)) for pointer in pointers]
+        return [PromptedQuery(self._query, tuple(self._pool[at] for at in pointer)) for pointer in pointers]
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome as tried, and keep it if it is the best so far."""

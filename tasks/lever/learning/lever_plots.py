@@ -166,10 +166,10 @@ class Training(NamedTuple):
     validation: dict[int, float]  # epoch (0: before the first) → accuracy on the validation queries
     chosen_epoch: int
 
-    def known(self, panel: str) -> dict[int, float]:
+    def values_of(self, panel: str) -> dict[int, float]:
         """Return the finite values of a panel, by update."""
-        found = {point.step: point.figures[panel] for point in self.points if panel in point.figures}
-        return {step: value for step, value in found.items() if math.isfinite(value)}
+        values = {point.step: point.figures[panel] for point in self.points if panel in point.figures}
+        return {step: value for step, value in values.items() if math.isfinite(value)}
 
 
 def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
@@ -178,7 +178,7 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
     about: a few words for the title.
     """
     stages: list[Stage] = list(dict.fromkeys(training.stage for training in trainings))
-    panels = [panel for panel in PANELS if any(training.known(panel) for training in trainings)]
+    panels = [panel for panel in PANELS if any(training.values_of(panel) for training in trainings)]
 
     def draw() -> Drawing:
         height = CURVE_FRAME_IN + CURVE_ROW_IN * max(1, len(stages))
@@ -193,7 +193,8 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
                     marker: Any = {"s": 30, "facecolors": "white", "edgecolors": _colour(stage), "zorder": 4}
                     row[0].scatter([training.chosen_epoch], [training.validation[training.chosen_epoch]], **marker)
             for axes, panel in zip(row[1:], panels, strict=True):
-                if curves := [known for training in of_stage if (known := training.known(panel))]:
+                curves = [values for values in (training.values_of(panel) for training in of_stage) if values]
+                if curves:
                     _draw_lines(axes, curves, stage, "update")
                 else:  # the stage does not have the figure
                     axes.set_axis_off()

@@ -49,12 +49,12 @@ class LeverReport(Record):
     unfinished: dict[str, str] = Field(default_factory=dict[str, str])
     """Items that may succeed another time, with the reason why they failed."""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the report as `--json` prints it: `{selector: {accuracy, se}}` at the trained shots, and the rest."""
-        figures = self.summary.compared() if self.summary else ()
-        at = {one.selector: {"accuracy": one.accuracy.value, "se": one.accuracy.se} for one in figures}
+        scores = self.summary.compared() if self.summary else ()
+        accuracies = {score.selector: {"accuracy": score.accuracy.value, "se": score.accuracy.se} for score in scores}
         rest = self.model_dump(mode="json", exclude={"config", "environment", "seeds"})
-        return at | rest | {"seeds": [one.model_dump(mode="json") for one in self.seeds]}
+        return accuracies | rest | {"seeds": [seed_report.model_dump(mode="json") for seed_report in self.seeds]}
 
 
 def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
@@ -157,7 +157,7 @@ def database_rows(
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
     changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     # the headline is the last stage that was trained, with the shots that it was trained for
-    headline = next((found for name in reversed(TRAINED) if (found := summary.score_of(name))), None)
+    headline = next((score for score in map(summary.score_of, reversed(TRAINED)) if score), None)
     results: list[rows.Result] = []
     for score in summary.figures:
         is_headline = headline is not None and score == headline

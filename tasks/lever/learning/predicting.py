@@ -114,7 +114,7 @@ def predict_files(
         update={"size": min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))}
     )
     pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
-    warning = f"{checkpoint.name} was trained in {own.told}; it chooses from {recipe.told}"
+    warning = f"{checkpoint.name} was trained in {own.description}; it chooses from {recipe.description}"
     choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
     return FilePredictions(choices, () if own.is_that_of(recipe) else (warning,))
 

@@ -135,12 +135,12 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         for ((better, worse), table), drawn_gain in zip(pairs.items(), _resample_means(pairs).values(), strict=True)
     )
     # how far from similarity to the oracle, where both are known and apart
-    headways: list[Way] = []
+    headways: list[Headway] = []
     for (selector, shots), score in scores.items():
         start, end = scores.get((SIMILARITY, shots)), scores.get((ORACLE, shots))
         if start and end and selector not in (SIMILARITY, ORACLE) and end.accuracy.value > start.accuracy.value:
             share = (score.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
-            headways.append(Way(selector=selector, shots=shots, share=share))
+            headways.append(Headway(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
     over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
     return Summary(

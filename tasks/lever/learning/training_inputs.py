@@ -221,7 +221,7 @@ def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[
     def accuracy(selector: PointerSelector) -> float:
         predictions = predict_greedily(selector, setting.queries, setting.candidates, pooled, shots=shots)
         judged = _judge_all(
-            setting, [Asked(query, prediction.demonstrations) for query, prediction in predictions.items()]
+            setting, [PromptedQuery(query, prediction.demonstrations) for query, prediction in predictions.items()]
         )
         accuracies = [judgment.accuracy for judgment in judged if judgment.accuracy is not None]
         return sum(accuracies) / len(accuracies)
@@ -234,7 +234,9 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
-        prompts = [Asked(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn]
+        prompts = [
+            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
+        ]
         judged = _judge_all(setting, prompts)
         likely = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)
         values = list[float]()
@@ -247,7 +249,7 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
     return rewards
 
 
-def _judge_all(setting: Setting, prompts: Sequence[Asked]) -> list[Judgment]:
+def _judge_all(setting: Setting, prompts: Sequence[PromptedQuery]) -> list[Judgment]:
     """Judge all prompts. Raises JudgeUnusable where the judge may answer later, or failed too often to learn from."""
     judged = setting.judging.judge(prompts)
     if postponed := [judgment.failed for judgment in judged if judgment.retryable]:

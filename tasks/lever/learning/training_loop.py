@@ -162,12 +162,12 @@ class Loop:
                 f"{settings.lr} may be too high, or an embedding is no number"
             )
         self._optimizer.step()
-        self._done(batch, figures | extra | {"lr": lr})
+        self._finish_batch(batch, figures | extra | {"lr": lr})
 
     def pass_over(self, batch: Batch, **extra: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
         self.progress.passed_over += 1
-        self._done(batch, extra)
+        self._finish_batch(batch, extra)
 
     def save_tensors(self, **tensors: Tensor) -> None:
         """Keep what was drawn or judged until the epoch ends, on disk as well."""
