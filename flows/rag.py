@@ -83,7 +83,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         report = building.finish(
             published,
             artifacts().load(Corpus, catalogued.corpus).entries,
-            found=scanned,
+            scanned=scanned,
             parsed=flat(parsed.results),
             pictured=flat(described.results),
             chunked=flat(chunked.results),

@@ -140,7 +140,7 @@ def evaluate(
             measurement,
             asked,
             run=uuid4().hex,
-            made=figures.Provenance(program_version(), git_commit(), started, datetime.now(UTC)),
+            provenance=figures.Provenance(program_version(), git_commit(), started, datetime.now(UTC)),
             subject=figures.subject_of(opened, index),
             file=questions,
             split=None,

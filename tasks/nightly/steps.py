@@ -93,7 +93,7 @@ def measure_index(
             Measurement(measured, ranked, checks),
             questions,
             run=run,
-            made=provenance,
+            provenance=provenance,
             subject=measured_figures.subject_of(opened, index),
             file=asked.questions,
             split=asked.split,

@@ -55,7 +55,7 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     """
     asked = spelled_out(" ".join(question.split()))
     said = said_in(plan)
-    if not readings(asked, ANY_TWO, said=said):
+    if not readings(asked, ANY_TWO, spoken_names=said):
         return None
     cells = Cells(asked, plan, hits, index)
     # without a year the one that most of the figures are of is meant
@@ -63,7 +63,7 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     latest = When(max(years, key=lambda year: (years[year], year))) if years else None
     whens, _ = whens_of(asked, lambda: latest)
     beside = plain_of(asked, said)
-    ways = readings(asked, whens, said=said)
+    ways = readings(asked, whens, spoken_names=said)
     found = [one for reading in ways if (one := _figures(reading, asked, beside, cells)) and _units_agree(one)]
     if not found:
         return None
@@ -73,18 +73,18 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     lacking = [
         {word.text for word in one.unheld if word.weight > BESIDE_WEIGHT * NAME_WEIGHT} for one in best.together.matches
     ]
-    if len({line.said for line in best.lines}) > 1 and set[str].intersection(*lacking):
+    if len({line.name for line in best.lines}) > 1 and set[str].intersection(*lacking):
         sure *= UNMEASURED
     return _draft(best, asked, round(sure, 4)) if sure >= LEAST else None
 
 
 def _figures(reading: Reading, asked: str, plain: str, cells: Cells) -> Figures | None:
     lines = tuple(dict.fromkeys(lines_of(reading.expression)))
-    named = tuple(line for line in lines if line.said != WHOLE)
-    said = " ".join(line.said for line in named).split()
+    named = tuple(line for line in lines if line.name != WHOLE)
+    said = " ".join(line.name for line in named).split()
     beside = " ".join(word for word in plain.split() if word not in said)
     matches = [
-        cells.matches(line.said, beside, asked, When(line.year, line.part or WHOLE_YEAR) if line.year else None)
+        cells.matches(line.name, beside, asked, When(line.year, line.part or WHOLE_YEAR) if line.year else None)
         for line in named
     ]
     together = search_together(matches, one_unit=_of_one_unit(reading))
@@ -96,12 +96,12 @@ def _figures(reading: Reading, asked: str, plain: str, cells: Cells) -> Figures 
         if whole is None:
             return None
         numbers.append(whole)
-    return Figures(reading, (*named, *(line for line in lines if line.said == WHOLE)), tuple(numbers), together)
+    return Figures(reading, (*named, *(line for line in lines if line.name == WHOLE)), tuple(numbers), together)
 
 
 def _of_one_unit(reading: Reading) -> bool:
     """Whether its figures must count the same: they are added, or one is a share of the other."""
-    return reading.shown in ("%", "times") or _adds(reading.expression)
+    return reading.display_unit in ("%", "times") or _adds(reading.expression)
 
 
 def _adds(expression: Expression) -> bool:
@@ -115,7 +115,7 @@ def _adds(expression: Expression) -> bool:
 def _units_agree(figures: Figures) -> bool:
     """Whether the units of the cells allow what is done with them: a percentage is no part of a share."""
     units = set(map(unit_of, figures.numbers))
-    shown, expression = figures.reading.shown, figures.reading.expression
+    shown, expression = figures.reading.display_unit, figures.reading.expression
     if shown in ("%", "times") and len(figures.numbers) < 2:
         return False  # a figure is no share of itself
     is_share = shown == "%" and not _adds(expression)
@@ -146,7 +146,7 @@ def confidence_of(together: Together) -> float:
 
 def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
     figures = figures._replace(numbers=tuple(one._replace(unit=unit_of(one)) for one in figures.numbers))
-    if figures.reading.shown in ("%", "times"):
+    if figures.reading.display_unit in ("%", "times"):
         # what was paid, as a part of something: "(746)" of a statement of cash flows is 746
         paid = [
             one._replace(value=-one.value, shown=one.shown.strip("()-− $€£¥₩"))
@@ -155,11 +155,11 @@ def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
             for one in figures.numbers
         ]
         figures = figures._replace(numbers=tuple(paid))
-    numbers = {(line.said, line.year): number for line, number in zip(figures.lines, figures.numbers, strict=True)}
+    numbers = {(line.name, line.year): number for line, number in zip(figures.lines, figures.numbers, strict=True)}
     how = shown_as(asked)
     spanned = any(line.year for line in figures.lines)  # the title names the periods then
     label = "" if spanned else next((one.period.label for one in figures.numbers if one.period.label), "")
-    task = Task(figures.reading.title, figures.reading.expression, 1, label, figures.reading.shown)
+    task = Task(figures.reading.title, figures.reading.expression, 1, label, figures.reading.display_unit)
     first = iter([sure])
     draft = work_out(
         how._replace(tasks=(task,)),
@@ -170,7 +170,7 @@ def _draft(figures: Figures, asked: str, sure: float) -> Draft | None:
     if draft.abstained:
         return None
     result, *doubts = draft.text.split("\n")
-    if figures.reading.shown == "times":
+    if figures.reading.display_unit == "times":
         result = f"{result}{TIMES[how.language]}"
     elif isinstance(difference := figures.reading.expression, Operation) and (
         difference.sign == "-" and isinstance(difference.right, Line) and result.endswith("%")

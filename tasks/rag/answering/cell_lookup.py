@@ -118,7 +118,7 @@ def year_of_figure(question: str, plan: RetrievalPlan, hits: Sequence[Hit], inde
     best = max((scorer.match(one, around.of(one), 1.0) for one in dated), key=lambda one: one.score, default=None)
     line = lambda one: (one.document, one.table, one.row_path, telling(one.column_path))  # noqa: E731
     years = {one.period.year: one for one in dated if best and line(one) == line(best.number)}
-    confidence = best.asked * (OF_YEARS if among.named else OF_YEARS_UNNAMED) if best else 0.0
+    confidence = best.question_share * (OF_YEARS if among.named else OF_YEARS_UNNAMED) if best else 0.0
     if len(years) < 2 or confidence < LEAST:
         return None
     first, *others = sorted(years.values(), key=lambda one: one.value, reverse=most)[:MOST_YEARS]
@@ -127,7 +127,7 @@ def year_of_figure(question: str, plan: RetrievalPlan, hits: Sequence[Hit], inde
     return Draft(
         f"{head} ({', '.join(told)})",
         tuple(cited_number(n, one) for n, one in enumerate((first, *others), 1)),
-        reason=f"the years of a line that holds {best.asked:.0%} of the question" if best else None,
+        reason=f"the years of a line that holds {best.question_share:.0%} of the question" if best else None,
         confidence=round(confidence, 4),
     )
 
@@ -254,7 +254,7 @@ def answer_of(found: CellMatch, question: CellQuestion, *, named: bool, language
     return Draft(
         f"{head} = {format_as_in_table(number, language)} [1]{doubt}",
         (cited_number(1, number),),
-        reason=f"the cell of a table whose labels hold {found.best.asked:.0%} of the question{lacks}",
+        reason=f"the cell of a table whose labels hold {found.best.question_share:.0%} of the question{lacks}",
         confidence=round(confidence, 4),
     )
 
@@ -265,7 +265,7 @@ def confidence_of(found: CellMatch, *, named: bool) -> float:
     Logistic regression on 72 questions over filings, reports and notices, 22 of them without an answer.
     """
     best = found.best
-    sign = 1.9 * best.score + 10.3 * min(found.margin, MOST_MARGIN) + 1.5 * named + 0.5 * best.sure - 3.2
+    sign = 1.9 * best.score + 10.3 * min(found.margin, MOST_MARGIN) + 1.5 * named + 0.5 * best.certainty - 3.2
     sign -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
     return 1 / (1 + math.exp(-sign))
 

@@ -78,7 +78,7 @@ def worked(
             return Draft(text, abstained=True, reason="the documents do not have the period of the question")
     said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
     computation = read_computation(
-        question, said=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
+        question, spoken_names=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
     )
     return computed(computation, book, describe) if computation else None
 
@@ -101,7 +101,7 @@ def computed(computation: Computation, book: Book, describe: Describe = never) -
         rows=book.rows,
         describe=describe,
         years=book.years,
-        others=[book.lines(document) for document in book.of_one_entity],
+        single_documents=[book.lines(document) for document in book.of_one_entity],
     )
     if draft.confidence is None or book.one_entity:
         return draft

@@ -174,7 +174,7 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
         found = retrieve(desk.index, part.question, part.plan, embedder=desk.embedder, reranker=desk.reranker)
         parts.append(part._replace(hits=found.hits))
         notes += found.notes
-    hits = tuple(alternate([part.hits for part in parts], same=lambda hit: hit.chunk.id))
+    hits = tuple(alternate([part.hits for part in parts], key=lambda hit: hit.chunk.id))
     context = pack_context(hits, most_tokens=MOST_CONTEXT_TOKENS, per_document=plan.needs_multi_doc)
     return {"parts": tuple(parts), "found": SearchResult(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
 

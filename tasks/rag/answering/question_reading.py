@@ -115,7 +115,7 @@ class Question(NamedTuple):
 def read_question(text: str, *, tokenizer: str) -> Question:
     """The question, read with the tokenizer of the index. Raises WrongTokenizer."""
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
-    asked = expand(" ".join(short.split())).asked
+    asked = expand(" ".join(short.split())).question
     for short_form, long_form in _WORDS["short_forms"]:
         asked = re.sub(rf"\b{short_form}\b", long_form, asked)
     focus_text = _korean_focus(asked.rstrip(" ?.").split())
@@ -240,7 +240,7 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
 
     said: what the question calls the documents, as it writes them. Raises WrongTokenizer.
     """
-    asked = spelled(expand(spelled_out(" ".join(question.split()))).asked)
+    asked = spelled(expand(spelled_out(" ".join(question.split()))).question)
     part = part_of_year(asked)
     years = years_in(asked)
     terms = {match[1] for match in TERM.finditer(asked)}
@@ -253,7 +253,7 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
 
 def read_year_question(question: str, *, tokenizer: str, said: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
     """A question for the year in which a figure is largest (True) or smallest; None for others."""
-    asked = spelled(expand(spelled_out(" ".join(question.split()))).asked)
+    asked = spelled(expand(spelled_out(" ".join(question.split()))).question)
     least = LEAST.search(asked) is not None
     if len(asked) > MOST_CHARS or not WHICH_YEAR.search(asked) or not (least or MOST.search(asked)):
         return None
@@ -316,7 +316,7 @@ def _question(
     if not words:
         return None
     return CellQuestion(
-        asked=asked,
+        text=asked,
         core=core,
         words=words,
         alternatives=tuple(_alternatives(core, tokenizer)),

@@ -19,9 +19,10 @@ _SEARCHED_BACK = 80
 
 
 def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:
-    """Pieces of at most `most_chars`, each beginning with up to `overlap_chars` of whole sentences of the one before.
+    """Cut a text into pieces of at most `most_chars`, which begin with whole sentences of the piece before.
 
-    Every character that is not a space is in some piece. Raises ValueError if the overlap leaves no room.
+    A piece repeats up to `overlap_chars`. Every character that is not a space is in some piece. Raises ValueError if
+    the overlap leaves no room.
     """
     if not 0 <= overlap_chars < most_chars:
         raise ValueError(f"an overlap of {overlap_chars} does not fit into {most_chars} characters; lower it")
@@ -41,7 +42,7 @@ def split_text(text: str, *, most_chars: int, overlap_chars: int) -> list[Span]:
 
 
 def _end_of_piece(text: str, start: int, ends: list[int], most_chars: int) -> int:
-    """The last end of a sentence within reach, else between words, else between kinds of signs, else the limit."""
+    """Return where a piece ends: after a sentence, else between words or kinds of signs, else at the limit."""
     limit = start + most_chars
     if limit >= len(text):
         return len(text)
@@ -56,11 +57,11 @@ def _end_of_piece(text: str, start: int, ends: list[int], most_chars: int) -> in
     if space > start:
         return space + 1
     places = range(limit, max(start + 1, limit - _SEARCHED_BACK), -1)
-    return next((place for place in places if _class(text[place - 1]) != _class(text[place])), limit)
+    return next((place for place in places if _kind_of_sign(text[place - 1]) != _kind_of_sign(text[place])), limit)
 
 
-def _class(sign: str) -> str:
-    """Digits with what stands between them, letters, Hangul, anything else: a cut is best where the kind changes."""
+def _kind_of_sign(sign: str) -> str:
+    """Return a character's kind (number, Hangul, letter or other): a word is best cut where the kind changes."""
     if sign.isdigit() or sign in ".,":
         return "number"
     if "가" <= sign <= "힣":
@@ -91,12 +92,12 @@ _UNIT = re.compile(
 
 
 class Row(NamedTuple):
-    """A row of a table."""
+    """A row of a table, in the three spellings that chunks need."""
 
     line: str
-    """Its cells joined by ` | `."""
+    """The cells that begin in the row, joined by ` | `."""
     continued: str
-    """The same with cells that hang down from rows above: how a part that begins here shows it."""
+    """The line with the cells that hang down from rows above: how a part that begins here shows it."""
     sentence: str
     """`row label — header: value; …`; empty for a row of the header."""
     number: int | None = None
@@ -104,11 +105,11 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table ready to be cut."""
+    """A table with its header told from its rows."""
 
     header: tuple[str, ...]
     names: tuple[tuple[str, ...], ...]
-    """What each header row says of each column."""
+    """The text of each header row over each column, (header rows, columns)."""
     rows: tuple[Row, ...]
     columns: int
 
@@ -119,16 +120,16 @@ class Part(NamedTuple):
     text: str
     sentences: tuple[str, ...]
     rows: tuple[int, int] | None = None
-    """Numbers of its first and last row."""
+    """Numbers of the part's first and last row in the document's table; None without rows."""
 
 
 def is_unit_line(text: str) -> bool:
-    """Whether a line only says what the numbers of a table count: `(단위: 천원)`, `($ in millions)`."""
+    """Return whether a line only says in what unit a table is: `(단위: 천원)`, `($ in millions)`."""
     return "\n" not in text.strip() and _UNIT.fullmatch(text.strip()) is not None
 
 
 def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
-    """A table from its cells.
+    """Tell the header of a table from its rows.
 
     above: a table that ends on the page before. With as many columns and no header of its own, this one continues it.
     """
@@ -142,7 +143,7 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
     flagged = flagged if flagged < grid.rows else 0
     continues = above is not None and bool(above.header) and above.columns == grid.columns
     if continues and above and not flagged and grid.line(0) != above.header[0]:
-        rows = tuple(_row(grid, row, above.names) for row in range(grid.rows))
+        rows = tuple(_make_row(grid, row, above.names) for row in range(grid.rows))
         return Table(above.header, above.names, rows, grid.columns)
     repeated = len(above.header) if continues and above and not flagged else 0
     # right below marked rows some go on with them: years, `(Unaudited)`, nothing in the first column
@@ -154,11 +155,14 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
     count = min(marked or repeated or _likely_header_rows(grid), grid.rows)
     names = tuple(tuple(grid.text(row, column) for column in range(grid.columns)) for row in range(count))
     header = tuple(grid.line(row) for row in range(count))
-    return Table(header, names, tuple(_row(grid, row, names) for row in range(count, grid.rows)), grid.columns)
+    return Table(header, names, tuple(_make_row(grid, row, names) for row in range(count, grid.rows)), grid.columns)
 
 
 def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Part]:
-    """Parts of at most `most_chars`, each with `lead` (headings, caption, unit) and the header; rows stay whole."""
+    """Cut a table between its rows into parts of at most `most_chars`, each with `lead` and the header.
+
+    lead: headings, caption and unit. A row longer than a part is cut like text.
+    """
     repeated = [*lead, *table.header]
     room = most_chars - sum(len(line) + 1 for line in repeated)
     rows = list(table.rows)
@@ -193,7 +197,7 @@ def cut_table(table: Table, *, lead: Sequence[str], most_chars: int) -> list[Par
 
 
 class _Spot(NamedTuple):
-    """A cell on the grid."""
+    """A cell on the grid of a table without its empty rows and columns."""
 
     row: int
     column: int
@@ -215,7 +219,7 @@ class _Grid:
             row, column = bisect_left(rows, cell.row), bisect_left(columns, cell.col)
             last = max(column, bisect_left(columns, cell.col + cell.col_span) - 1)
             # a table of one column is a box around text: its lines stay
-            text = _flat(cell.text) if self.columns > 1 else "\n".join(map(_flat, cell.text.split("\n")))
+            text = _join_spaces(cell.text) if self.columns > 1 else "\n".join(map(_join_spaces, cell.text.split("\n")))
             spot = _Spot(row, column, last, text, cell.header)
             for covered in range(row, max(row + 1, bisect_left(rows, cell.row + cell.row_span))):
                 for across in range(column, last + 1):
@@ -226,19 +230,19 @@ class _Grid:
         return spot.text if spot else ""
 
     def covering(self, row: int) -> list[_Spot]:
-        """Cells of a row, those that hang down from above included, each once."""
-        found = (self._at.get((row, column)) for column in range(self.columns))
-        return list(dict.fromkeys(spot for spot in found if spot))
+        """Return the cells of a row, those that hang down from above included, each once."""
+        cells = (self._at.get((row, column)) for column in range(self.columns))
+        return list(dict.fromkeys(spot for spot in cells if spot))
 
     def own(self, row: int) -> list[_Spot]:
-        """Cells that begin in a row."""
+        """Return the cells that begin in a row."""
         return [spot for spot in self.covering(row) if spot.row == row]
 
     def line(self, row: int) -> str:
         return " | ".join(spot.text for spot in self.own(row))
 
 
-def _row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
+def _make_row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
     spots = grid.covering(row)
     line = " | ".join(spot.text for spot in spots if spot.row == row)
     label = next((spot.text for spot in spots if spot.column == 0), "")
@@ -249,22 +253,22 @@ def _row(grid: _Grid, row: int, names: tuple[tuple[str, ...], ...]) -> Row:
             groups[-1].append(spot)
         else:
             groups.append([spot])
-    told: list[str] = []
+    cell_texts: list[str] = []
     for group in groups:
         value = "".join(spot.text for spot in group)
         # what the header says above it, top down; what stands in two rows or columns is said once
         columns = [column for spot in group for column in range(spot.column, spot.last_column + 1)]
         heads = [dict.fromkeys(head[at] for at in columns if at < len(head) and head[at]) for head in names]
         name = " ".join(dict.fromkeys(", ".join(head) for head in heads if head))
-        told.append(f"{name}: {value}" if name and name != value else value)
-    sentence = "; ".join(told)
+        cell_texts.append(f"{name}: {value}" if name and name != value else value)
+    sentence = "; ".join(cell_texts)
     if sentence and label:
         sentence = f"{label}: {sentence}" if grid.columns == 2 and not names else f"{label} — {sentence}"
     return Row(line, " | ".join(spot.text for spot in spots), sentence, grid.numbers[row])
 
 
 def _likely_header_rows(grid: _Grid) -> int:
-    """Leading rows of a table without marks that name its columns: words above rows of numbers."""
+    """Count the leading rows that name the columns of a table without marked headers: words above rows of numbers."""
     numeric = [_has_number(grid, row) for row in range(grid.rows)]
     first = next((row for row, has in enumerate(numeric) if has), None)
     if first is None:  # its first row names columns if it is filled with short, different words
@@ -282,7 +286,7 @@ def _likely_header_rows(grid: _Grid) -> int:
 
 
 def _names_columns(grid: _Grid, row: int) -> bool:
-    """Whether a row says something right of the first column, and no number."""
+    """Return whether a row has words right of the first column, and no number."""
     return any(grid.text(row, column) for column in range(1, grid.columns)) and not _has_number(grid, row)
 
 
@@ -291,5 +295,5 @@ def _has_number(grid: _Grid, row: int) -> bool:
     return any(_NUMBER.fullmatch(text) and not _DATE.fullmatch(text) for text in texts if text)
 
 
-def _flat(text: str) -> str:
+def _join_spaces(text: str) -> str:
     return " ".join(text.split())

@@ -36,7 +36,7 @@ class Chunk(Record):
     document: str
     """SHA-256 of the document's bytes, hex: a renamed file keeps its chunks."""
     page: int | None
-    """1-based; None where the format stores no pages."""
+    """1-based page number; None where the format stores no pages."""
     bbox: BBox | None
     """Union of the boxes of the blocks (or lines) that the text comes from."""
     kind: Literal["text", "table", "figure"]
@@ -53,7 +53,7 @@ class Chunk(Record):
 
     @property
     def search_text(self) -> str:
-        """What the embedder reads: headings above that the text does not begin with, then text."""
+        """The text that is embedded: the headings above, where the text does not begin with them, and the text."""
         opening = {" ".join(line.split()) for line in self.text.splitlines()[: len(self.heading_path)]}
         above = [heading for heading in self.heading_path if heading not in opening]
         return "\n".join((" › ".join(above), self.text)) if above else self.text
@@ -63,7 +63,7 @@ class FigureText(Record):
     """What a vision model read from a picture."""
 
     page: int | None
-    """1-based."""
+    """1-based page number; None where the format stores no pages."""
     n: int
     """1-based number of the picture on its page."""
     bbox: BBox | None
@@ -78,7 +78,7 @@ def chunk_document(
     chunk_chars: int = CHUNK_CHARS,
     overlap_chars: int = OVERLAP_CHARS,
 ) -> list[Chunk]:
-    """The chunks of a document in reading order, those of a page's figures behind its text.
+    """Cut a document into chunks, in reading order, those of a page's figures behind its text.
 
     No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is not below `chunk_chars`.
     """
@@ -89,7 +89,7 @@ def chunk_document(
     pairs = Counter(pair for page in document.pages for pair in pairwise([block.kind for block in page.blocks]))
     captions_follow = pairs["table", "caption"] > pairs["caption", "table"]
     for page in document.pages:
-        parts = list(_parts(page, captions_follow=captions_follow, most_chars=chunk_chars))
+        parts = list(_group_blocks(page, captions_follow=captions_follow, most_chars=chunk_chars))
         for number, part in enumerate(parts):
             if part.table is None:
                 drafts += cutter.text(part)
@@ -108,24 +108,24 @@ def chunk_document(
 
 
 def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str]]:
-    """The words of each chunk: of its headings, its text, and its table rows as sentences. Raises as `tokenize`.
+    """Split each chunk's headings, text and table rows (as sentences) into words. Raises what `tokenize` raises.
 
-    Beside Korean morphemes stand pairs of syllables, which `words` searches too.
+    Korean morphemes are followed by pairs of syllables, which the ranking `words` searches too.
     """
     texts = ["\n".join((chunk.search_text, *chunk.sentences)) for chunk in chunks]
     words = tokenize(texts, tokenizer=tokenizer)
     if tokenizer == BIGRAM:
         return words
-    return [[*found, *syllable_pairs(text)] for found, text in zip(words, texts, strict=True)]
+    return [[*chunk_words, *syllable_pairs(text)] for chunk_words, text in zip(words, texts, strict=True)]
 
 
 def figure_label(page: int | None, n: int) -> str:
-    """`[PAGE n IMAGE m]`; without the page where the format has none."""
+    """Return the label that begins a figure's chunk: `[PAGE n IMAGE m]`, or `[IMAGE m]` where there are no pages."""
     return f"[IMAGE {n}]" if page is None else f"[PAGE {page} IMAGE {n}]"
 
 
 class _Draft(NamedTuple):
-    """A chunk before it has its number."""
+    """A chunk that has no number, and so no id, yet."""
 
     kind: Literal["text", "table", "figure"]
     text: str
@@ -142,20 +142,20 @@ class _Part(NamedTuple):
     """Blocks of a page that are chunked together: text, or a table and the lines that lead to it."""
 
     blocks: tuple[Block, ...]
-    """Text; of a table, only what leads to it."""
+    """Blocks of running text; with a table, the lines that lead to it."""
     table: Block | None = None
 
     @property
     def heading_path(self) -> tuple[str, ...]:
-        """The headings that all of it stands below."""
+        """The headings that all blocks of the part stand below, from the outermost."""
         if self.table:
             return self.table.place.heading_path
         bodies = [block for block in self.blocks if block.kind != "heading"]
-        return _common([_path_below(block) for block in bodies or self.blocks[-1:]])
+        return _common_path([_path_below(block) for block in bodies or self.blocks[-1:]])
 
     @property
     def chars(self) -> int:
-        """Length of its text, joined by line breaks."""
+        """Number of characters of its text blocks, joined by line breaks."""
         return sum(len(block.text) + 1 for block in self.blocks) - 1
 
     @property
@@ -163,38 +163,38 @@ class _Part(NamedTuple):
         return all(block.kind == "heading" for block in self.blocks)
 
 
-def _parts(page: Page, *, captions_follow: bool, most_chars: int) -> Iterator[_Part]:
-    """The page's blocks, grouped; headers, footers and pictures without words are left out."""
+def _group_blocks(page: Page, *, captions_follow: bool, most_chars: int) -> Iterator[_Part]:
+    """Group the blocks of a page into parts; headers, footers and pictures without words are left out."""
     blocks = [block for block in page.blocks if block.kind not in ("header", "footer") and block.text.strip()]
     pending: list[Block] = []
-    taken: Block | None = None
+    caption_below: Block | None = None
     for block, following in zip(blocks, [*blocks, None][1:], strict=True):
         if block.kind != "table":
-            pending += [block] if block is not taken else []
+            pending += [block] if block is not caption_below else []
             continue
         # headings, caption, unit and `as follows:` at the end of the text before a table lead to it
         start = len(pending)
-        while start and _leads(pending[start - 1], captions_follow=captions_follow):
+        while start and _leads_to_table(pending[start - 1], captions_follow=captions_follow):
             start -= 1
         if sum(len(block.text) for block in pending[:start]) <= MOST_CAPTION_CHARS:
             start = 0  # a line that would make a chunk of its own
         lead = pending[start:]
-        yield from _text_parts(pending[:start], most_chars)
+        yield from _group_text(pending[:start], most_chars)
         pending = []
-        taken = following if captions_follow and following and following.kind == "caption" else None
-        yield _Part((*lead, taken) if taken else tuple(lead), block)
-    yield from _text_parts(pending, most_chars)
+        caption_below = following if captions_follow and following and following.kind == "caption" else None
+        yield _Part((*lead, caption_below) if caption_below else tuple(lead), block)
+    yield from _group_text(pending, most_chars)
 
 
-def _leads(block: Block, *, captions_follow: bool) -> bool:
+def _leads_to_table(block: Block, *, captions_follow: bool) -> bool:
     if block.kind == "caption" or _CAPTION.match(block.text):
         return not captions_follow and len(block.text) <= MOST_CAPTION_CHARS
     introduces = block.text.endswith((":", "：")) and len(block.text) <= 2 * MOST_CAPTION_CHARS
     return block.kind == "heading" or introduces or is_unit_line(block.text)
 
 
-def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
-    """Runs of blocks below the same heading; small ones are joined with their neighbour, headings with what follows."""
+def _group_text(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
+    """Group blocks below the same heading; small groups join their neighbour, headings what follows them."""
     runs: list[list[Block]] = []
     for block in blocks:
         before = runs[-1][-1] if runs else None
@@ -216,45 +216,45 @@ def _text_parts(blocks: Sequence[Block], most_chars: int) -> list[_Part]:
     return parts
 
 
-def _belong_together(one: _Part, other: _Part, most_chars: int) -> bool:
-    if one.chars + 1 + other.chars > most_chars or one.blocks[0].page != other.blocks[0].page:
+def _belong_together(first: _Part, second: _Part, most_chars: int) -> bool:
+    if first.chars + 1 + second.chars > most_chars or first.blocks[0].page != second.blocks[0].page:
         return False
-    if one.only_headings or other.only_headings:
+    if first.only_headings or second.only_headings:
         return True
-    paths = [one.heading_path, other.heading_path]
-    shared = _common(paths)
+    paths = [first.heading_path, second.heading_path]
+    shared = _common_path(paths)
     related = bool(shared) or shared in paths  # below one heading, or one part above the heading of the other
-    return related and min(one.chars, other.chars) < most_chars // SMALL_SHARE
+    return related and min(first.chars, second.chars) < most_chars // SMALL_SHARE
 
 
 def _path_below(block: Block) -> tuple[str, ...]:
-    """Headings that text right below the block stands below."""
+    """Return the headings that text right below a block stands below."""
     path = block.place.heading_path
     return (*path, " ".join(block.text.split())) if block.kind == "heading" else path
 
 
-def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """What all paths begin with."""
+def _common_path(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the headings that all paths begin with."""
     return tuple(commonprefix(paths))  # noqa: RUF071 of tuples, not of paths
 
 
 class _Cutter(NamedTuple):
-    """Cuts parts into drafts."""
+    """Cuts parts of pages into drafts of chunks."""
 
     chunk_chars: int
     overlap_chars: int
 
     def text(self, part: _Part) -> Iterator[_Draft]:
-        """Chunks of running text, small sections joined before."""
+        """Cut running text into chunks that overlap by whole sentences."""
         text = "\n".join(block.text for block in part.blocks)
         # where each block ends in the joined text
         ends = [end - 1 for end in accumulate(len(block.text) + 1 for block in part.blocks)]
         for start, end in split_text(text, most_chars=self.chunk_chars, overlap_chars=self.overlap_chars):
             used = part.blocks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
-            yield _draft("text", text[start:end], used, part.heading_path)
+            yield _make_draft("text", text[start:end], used, part.heading_path)
 
     def table(self, part: _Part, table: Table) -> Iterator[_Draft]:
-        """Chunks of a table, each with what leads to it."""
+        """Cut a table into chunks between its rows, each with the lines that lead to the table."""
         assert part.table is not None
         lead = [line for block in part.blocks for line in block.text.splitlines()]
         if not part.table.cells:
@@ -262,7 +262,7 @@ class _Cutter(NamedTuple):
         cells = part.table.place.cells
         span = _RANGE.search(cells) if cells else None
         for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars):
-            draft = _draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
+            draft = _make_draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
             own = cells
             if cells and span and piece.rows and span["bottom"]:
                 first, last = (int(span["top"]) + row for row in piece.rows)
@@ -270,7 +270,7 @@ class _Cutter(NamedTuple):
             yield draft._replace(cells=own, sentences=piece.sentences)
 
     def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
-        """Chunks of what was read from pictures; each begins with the label of its picture."""
+        """Cut the descriptions of figures into chunks, each of which begins with the label of its figure."""
         for figure in sorted(figures, key=lambda figure: figure.n):
             label = figure_label(figure.page, figure.n)
             room = max(self.chunk_chars - len(label) - 1, self.overlap_chars + 1)
@@ -278,24 +278,26 @@ class _Cutter(NamedTuple):
                 yield _Draft("figure", f"{label}\n{figure.text[start:end]}", figure.page, figure.bbox)
 
     def margins(self, document: Document) -> Iterator[_Draft]:
-        """The headers and footers of the first page that has any, if they say more than a page number."""
+        """Make chunks of the headers and footers of the first page with any, if they say more than a page number."""
         blocks = [block for page in document.pages for block in page.blocks if block.kind in ("header", "footer")]
         first = [block for block in blocks if block.page == blocks[0].page]
-        told = {block.text: block for block in first if sum(sign.isalpha() for sign in block.text) > 3}
-        if told:
-            yield from self.text(_Part(tuple(told.values())))
+        wordy_blocks = {block.text: block for block in first if sum(sign.isalpha() for sign in block.text) > 3}
+        if wordy_blocks:
+            yield from self.text(_Part(tuple(wordy_blocks.values())))
 
 
-def _draft(kind: Literal["text", "table"], text: str, blocks: Sequence[Block], heading_path: tuple[str, ...]) -> _Draft:
+def _make_draft(
+    kind: Literal["text", "table"], text: str, blocks: Sequence[Block], heading_path: tuple[str, ...]
+) -> _Draft:
     first, boxes = blocks[0], [block.bbox for block in blocks if block.bbox]
     bbox = None
     if boxes:
         left, top, right, bottom = zip(*boxes, strict=True)
         bbox = (min(left), min(top), max(right), max(bottom))
     # in a spreadsheet, from the first block's cells to the last's
-    named = [block.place.cells for block in blocks if block.place.cells]
-    ranges = [match for cells in named if (match := _RANGE.search(cells))]
-    cells = ranges[0].string if ranges else next(iter(named), None)
+    cell_names = [block.place.cells for block in blocks if block.place.cells]
+    ranges = [match for cells in cell_names if (match := _RANGE.search(cells))]
+    cells = ranges[0].string if ranges else next(iter(cell_names), None)
     if len(ranges) > 1:
         begin, end = ranges[0], ranges[-1]
         corner = f"{end['right'] or end['left']}{end['bottom'] or end['top']}"

@@ -36,7 +36,7 @@ PARSER_VERSION = 6
 
 
 def reading_key(source: Source, *, options: ReadOptions, limits: ReadLimits) -> str:
-    """What a document that was read is remembered under."""
+    """Return the key under which the result of reading a document is remembered."""
     return content_key("parse", PARSER_VERSION, {"source": source, "options": options, "limits": limits})
 
 
@@ -49,10 +49,13 @@ def parse_source(
     password: str | None,
     log: Path | None,
 ) -> Parsed:
-    """Read or recall a document, under a key without the password; one that cannot be read has a failure."""
+    """Read a document, or recall what was read of it; a document that cannot be read is returned with its failure.
+
+    The password is no part of the key, so that it is stored nowhere.
+    """
     key = reading_key(source, options=options, limits=limits)
-    if kept := artifacts.recall(key):
-        recalled = artifacts.load(Parsed, kept)
+    if recalled_ref := artifacts.recall(key):
+        recalled = artifacts.load(Parsed, recalled_ref)
         if recalled.document is None or artifacts.verify(recalled.document):
             return recalled
     path = artifacts.path(source.content)
@@ -92,17 +95,21 @@ CHUNKER_VERSION = 12
 
 
 def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_chars: int, tokenizer: str) -> Chunked:
-    """The chunks of a document that was read, recalled if they were made before."""
+    """Cut a document that was read into chunks, or recall the chunks that were made of it before."""
     assert pictured.parsed.document is not None
     described = artifacts.load(DocumentFigures, pictured.figures).figures if pictured.figures else ()
-    figures = [FigureText(page=one.page, n=one.n, bbox=one.bbox, text=one.text) for one in described if one.text]
+    figures = [
+        FigureText(page=figure.page, n=figure.n, bbox=figure.bbox, text=figure.text)
+        for figure in described
+        if figure.text
+    ]
     settings = {"chunk_chars": chunk_chars, "overlap_chars": overlap_chars, "tokenizer": tokenizer}
     digest = pictured.parsed.source.digest
     # two files may read the same and are two documents all the same: their chunks have ids of their own
     inputs = {"source": digest, "document": pictured.parsed.document, "figures": figures, **settings}
     key = content_key("chunk", CHUNKER_VERSION, inputs)
-    if kept := artifacts.recall(key):
-        chunked = artifacts.load(Chunked, kept)
+    if recalled_ref := artifacts.recall(key):
+        chunked = artifacts.load(Chunked, recalled_ref)
         if artifacts.verify(chunked.chunks) and artifacts.verify(chunked.numbers):
             return chunked
     document = artifacts.load(Document, pictured.parsed.document)
@@ -110,12 +117,12 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
         document, digest=digest, figures=figures, chunk_chars=chunk_chars, overlap_chars=overlap_chars
     )
     tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
-    kept_chunks = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
+    searchable = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
     facts = document_numbers(document.pages, document=digest)
     lengths = [len(chunk.text) for chunk in chunks]
     chunked = Chunked(
         digest=digest,
-        chunks=artifacts.save("chunks", kept_chunks),
+        chunks=artifacts.save("chunks", searchable),
         numbers=artifacts.put("numbers", b"".join(f.model_dump_json().encode() + b"\n" for f in facts)),
         count=len(chunks),
         chars=sum(lengths),
@@ -136,7 +143,7 @@ def embed_document(
     cache: EmbeddingCache,
     on_progress: Callable[[int], None],
 ) -> Embedded:
-    """The vectors of a document's chunks, kept as one npy file."""
+    """Embed a document's chunks and store their vectors as one npy file, (chunks, dimension)."""
     texts = [chunk.search_text for chunk in artifacts.load(Searchable, chunked.chunks).chunks]
     file = io.BytesIO()
     np.save(file, embed_texts(embedder, cache, texts, on_progress), allow_pickle=False)
@@ -149,36 +156,45 @@ MOST_SHARDS = 64
 """Tasks of a run that make segments; beyond it each makes several."""
 
 Leaf = tuple[Embedded, ...]
-"""The documents of one segment."""
+"""The documents that make up one segment."""
 
 
 def shard_segments(embedded: Sequence[Embedded]) -> list[tuple[Leaf, ...]]:
-    """The documents by segment, and the segments by shard."""
-    ordered = sorted(embedded, key=lambda one: one.chunked.digest)
-    leaves = [tuple(leaf) for leaf in split([(one.chunked.digest, one.chunked.count, one) for one in ordered])]
+    """Divide the documents into segments, and the segments into at most MOST_SHARDS shards."""
+    ordered = sorted(embedded, key=lambda document: document.chunked.digest)
+    leaves = [
+        tuple(leaf)
+        for leaf in split([(document.chunked.digest, document.chunked.count, document) for document in ordered])
+    ]
     each = -(-len(leaves) // MOST_SHARDS) or 1
     return [tuple(leaves[at : at + each]) for at in range(0, len(leaves), each)]
 
 
 def make_segment(leaf: Leaf, artifacts: Artifacts, *, centres: Ref | None) -> Segment:
-    """The segment of these documents, recalled if it was made before."""
-    made_of = [(one.chunked.digest, one.chunked.chunks, one.chunked.numbers, one.vectors) for one in leaf]
-    key = content_key("segment", SEGMENT_VERSION, {"documents": made_of, "centres": centres})
-    if kept := artifacts.recall(key):
-        segment = artifacts.load(Segment, kept)
+    """Make the segment of some documents, or recall it if it was made before.
+
+    centres: those that the vectors are grouped around; None leaves them ungrouped.
+    """
+    inputs = [
+        (document.chunked.digest, document.chunked.chunks, document.chunked.numbers, document.vectors)
+        for document in leaf
+    ]
+    key = content_key("segment", SEGMENT_VERSION, {"documents": inputs, "centres": centres})
+    if recalled_ref := artifacts.recall(key):
+        segment = artifacts.load(Segment, recalled_ref)
         if all(artifacts.verify(ref) for ref in (segment.text, segment.vectors, segment.numbers)):
             return segment
     opened = None if centres is None else Centres.open(artifacts.path(centres))
 
     def contents() -> Iterator[DocumentContent]:  # a document at a time: all of them are too large
-        for one in leaf:
-            kept = artifacts.load(Searchable, one.chunked.chunks)
+        for document in leaf:
+            searchable = artifacts.load(Searchable, document.chunked.chunks)
             yield DocumentContent(
-                document=one.chunked.digest,
-                chunks=[chunk.model_dump_json().encode() for chunk in kept.chunks],
-                vectors=_vectors(one, artifacts),
-                tokens=kept.tokens,
-                numbers=artifacts.get(one.chunked.numbers),
+                document=document.chunked.digest,
+                chunks=[chunk.model_dump_json().encode() for chunk in searchable.chunks],
+                vectors=_load_vectors(document, artifacts),
+                tokens=searchable.tokens,
+                numbers=artifacts.get(document.chunked.numbers),
             )
 
     packed = pack_segment(contents(), centres=opened)
@@ -189,41 +205,41 @@ def make_segment(leaf: Leaf, artifacts: Artifacts, *, centres: Ref | None) -> Se
 
 
 def is_grouped(embedded: Sequence[Embedded]) -> bool:
-    """Whether they are so many that a search should not scan all of their vectors."""
-    return sum(one.chunked.count for one in embedded) > EXACT_UP_TO
+    """Return whether the documents have more than EXACT_UP_TO chunks, so that a search should not scan all vectors."""
+    return sum(document.chunked.count for document in embedded) > EXACT_UP_TO
 
 
 def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: Path) -> Ref:
-    """The centres around which vectors are grouped: those of the index while they serve, else new ones."""
-    rows = sum(one.chunked.count for one in embedded)
+    """Return the centres that vectors are grouped around: those of the index while they serve, else new ones."""
+    rows = sum(document.chunked.count for document in embedded)
     try:
         with open_index(index) as opened:
             path, before = opened.centres_file, opened.vectors.dimension
             if (
                 path is not None
                 and Centres.open(path).serve(rows, before)
-                and before == _vectors(embedded[0], artifacts).shape[1]
+                and before == _load_vectors(embedded[0], artifacts).shape[1]
             ):
                 return artifacts.put_file("centres", path)
     except (NotAnIndex, DamagedIndex):
         pass
-    key = content_key("centres", SEGMENT_VERSION, {"vectors": sorted(one.vectors.digest for one in embedded)})
-    if kept := artifacts.recall(key):
-        return kept
+    key = content_key("centres", SEGMENT_VERSION, {"vectors": sorted(document.vectors.digest for document in embedded)})
+    if recalled_ref := artifacts.recall(key):
+        return recalled_ref
     # vectors from all over the documents, the same ones for the same documents
     count = min(rows, PER_CENTRE * lists_for(rows))
     drawn = np.sort(np.random.default_rng(1).choice(rows, count, replace=False))
     sample: list[NDArray[np.float16]] = []
     start = 0
-    for one in sorted(embedded, key=lambda one: one.chunked.digest):
-        begin, end = np.searchsorted(drawn, [start, start + one.chunked.count])
+    for document in sorted(embedded, key=lambda document: document.chunked.digest):
+        begin, end = np.searchsorted(drawn, [start, start + document.chunked.count])
         if begin < end:
-            sample.append(_vectors(one, artifacts)[drawn[begin:end] - start])
-        start += one.chunked.count
-    made = artifacts.put("centres", train_centres(np.concatenate(sample), rows).pack())
-    artifacts.remember(key, made)
-    return made
+            sample.append(_load_vectors(document, artifacts)[drawn[begin:end] - start])
+        start += document.chunked.count
+    centres = artifacts.put("centres", train_centres(np.concatenate(sample), rows).pack())
+    artifacts.remember(key, centres)
+    return centres
 
 
-def _vectors(one: Embedded, artifacts: Artifacts) -> NDArray[np.float16]:
-    return np.load(io.BytesIO(artifacts.get(one.vectors)), allow_pickle=False)
+def _load_vectors(embedded: Embedded, artifacts: Artifacts) -> NDArray[np.float16]:
+    return np.load(io.BytesIO(artifacts.get(embedded.vectors)), allow_pickle=False)

@@ -1,6 +1,6 @@
 """Selects figures for a vision model, asks about them, and judges its answers.
 
-A record goes through `found` (filters), `without_duplicates` (across documents) and `describe`.
+A figure's record is made by the filters, marked where it repeats another document's figure, and given a description.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 WHITE_FROM = 250
-"""A pixel counts as white from this grey level (0 to 255) on."""
+"""The grey level (0 to 255) from which a pixel counts as white."""
 MEASURED_SIDE_PX = 128
 """Edges are measured at this size: their share falls with the resolution, whatever the picture shows."""
 HASH_SIDE = 8
@@ -69,10 +69,10 @@ class FigureSettings(Record):
 
 
 class Measures(Record):
-    """Measurements that the filters use."""
+    """What the filters and the search for duplicates measure in a picture."""
 
     pixels: int
-    """Size of the original, before it was scaled down."""
+    """Number of pixels of the original, before it was scaled down."""
     variance: float
     nonwhite_ratio: float
     edge_energy: float
@@ -83,7 +83,7 @@ class Measures(Record):
 
 
 class FigureRecord(Record):
-    """A figure, its place, and its outcome."""
+    """A figure of a document: its place, its measures, and its description or the reason why it has none."""
 
     document: str
     page: int | None
@@ -92,13 +92,13 @@ class FigureRecord(Record):
     """1-based order on its page, or in a document without pages."""
     source: Literal["raster", "vector"]
     image: Ref | None
-    """Its PNG; None when there is no picture."""
+    """The figure as a PNG; None where no picture could be drawn."""
     status: Status
     reason: str | None = None
     """Why it is not described; begins with the name of the setting that dropped it, if one did."""
     measures: Measures | None = None
     text: str | None = None
-    """What a chunk shows: `[PAGE n IMAGE m]` and the description."""
+    """The text of the figure's chunk: `[PAGE n IMAGE m]` and the description."""
     response_key: str | None = None
     retryable: bool = False
     out_of_budget: bool = False
@@ -115,7 +115,7 @@ class DocumentFigures(Record):
 
 
 class FigurePlan(Record):
-    """The work of a run, for `--dry-run`."""
+    """The figures of a folder by outcome, and the model calls that a run would make, for `--dry-run`."""
 
     documents: int
     found: int
@@ -131,7 +131,7 @@ class FigurePlan(Record):
 def record_figure(
     candidate: ImageCandidate, *, document: str, image: Ref | None, settings: FigureSettings
 ) -> FigureRecord:
-    """A record of a picture: `kept`, or `dropped` with the rule and the measured value."""
+    """Record a picture as `kept`, or as `dropped` with the filter and the measured value."""
     measures = measure(candidate) if candidate.png else None
     reason = candidate.problem or (drop_reason(measures, settings) if measures else "the picture is empty")
     return FigureRecord(
@@ -148,8 +148,8 @@ def record_figure(
 
 
 def measure(candidate: ImageCandidate) -> Measures:
-    """The measurements of a picture."""
-    picture = _opened(candidate.png)
+    """Measure a picture's size, contrast, edges and perceptual hash."""
+    picture = _open(candidate.png)
     grey = np.asarray(picture.convert("L"), dtype=np.float32)  # (height, width)
     thumbnail = picture.convert("L")
     thumbnail.thumbnail((MEASURED_SIDE_PX, MEASURED_SIDE_PX))
@@ -173,7 +173,7 @@ def measure(candidate: ImageCandidate) -> Measures:
 
 
 def drop_reason(measures: Measures, settings: FigureSettings) -> str | None:
-    """The first filter that the picture does not pass, with its value; None if it passes all."""
+    """Return the first filter that a picture does not pass, with the measured value; None if it passes all."""
     values = {
         "qwen3_vl_min_image_pixels": measures.pixels,
         "qwen3_vl_min_nonwhite_ratio": measures.nonwhite_ratio,
@@ -190,7 +190,7 @@ def drop_reason(measures: Measures, settings: FigureSettings) -> str | None:
 def without_duplicates(
     records: Sequence[FigureRecord], *, load: Callable[[Ref], bytes], settings: FigureSettings
 ) -> list[FigureRecord]:
-    """The records in their order; kept ones that look like another kept one become `duplicate`.
+    """Return the records in their order, those marked `duplicate` that look like another kept record.
 
     The first by document digest, page and number stays, so that the order of the documents does not matter.
     """
@@ -201,7 +201,7 @@ def without_duplicates(
     hashes: list[int] = []
 
     def original_of(record: FigureRecord) -> FigureRecord | None:
-        """The figure that `record` repeats; None makes it an original."""
+        """Return the figure that `record` repeats; None where it repeats none, and is an original from now on."""
         assert record.image is not None
         assert record.measures is not None
         pixels, shape = record.measures.pixel_hash, int(record.measures.shape_hash, 16)
@@ -219,19 +219,21 @@ def without_duplicates(
         return None
 
     marked: dict[int, FigureRecord] = {}
-    for place, record in sorted(enumerate(records), key=lambda one: (one[1].document, one[1].page or 0, one[1].n)):
+    for place, record in sorted(
+        enumerate(records), key=lambda numbered: (numbered[1].document, numbered[1].page or 0, numbered[1].n)
+    ):
         if record.status == "kept" and (original := original_of(record)):
             reason = f"looks like document {original.document[:12]} {figure_label(original.page, original.n)}"
             elsewhere = original.image if original.document != record.document else None
-            marked[place] = _changed(record, "duplicate", reason, original=elsewhere)
+            marked[place] = _updated(record, "duplicate", reason, original=elsewhere)
     return [marked.get(place, record) for place, record in enumerate(records)]
 
 
-def look_alike(png: bytes, other: bytes) -> bool:
-    """True when two pictures differ by scale and compression only, not by a digit."""
+def look_alike(first: bytes, second: bytes) -> bool:
+    """Return whether two pictures, PNG each, differ by scale and compression alone and not by as much as a digit."""
     from PIL import ImageFilter
 
-    pictures = [_opened(data).convert("L") for data in (png, other)]
+    pictures = [_open(data).convert("L") for data in (first, second)]
     small, large = sorted(pictures, key=lambda picture: picture.width * picture.height)
     if abs(small.width * large.height - large.width * small.height) > 0.02 * small.width * large.height:
         return False
@@ -243,7 +245,7 @@ def look_alike(png: bytes, other: bytes) -> bool:
 
 
 def figure_request(png: bytes, settings: FigureSettings) -> ChatRequest:
-    """The request to describe a picture."""
+    """Return the request that asks a vision model to describe a picture."""
     content = (Text(text=PROMPT), Image(png=png))
     return ChatRequest(
         messages=(Message(role="user", content=content),), temperature=0.0, max_tokens=settings.qwen3_vl_max_tokens
@@ -260,7 +262,7 @@ def describe(
     settings: FigureSettings,
     budget: Budget | None = None,
 ) -> FigureRecord:
-    """A kept record with its description, or with the reason why there is none.
+    """Return a kept record with its description, or with the reason why it has none.
 
     png: the record's image; for a duplicate of a figure in another document, that figure's, whose description it takes.
     Raises models.model_errors.ModelUnavailable.
@@ -269,68 +271,71 @@ def describe(
     if record.status != "kept" and not repeats:
         return record
     if not settings.qwen3_vl_enabled:
-        return record if repeats else _changed(record, "skipped", "qwen3_vl_enabled is off")
+        return record if repeats else _updated(record, "skipped", "qwen3_vl_enabled is off")
     if chat is None:
-        return record if repeats else _changed(record, "skipped", NO_MODEL)
+        return record if repeats else _updated(record, "skipped", NO_MODEL)
     try:
         answer = ask(chat, figure_request(png, settings), responses=responses, limits=limits, budget=budget)
     except BudgetSpent as error:
-        return _changed(record, "skipped", str(error), out_of_budget=True)
+        return _updated(record, "skipped", str(error), out_of_budget=True)
     except (RequestRefused, TransientModelError) as error:
         return undescribed(record, error)
     text = unicodedata.normalize("NFC", answer.response.text).strip()
     if not is_informative(text):
-        return _changed(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
+        return _updated(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
     status, reason = ("duplicate", record.reason) if repeats else ("described", None)
-    return _changed(
+    return _updated(
         record, status, reason, text=f"{figure_label(record.page, record.n)}\n{text}", response_key=answer.key
     )
 
 
 def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
-    """A record whose question got this error in place of an answer."""
-    return _changed(record, "failed", str(error), retryable=isinstance(error, TransientModelError))
+    """Return a record as `failed`, with the error that the model gave in place of a description."""
+    return _updated(record, "failed", str(error), retryable=isinstance(error, TransientModelError))
 
 
 NO_MODEL = "no vision model is configured; name one with `--vlm`"
 
 
 def plan(records: Sequence[FigureRecord], *, documents: int, answered: Collection[str] = ()) -> FigurePlan:
-    """What describing the records would take; answered: digests of the PNGs whose description is stored."""
-    kept = [record for record in records if record.status == "kept"]
-    asked = {record.image.digest for record in kept if record.image}
+    """Count the model calls that describing the records would take.
+
+    answered: digests of the PNGs whose description stands in the response store.
+    """
+    to_describe = [record for record in records if record.status == "kept"]
+    digests = {record.image.digest for record in to_describe if record.image}
     dropped = [record.reason or "" for record in records if record.status == "dropped"]
     return FigurePlan(
         documents=documents,
         found=len(records),
-        kept=len(kept),
+        kept=len(to_describe),
         dropped=dict(sorted(Counter(reason.partition(":")[0] for reason in dropped).items())),
         duplicates=sum(record.status == "duplicate" for record in records),
-        answered=sum(record.image is not None and record.image.digest in answered for record in kept),
-        expected_calls=len(asked - set(answered)),
+        answered=sum(record.image is not None and record.image.digest in answered for record in to_describe),
+        expected_calls=len(digests - set(answered)),
     )
 
 
-def _changed(record: FigureRecord, status: Status, reason: str | None, **more: Any) -> FigureRecord:
+def _updated(record: FigureRecord, status: Status, reason: str | None, **more: Any) -> FigureRecord:
     return record.model_copy(update={"status": status, "reason": reason, **more})
 
 
-def _opened(png: bytes) -> Picture:
+def _open(png: bytes) -> Picture:
     import PIL.Image
 
     return PIL.Image.open(io.BytesIO(png)).convert("RGB")
 
 
 PROMPT = (resources.files("tasks.rag") / "prompts" / "figure.txt").read_text("utf-8")
-_SAID = tomllib.loads((resources.files("tasks.rag.indexing") / "figure_answers.toml").read_text("utf-8"))
-_PLACEHOLDER, _LABEL, _EMBLEM = (re.compile(_SAID[name], re.I) for name in ("placeholder", "label", "emblem"))
-_NOTHING = re.compile("|".join(_SAID["nothing"]), re.I)
+_PHRASES = tomllib.loads((resources.files("tasks.rag.indexing") / "figure_answers.toml").read_text("utf-8"))
+_PLACEHOLDER, _LABEL, _EMBLEM = (re.compile(_PHRASES[name], re.I) for name in ("placeholder", "label", "emblem"))
+_NOTHING = re.compile("|".join(_PHRASES["nothing"]), re.I)
 EMBLEM_CHARS = 120
 """A shorter sentence that names an emblem is not informative."""
 
 
 def is_informative(answer: str) -> bool:
-    """True when something is left of an answer once the sentences that say nothing are taken out."""
+    """Return whether a description says anything once its placeholders and empty phrases are taken out."""
     lines = [line.strip() for line in unicodedata.normalize("NFC", answer).splitlines()]
     rows = [line for line in lines if line.startswith("|")]
     rules = [place for place, row in enumerate(rows) if set(row) <= set("|-: ")]

@@ -1,5 +1,4 @@
-"""The state and outcome of a build: `index_status.json`, readable while it runs, and the report of what became of each
-document."""
+"""Writes the status of a build (`index_status.json`, readable while it runs) and its report, document by document."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ STATUS_FILE = "index_status.json"
 
 
 class DocumentStatus(Record):
-    """The outcome for one document."""
+    """What became of one document or refused file in a build."""
 
     document: str
     """Path below the folder, NFC."""
     status: Literal["ok", "unchanged", "renamed", "failed", "duplicate"]
     digest: str | None = None
     reading: Ref | None = None
-    """What was read of it: tasks.documents.blocks.Document as JSON."""
+    """The document as it was read: tasks.documents.blocks.Document as JSON."""
     format: str | None = None
     reader: str | None = None
     pages: int = 0
@@ -54,7 +53,7 @@ class DocumentStatus(Record):
 
 
 class LengthStatistics(Record):
-    """Characters per chunk."""
+    """Shortest, mean and longest chunk, in characters."""
 
     min: int
     mean: float
@@ -62,7 +61,7 @@ class LengthStatistics(Record):
 
 
 class StageProgress(Record):
-    """Items of a stage of a build: documents, figures, texts."""
+    """How many items (documents, figures, texts) a stage of a build has finished, and how many it expects."""
 
     done: int = 0
     expected: int = 0
@@ -81,11 +80,11 @@ class IndexStatus(Record):
     generation: str | None = None
     """The generation that readers use; during a build the previous one."""
     run: str | None = None
-    """Prefect flow run."""
+    """Id of the Prefect flow run; None where the build is no flow run."""
     parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What the flow was given."""
+    """Parameters of the flow run."""
     progress: dict[str, StageProgress] = Field(default_factory=dict[str, StageProgress])
-    """How far each stage of this build has come, as its processes told."""
+    """How far each stage of this build has come, by the stage's name."""
     counts: dict[str, Any] = Field(default_factory=dict[str, Any])
     chunk_chars: LengthStatistics | None = None
     documents: tuple[DocumentStatus, ...] = ()
@@ -94,7 +93,7 @@ class IndexStatus(Record):
 
 
 def read_status(index: Path) -> IndexStatus | None:
-    """The status of an index; `interrupted` if its process is gone; None without a file. Raises NotAnIndex."""
+    """Read the status of an index; `interrupted` if its process is gone, None without a file. Raises NotAnIndex."""
     try:
         status = IndexStatus.model_validate_json((index / STATUS_FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -127,25 +126,25 @@ class StatusFile:
             parameters=parameters,
         )
 
-    def count(self, stage: str, done: int, expected: int) -> None:
-        """Count items of a stage; the file is written with them at most every half second."""
+    def count(self, stage: str, finished: int, expected: int) -> None:
+        """Add to the counts of a stage; for their sake alone the file is written at most every COUNTED_S."""
         with self._lock:
             before = self._progress.get(stage, StageProgress())
-            self._progress[stage] = StageProgress(done=before.done + done, expected=before.expected + expected)
+            self._progress[stage] = StageProgress(done=before.done + finished, expected=before.expected + expected)
             waits = time.monotonic() - self._written < COUNTED_S
         if not waits:
             self.update()
 
     def update(self, **changes: Any) -> None:
-        """Change fields and write the file."""
+        """Change fields of the status and write the file."""
         with self._lock:
-            told = {"heartbeat": datetime.now(UTC), "progress": dict(self._progress)}
-            self.status = self.status.model_copy(update=told | changes)
+            fields_written = {"heartbeat": datetime.now(UTC), "progress": dict(self._progress)}
+            self.status = self.status.model_copy(update=fields_written | changes)
             self._written = time.monotonic()
             write(self._path, self.status.model_dump_json(indent=1).encode(), durable=False)
 
     def beat_until(self, ended: threading.Event) -> None:
-        """Write the file every few seconds until the event is set."""
+        """Write the file every HEARTBEAT_S until the event is set."""
         while not ended.wait(HEARTBEAT_S):
             self.update()
 
@@ -154,7 +153,7 @@ class StatusFile:
 def status_of_build(
     index: Path, *, generation: str | None, run: str | None, parameters: dict[str, Any]
 ) -> Generator[StatusFile]:
-    """Write the status from the start of a build to its end, and how it ended."""
+    """Keep the status file of a build while the block runs, and write at its end how it ended."""
     file = StatusFile(index, generation=generation, run=run, parameters=parameters)
     ended = threading.Event()
     beat = threading.Thread(target=file.beat_until, args=(ended,), name="index-heartbeat", daemon=True)
@@ -176,11 +175,11 @@ def status_of_build(
 
 
 class DocumentCounts(Record):
-    """Documents by outcome; `total` counts contents, not file names."""
+    """Numbers of documents by outcome; `total` counts contents, not file names."""
 
     total: int = 0
     ok: int = 0
-    """Indexed in this run: new, or with other content or settings than before."""
+    """Documents indexed in this run: new, or with other content or settings than before."""
     unchanged: int = 0
     renamed: int = 0
     failed: int = 0
@@ -188,16 +187,16 @@ class DocumentCounts(Record):
 
 
 class FigureCounts(Record):
-    """Figures by outcome."""
+    """Numbers of figures by outcome."""
 
     found: int = 0
     kept: int = 0
-    """Worth a question: passed every filter."""
+    """Figures that passed every filter and are worth asking a model about."""
     described: int = 0
     skipped: int = 0
-    """Kept, and not asked about: no model, or the budget was spent."""
+    """Kept figures that were not asked about, for want of a model or of budget."""
     failed: int = 0
-    """Kept, and not described: the model refused them, or could not be reached."""
+    """Kept figures that the model refused, or for which it could not be reached."""
 
 
 class IndexReport(Record):
@@ -213,33 +212,40 @@ class IndexReport(Record):
 
 
 def document_statuses(
-    entries: Sequence[CatalogueEntry], parsed: Iterable[Parsed], found: ScanResult, *, before: dict[str, CatalogueEntry]
+    entries: Sequence[CatalogueEntry],
+    parsed: Iterable[Parsed],
+    scanned: ScanResult,
+    *,
+    before: dict[str, CatalogueEntry],
 ) -> tuple[DocumentStatus, ...]:
-    """Outcome for each document, alias and refused file, by name; before: entries made with equal settings."""
+    """Return what became of each document, alias and refused file, in the order of names.
+
+    before: the entries of the previous index version by document, where its settings were the same.
+    """
     by_digest = {item.source.digest: item for item in parsed}
     statuses = [
-        _status(entry.name, by_digest[entry.document], chunks=entry.chunks, before=before.get(entry.document))
+        _make_status(entry.name, by_digest[entry.document], chunks=entry.chunks, before=before.get(entry.document))
         for entry in entries
     ]
     statuses += [
         DocumentStatus(document=alias.name, status="duplicate", message=f"the same content as {alias.document}")
-        for alias in found.aliases
+        for alias in scanned.aliases
     ]
-    return _with_refused(statuses, found)
+    return _add_refused(statuses, scanned)
 
 
-def failures(parsed: Iterable[Parsed], found: ScanResult) -> tuple[DocumentStatus, ...]:
-    """The documents that could not be read, and the files that were refused, in the order of names."""
-    names = {file.content.digest: file.name for file in found.files}
-    statuses = [_status(names[item.source.digest], item) for item in parsed if item.failure]
-    return _with_refused(statuses, found)
+def failures(parsed: Iterable[Parsed], scanned: ScanResult) -> tuple[DocumentStatus, ...]:
+    """Return the documents that could not be read and the files that were refused, in the order of names."""
+    names = {file.content.digest: file.name for file in scanned.files}
+    statuses = [_make_status(names[item.source.digest], item) for item in parsed if item.failure]
+    return _add_refused(statuses, scanned)
 
 
-def _with_refused(statuses: Iterable[DocumentStatus], found: ScanResult) -> tuple[DocumentStatus, ...]:
-    """With the files that were refused, in the order of names."""
+def _add_refused(statuses: Iterable[DocumentStatus], scanned: ScanResult) -> tuple[DocumentStatus, ...]:
+    """Add the files that were refused, and sort by name."""
     refused = (
         DocumentStatus(document=item.name, status="failed", reason=item.reason, message=item.message)
-        for item in found.refused
+        for item in scanned.refused
     )
     return tuple(sorted([*statuses, *refused], key=lambda status: status.document))
 
@@ -247,13 +253,13 @@ def _with_refused(statuses: Iterable[DocumentStatus], found: ScanResult) -> tupl
 def count_documents(
     statuses: Iterable[DocumentStatus], entries: Iterable[CatalogueEntry], *, before: Iterable[str]
 ) -> DocumentCounts:
-    """Documents by status; before: the documents of the previous generation."""
+    """Count documents by outcome; before: the documents of the previous index version."""
     counted = Counter(status.status for status in statuses if status.status != "duplicate")
     removed = set(before) - {entry.document for entry in entries}
     return DocumentCounts(total=counted.total(), removed=len(removed), **counted)
 
 
-def _status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntry | None = None) -> DocumentStatus:
+def _make_status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntry | None = None) -> DocumentStatus:
     failure = parsed.failure
     if failure:
         status = "failed"
@@ -278,7 +284,7 @@ def _status(name: str, parsed: Parsed, *, chunks: int = 0, before: CatalogueEntr
 
 
 def count_figures(pictured: Sequence[Pictured]) -> FigureCounts:
-    """Figures of all documents by status."""
+    """Count the figures of all documents by outcome."""
     counts: Counter[str] = Counter()
     for item in pictured:
         counts.update(item.counts)
@@ -292,7 +298,7 @@ def count_figures(pictured: Sequence[Pictured]) -> FigureCounts:
 
 
 def chunk_lengths(chunked: Sequence[Chunked]) -> LengthStatistics | None:
-    """Characters per chunk over all documents; None without chunks."""
+    """Return the shortest, mean and longest chunk over all documents, in characters; None without chunks."""
     cut = [item for item in chunked if item.count]
     if not cut:
         return None
@@ -305,13 +311,13 @@ MOST_ROWS = 500
 
 
 def headline(report: IndexReport) -> str:
-    """The build in a line: `25 documents, 1 of them failed; 120 pages, 300 chunks`."""
+    """Sum a build up in a line: `25 documents, 1 of them failed; 120 pages, 300 chunks`."""
     failed = f", {report.documents.failed:,} of them failed" if report.documents.failed else ""
     return f"{report.documents.total:,} documents{failed}; {report.pages:,} pages, {report.chunks:,} chunks"
 
 
 def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], documents: Path, index: Path) -> str:
-    """The report of a build in Markdown."""
+    """Render the report of a build as Markdown, with the documents that failed (at most MOST_ROWS)."""
     lines = [
         f"# {headline(report)}",
         f"documents `{documents}` · index `{index_name(index)}` · generation `{report.generation}` · "
@@ -319,7 +325,7 @@ def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], docume
         *("", "| | |", "|---|---:|"),
     ]
     counted = {"documents": report.documents.model_dump(exclude={"total"}), "figures": report.figures.model_dump()}
-    lines += [f"| {what} {name} | {count:,} |" for what, counts in counted.items() for name, count in counts.items()]
+    lines += [f"| {noun} {name} | {count:,} |" for noun, counts in counted.items() for name, count in counts.items()]
     if failed:
         lines += [
             "",
@@ -327,7 +333,7 @@ def markdown_of(report: IndexReport, *, failed: Sequence[DocumentStatus], docume
             f"`trivet rag status --index {index_name(index)}` tells more of each document.",
             "",
         ]
-        lines += [f"- `{one.document}`: {one.message or one.reason}" for one in failed[:MOST_ROWS]]
+        lines += [f"- `{status.document}`: {status.message or status.reason}" for status in failed[:MOST_ROWS]]
         lines += [f"- … and {len(failed) - MOST_ROWS:,} more"] if len(failed) > MOST_ROWS else []
     if report.warnings:
         lines += ["", "## To know", *(f"- {warning}" for warning in report.warnings)]

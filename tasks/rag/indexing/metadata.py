@@ -19,31 +19,31 @@ from tasks.rag.indexing.notice_facts import WORDS, bare
 from tasks.rag.rag_errors import MetadataUnusable
 
 COLUMNS: dict[str, str] = WORDS["columns"]
-"""Headers of the CSV, without spaces and brackets, and our names for them."""
+"""Header of a column of the CSV, without spaces and brackets → the name of its field."""
 MOST_FIELD_CHARS = 10_000_000
 
 
 class MetadataTable(NamedTuple):
-    """The rows of the CSV."""
+    """The rows of a CSV of metadata."""
 
     rows: dict[int, dict[str, str]]
-    """Line of the file (1-based, the last one of a record over several) → its cells that are not empty, by our names
-    for known columns and the CSV's own for others."""
+    """Line of the file (1-based, the last one of a record over several) → its cells that are not empty, by the names
+    of COLUMNS where these know a column, and else by its header."""
     warnings: tuple[str, ...]
 
 
 class MatchedMetadata(NamedTuple):
-    """The row of each file."""
+    """The rows of a CSV of metadata, each with the file that it describes."""
 
     by_file: dict[str, dict[str, str]]
     """File name → the cells of its row; files without a row are not here."""
     warnings: tuple[str, ...] = ()
-    """Problems of the rows."""
+    """What is wrong with rows of the CSV, a sentence each."""
     files_without_row: tuple[str, ...] = ()
 
 
 def read_table(path: Path) -> MetadataTable:
-    """The CSV at `path`: UTF-8 with or without mark, or CP949; separated by commas, semicolons or tabs.
+    """Read the CSV at `path`: UTF-8 with or without mark, or CP949; separated by commas, semicolons or tabs.
 
     Raises MetadataUnusable.
     """
@@ -51,8 +51,10 @@ def read_table(path: Path) -> MetadataTable:
     try:
         text = decode(read_bytes(path)).text
         # the separator is the one by which most columns are known
-        separator = max(",\t;", key=lambda sign: sum(_header(cell) in COLUMNS for cell in next(_csv(text, sign), [])))
-        reader = _csv(text, separator)
+        separator = max(
+            ",\t;", key=lambda sign: sum(_plain_header(cell) in COLUMNS for cell in next(_open_csv(text, sign), []))
+        )
+        reader = _open_csv(text, separator)
         # line number and cells of every record that is not empty
         lines = [(reader.line_num, record) for record in reader if any(cell.strip() for cell in record)]
     except OSError as error:
@@ -62,15 +64,17 @@ def read_table(path: Path) -> MetadataTable:
     except (DocumentError, csv.Error) as error:
         raise MetadataUnusable(f"The metadata file {path} is no CSV: {error}; save it again as CSV UTF-8.") from error
     cells = lines[0][1] if lines else []
-    header = [COLUMNS.get(_header(cell), unicodedata.normalize("NFC", cell).strip()) for cell in cells]
+    header = [COLUMNS.get(_plain_header(cell), unicodedata.normalize("NFC", cell).strip()) for cell in cells]
     if "file_name" not in header:
-        seen = ", ".join(name for name in header if name)[:200]
-        raise MetadataUnusable(f"The metadata file {path} has no column 파일명 (it has: {seen}); add the file names.")
+        columns = ", ".join(name for name in header if name)[:200]
+        raise MetadataUnusable(
+            f"The metadata file {path} has no column 파일명 (it has: {columns}); add the file names."
+        )
     rows: dict[int, dict[str, str]] = {}
     warnings: list[str] = []
     for line, cells in lines[1:]:
-        named = zip(header, (unicodedata.normalize("NFC", cell).strip() for cell in cells), strict=False)
-        rows[line] = {name: cell for name, cell in named if name and cell}
+        named_cells = zip(header, (unicodedata.normalize("NFC", cell).strip() for cell in cells), strict=False)
+        rows[line] = {name: cell for name, cell in named_cells if name and cell}
         if len(cells) != len(header):
             warnings.append(
                 f"Line {line} has {len(cells)} cells, the header {len(header)}; check its commas and quotes."
@@ -84,12 +88,12 @@ def read_table(path: Path) -> MetadataTable:
     return MetadataTable(rows, tuple(warnings))
 
 
-def _csv(text: str, separator: str) -> Any:
+def _open_csv(text: str, separator: str) -> Any:
     return csv.reader(io.StringIO(text, newline=""), delimiter=separator)
 
 
-def _header(cell: str) -> str:
-    """A header without spaces, brackets and what stands in them: `사업 금액(원)` is 사업금액."""
+def _plain_header(cell: str) -> str:
+    """Return a header without spaces, brackets and their contents: `사업 금액(원)` is 사업금액."""
     text = unicodedata.normalize("NFC", cell).lstrip("\ufeff")
     return re.sub(r"\(.*?\)|\[.*?\]|（.*?）|\s", "", text)
 
@@ -99,16 +103,18 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
     names = sorted(names)
     by_key: dict[str, list[str]] = {}
     for name in names:
-        for key in _keys(name):
+        for key in _file_keys(name):
             by_key.setdefault(key, []).append(name)
     by_file: dict[str, dict[str, str]] = {}
     warnings = list(table.warnings)
     for line, row in table.rows.items():
-        wanted = row.get("file_name", "")
+        file_name = row.get("file_name", "")
         # several files when the same name stands in several folders
-        files = next((found for key in _keys(wanted) if (found := by_key.get(key))), []) if wanted else []
+        files = (
+            next((matches for key in _file_keys(file_name) if (matches := by_key.get(key))), []) if file_name else []
+        )
         if not files:
-            warnings.append(f"Line {line} names the file `{wanted}`, which is not in the folder.")
+            warnings.append(f"Line {line} names the file `{file_name}`, which is not in the folder.")
         for file in files:
             if file in by_file:
                 warnings.append(f"Line {line} names a file that a row above names too: `{file}`; the first row counts.")
@@ -116,8 +122,8 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
     return MatchedMetadata(by_file, tuple(warnings), tuple(name for name in names if name not in by_file))
 
 
-def _keys(name: str) -> list[str]:
-    """Keys by which a file name is matched, the most specific first."""
+def _file_keys(name: str) -> list[str]:
+    """Return the keys by which a file name is matched, the most specific first: path, name, name without suffix."""
     path = unicodedata.normalize("NFC", name).replace("\\", "/").strip().lstrip("./").casefold()
     file = path.rpartition("/")[2]
     stem = re.sub(r"\.(pdf|hwpx?|docx?|docm|txt|md|html?)$", "", file)
@@ -126,7 +132,7 @@ def _keys(name: str) -> list[str]:
 
 FIRST_PAGES = 3
 FIRST_BLOCKS = 60
-"""Number of blocks that are read of a document without pages."""
+"""Number of blocks that are read of a document that stores no pages."""
 MOST_VALUE_CHARS = 200
 
 _LABELS = {label: name for name, labels in WORDS["first_pages"].items() for label in str(labels).split()}
@@ -151,31 +157,31 @@ _REGISTRANT = re.compile(r"\(?\s*exact\s+name\s+of\s+(?:the\s+)?registrant", re.
 
 
 def read_facts(document: Document) -> dict[str, str]:
-    """What the first pages say plainly: title, project_name, issuer, publish_date, project_amount, bid_end, notice_id,
-    period_end. Each fact with a known page comes with `…_page`. What is not labelled as such is not guessed.
+    """Read what the first pages state under a label: title, project_name, issuer, publish_date, project_amount,
+    bid_end, notice_id and period_end. A fact on a known page comes with `…_page`. Nothing is guessed.
     """
     facts: dict[str, str] = {}
     blocks = [block for page in document.pages[:FIRST_PAGES] for block in page.blocks]
     blocks = blocks[:FIRST_BLOCKS] if document.page_source == "none" else blocks
     for block in blocks:
-        for name, value in _labelled(block):
-            _note(facts, name, value, block)
+        for name, value in _find_labelled(block):
+            _add_fact(facts, name, value, block)
         for name, pattern in (("period_end", _PERIOD), ("publish_date", _REPORT_DATE)):
             if match := pattern.search(" ".join(block.text.split())):
-                _note(facts, name, match[1], block)
+                _add_fact(facts, name, match[1], block)
     lines = [(line.strip(), block) for block in blocks for line in block.text.splitlines() if line.strip()]
     for (above, block), (line, _) in pairwise(lines):  # a filing names the company above `(Exact name of registrant …)`
         if _REGISTRANT.match(line) and not _REGISTRANT.search(above):
-            _note(facts, "issuer", above, block)
+            _add_fact(facts, "issuer", above, block)
     for line, block in lines:
         if block.kind == "heading" and _COMPANY.fullmatch(line):
-            _note(facts, "issuer", line, block)
-    _note_title(facts, document, blocks)
+            _add_fact(facts, "issuer", line, block)
+    _add_title(facts, document, blocks)
     return facts
 
 
-def _note(facts: dict[str, str], name: str, value: str, block: Block) -> None:
-    """Keep a fact; the first place that states it counts."""
+def _add_fact(facts: dict[str, str], name: str, value: str, block: Block) -> None:
+    """Add a fact with its page, unless an earlier place has stated it."""
     value = " ".join(value.split()).strip(" -–·")
     if name in facts or not value or len(value) > MOST_VALUE_CHARS:
         return
@@ -184,8 +190,8 @@ def _note(facts: dict[str, str], name: str, value: str, block: Block) -> None:
         facts[f"{name}_page"] = str(block.page)
 
 
-def _labelled(block: Block) -> Iterator[tuple[str, str]]:
-    """Facts that a label names: in the cell to its left, or before a colon."""
+def _find_labelled(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield the facts of a block that a label names: in the cell to the left, or before a colon."""
     if block.kind == "table":
         starts = {(cell.row, cell.col): cell for cell in block.cells}
         for cell in block.cells:
@@ -200,17 +206,17 @@ def _labelled(block: Block) -> Iterator[tuple[str, str]]:
             yield name, match[2]
 
 
-def _note_title(facts: dict[str, str], document: Document, blocks: Sequence[Block]) -> None:
-    """The title that the file states, else the form that a filing names, else the first page's highest heading."""
+def _add_title(facts: dict[str, str], document: Document, blocks: Sequence[Block]) -> None:
+    """Add a title: the one that the file states, else the form of a filing, else the first page's highest heading."""
     if document.title and document.title.strip() and not _NO_TITLE.match(document.title):
         facts.setdefault("title", " ".join(document.title.split())[:MOST_VALUE_CHARS])
         return
     for block in blocks:
         if _FORM.fullmatch(" ".join(block.text.split())):
-            _note(facts, "title", block.text, block)
+            _add_fact(facts, "title", block.text, block)
             return
     first = blocks[0].page if blocks else None
     headings = [block for block in blocks if block.kind == "heading" and block.page == first]
     if headings:
         highest = min(headings, key=lambda block: block.level or 1)
-        _note(facts, "title", highest.text, highest)
+        _add_fact(facts, "title", highest.text, highest)

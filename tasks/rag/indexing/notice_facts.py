@@ -24,7 +24,7 @@ FactName = Literal[
 
 WORDS = tomllib.loads((files("tasks.rag.indexing") / "notice_words.toml").read_text("utf-8"))
 DISPLAY: dict[FactName, dict[Language, str]] = WORDS["display"]
-"""In the order in which a table shows them."""
+"""Name of a fact → its label in a language, in the order in which a table shows the facts."""
 _LABELS: dict[FactName, re.Pattern[str]] = {
     name: re.compile(pattern, re.VERBOSE) for name, pattern in WORDS["labels"].items()
 }
@@ -62,7 +62,7 @@ _HEADER_WORD = re.compile(
 
 
 class Stated(NamedTuple):
-    """A fact as its block states it."""
+    """A fact as its block states it, without its place."""
 
     name: FactName
     label: str
@@ -71,27 +71,29 @@ class Stated(NamedTuple):
 
 
 def extract_facts(document: Document) -> tuple[Fact, ...]:
-    """The facts of a request for proposals in reading order, each once; none of another document."""
+    """Return the facts of a request for proposals in reading order, each once; none for another kind of document."""
     blocks = [block for page in document.pages for block in page.blocks]
-    kept: dict[tuple[str, str], Fact] = {}
+    facts: dict[tuple[str, str], Fact] = {}
     for block in blocks:
         if block.kind in ("header", "footer"):
             continue
-        for stated in _in_cells(block.cells) if block.kind == "table" else _in_lines(block.text):
+        for stated in _find_in_cells(block.cells) if block.kind == "table" else _find_in_lines(block.text):
             key = stated.name, stated.canonical or " ".join(stated.value.split())
             day = f"{stated.canonical} "  # the same day may be known with its hour
-            same = [fact.canonical or "" for fact in kept.values() if fact.name == stated.name]
-            known = key in kept or (stated.canonical and any(one.startswith(day) for one in same))
-            if len(kept) < MOST_FACTS and not known:
-                kept[key] = Fact(**stated._asdict(), page=block.page, bbox=block.bbox)
-    names = {fact.name for fact in kept.values()}
+            same_name_values = [fact.canonical or "" for fact in facts.values() if fact.name == stated.name]
+            is_repeated = key in facts or (
+                stated.canonical and any(value.startswith(day) for value in same_name_values)
+            )
+            if len(facts) < MOST_FACTS and not is_repeated:
+                facts[key] = Fact(**stated._asdict(), page=block.page, bbox=block.bbox)
+    names = {fact.name for fact in facts.values()}
     opening = " ".join(block.text for block in blocks[:OPENING_BLOCKS])
     is_request = len(names & TELLING) >= 2 or _SOLICITATION.search(f"{document.title or ''} {opening}")
-    return tuple(kept.values()) if is_request else ()
+    return tuple(facts.values()) if is_request else ()
 
 
-def _in_lines(text: str) -> Iterator[Stated]:
-    """`Label: value`, `Label date`, `RFP 24-017`."""
+def _find_in_lines(text: str) -> Iterator[Stated]:
+    """Yield the facts of a text that stand in a line: `Label: value`, `Label date`, `RFP 24-017`."""
     for line in (line.strip()[:MOST_LINE_CHARS] for line in text.splitlines()):
         if not line or _DOTTED.search(line):
             continue
@@ -99,15 +101,17 @@ def _in_lines(text: str) -> Iterator[Stated]:
             yield from read_value(name, match["label"], match["value"])
         elif match := _NOTICE.fullmatch(line):
             yield Stated("notice", line[: match.start("id")].strip(), match["id"], match["id"])
-        elif day := next((one for one in read_numbers(line) if one.unit in ("date", "day of month")), None):
+        elif day := next((number for number in read_numbers(line) if number.unit in ("date", "day of month")), None):
             label = re.sub(rf"^{_BULLET}", "", line[: day.start])
             if (name := fact_name(label)) and name in DATED:
                 yield from read_value(name, label, line[day.start :])
 
 
-def _in_cells(cells: Sequence[Cell]) -> Iterator[Stated]:
-    """Values beside a label; below it where the table has one row below its header: in a longer one every row is
-    another project."""
+def _find_in_cells(cells: Sequence[Cell]) -> Iterator[Stated]:
+    """Yield the facts of a table: values right of a label, or below it where the table has one row below its header.
+
+    In a longer table every row is another project.
+    """
     starts = {(cell.row, cell.col): cell for cell in cells}
     covered = {(cell.row + down, cell.col): cell for cell in cells for down in range(min(cell.row_span, 100))}
     rows = max((cell.row + cell.row_span for cell in cells), default=0)
@@ -115,32 +119,34 @@ def _in_cells(cells: Sequence[Cell]) -> Iterator[Stated]:
         name = fact_name(cell.text) if len(cell.text) <= MOST_LABEL_CHARS else None
         if name is None:
             continue
-        beside = [covered[cell.row, col] for col in range(cell.col + cell.col_span, 99) if (cell.row, col) in covered]
-        text = beside[0].text if beside else ""
-        row = " ".join(one.text for one in beside)
-        found = read_value(name, cell.text, row if name == "contact" else text) if not fact_name(text) else []
-        if name == "amount" and len(found) == 1 and (tax := _VAT.search(row)):
-            found.append(_tax_of(cell.text, tax))
-        if not found and name != "contact" and cell.row == 0 and rows == cell.row_span + 1:
+        cells_right = [
+            covered[cell.row, col] for col in range(cell.col + cell.col_span, 99) if (cell.row, col) in covered
+        ]
+        text = cells_right[0].text if cells_right else ""
+        row = " ".join(right.text for right in cells_right)
+        values = read_value(name, cell.text, row if name == "contact" else text) if not fact_name(text) else []
+        if name == "amount" and len(values) == 1 and (tax := _VAT.search(row)):
+            values.append(_make_tax_fact(cell.text, tax))
+        if not values and name != "contact" and cell.row == 0 and rows == cell.row_span + 1:
             below = starts.get((cell.row_span, cell.col))
-            found = read_value(name, cell.text, below.text) if below else []
-        yield from found
+            values = read_value(name, cell.text, below.text) if below else []
+        yield from values
 
 
 def bare(text: str) -> str:
-    """`사 업 명` and `가. 사업명(공고명)` are 사업명."""
+    """Strip a label of numbering, brackets and everything but letters: `사 업 명`, `가. 사업명(공고명)` are 사업명."""
     text = re.sub(r"^\s*(?:[가-하]|[0-9]{1,2}|[ivxIVXⅠ-Ⅻ]{1,4}|[a-z])[.)]\s*", "", text)
     return re.sub(r"\(.*?\)|\[.*?\]|[\W\d_]", "", text).casefold()
 
 
 def fact_name(label: str) -> FactName | None:
-    """Which fact a label names, if any."""
+    """Return the fact that a label names; None where it names none."""
     squeezed = bare(label)
     return next((name for name, pattern in _LABELS.items() if pattern.fullmatch(squeezed)), None) if squeezed else None
 
 
 def read_value(name: FactName, label: str, text: str) -> list[Stated]:
-    """The fact, and a `vat` fact if an amount states its tax; empty if `text` does not fit the fact."""
+    """Read the value of a fact, and a `vat` fact if an amount states its tax; empty if `text` does not fit the fact."""
     value = " ".join(text.split()).strip(" -–·,;")
     if not value or len(value) > MOST_VALUE_CHARS or name not in _READERS:
         return []
@@ -148,43 +154,43 @@ def read_value(name: FactName, label: str, text: str) -> list[Stated]:
     if read is None:
         return []
     label = " ".join(label.split()).strip(" -–·:：")
-    found = [Stated(name, label, value, read or None)]
+    values = [Stated(name, label, value, read or None)]
     if name == "amount" and (tax := _VAT.search(f"{value} {label}")):
-        found.append(_tax_of(label, tax))
-    return found
+        values.append(_make_tax_fact(label, tax))
+    return values
 
 
-def _tax_of(label: str, tax: re.Match[str]) -> Stated:
-    """A `vat` fact: whether the amount under that label includes the tax."""
-    said = (tax["ko"] or tax["before"] or tax["after"] or "").lower()
-    is_included = said == "포함" or said.startswith("incl")
+def _make_tax_fact(label: str, tax: re.Match[str]) -> Stated:
+    """Return the `vat` fact that says whether the amount under a label includes the tax."""
+    words = (tax["ko"] or tax["before"] or tax["after"] or "").lower()
+    is_included = words == "포함" or words.startswith("incl")
     return Stated("vat", " ".join(label.split()), tax.group(), "included" if is_included else "excluded")
 
 
-def _amount(label: str, value: str) -> str | None:
+def _read_amount(label: str, value: str) -> str | None:
     stated = scales(label)
     for number in read_numbers(value):
         if number.value <= 0:
             continue
         if number.unit in CURRENCIES.values():
-            return _digits(number.value) + ("" if number.unit == "KRW" else f" {number.unit}")
+            return _format_plain(number.value) + ("" if number.unit == "KRW" else f" {number.unit}")
         if number.unit == "" and (stated or number.value >= LEAST_BARE_AMOUNT):
-            return _digits(number.value * (stated[0].factor if stated else 1))
+            return _format_plain(number.value * (stated[0].factor if stated else 1))
     return None
 
 
-def _period(_: str, value: str) -> str | None:
+def _read_period(_: str, value: str) -> str | None:
     numbers = read_numbers(value)
     for number in numbers:
         if number.unit in DURATIONS:
             unit, factor = DURATIONS[number.unit]
-            return f"{_digits(number.value * factor)} {unit}"
-    days = [_iso(number) for number in numbers if number.unit == "date"]
+            return f"{_format_plain(number.value * factor)} {unit}"
+    days = [_iso_date(number) for number in numbers if number.unit == "date"]
     return None if not days else f"{days[0]}/{days[-1]}" if len(days) > 1 else f"/{days[0]}"
 
 
-def _day(value: str, *, first: bool) -> str | None:
-    """The first or last day of the text with its hour; empty for a day without a year."""
+def _read_day(value: str, *, first: bool) -> str | None:
+    """Return the first or last day of a text with its hour: `2024-05-24 15:00`; empty for a day without a year."""
     numbers = read_numbers(value)
     days = [number for number in numbers if number.unit == "date"]
     if not days:
@@ -196,35 +202,35 @@ def _day(value: str, *, first: bool) -> str | None:
         after = [number for number in numbers if number.start >= day.end and number.unit in ("date", "time")]
         hours = after[:1] if after and after[0].unit == "time" else []
     clock = int(hours[0].value) if hours else 0
-    return _iso(day) + (f" {clock // 100:02d}:{clock % 100:02d}" if hours else "")
+    return _iso_date(day) + (f" {clock // 100:02d}:{clock % 100:02d}" if hours else "")
 
 
-def _iso(day: Number) -> str:
+def _iso_date(day: Number) -> str:
     digits = f"{int(day.value):08d}"
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
 
-def _words(_: str, value: str) -> str | None:
+def _read_words(_: str, value: str) -> str | None:
     letters = sum(sign.isalpha() for sign in value)
     return "" if letters >= 2 and not _HEADER_WORD.fullmatch(re.sub(r"\s", "", value)) else None
 
 
 _READERS: dict[FactName, Callable[[str, str], str | None]] = {
-    "amount": _amount,
-    "period": _period,
-    "published": lambda _, value: _day(value, first=True),
-    "opening": lambda _, value: _day(value, first=True),
-    "questions_due": lambda _, value: _day(value, first=False),
-    "deadline": lambda _, value: _day(value, first=False),
+    "amount": _read_amount,
+    "period": _read_period,
+    "published": lambda _, value: _read_day(value, first=True),
+    "opening": lambda _, value: _read_day(value, first=True),
+    "questions_due": lambda _, value: _read_day(value, first=False),
+    "deadline": lambda _, value: _read_day(value, first=False),
     "notice": lambda _, value: value if any(map(str.isdigit, value)) and len(value) <= MOST_NAME_CHARS else None,
-    "project": _words,
-    "issuer": _words,
-    "place": _words,
+    "project": _read_words,
+    "issuer": _read_words,
+    "place": _read_words,
     "contact": lambda _, value: "" if _PHONE_OR_MAIL.search(value) else None,
 }
 """(label, value) → canonical form; empty: it has none; None: the value does not fit the fact."""
 
 
-def _digits(value: Decimal) -> str:
-    """Without an exponent or idle zeros."""
+def _format_plain(value: Decimal) -> str:
+    """Write a number without an exponent or trailing zeros."""
     return f"{value.normalize():f}"

@@ -52,13 +52,13 @@ Shards = tuple[tuple[Pictured, ...], ...]
 def figures_of(
     parsed: Parsed, artifacts: Artifacts, *, settings: FigureSettings, limits: ReadLimits, password: str | None
 ) -> Pictured:
-    """A document with its figures, `kept` or `dropped`; recalled if they were looked for before."""
+    """Find the figures of a document, `kept` or `dropped`, or recall those that were found before."""
     if parsed.document is None or parsed.format is None:
         return Pictured(parsed=parsed)
     inputs = {"source": parsed.source, "settings": settings, "limits": limits}
     key = content_key("figures", FINDER_VERSION, inputs)
-    if kept := artifacts.recall(key):
-        return Pictured(parsed=parsed, figures=kept)
+    if recalled_ref := artifacts.recall(key):
+        return Pictured(parsed=parsed, figures=recalled_ref)
     source = parsed.source
     job = Job(path=artifacts.path(source.content), digest=source.digest, format=parsed.format, password=password)
     records: list[FigureRecord] = []
@@ -81,21 +81,21 @@ def figures_of(
 
 
 def with_duplicates_marked(shards: Shards, artifacts: Artifacts, *, settings: FigureSettings) -> Shards:
-    """The shards, pictures that repeat another one marked `duplicate`."""
-    found = [[_load(item, artifacts).figures for item in shard] for shard in shards]
-    records = [record for shard in found for figures in shard for record in figures]
+    """Mark the figures that repeat another one as `duplicate`, over all shards, which keep their order."""
+    records_by_shard = [[_load_figures(item, artifacts).figures for item in shard] for shard in shards]
+    records = [record for shard in records_by_shard for figures in shard for record in figures]
     marked = iter(without_duplicates(records, load=artifacts.get, settings=settings))
     return tuple(
         tuple(
             _store_figures(item, [next(marked) for _ in figures], artifacts)
             for item, figures in zip(shard, before, strict=True)
         )
-        for shard, before in zip(shards, found, strict=True)
+        for shard, before in zip(shards, records_by_shard, strict=True)
     )
 
 
 class Described(NamedTuple):
-    """Documents with described figures, and those whose figures may be described another time, with the reason."""
+    """Documents with the descriptions of their figures, and what a later run may still describe."""
 
     pictured: tuple[Pictured, ...]
     unfinished: dict[str, str]
@@ -111,7 +111,7 @@ def describe_figures(
     limits: Limits,
     budget: Budget,
 ) -> Described:
-    """Every kept figure with its description, or the reason why there is none. Raises ModelUnavailable.
+    """Describe every kept figure, or record why it has no description. Raises ModelUnavailable.
 
     A model in this process answers in batches first; each figure then finds its answer in the response store.
     """
@@ -125,10 +125,10 @@ def describe_figures(
             progress.advance(DESCRIBE)
 
     if asking:
-        records = [record for item in pictured for record in _load(item, artifacts).figures]
-        progress.expect(DESCRIBE, len({shown.digest for record in records if (shown := _picture_of(record))}))
+        records = [record for item in pictured for record in _load_figures(item, artifacts).figures]
+        progress.expect(DESCRIBE, len({picture.digest for record in records if (picture := _picture_of(record))}))
         if isinstance(asking, BatchChat):
-            requests = _requests(records, artifacts, settings)
+            requests = _make_requests(records, artifacts, settings)
             with suppress(BudgetSpent):
                 for digest, answer in ask_all(asking, requests, responses=responses, limits=limits, budget=budget):
                     if isinstance(answer, ModelError):
@@ -137,21 +137,21 @@ def describe_figures(
                         count(digest)
 
     def ask_about(record: FigureRecord) -> FigureRecord:
-        shown = _picture_of(record)
-        if shown and (trouble := troubles.get(shown.digest)):
+        picture = _picture_of(record)
+        if picture and (trouble := troubles.get(picture.digest)):
             return undescribed(record, trouble)
-        png = artifacts.get(shown) if shown and chat else b""
+        png = artifacts.get(picture) if picture and chat else b""
         return describe(record, png, chat=chat, responses=responses, limits=limits, settings=settings, budget=budget)
 
     result: list[Pictured] = []
     unfinished: dict[str, str] = {}
     with ThreadPoolExecutor(max_workers=limits.settings.concurrency) as pool:
         for item in pictured:
-            figures, records = _load(item, artifacts).figures, list[FigureRecord]()
+            figures, records = _load_figures(item, artifacts).figures, list[FigureRecord]()
             for before, record in zip(figures, pool.map(ask_about, figures), strict=True):
                 records.append(record)
-                if record.response_key and (shown := _picture_of(before)):
-                    count(shown.digest)
+                if record.response_key and (picture := _picture_of(before)):
+                    count(picture.digest)
             result.append(_store_figures(item, records, artifacts))
             failed = [record.reason or "" for record in records if record.retryable]
             if failed:
@@ -160,15 +160,15 @@ def describe_figures(
 
 
 def _picture_of(record: FigureRecord) -> Ref | None:
-    """The picture that is asked about, if any."""
+    """Return the picture that a model is asked about for a figure; None where it is not asked."""
     return record.image if record.status == "kept" else record.original
 
 
-def _requests(
+def _make_requests(
     records: Sequence[FigureRecord], artifacts: Artifacts, settings: FigureSettings
 ) -> Iterator[tuple[str, ChatRequest]]:
-    """One for each picture that can be shown; one that cannot is refused by itself later."""
-    for image in dict.fromkeys(shown for record in records if (shown := _picture_of(record))):
+    """Yield the digest of each picture that a model can take, with its request; others are refused one by one later."""
+    for image in dict.fromkeys(picture for record in records if (picture := _picture_of(record))):
         png = artifacts.get(image)
         try:
             picture_size(png)
@@ -178,20 +178,20 @@ def _requests(
 
 
 def refusal_in(pictured: Sequence[Pictured], artifacts: Artifacts) -> str | None:
-    """Why a figure could not be described; None if all could."""
+    """Return why a figure could not be described, of the first one; None if all could."""
     item = next((item for item in pictured if item.counts.get("failed")), None)
-    records = _load(item, artifacts).figures if item else ()
+    records = _load_figures(item, artifacts).figures if item else ()
     return next((record.reason for record in records if record.status == "failed"), None)
 
 
-def _load(item: Pictured, artifacts: Artifacts) -> DocumentFigures:
+def _load_figures(item: Pictured, artifacts: Artifacts) -> DocumentFigures:
     if item.figures is None:
         return DocumentFigures(document=item.parsed.source.digest, figures=())
     return artifacts.load(DocumentFigures, item.figures)
 
 
 def _store_figures(item: Pictured, records: Sequence[FigureRecord], artifacts: Artifacts) -> Pictured:
-    """The document with these figures."""
+    """Store the records of a document's figures, and count them by status."""
     if item.figures is None:
         return item
     figures = artifacts.save("figures", DocumentFigures(document=item.parsed.source.digest, figures=tuple(records)))
@@ -213,11 +213,11 @@ def plan_folder(
     chat: Chat | None,
     responses: ResponseStore,
 ) -> FigurePlan:
-    """Count figures, why they are dropped, and the calls that `chat` would still get. Raises FolderUnusable."""
-    found = scan_folder(folder, artifacts=artifacts, include=include, exclude=exclude)
-    progress.expect("extract_figures", len(found.sources))
+    """Count the figures of a folder by outcome, and the calls that `chat` would still get. Raises FolderUnusable."""
+    scanned = scan_folder(folder, artifacts=artifacts, include=include, exclude=exclude)
+    progress.expect("extract_figures", len(scanned.sources))
     pictured = []
-    for source in found.sources:
+    for source in scanned.sources:
         progress.advance("extract_figures")
         try:
             sniffed = sniff(artifacts.path(source.content), suffix=source.suffix)
@@ -228,16 +228,16 @@ def plan_folder(
     marked = flat(with_duplicates_marked((tuple(pictured),), artifacts, settings=settings))
     described = [artifacts.load(DocumentFigures, item.figures) for item in marked if item.figures]
     records = [record for document in described for record in document.figures]
-    known: set[str] = set()
+    answered: set[str] = set()
     if chat:
         images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
         requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
-        known = {digest for digest, request in requests if is_answered(chat, request, responses)}
-    return plan(records, documents=len(found.sources), answered=known)
+        answered = {digest for digest, request in requests if is_answered(chat, request, responses)}
+    return plan(records, documents=len(scanned.sources), answered=answered)
 
 
 def figure_model(vlm: str, settings: FigureSettings) -> str | None:
-    """The vision model's full name for models.backends.open_chat; None where figures are off.
+    """Return the vision model's full name for models.backends.open_chat; None where figures are off.
 
     vlm: a model behind an endpoint keeps its name; `hf` and `vllm` alone mean the folder `qwen3_vl_model_path`.
     Arguments in the name win over the settings. Raises ModelUnavailable.

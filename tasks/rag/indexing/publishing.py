@@ -1,4 +1,4 @@
-"""A corpus becomes a generation of an index folder, with a status file while it is built and a report at the end."""
+"""Publishes a corpus as the next version of an index, with a status file while it is built and a report at the end."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NAMED_FILES = 5
 
 
 class Catalogued(Record):
-    """The catalogue, and what a reader of the metadata should know."""
+    """A stored corpus, with the warnings about its metadata."""
 
     corpus: Ref
     warnings: tuple[str, ...]
 
 
 def build_corpus(
-    found: ScanResult,
+    scanned: ScanResult,
     parsed: Sequence[Parsed],
     embedded: Sequence[Embedded],
     *,
@@ -44,25 +44,25 @@ def build_corpus(
     centres: Ref | None = None,
     metadata: Path | None,
 ) -> tuple[Corpus, tuple[str, ...]]:
-    """The corpus, and warnings about the metadata. Raises MetadataUnusable."""
-    names = [file.name for file in found.files] + [alias.name for alias in found.aliases]
+    """Join what was read, cut and embedded into a corpus, with warnings about the metadata. Raises MetadataUnusable."""
+    names = [file.name for file in scanned.files] + [alias.name for alias in scanned.aliases]
     matched = match_rows(read_table(metadata), names) if metadata else MatchedMetadata(by_file={})
     by_digest = {item.source.digest: item for item in parsed}
     vectors = {item.chunked.digest: item for item in embedded}
     aliases: dict[str, list[str]] = {}
-    for alias in found.aliases:
+    for alias in scanned.aliases:
         aliases.setdefault(alias.document, []).append(alias.name)
     entries: list[CatalogueEntry] = []
-    for file in sorted(found.files, key=lambda file: file.content.digest):
-        digest, others = file.content.digest, tuple(aliases.get(file.name, ()))
-        row = next((matched.by_file[name] for name in (file.name, *others) if name in matched.by_file), {})
+    for file in sorted(scanned.files, key=lambda file: file.content.digest):
+        digest, alias_names = file.content.digest, tuple(aliases.get(file.name, ()))
+        row = next((matched.by_file[name] for name in (file.name, *alias_names) if name in matched.by_file), {})
         item = by_digest[digest]
         chunked = vectors[digest].chunked if digest in vectors else None
         entries.append(
             CatalogueEntry(
                 document=digest,
                 name=file.name,
-                aliases=others,
+                aliases=alias_names,
                 format=item.format,
                 title=chunked.title if chunked else None,
                 pages=None if item.page_source == "none" else item.pages,
@@ -76,9 +76,9 @@ def build_corpus(
         )
     plain = {"facts": {}, "stated": ()}  # what the entry of a document tells too
     ordered = tuple(
-        one.model_copy(update={"chunked": one.chunked.model_copy(update=plain)})
+        document.model_copy(update={"chunked": document.chunked.model_copy(update=plain)})
         for entry in entries
-        if (one := vectors.get(entry.document))
+        if (document := vectors.get(entry.document))
     )
     warnings = list(matched.warnings)
     if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
@@ -89,7 +89,10 @@ def build_corpus(
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:
-    """Write and switch to the generation of the segments. Raises IndexUnusable and what `publish_segments` raises."""
+    """Write the index version of these segments and switch readers to it.
+
+    Raises IndexUnusable where the vectors are of several models, and what `publish_segments` raises.
+    """
     # precisions may mix (a laptop and a worker), weights may not
     families = sorted({family(item.embedder) for item in corpus.embedded})
     if len(families) > 1:
@@ -110,7 +113,7 @@ PREVIEW_FILE = "chunk_preview.json"
 
 
 class Published(Record):
-    """What readers of the index folder see."""
+    """The index version that readers of the folder see from now on."""
 
     generation: str
     digest: str
@@ -126,36 +129,36 @@ def build(index: Path, *, run: str | None, parameters: dict[str, JsonValue]) -> 
         with open_index(index) as opened:
             generation, settings, entries = opened.generation, opened.manifest.settings, opened.catalogue
     except (NotAnIndex, DamagedIndex):
-        pass  # none yet, or one that the next generation replaces
+        pass  # there is no version yet, or one that the next version replaces
     with reporting.status_of_build(index, generation=generation, run=run, parameters=parameters) as status:
         yield Build(index, status, settings, entries)
 
 
 @dataclass(frozen=True)
 class Build:
-    """A build that runs."""
+    """A build that runs: its folder, its status file, and the version that the folder held before."""
 
     _index: Path
     _status: reporting.StatusFile
     _settings: dict[str, JsonValue]
-    """Settings of the generation that the folder held when the build began."""
+    """Settings of the index version that the folder held when the build began."""
     _entries: Sequence[CatalogueEntry]
     _started: float = field(default_factory=time.monotonic)
 
     def enter(self, step: str) -> None:
-        """Write to the status which step runs."""
+        """Write to the status file which step runs."""
         self._status.update(step=step)
 
-    def note_failures(self, parsed: Sequence[Parsed], found: ScanResult) -> None:
+    def note_failures(self, parsed: Sequence[Parsed], scanned: ScanResult) -> None:
         """Write what could not be read to the status, so that a build that stops over it says why."""
-        self._status.update(documents=reporting.failures(parsed, found))
+        self._status.update(documents=reporting.failures(parsed, scanned))
 
     def finish(
         self,
         published: Published,
         entries: Sequence[CatalogueEntry],
         *,
-        found: ScanResult,
+        scanned: ScanResult,
         parsed: Sequence[Parsed],
         pictured: Sequence[Pictured],
         chunked: Sequence[Chunked],
@@ -168,14 +171,14 @@ class Build:
 
         warnings: about the metadata. refused: why the model refused a figure.
         """
-        known = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
-        statuses = reporting.document_statuses(entries, parsed, found, before=known)
+        unchanged = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
+        statuses = reporting.document_statuses(entries, parsed, scanned, before=unchanged)
         figures = reporting.count_figures(pictured)
-        told = list(warnings)
+        notes = list(warnings)
         if figures.skipped:
-            told.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
+            notes.append(f"{figures.skipped} figures are not described; see `trivet rag status` for the reasons")
         if figures.failed:
-            told.append(f"{figures.failed} figures could not be described, such as: {refused}")
+            notes.append(f"{figures.failed} figures could not be described, such as: {refused}")
         before = [entry.document for entry in self._entries]
         report = reporting.IndexReport(
             generation=published.generation,
@@ -184,7 +187,7 @@ class Build:
             chunks=sum(item.count for item in chunked),
             figures=figures,
             seconds=round(time.monotonic() - self._started, 3),
-            warnings=tuple(told),
+            warnings=tuple(notes),
         )
         self._status.update(
             state="completed_with_failures" if report.documents.failed else "completed",
@@ -199,6 +202,6 @@ class Build:
             step = (len(index) - 1) / max(preview_chunks - 1, 1)
             rows = sorted({round(at * step) for at in range(min(preview_chunks, len(index)))})
             chunks = [Chunk.model_validate_json(index.chunk(row)) for row in rows]
-        shown = [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chunks]
-        write(self._index / PREVIEW_FILE, json.dumps(shown, ensure_ascii=False, indent=1).encode())
+        preview = [chunk.model_dump(mode="json") | {"chars": len(chunk.text)} for chunk in chunks]
+        write(self._index / PREVIEW_FILE, json.dumps(preview, ensure_ascii=False, indent=1).encode())
         return report

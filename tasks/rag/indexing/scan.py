@@ -25,12 +25,12 @@ from tasks.rag.corpus import Source
 from tasks.rag.rag_errors import FolderUnusable
 
 IN_MEMORY_BYTES = 64 << 20
-"""Files up to this size are read once, hashed and kept in one go."""
+"""Size up to which a file is read once, and hashed and stored from memory."""
 _LOCK_PREFIX = "~$"  # Office's own mark beside a document that is open somewhere
 
 
 class ScannedFile(Record):
-    """A document of the folder."""
+    """A file that is a document: the first of its content, by name."""
 
     name: str
     """Path below the folder, `/` between folders, NFC; within a zip `archive.zip/inner.pdf`."""
@@ -42,15 +42,15 @@ class ScannedFile(Record):
 
 
 class Alias(Record):
-    """Another file with the same content as a document."""
+    """A file whose content is that of a document of another name."""
 
     name: str
     document: str
-    """Name of the document, the first of its files in sort order."""
+    """Name of the document: of all files with its content the first in sort order."""
 
 
 class Refused(Record):
-    """A file that was not taken."""
+    """A file that must not or cannot be read, with the reason."""
 
     name: str
     reason: str
@@ -59,7 +59,7 @@ class Refused(Record):
 
 
 class ScanResult(Record):
-    """The files of a folder, by name."""
+    """The files of a folder by what becomes of them, each group in the order of names."""
 
     files: tuple[ScannedFile, ...]
     aliases: tuple[Alias, ...] = ()
@@ -68,24 +68,24 @@ class ScanResult(Record):
 
     @property
     def sources(self) -> list[Source]:
-        """The documents without their names."""
+        """The documents without their names, in their order."""
         return [Source(content=file.content, suffix=file.suffix, reader=file.reader) for file in self.files]
 
     def digests_of(self, names: Collection[str]) -> set[str]:
-        """The contents of the documents and aliases of these names."""
+        """Return the digests of the documents that have, or whose aliases have, these names."""
         first = {alias.document for alias in self.aliases if alias.name in names}.union(names)
         return {file.content.digest for file in self.files if file.name in first}
 
     def by_name(self, by_digest: Mapping[str, str]) -> dict[str, str]:
-        """What steps say of documents, which they know by the first twelve digits of their content, by name."""
+        """Return messages by the names of documents in place of the first twelve digits of their digests."""
         names = {file.content.digest[:12]: file.name for file in self.files}
-        return {names.get(digest, digest): said for digest, said in by_digest.items()}
+        return {names.get(digest, digest): message for digest, message in by_digest.items()}
 
 
 def scan_folder(
     folder: Path, *, artifacts: Artifacts, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> ScanResult:
-    """The documents below `folder`; their bytes are in `artifacts` afterwards, as kind `document`.
+    """Find the documents below `folder`, and store their bytes in `artifacts` as kind `document`.
 
     A pattern is compared with the path below the folder, whatever its case: `*` and `?` stop at `/`, `**` does not;
     without a `/` it is compared with the file name in any folder (`*.pdf`); with one at its end it means all that is
@@ -96,15 +96,15 @@ def scan_folder(
     require_folder(folder)
     include = include or [f"*{suffix}" for suffix in suffixes()]
     scan = _Scan(folder.resolve(), artifacts, tuple(map(_matcher, include)), tuple(map(_matcher, exclude)))
-    scan.folder(os.fsencode(folder), "")
-    if not scan.found:
+    scan.scan_folder(os.fsencode(folder), "")
+    if not scan.documents:
         troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
-        seen = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
+        counts = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
         raise FolderUnusable(
-            f"The folder {printable(str(folder))} holds no document to index: {seen}. "
+            f"The folder {printable(str(folder))} holds no document to index: {counts}. "
             f"Formats that are read: {', '.join(sorted(suffixes()))}; see `--include`.{troubles}"
         )
-    ordered = sorted(scan.found, key=lambda file: file.name)
+    ordered = sorted(scan.documents, key=lambda file: file.name)
     first: dict[str, ScannedFile] = {}
     for file in ordered:
         first.setdefault(file.content.digest, file)
@@ -127,7 +127,7 @@ def scan_folder(
 
 
 def require_folder(folder: Path) -> None:
-    """Raises FolderUnusable where there is no such folder."""
+    """Raise FolderUnusable where there is no such folder."""
     if not folder.exists():
         raise FolderUnusable(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
     if not folder.is_dir():
@@ -143,15 +143,15 @@ class _Scan:
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...]
     caps: ZipCaps = field(default_factory=ZipCaps)
-    found: list[ScannedFile] = field(default_factory=list[ScannedFile])
+    documents: list[ScannedFile] = field(default_factory=list[ScannedFile])
     refused: list[Refused] = field(default_factory=list[Refused])
     skipped: list[str] = field(default_factory=list[str])
     _names: set[str] = field(default_factory=set[str])
     _unpackable: int = 0
-    """Bytes that the current zip, with the zips in it, may still unpack to."""
+    """Number of bytes that the current zip, with the zips in it, may still unpack to."""
 
-    def folder(self, path: bytes, prefix: str) -> None:
-        """Everything below one folder."""
+    def scan_folder(self, path: bytes, prefix: str) -> None:
+        """Scan everything below one folder; prefix: its path below the root, with `/` at the end."""
         try:
             with os.scandir(path) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
@@ -160,14 +160,14 @@ class _Scan:
             return
         for entry in ordered:
             if not entry.name.startswith(b".") and not entry.name.startswith(_LOCK_PREFIX.encode()):
-                self._entry(entry, prefix + _name(entry.name))
+                self._scan_entry(entry, prefix + _name(entry.name))
 
-    def _entry(self, entry: os.DirEntry[bytes], name: str) -> None:
+    def _scan_entry(self, entry: os.DirEntry[bytes], name: str) -> None:
         if entry.is_symlink() and (message := self._bad_link(entry)):
             self._refuse(name, "link", message)
         elif entry.is_dir():
             if not self._excludes(f"{name}/"):
-                self.folder(entry.path, f"{name}/")
+                self.scan_folder(entry.path, f"{name}/")
         elif (is_zip := name.lower().endswith(".zip")) and self._excludes(name):
             return
         elif not is_zip and not self._takes(name):
@@ -179,7 +179,7 @@ class _Scan:
                 if is_zip:
                     with open(entry.path, "rb") as file:  # noqa: PTH123 a Path cannot be made of bytes
                         self._unpackable = self.caps.total_bytes
-                        self._archive(file, name, nested=False)
+                        self._scan_archive(file, name, nested=False)
                 elif entry.stat().st_size <= IN_MEMORY_BYTES:
                     with open(entry.path, "rb") as file:  # noqa: PTH123 as above
                         self._add(name, self.artifacts.put("document", file.read()))
@@ -189,7 +189,7 @@ class _Scan:
                 self._refuse(name, "unreadable", f"The file cannot be read ({error.strerror}); check its permissions.")
 
     def _bad_link(self, entry: os.DirEntry[bytes]) -> str | None:
-        """Why a link is not followed; a link to a file of the folder is."""
+        """Return why a link is not followed; None for a link to a file of the folder."""
         try:
             target = Path(os.fsdecode(entry.path)).resolve(strict=True)
         except (OSError, RuntimeError):
@@ -200,8 +200,8 @@ class _Scan:
             return "The link leads to a folder that is searched under its own name."
         return None
 
-    def _archive(self, file: IO[bytes], name: str, *, nested: bool) -> None:
-        """What a zip holds; a document that only bears the suffix of one is a document."""
+    def _scan_archive(self, file: IO[bytes], name: str, *, nested: bool) -> None:
+        """Scan the members of a zip; a document that only has the suffix of one is added as a document."""
         try:
             archive = open_zip(file, caps=self.caps)
         except DocumentError as error:
@@ -219,9 +219,9 @@ class _Scan:
                 hidden = any(part.startswith(".") and part.strip(".") for part in parts)
                 passed_over = hidden or parts[-1].startswith(_LOCK_PREFIX) or parts[0] == "__MACOSX"
                 if not info.is_dir() and not passed_over:
-                    self._member(archive, info, f"{name}/{printable(inner)}", nested=nested)
+                    self._scan_member(archive, info, f"{name}/{printable(inner)}", nested=nested)
 
-    def _member(self, archive: ZipFile, info: ZipInfo, name: str, *, nested: bool) -> None:
+    def _scan_member(self, archive: ZipFile, info: ZipInfo, name: str, *, nested: bool) -> None:
         if message := refusal(info, caps=self.caps):
             self._refuse(name, "refused", f"{message}.")
             return
@@ -245,14 +245,14 @@ class _Scan:
         if not is_zip:
             self._add(name, self.artifacts.put("document", data))
         elif not self._excludes(name):
-            self._archive(io.BytesIO(data), name, nested=True)
+            self._scan_archive(io.BytesIO(data), name, nested=True)
 
     def _add(self, name: str, content: Ref) -> None:
         suffix = os.path.splitext(name)[1].lower()  # noqa: PTH122 a thousand Paths cost more than the files
-        self.found.append(ScannedFile(name=self._free(name), content=content, suffix=suffix))
+        self.documents.append(ScannedFile(name=self._free_name(name), content=content, suffix=suffix))
 
     def _refuse(self, name: str, reason: str, message: str) -> None:
-        self.refused.append(Refused(name=self._free(name), reason=reason, message=message))
+        self.refused.append(Refused(name=self._free_name(name), reason=reason, message=message))
 
     def _excludes(self, name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in self.exclude)
@@ -260,8 +260,8 @@ class _Scan:
     def _takes(self, name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in self.include) and not self._excludes(name)
 
-    def _free(self, name: str) -> str:
-        """The name, numbered if another file bears it too: two names on the disk may be one in NFC."""
+    def _free_name(self, name: str) -> str:
+        """Return the name, numbered if another file has it too: two names on the disk may be one in NFC."""
         stem, suffix = os.path.splitext(name)  # noqa: PTH122 as in _add
         free, number = name, 2
         while free in self._names:
@@ -271,7 +271,7 @@ class _Scan:
 
 
 def _name(raw: bytes) -> str:
-    """A file's name as text: NFC; bytes that are not UTF-8 are read as CP949, as old Korean disks have them."""
+    """Return a file's name as text in NFC; bytes that are not UTF-8 are read as CP949, which old Korean disks use."""
     for encoding in ("utf-8", "cp949"):
         try:
             return printable(unicodedata.normalize("NFC", raw.decode(encoding)))
@@ -285,7 +285,7 @@ _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 @cache
 def _matcher(pattern: str) -> re.Pattern[str]:
-    """A glob as a regular expression over a whole relative path."""
+    """Compile a glob to a regular expression over a whole relative path."""
     glob = unicodedata.normalize("NFC", pattern).removeprefix("./").lstrip("/")
     anywhere = "/" not in glob.rstrip("/")
     glob = ("**/" if anywhere else "") + glob + ("**" if glob.endswith("/") else "")

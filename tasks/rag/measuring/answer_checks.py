@@ -37,7 +37,7 @@ class AnswerCheck(Record):
     """No sentence of the answer is marked as unsupported; None for an abstention."""
     answer: str = ""
     cited: tuple[Place, ...] = ()
-    """Document and page of each citation."""
+    """Document and page of each citation, in the order of the answer, each once."""
     confidence: float | None = None
     """How likely the answer is right, by what gave it; None where a model wrote it."""
     model_away: bool = False
@@ -47,7 +47,7 @@ class AnswerCheck(Record):
 
     @property
     def correct(self) -> bool | None:
-        """The gold answer stands in the answer."""
+        """Whether the answer holds the gold answer: its numbers, or its words where it has none; None without gold."""
         return self.contains if self.number is None else self.number
 
     @property
@@ -84,25 +84,25 @@ class AnswerFigures(Record):
     """Of the questions with a gold answer and the unanswerable ones, as `wrong` and `abstained`; they add to 1. Their
     intervals are Clopper and Pearson's."""
     wrong: Share | None
-    """Answered otherwise, or although the documents do not tell."""
+    """Questions that got another answer, or one although the documents do not tell."""
     abstained: Share | None
     correct: Share | None
-    """`number` where the gold answer has numbers, else `contains`."""
+    """Answers that hold the gold answer: `number` where it has numbers, else `contains`."""
     number: Share | None
     contains: Share | None
     citation: Share | None
     document: Share | None
-    """A citation in the gold document, on whatever page."""
+    """Answers with a citation in the gold document, on whatever page."""
     supported: Share | None
-    """Over the answers that were given, of whatever question: none of their sentences is marked as unsupported."""
+    """Answers, to whatever question, none of whose sentences is marked as unsupported."""
     abstention: Abstention
     unscored: int = 0
 
 
 def check_answers(
-    questions: Iterable[Question], asks: Answering, *, name_of: Callable[[str], str] = str
+    questions: Iterable[Question], assistant: Answering, *, name_of: Callable[[str], str] = str
 ) -> tuple[AnswerCheck, ...]:
-    """Ask every question, after its earlier turns, and check what comes back.
+    """Ask every question, after its earlier turns, and compare each answer with the gold of its question.
 
     name_of: the catalogue's name of a gold document. A question that is refused is unscored; a broken index raises.
     """
@@ -111,7 +111,7 @@ def check_answers(
         earlier: list[Answered] = []
         try:
             for turn in (*question.turns, question.question):
-                earlier.append(asks.ask(turn, history=history_of(earlier)))
+                earlier.append(assistant.ask(turn, history=history_of(earlier)))
         except ValueError as error:
             checks.append(AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error)))
             continue
@@ -121,13 +121,13 @@ def check_answers(
 
 
 def check_answer(question: Question, answered: Answered, *, document: str | None) -> AnswerCheck:
-    """The checks of one answer; document: the gold document, by its name in the catalogue."""
-    given = not answered.abstained
+    """Compare one answer with the gold of its question; document: the gold document's name in the catalogue."""
+    is_answered = not answered.abstained
     check = AnswerCheck(
         id=question.id,
         answerable=question.answerable,
         abstained=answered.abstained,
-        supported=not answered.unsupported if given else None,
+        supported=not answered.unsupported if is_answered else None,
         model_away=answered.model_away or answered.model_refused,
         answer=answered.answer,
         confidence=answered.confidence,
@@ -140,16 +140,17 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     numeric = gold is not None and bool(read_numbers(gold))
     return check.model_copy(
         update={
-            "number": given and has_close_number(text, gold) if gold and numeric else None,
-            "contains": given and has_words(text, gold) if gold and not numeric else None,
-            "citation": given and any(not question.pages or one.page in question.pages for one in in_gold),
-            "document": given and bool(in_gold),
+            "number": is_answered and has_close_number(text, gold) if gold and numeric else None,
+            "contains": is_answered and has_words(text, gold) if gold and not numeric else None,
+            "citation": is_answered
+            and any(not question.pages or citation.page in question.pages for citation in in_gold),
+            "document": is_answered and bool(in_gold),
         }
     )
 
 
 def calibration_of(checks: Sequence[AnswerCheck]) -> Calibration:
-    """What the checks of answers that were all given, however unsure, say of confidence.
+    """Return the confidences of right and of wrong answers, from checks of answers that were all given.
 
     Raises ValueError without a verdict, or where a model wrote an answer, whose confidence nobody knows.
     """
@@ -168,13 +169,13 @@ def calibration_of(checks: Sequence[AnswerCheck]) -> Calibration:
 
 
 OF_GOLD = ("correct", "number", "contains", "citation", "document")
-"""Checks of answerable questions."""
+"""Names of the checks that only answerable questions get."""
 
 
 def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
-    """Shares with their intervals over the questions that could be asked."""
+    """Return the shares of right answers, with 95 % intervals, over the questions that could be asked."""
     scored = [check for check in checks if check.unscored is None]
-    asked = [check for check in scored if check.answerable]
+    answerable = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
     verdicts = [check.verdict for check in scored if check.verdict]
 
@@ -185,10 +186,10 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
     return AnswerFigures(
         n=len(scored),
         **{name: exact(name) for name in get_args(Verdict)},
-        **{name: _share([getattr(check, name) for check in asked]) for name in OF_GOLD},
+        **{name: _share([getattr(check, name) for check in answerable]) for name in OF_GOLD},
         supported=_share([check.supported for check in scored]),
         abstention=Abstention(
-            answerable_answered=_share([not check.abstained for check in asked]),
+            answerable_answered=_share([not check.abstained for check in answerable]),
             unanswerable_abstained=_share(unanswerable),
             false_answer_rate=_share([not abstained for abstained in unanswerable]),
         ),
@@ -197,5 +198,5 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
 
 
 def _share(values: Sequence[bool | None]) -> Share | None:
-    known = [float(value) for value in values if value is not None]
-    return Share(**mean_of(known).model_dump(), n=len(known)) if known else None
+    numbers = [float(value) for value in values if value is not None]
+    return Share(**mean_of(numbers).model_dump(), n=len(numbers)) if numbers else None

@@ -26,32 +26,32 @@ NAMES_SHOWN = 3
 
 
 class Measured(Evaluation):
-    """Retrieval figures, with those of the answers where they were asked for."""
+    """Metrics of retrieval, with those of the answers where they were asked for."""
 
     answers: AnswerFigures | None = None
 
 
 def measure(ranked: Sequence[Ranked], checks: Sequence[AnswerCheck] | None = None) -> Measured:
-    """The figures of all questions; checks: None without answers."""
+    """Return the metrics over all questions; checks: those of the answers, None where none were asked for."""
     # questions may all be unanswerable: then there is nothing to find, and abstention alone is measured
-    found = summarise(ranked) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
-    return Measured(**dict(found), answers=summarise_answers(checks) if checks is not None else None)
+    retrieval = summarise(ranked) if ranked else Evaluation(n=0, page={}, document={}, paged=0)
+    return Measured(**dict(retrieval), answers=summarise_answers(checks) if checks is not None else None)
 
 
 def choose(questions: Sequence[Question], split: str | None) -> list[Question]:
-    """The questions of the split, or all. Raises ValueError when there are none."""
-    chosen = [question for question in questions if split is None or question.labels.get("split") == split]
-    if chosen:
-        return chosen
+    """Return the questions of one split, or all of them for None. Raises ValueError when there are none."""
+    selected = [question for question in questions if split is None or question.labels.get("split") == split]
+    if selected:
+        return selected
     if split is None:
         raise ValueError("there are no questions to evaluate; give at least one line")
-    known = sorted({question.labels["split"] for question in questions if "split" in question.labels})
-    has = f"they have {', '.join(known)}" if known else "none of them has the field `split`"
+    splits = sorted({question.labels["split"] for question in questions if "split" in question.labels})
+    has = f"they have {', '.join(splits)}" if splits else "none of them has the field `split`"
     raise ValueError(f"no question is of the split {split!r}; {has}")
 
 
 def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | None:
-    """A warning about gold documents that are not in the index; None if all are."""
+    """Return a warning about gold documents that the index does not hold; None if it holds all."""
     lacking = [question for question in questions if question.document and question.document not in names]
     if not lacking:
         return None
@@ -64,19 +64,19 @@ def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | N
 
 
 def figures(measured: Measured) -> Iterator[Estimate]:
-    """All figures by their full names, `page.mrr@10` or `answers.abstention.false_answer_rate`."""
-    found = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
-    found += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
+    """Yield every metric under its full name, such as `page.mrr@10` or `answers.abstention.false_answer_rate`."""
+    means = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
+    means += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
     if measured.answers:
         abstention = {f"abstention.{name}": share for name, share in dict(measured.answers.abstention).items()}
         shares = dict(measured.answers) | abstention
-        found += [(f"answers.{name}", one, one.n) for name, one in shares.items() if isinstance(one, Share)]
-    for metric, mean, n in found:
+        means += [(f"answers.{name}", share, share.n) for name, share in shares.items() if isinstance(share, Share)]
+    for metric, mean, n in means:
         yield Estimate(metric=metric, value=mean.value, low=mean.low, high=mean.high, n=n)
 
 
 class Measurement(NamedTuple):
-    """Aggregate figures and those of each question."""
+    """The metrics of an evaluation, and the ranks and checks of each question."""
 
     measured: Measured
     ranked: tuple[Ranked, ...]
@@ -84,7 +84,7 @@ class Measurement(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """Version and times of a measurement."""
+    """The version of the program that measured, and when it did."""
 
     version: str
     git_commit: str | None
@@ -93,7 +93,7 @@ class Provenance(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The index that was measured."""
+    """The index that was measured, as a run is recorded with it."""
 
     generation: str
     digest: str
@@ -101,7 +101,7 @@ class Subject(NamedTuple):
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """SHA-256 of the questions and their gold answers, in their order."""
+    """Return the SHA-256 of the questions and their gold answers, in their order, as hexadecimal digits."""
     digest = hashlib.sha256()
     for question in questions:
         digest.update(question.model_dump_json().encode("utf-8", "surrogatepass") + b"\n")
@@ -113,19 +113,19 @@ def record(
     questions: Sequence[Question],
     *,
     run: str,
-    made: Provenance,
+    provenance: Provenance,
     subject: Subject,
     file: Path,
     split: str | None,
     settings: dict[str, JsonValue],
 ) -> Evaluated:
-    """The rows of one run on one file of questions."""
+    """Return the database rows of one evaluation of one file of questions."""
     return Evaluated(
         run=Run(
             id=run,
             kind="rag",
             status="completed",
-            **made._asdict(),
+            **provenance._asdict(),
             index_generation=subject.generation,
             index_digest=subject.digest,
             environment=subject.environment,
@@ -143,8 +143,8 @@ def record(
 
 
 def samples_of(questions: Sequence[Question], measurement: Measurement) -> Iterator[Sample]:
-    """A row per question for the database."""
-    ranks = {one.id: one for one in measurement.ranked}
+    """Yield a database row for each question, in their order, with its ranks and checks."""
+    ranks = {ranked.id: ranked for ranked in measurement.ranked}
     checks = {check.id: check for check in measurement.checks}
     for question in questions:
         detail: dict[str, JsonValue] = {"question": question.question, "labels": dict(question.labels)}
@@ -168,7 +168,7 @@ class Gold(NamedTuple):
 
 
 def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
-    """The gold documents as the catalogue has them."""
+    """Return the names that the catalogue gives the gold documents, and a note about those that it lacks."""
     first = {
         unicodedata.normalize("NFC", name): entry.name
         for entry in opened.catalogue
@@ -181,12 +181,12 @@ def gold_in(opened: Index, questions: Sequence[Question]) -> Gold:
 def places_in(
     opened: Index, *, strategy: str, bm25_weight: float, route: bool, rerank: str | None
 ) -> Callable[[Question], list[Place]]:
-    """A function that searches for a question and returns the places of its hits, best first."""
+    """Return a function that searches for a question and returns the places of its hits, the best first."""
     router = open_router(opened) if route else None
     reranker = resources.reranker(rerank) if rerank else None
 
     def places(question: Question) -> list[Place]:
-        found = search(
+        result = search(
             opened,
             question.question,
             strategy=strategy,
@@ -196,13 +196,13 @@ def places_in(
             filters=router.route(question.question) if router else Filters(),
             reranker=reranker,
         )
-        return [Place(hit.document_name, hit.chunk.page) for hit in found.hits]
+        return [Place(hit.document_name, hit.chunk.page) for hit in result.hits]
 
     return places
 
 
 def subject_of(opened: Index, folder: Path) -> Subject:
-    """The index as it is recorded with a run."""
+    """Describe an index as it is recorded with a run: version, digest, embedder, settings and counts."""
     manifest = opened.manifest
     return Subject(
         generation=opened.generation,

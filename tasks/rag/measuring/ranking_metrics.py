@@ -61,7 +61,7 @@ class Question(Record):
 
 
 class Place(NamedTuple):
-    """Position of a hit in the documents."""
+    """The document and the page where a hit stands."""
 
     document: str
     page: int | None
@@ -76,27 +76,27 @@ class Mean(Record):
 
 
 class Ranked(Record):
-    """Metrics of one question by name."""
+    """The metrics of one question, by name."""
 
     id: str
     page: dict[str, float]
-    """Empty for a question without gold pages."""
+    """Metrics of the ranking of pages; empty for a question without gold pages."""
     document: dict[str, float]
 
 
 class Evaluation(Record):
-    """Figures by the names hit@1, hit@5, hit@10, mrr@10, ndcg@10."""
+    """Means over all questions of hit@1, hit@5, hit@10, mrr@10 and ndcg@10."""
 
     n: int
-    """Questions with a gold document."""
+    """Number of questions with a gold document."""
     page: dict[str, Mean]
-    """Over the questions with gold pages; empty if there are none."""
+    """Means over the questions with gold pages; empty if there are none."""
     document: dict[str, Mean]
     paged: int = Field(ge=0)
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The questions of a JSONL file, names in NFC. Raises ValueError naming the line."""
+    """Read the questions of a JSONL file, names in NFC. Raises ValueError, which names the line."""
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -114,18 +114,20 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def _question(line: str, where: str) -> Question:
-    """A line without a gold document is a question that the documents do not answer."""
+    """Read one line; without a gold document it is a question that the documents do not answer."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")
-        found = cast("dict[str, Any]", fields)
-        own = {name: found[name] for name in Question.model_fields if found.get(name) is not None and name != "labels"}
+        values = cast("dict[str, Any]", fields)
+        own = {
+            name: values[name] for name in Question.model_fields if values.get(name) is not None and name != "labels"
+        }
         for name in ("document", "answer"):
             if isinstance(own.get(name), str):
                 own[name] = unicodedata.normalize("NFC", own[name]).strip() or None
         own.setdefault("answerable", bool(own.get("document")))
-        plain = {name: value for name, value in found.items() if name not in Question.model_fields}
+        plain = {name: value for name, value in values.items() if name not in Question.model_fields}
         labels = {name: str(value) for name, value in plain.items() if isinstance(value, str | int)}
         return Question.model_validate(own | {"labels": labels})
     except ValidationError as error:
@@ -139,7 +141,7 @@ def _question(line: str, where: str) -> Question:
 def rank_questions(
     questions: Iterable[Question], search: Callable[[Question], Sequence[Place]], *, name_of: Callable[[str], str] = str
 ) -> tuple[Ranked, ...]:
-    """The figures of each answerable question; several hits on one page, or in one document, count as one rank.
+    """Return the metrics of each answerable question; several hits on one page, or in one document, share a rank.
 
     search: places, best first, more than ten if places repeat. name_of: the name that places give a gold document.
     """
@@ -155,7 +157,7 @@ def rank_questions(
 
 
 def summarise(ranked: Sequence[Ranked]) -> Evaluation:
-    """Means with their intervals. Raises ValueError without questions."""
+    """Return the means over all questions, with 95 % intervals. Raises ValueError without questions."""
     if not ranked:
         raise ValueError("there are no questions to evaluate; give at least one line with a gold document")
 
@@ -163,13 +165,13 @@ def summarise(ranked: Sequence[Ranked]) -> Evaluation:
         names = scores[0] if scores else ()
         return {name: mean_of([score[name] for score in scores]) for name in names}
 
-    paged = [one.page for one in ranked if one.page]
-    documents = means([one.document for one in ranked])
+    paged = [question.page for question in ranked if question.page]
+    documents = means([question.document for question in ranked])
     return Evaluation(n=len(ranked), page=means(paged), document=documents, paged=len(paged))
 
 
 def score_ranking(ranked: Sequence[Item], gold: set[Item]) -> dict[str, float]:
-    """The figures of one ranking of distinct items; `gold` is not empty."""
+    """Return hit@k, MRR@10 and nDCG@10 of one ranking of distinct items; `gold` must not be empty."""
     return {
         "hit@1": hit(ranked, gold, k=1),
         "hit@5": hit(ranked, gold, k=5),
@@ -180,17 +182,17 @@ def score_ranking(ranked: Sequence[Item], gold: set[Item]) -> dict[str, float]:
 
 
 def hit(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
-    """1 if a gold item is among the first `k`, else 0."""
+    """Return 1 if a gold item is among the first `k`, else 0."""
     return float(any(item in gold for item in ranked[:k]))
 
 
 def reciprocal_rank(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
-    """1 / rank of the first gold item, 0 if it is not among the first `k`."""
+    """Return 1 / rank of the first gold item, or 0 if none is among the first `k`."""
     return next((1 / rank for rank, item in enumerate(ranked[:k], start=1) if item in gold), 0.0)
 
 
 def ndcg(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
-    """Discounted gain of the gold items among the first `k`, as a share of the best order's.
+    """Return the discounted gain of the gold items among the first `k`, as a share of the best order's.
 
     Source: Järvelin and Kekäläinen 2002, with gains of 0 and 1 and log2(rank + 1).
     """
@@ -200,7 +202,7 @@ def ndcg(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
 
 
 def mean_of(values: Sequence[float], *, seed: int = 0) -> Mean:
-    """The mean with its 95 % bootstrap interval. Raises ValueError without values."""
+    """Return the mean of some values with its 95 % bootstrap interval. Raises ValueError without values."""
     if not values:
         raise ValueError("a mean needs at least one value")
     low, high = bootstrap(values, seed=seed)

@@ -30,62 +30,62 @@ from tasks.rag.numbers.row_paths import (
 )
 
 LINES_ABOVE = 3
-"""Blocks before a table that may state its unit or its period."""
+"""Number of blocks before a table that may state its unit or its period."""
 ENDS_WITH_DAY = re.compile(r"\b[A-Z][a-z]+\.? \d{1,2},?$")
-"""A day without its year, which stands over each column."""
+"""A day without its year ("Year ended December 31,"), whose year stands over each column."""
 ALIGNED = 6.0
-"""Points that the right edges of a column may differ between the parts of a table."""
+"""Most points by which the right edges of a column differ between the parts of a table."""
 INTRODUCES = re.compile(r"\b(?:following|below|tables?)\b|다음|아래", re.IGNORECASE)
-"""In a line above a table: it begins anew."""
+"""Words of a line above a table that say that a new table begins."""
 IN_YEARS = re.compile(r"\byears\b", re.IGNORECASE)
-"""A row of lives or terms, in a column of percentages too."""
+"""Label of a row of lives or terms, whose amounts are years even in a column of percentages."""
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
 CELL_DIGITS = 16
-"""Of a document's digest, in the name of a cell."""
+"""Number of digits of a document's digest in the name of a cell."""
 
 
 IdentityKind = Literal["total", "balance sheet", "cash", "columns"]
 
 
 class Identity(Record):
-    """What a number must be the sum or difference of, and whether it is."""
+    """The numbers that a number must be the sum or difference of, and whether it is."""
 
     kind: IdentityKind
     holds: bool
-    """Within the rounding of what is shown."""
+    """Whether they give the number, within the rounding of what the table shows."""
     rows: tuple[int, ...]
-    """Of the numbers that give it."""
+    """Rows of the numbers that give it."""
     cols: tuple[int, ...] = ()
-    """Of these, where they stand in the number's row."""
+    """Columns of these numbers where they stand in the number's own row."""
     table: int | None = None
-    """Of these rows, where it is another than the number's."""
+    """The table of these rows where it is not the number's own."""
     expected: Decimal | None = None
     """What these numbers give, in whole units, where the number is another."""
 
 
 class CellFact(Record):
-    """A number of a table, in whole units."""
+    """A number of a table with what its row, its column and its table say of it."""
 
     document: str
     """SHA-256 of the document's bytes, hex."""
     value: Decimal
-    """4,822 of a table in millions is 4822000000; (868) is negative; a dash is 0."""
+    """The number in whole units: 4,822 of a table in millions is 4822000000, (868) is negative, a dash is 0."""
     shown: str
-    """As it stands there."""
+    """The number as it is printed in the cell."""
     scale: Decimal
-    """What the shown number was multiplied by."""
+    """The factor between `shown` and `value`."""
     unit: str
     """`USD`, `KRW`, `%`, `shares` …; empty where nothing tells."""
     sign: Literal["parentheses", "minus", "none"]
     period: Period | None
     row_path: tuple[str, ...]
-    """Labels above the row that it belongs to, and its own."""
+    """The headings above that the row belongs to, from the outermost, and its own label."""
     column_path: tuple[str, ...]
-    """Headers above it, from the outermost."""
+    """The headers above the cell, from the outermost."""
     page: int | None
     bbox: BBox | None = None
-    """Of the cell."""
+    """The rectangle of the cell on its page."""
     cells: str | None = None
     """Name of the cell in a spreadsheet: `Sheet '예산', C5`."""
     table: int
@@ -94,13 +94,13 @@ class CellFact(Record):
     col: int
     identities: tuple[Identity, ...] = ()
     doubt: str = ""
-    """How the first identity that it breaks contradicts it: `the rows above give 530`."""
+    """What the first identity that it breaks says against it: `the rows above give 530`."""
     statement: Literal["income", "balance", "cash_flow", "equity", "budget", "other"] = "other"
-    """What the table is, by the lines that it holds."""
+    """The statement that the table is, by the lines that it holds."""
 
 
 def name_of_cell(document: str, *, table: int, row: int, col: int) -> str:
-    """`DIGEST:TABLE:ROW:COLUMN`, as `trivet why` takes it. document: its digest."""
+    """Return the name of a cell as `trivet why` takes it, `DIGEST:TABLE:ROW:COLUMN`; document: its digest."""
     return f"{document[:CELL_DIGITS]}:{table}:{row}:{col}"
 
 
@@ -109,26 +109,26 @@ class _Table(NamedTuple):
 
     block: Block
     above: Sequence[str]
-    """The lines above it."""
+    """The lines above its first part."""
     page: int
-    """Its last."""
+    """The last page that it stands on."""
     part: Block
-    """What of it stands there."""
+    """Its part on that page."""
 
 
 def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
-    """The numbers of all tables in reading order; years, dates, counters and footnote marks are none."""
+    """Yield the numbers of all tables in reading order, without years, dates, counters and footnote marks."""
     table = 0
     above: list[str] = []
     last: _Table | None = None
     for page in pages:
         for block in page.blocks:
             if block.cells:
-                goes_on = last is not None and _goes_on(block, above, page.number or 0, last)
+                goes_on = last is not None and _continues_table(block, above, page.number or 0, last)
                 heads = [line for line in above if len(line) < TITLE_CHARS] if goes_on else []
                 last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0, block)
                 begun = last.block if goes_on else None
-                facts = list(_of_table(block, document, table, last.above, page.number, begun, heads))
+                facts = list(_read_table(block, document, table, last.above, page.number, begun, heads))
                 yield from facts
                 last = last._replace(page=page.number or 0, part=block)
                 table += 1
@@ -141,12 +141,12 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 above.append(block.text)
 
 
-def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:
-    """Whether a table without a header is more of the one before: at the top of the next page, or below headings.
+def _continues_table(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:
+    """Return whether a table without a header continues the last one: at the top of the next page, or below headings.
 
-    It has as many columns, and on the same page they end where those of the table above do.
+    It must have as many columns, and on the same page they must end where those of the table above do.
     """
-    if any(cell.header for cell in block.cells) or _width(block) != _width(last.part):
+    if any(cell.header for cell in block.cells) or _count_columns(block) != _count_columns(last.part):
         return False
     # the right edges of the columns behind the first, in points; none where a column has no box
     edges: list[list[float]] = []
@@ -156,18 +156,18 @@ def _goes_on(block: Block, between: Sequence[str], page: int, last: _Table) -> b
             if cell.bbox and cell.col and cell.text.strip() and not cell.header:
                 col = cell.col + cell.col_span - 1
                 rights[col] = max(rights.get(col, 0), cell.bbox[2])
-        edges.append([rights[col] for col in sorted(rights)] if len(rights) == _width(part) - 1 else [])
-    aligned = all(edges) and all(abs(one - other) <= ALIGNED for one, other in zip(*edges, strict=True))
+        edges.append([rights[col] for col in sorted(rights)] if len(rights) == _count_columns(part) - 1 else [])
+    aligned = all(edges) and all(abs(edge - edge_above) <= ALIGNED for edge, edge_above in zip(*edges, strict=True))
     if not between:
         return last.page + 1 == page or (last.page == page and aligned)
     return aligned and last.page == page and len(between) <= LINES_ABOVE and not any(map(INTRODUCES.search, between))
 
 
-def _width(block: Block) -> int:
+def _count_columns(block: Block) -> int:
     return max(cell.col + cell.col_span for cell in block.cells)
 
 
-def _of_table(
+def _read_table(
     block: Block,
     document: str,
     table: int,
@@ -176,8 +176,11 @@ def _of_table(
     begun: Block | None,
     headings: Sequence[str],
 ) -> Iterator[CellFact]:
-    """begun: the table that this one goes on with; its header is this one's too. headings: the lines between them."""
-    cells, before = _with_header(block, begun)
+    """Yield the numbers of one table.
+
+    begun: the table that this one continues, and whose header is this one's too. headings: the lines between them.
+    """
+    cells, before = _prepend_header(block, begun)
     at = {
         (row, col): cell
         for cell in cells
@@ -187,20 +190,20 @@ def _of_table(
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    amounts = _amounts(cells, at)
+    amounts = _find_amounts(cells, at)
     first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
     titles = [cell.text for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
-    currencies, levels = _currencies(at, amounts), header_levels(at)
+    currencies, levels = _find_currencies(at, amounts), header_levels(at)
     filled = {row for row, _ in amounts}
     over = {(row, col): headers_of(at, levels, filled, row, col) for row, col in amounts}
     dated = any(period_in(" ".join(headers)) for headers in over.values())
-    of_all = None if dated else _period_of_all(stubs, above)
+    of_all = None if dated else _find_table_period(stubs, above)
     paths = list(row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
-    groups = {} if dated else _group_periods(above, {col for _, col in amounts})
+    groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     first_col = min((col for _, col in amounts), default=0)
     for (row, col), path in paths:
         path = with_spans(path, [at[row, c] for c in range(first_col) if (row, c) in at])
@@ -214,7 +217,7 @@ def _of_table(
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
-            period=_period(headers, (*stubs, *days), path) or groups.get(col) or between.get(row) or of_all,
+            period=_find_period(headers, (*stubs, *days), path) or groups.get(col) or between.get(row) or of_all,
             row_path=path,
             column_path=headers,
             page=page,
@@ -226,8 +229,8 @@ def _of_table(
         )
 
 
-def _with_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], int]:
-    """The cells of a table below the header of the one that it goes on with, and how many rows that header has."""
+def _prepend_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], int]:
+    """Put the header of the table that a table continues above its cells; also return how many rows that header has."""
     heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
     if not heads:
         return with_header_rows(block.cells), 0
@@ -236,8 +239,8 @@ def _with_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], int
     return with_header_rows([*heads, *moved]), before
 
 
-def _amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
-    """The amounts of a table by row and column."""
+def _find_amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
+    """Return the amounts of a table by row and column."""
     amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in sorted(amounts):
@@ -258,40 +261,42 @@ def _amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[
     return amounts
 
 
-def _currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
-    """The currency of each column: its first sign holds for the amounts below; a sign may have a column of its own."""
-    found: dict[int, str] = {}
+def _find_currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
+    """Return the currency of each column: its first sign holds for the amounts below, and may stand left of them."""
+    currencies: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
         before = at.get((row, col - 1))
         sign = amount.unit or (CURRENCIES.get(before.text.strip(), "") if before else "")
         if sign in CURRENCIES.values():
-            found.setdefault(col, sign)
-    return found
+            currencies.setdefault(col, sign)
+    return currencies
 
 
-def _period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -> Period | None:
-    """Of the column's header, or a year in the row's labels.
+def _find_period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[str]) -> Period | None:
+    """Return the period of a number: that of its column's header, else a year in its row's labels.
 
     "Year Ended December 31," may stand over the years, left of them, or above the table.
     """
-    said = " ".join(headers)
-    found = period_in(said)
-    if found and not found.end:
-        spans = (f"{span} {found.year}" for span in headers if ENDS_WITH_DAY.search(span))
-        whole = map(period_in, (*spans, *(f"{' '.join(stub.split())} {said}" for stub in stubs)))
-        return next((period for period in whole if period and period.end), found)
-    if found:
-        return found
+    header = " ".join(headers)
+    of_header = period_in(header)
+    if of_header and not of_header.end:
+        spans = (f"{span} {of_header.year}" for span in headers if ENDS_WITH_DAY.search(span))
+        whole = map(period_in, (*spans, *(f"{' '.join(stub.split())} {header}" for stub in stubs)))
+        return next((period for period in whole if period and period.end), of_header)
+    if of_header:
+        return of_header
     of_row = next(filter(None, map(period_in, reversed(path))), None)
     if of_row and of_row.kind == "none":
-        whole = period_in(f"{said} {of_row.year}")
+        whole = period_in(f"{header} {of_row.year}")
         return whole if whole and whole.kind == "duration" else of_row
     return of_row
 
 
-def _period_of_all(stubs: Sequence[str], above: Sequence[str]) -> Period | None:
-    """The period of a text that speaks of one year: of the stubs, else of the lines above a table, the nearest first,
-    up to and with the first paragraph."""
+def _find_table_period(stubs: Sequence[str], above: Sequence[str]) -> Period | None:
+    """Return the period of a whole table: that of the first text that names one year alone.
+
+    The stubs come first, then the lines above the table, the nearest first, up to and with the first paragraph.
+    """
     nearest = list(reversed(above))
     paragraph = next((at for at, text in enumerate(nearest) if len(text) > TITLE_CHARS), len(nearest))
     for text in (*stubs, *nearest[: paragraph + 1]):
@@ -301,39 +306,39 @@ def _period_of_all(stubs: Sequence[str], above: Sequence[str]) -> Period | None:
     return None
 
 
-def _group_periods(above: Sequence[str], columns: Collection[int]) -> dict[int, Period]:
-    """Periods of columns by the line above a table that names some for as many groups of columns, all of one width."""
+def _find_group_periods(above: Sequence[str], columns: Collection[int]) -> dict[int, Period]:
+    """Return the period of each column, from a line above the table that names one for each of its equal groups."""
     line = above[-1] if above else ""
     ends = [match.end() for match in YEAR.finditer(line)]
     periods = [period_in(line[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
     if len(line) > TITLE_CHARS or len(periods) < 2 or line[ends[-1] :].strip() or len(columns) % len(periods):
         return {}
     width = len(columns) // len(periods)
-    found = {col: periods[at // width] for at, col in enumerate(sorted(columns))}
-    return {col: period for col, period in found.items() if period and period.end}
+    by_column = {col: periods[at // width] for at, col in enumerate(sorted(columns))}
+    return {col: period for col, period in by_column.items() if period and period.end}
 
 
 BALANCE = re.compile(r"\b(?:balances?|outstanding|(?:un|non)vested|beginning|ending)\b|잔액|기초|기말", re.IGNORECASE)
 WHOLE_YEAR = range(350, 380)
-"""Days of a fiscal year of 52 or 53 weeks, or of 12 months."""
+"""Lengths in days of a fiscal year of 52 or 53 weeks, or of 12 months."""
 
 
 def periods_between(labels: Mapping[int, Sequence[str]]) -> dict[int, Period]:
-    """The period of each row that stands between two dated balances. labels: the path of each row, by its number."""
+    """Return the period of each row that stands between two dated balances; labels: the path of each row."""
     dated = [
         (row, period)
         for row, path in sorted(labels.items())
-        if BALANCE.search(said := " ".join(path[-2:]))
-        and (period := period_in(said))
+        if BALANCE.search(balance_label := " ".join(path[-2:]))
+        and (period := period_in(balance_label))
         and period.kind == "instant"
         and period.end
     ]
-    found: dict[int, Period] = {}
+    by_row: dict[int, Period] = {}
     for (first, opening), (last, closing) in pairwise(dated):
         begin, end = opening.end, closing.end
         if begin and end and begin < end:
             year, days = fiscal_year(end), (end - begin).days
             label = f"FY{year}" if days in WHOLE_YEAR else f"{round(days / 30.4)} months to {end.isoformat()}"
             span = Period(kind="duration", start=begin + timedelta(days=1), end=end, year=year, label=label)
-            found |= {row: span for row in labels if first < row < last}
-    return found
+            by_row |= {row: span for row in labels if first < row < last}
+    return by_row

@@ -1,4 +1,4 @@
-"""Finds the cell of a table that a question for one figure means: by the words around it, its period and its unit."""
+"""Finds the cell of a table that a question for one value means: by the words around it, its period and its unit."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tasks.rag.numbers.periods import DAYS_APART, WHOLE_YEAR, Part, PeriodColumn
 CELL_WORDS = tomllib.loads((files("tasks.rag.numbers") / "cell_words.toml").read_text("utf-8"))
 FREE = frozenset[str](CELL_WORDS["free"].split())
 """Words of a label that may stand beside the name of the line."""
-SAME: Mapping[str, frozenset[int]] = {
+SYNONYMS: Mapping[str, frozenset[int]] = {
     word: frozenset(at for at, line in enumerate(CELL_WORDS["same"]) if word in line.split())
     for line in CELL_WORDS["same"]
     for word in line.split()
 }
-"""Word → the things that it may name."""
+"""Word → the numbers of the lines of synonyms that hold it."""
 CHANGE = re.compile(CELL_WORDS["columns"]["change"], re.IGNORECASE)
-"""A column that shows how a figure changed, and not the figure."""
+"""Header of a column that shows how a value changed, and not the value."""
 UNITED_STATES = re.compile(r"\bU\.\s?S\.(?:\s?A\.)?|\bUnited States\b")
 Unit = Literal["amount", "%", "count", ""]
 
@@ -40,9 +40,9 @@ class Word(NamedTuple):
     text: str
     weight: float
     name: bool = False
-    """Nothing else stands for it: it is a name."""
+    """Whether it is a name, which no synonym stands for."""
     focus: bool = False
-    """It names what is asked for."""
+    """Whether it names what is asked for."""
 
 
 class Alternative(NamedTuple):
@@ -53,72 +53,75 @@ class Alternative(NamedTuple):
 
 
 class CellQuestion(NamedTuple):
-    """A question for one figure."""
+    """A question for one value, read for the search."""
 
-    asked: str
-    """The question as it is."""
+    text: str
+    """The question as it was asked."""
     core: str
-    """What is asked for, without documents, periods, units and words that ask."""
+    """The question without documents, periods, units and words that ask."""
     words: tuple[Word, ...]
     alternatives: tuple[Alternative, ...] = ()
     year: int | None = None
     part: Part = WHOLE_YEAR
     term: str = ""
-    """A business term of a Korean company, as periods are labelled: `제23기`."""
+    """A business term of a Korean company, as periods are labelled (`제23기`); empty where none is named."""
     unit: Unit = ""
     change: bool = False
-    """It asks for a change."""
+    """Whether it asks how a value changed."""
 
 
 def spelled(text: str) -> str:
-    """With names that are written in several ways in one."""
+    """Return a text with names of several spellings in one: `U.S.` is USA."""
     return UNITED_STATES.sub("USA", text)
 
 
 UNDATED, OTHER_YEAR = 0.9, 0.6
-"""Share that is left in a table without periods, if the document is of the year that is asked for, and if not."""
+"""Factors of a score in a table without periods, if its document is of the year that is asked for, and if not."""
 OTHER_END = 0.85
-"""Share that is left on a day that is no end of the year."""
+"""Factor of a score on a day that is not the end of the year."""
 EARLIER = 0.93
-"""Share that is left for a period before the last of its line, where the question names none."""
+"""Factor of a score for a period before the last of its line, where the question names none."""
 
 
 def of_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[Number, float]]:
-    """The cells of the period that is asked for, and how sure it is theirs; without one, the last of each line."""
-    dated = [one for one in numbers if one.period.label]
+    """Return the cells of the period that is asked for, in their order, each with a factor of 0 to 1 of its score.
+
+    Where the question names no period, the last of each line gets 1 and the earlier ones less.
+    """
+    dated = [number for number in numbers if number.period.label]
     if question.term:
-        return [(one, 1.0) for one in dated if one.period.label == question.term]
+        return [(number, 1.0) for number in dated if number.period.label == question.term]
     if question.year is None:
         last: dict[tuple[str, int, int], int] = {}
-        for one in dated:
-            key = (one.document, one.table, one.row)
-            last[key] = max(last.get(key, 0), one.period.year)
-        latest = (last.get((one.document, one.table, one.row), 0) for one in numbers)
+        for number in dated:
+            key = (number.document, number.table, number.row)
+            last[key] = max(last.get(key, 0), number.period.year)
+        latest = (last.get((number.document, number.table, number.row), 0) for number in numbers)
         return [
-            (one, 1.0 if not one.period.label or one.period.year == year else EARLIER)
-            for one, year in zip(numbers, latest, strict=True)
+            (number, 1.0 if not number.period.label or number.period.year == year else EARLIER)
+            for number, year in zip(numbers, latest, strict=True)
         ]
-    wanted = PeriodColumns(question.year, question.part, quarter_ends(dated, question.part))
-    tables = {(one.document, one.table) for one in dated}
+    columns = PeriodColumns(question.year, question.part, quarter_ends(dated, question.part))
+    tables = {(number.document, number.table) for number in dated}
     # for each document the year that most of its figures are of, and the day that most of the asked year end with
     years, days = defaultdict[str, Counter[int]](Counter), defaultdict[str, Counter[date]](Counter)
-    for one in dated:
-        years[one.document][one.period.year] += 1
-        if one.period.end and one.period.year == question.year:
-            days[one.document][one.period.end] += 1
+    for number in dated:
+        years[number.document][number.period.year] += 1
+        if number.period.end and number.period.year == question.year:
+            days[number.document][number.period.end] += 1
     usual_year = {document: max(counts, key=lambda year: (counts[year], year)) for document, counts in years.items()}
     usual_end = {document: max(counts, key=lambda day: (counts[day], day)) for document, counts in days.items()}
-    found: list[tuple[Number, float]] = []
-    for one in numbers:
-        if one.period.label:
-            if wanted.holds(one.document, one.period, balance=None):
-                end, usual = one.period.end, usual_end.get(one.document)
+    of_year: list[tuple[Number, float]] = []
+    for number in numbers:
+        if number.period.label:
+            if columns.includes(number.document, number.period, balance=None):
+                end, usual = number.period.end, usual_end.get(number.document)
                 is_other = question.part == WHOLE_YEAR and end and usual and abs((end - usual).days) > DAYS_APART
-                found.append((one, OTHER_END if is_other else 1.0))
-        elif (one.document, one.table) not in tables:
-            own = usual_year.get(one.document, question.year)
-            found.append((one, UNDATED if own == question.year else OTHER_YEAR))
-    return found
+                of_year.append((number, OTHER_END if is_other else 1.0))
+        elif (number.document, number.table) not in tables:
+            own = usual_year.get(number.document, question.year)
+            of_year.append((number, UNDATED if own == question.year else OTHER_YEAR))
+    return of_year
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -128,44 +131,44 @@ ABBREVIATED = re.compile(r"\(\s*[“\"]?[A-Z][A-Za-z]{1,7}[”\"]?\s*\)|\(\d+\)|
 """A short form that a label explains itself, or the mark of a footnote."""
 PERCENTS = frozenset(("%", "%p", "bp"))
 OWN, COLUMN, HEAD, AROUND = 1.0, 0.95, 0.85, 0.6
-"""What a word of the question counts that the row's label, its column, a heading or the text before the table holds."""
+"""Weights of a word of the question by where it stands: row label, column, heading, text before the table."""
 SAME_THING, OTHER_NAME = 0.8, 0.95
-"""Share of that for another word for the same thing; what another name of the line counts."""
-ASKED, LABELLED = 0.65, 0.35
-"""Weights of what the cell holds of the question, and the question of the label."""
+"""Factor of that weight for a synonym; weight of another name of the line."""
+OF_QUESTION, LABELLED = 0.65, 0.35
+"""Weights of the share of the question that the cell holds, and of the share of the label that the question holds."""
 UNKNOWN = 0.6
 """Weight of a word that no label holds: it may only be the asker's."""
 ON_FOUND_PAGE = 0.06
-"""What a cell gains on the page of the best passage; less on those after it."""
+"""Bonus of a cell on the page of the best passage; it falls with the rank of the page."""
 OTHER_UNIT, UNIT_UNSAID = 0.5, 0.95
 FEWEST_OF_MONEY = 1_000
 """A number without a unit below this, in whole units, is seldom money: it is of points, counts or shares."""
 CHANGED = 0.6
 NO_NAME, NO_FOCUS = 0.4, 0.35
-"""What it takes away that none of the question's names, or nothing of what it asks for, stands around the cell."""
+"""Share of a score that is lost where none of the question's names, or nothing that it asks for, is near the cell."""
 UNASKED_COLUMN, UNASKED_HEAD = 0.2, 0.06
-"""What a column or a heading takes away of which the question holds nothing."""
+"""Share of a score that is lost by a column or a heading of which the question holds nothing."""
 OPPOSED = 0.75
-"""Share that is left where the cell is of the beginning and the question is not, or of all but what it names."""
+"""Factor where only the question or only the cell is of an opposite: of the beginning, of all but what is named."""
 NO_STATEMENT = 0.97
 BROKEN = 0.93
 
 
 class Context(NamedTuple):
-    """What a document says around a cell."""
+    """The text before a cell's table, and the rank of its page."""
 
     text: str = ""
     """Headings and lines before the table."""
     rank: int | None = None
-    """0-based, of the best retrieved passage of its page."""
+    """0-based rank of the best retrieved passage of the cell's page; None where none was retrieved."""
 
 
 class Match(NamedTuple):
-    """A cell and how well it fits."""
+    """A cell and how well it fits a question."""
 
     number: Number
     score: float
-    asked: float
+    question_share: float
     """Share of the question's words that stand around the cell."""
     focus: float
     """Share of the words that name what is asked for."""
@@ -173,32 +176,37 @@ class Match(NamedTuple):
     """Share of the label's words that the question holds."""
     unheld: tuple[Word, ...]
     """Words of the question that nothing around the cell holds."""
-    sure: float
-    """How sure its period, its unit, its table and its document are, 0 … 1: a factor of the score."""
+    certainty: float
+    """How certain its period, unit, table and document are, 0 to 1: a factor of the score."""
     rank: int | None = None
     alike: float | None = None
     """Cosine of question and label; None where nothing compared them."""
 
 
 class Words(NamedTuple):
-    """The words of a text."""
+    """The words of a text, for look-ups."""
 
     words: frozenset[str]
     run: str
-    """Its Hangul without spaces: tables and questions join words differently."""
+    """The Hangul of the text without spaces: tables and questions join words differently."""
 
-    def holds(self, word: str) -> float:
+    def score_word(self, word: str) -> float:
+        """Return 1 where the text holds a word, SAME_THING where it holds a synonym, else 0."""
         if word in self.words or (len(word) > 1 and HANGUL.search(word) and word in self.run):
             return 1.0
-        things = SAME.get(word)
-        return SAME_THING if things and any(things & SAME[other] for other in self.words if other in SAME) else 0.0
+        meanings = SYNONYMS.get(word)
+        return (
+            SAME_THING
+            if meanings and any(meanings & SYNONYMS[synonym] for synonym in self.words if synonym in SYNONYMS)
+            else 0.0
+        )
 
 
 class LabelFit(NamedTuple):
     """How well the labels around cells fit a question."""
 
     score: float
-    asked: float = 0.0
+    question_share: float = 0.0
     focus: float = 0.0
     labelled: float = 0.0
     unheld: tuple[Word, ...] = ()
@@ -212,26 +220,38 @@ class CellScorer:
         self._tokenizer = tokenizer
         self._tokens: dict[str, frozenset[str]] = {}
         self._fits: dict[tuple[tuple[str, ...], tuple[str, ...], str], LabelFit] = {}
-        self._read({text for one in numbers for text in (*one.row_path, *one.column_path)})
-        self._read({telling(one.column_path) for one in numbers})
-        labels = {label for one in numbers for label in one.row_path[-1:]}
+        self._tokenize({text for number in numbers for text in (*number.row_path, *number.column_path)})
+        self._tokenize({telling(number.column_path) for number in numbers})
+        labels = {label for number in numbers for label in number.row_path[-1:]}
         self._labels = len(labels) + 1
         self._seen = Counter(word for label in labels for word in self._tokens[label])
         self._asking = Words(frozenset(word.text for word in question.words), hangul_run([question.core]))
         self._weights = {word: self._weight(word) for word in question.words}
 
-    def match(self, number: Number, context: Context, sure: float) -> Match:
-        """The cell with its score; of 0 where none of its labels holds a word of the question."""
+    def match(self, number: Number, context: Context, certainty: float) -> Match:
+        """Score a cell; 0 where none of its labels holds a word of the question.
+
+        The certainty that is passed in is that of its period and document.
+        """
         key = (number.row_path, number.column_path, context.text)
         if key not in self._fits:
             self._fits[key] = self._score_labels(number, context.text)
-        fit = self._fits[key]
-        sure *= _unit_fits(self._question, number) * (BROKEN if number.broken else 1.0)
-        sure *= NO_STATEMENT if number.statement == "other" else 1.0
-        score = fit.score * sure
+        label_fit = self._fits[key]
+        certainty *= _score_unit(self._question, number) * (BROKEN if number.broken else 1.0)
+        certainty *= NO_STATEMENT if number.statement == "other" else 1.0
+        score = label_fit.score * certainty
         if context.rank is not None:
             score += ON_FOUND_PAGE / (1 + context.rank / 3)
-        return Match(number, score, fit.asked, fit.focus, fit.labelled, fit.unheld, sure, context.rank)
+        return Match(
+            number,
+            score,
+            label_fit.question_share,
+            label_fit.focus,
+            label_fit.labelled,
+            label_fit.unheld,
+            certainty,
+            context.rank,
+        )
 
     def _score_labels(self, number: Number, around: str) -> LabelFit:
         question = self._question
@@ -239,28 +259,28 @@ class CellScorer:
         path = number.row_path
         at = -2 if len(path) > 1 and self._tokens[path[-1]] <= FREE else -1
         label, heads = path[at:], path[:at]
-        own, above, column = self._of(label), self._of(heads), self._of(number.column_path)
-        self._read([around])
-        places = ((own, OWN), (column, COLUMN), (above, HEAD), (self._of([around]), AROUND))
-        by_name, named = _through(question.alternatives, own.words | above.words | column.words)
-        held = {
+        own, above, column = self._words_of(label), self._words_of(heads), self._words_of(number.column_path)
+        self._tokenize([around])
+        places = ((own, OWN), (column, COLUMN), (above, HEAD), (self._words_of([around]), AROUND))
+        by_name, alternative_words = _find_alternatives(question.alternatives, own.words | above.words | column.words)
+        shares = {
             word: max(
-                (OTHER_NAME * (word.text in by_name), *(share * words.holds(word.text) for words, share in places))
+                (OTHER_NAME * (word.text in by_name), *(share * words.score_word(word.text) for words, share in places))
             )
             for word in question.words
         }
-        asked = _share(self._weights, held)
-        focus = _share({word: weight for word, weight in self._weights.items() if word.focus}, held)
-        labelled = self._asked_of(own.words - FREE, named)
-        unheld = tuple(word for word, share in held.items() if not share)
-        if max(held.values()) <= AROUND:  # only the text before the table holds any
-            return LabelFit(0.0, asked, focus, labelled, unheld)
-        told = self._tokens[telling(number.column_path)]
-        score = ASKED * asked + LABELLED * labelled
-        score *= 1 - UNASKED_COLUMN * (1 - self._asked_of(told - FREE, named))
-        score *= 1 - UNASKED_HEAD * (1 - self._asked_of(above.words - FREE, named))
+        question_share = _weighted_share(self._weights, shares)
+        focus = _weighted_share({word: weight for word, weight in self._weights.items() if word.focus}, shares)
+        labelled = self._share_in_question(own.words - FREE, alternative_words)
+        unheld = tuple(word for word, share in shares.items() if not share)
+        if max(shares.values()) <= AROUND:  # only the text before the table holds any
+            return LabelFit(0.0, question_share, focus, labelled, unheld)
+        header_words = self._tokens[telling(number.column_path)]
+        score = OF_QUESTION * question_share + LABELLED * labelled
+        score *= 1 - UNASKED_COLUMN * (1 - self._share_in_question(header_words - FREE, alternative_words))
+        score *= 1 - UNASKED_HEAD * (1 - self._share_in_question(above.words - FREE, alternative_words))
         names = {word: weight for word, weight in self._weights.items() if word.name}
-        score *= (1 - NO_NAME * (1 - _share(names, held))) * (1 - NO_FOCUS * (1 - focus))
+        score *= (1 - NO_NAME * (1 - _weighted_share(names, shares))) * (1 - NO_FOCUS * (1 - focus))
         if not question.change and CHANGE.search(" ".join(number.column_path)):
             score *= CHANGED
         labels = " ".join((*number.row_path[-2:], *number.column_path))
@@ -268,22 +288,24 @@ class CellScorer:
         score *= math.prod(
             OPPOSED
             for pattern in OPPOSITES
-            if ((pattern.search(question.asked) is None) != (pattern.search(labels) is None))
+            if ((pattern.search(question.text) is None) != (pattern.search(labels) is None))
         )
-        return LabelFit(score, asked, focus, labelled, unheld)
+        return LabelFit(score, question_share, focus, labelled, unheld)
 
-    def _read(self, texts: Iterable[str]) -> None:
+    def _tokenize(self, texts: Iterable[str]) -> None:
         new = [text for text in texts if text not in self._tokens]
         plain = [ABBREVIATED.sub(" ", spelled(text)) for text in new]
         self._tokens.update(zip(new, map(frozenset, tokenize(plain, tokenizer=self._tokenizer)), strict=True))
 
-    def _of(self, texts: Sequence[str]) -> Words:
+    def _words_of(self, texts: Sequence[str]) -> Words:
         return Words(frozenset[str]().union(*(self._tokens[text] for text in texts)), hangul_run(texts))
 
-    def _asked_of(self, words: frozenset[str], named: frozenset[str]) -> float:
-        """Share of the words of a label that the question holds; all of none."""
+    def _share_in_question(self, words: frozenset[str], alternative_words: frozenset[str]) -> float:
+        """Return the share of a label's words that the question holds, weighed by rarity; 1 for no words."""
         weights = {word: self._rarity(word) for word in words}
-        return _share(weights, {word: max(self._asking.holds(word), float(word in named)) for word in words})
+        return _weighted_share(
+            weights, {word: max(self._asking.score_word(word), float(word in alternative_words)) for word in words}
+        )
 
     def _rarity(self, word: str) -> float:
         return math.log(1 + self._labels / (self._seen[word] or 1)) / math.log(1 + self._labels)
@@ -291,14 +313,16 @@ class CellScorer:
     def _weight(self, word: Word) -> float:
         if word.name:
             return word.weight
-        things = SAME.get(word.text)
-        known = self._seen[word.text] or (things and any(things & SAME[seen] for seen in self._seen if seen in SAME))
-        return word.weight * (max(0.25, self._rarity(word.text)) if known else UNKNOWN)
+        meanings = SYNONYMS.get(word.text)
+        in_labels = self._seen[word.text] or (
+            meanings and any(meanings & SYNONYMS[label_word] for label_word in self._seen if label_word in SYNONYMS)
+        )
+        return word.weight * (max(0.25, self._rarity(word.text)) if in_labels else UNKNOWN)
 
 
-def _share(weights: Mapping[Key, float], held: Mapping[Key, float]) -> float:
+def _weighted_share(weights: Mapping[Key, float], shares: Mapping[Key, float]) -> float:
     whole = sum(weights.values())
-    return sum(weight * held[key] for key, weight in weights.items()) / whole if whole else 1.0
+    return sum(weight * shares[key] for key, weight in weights.items()) / whole if whole else 1.0
 
 
 def hangul_run(texts: Iterable[str]) -> str:
@@ -306,25 +330,32 @@ def hangul_run(texts: Iterable[str]) -> str:
 
 
 def telling(column_path: Sequence[str]) -> str:
-    """What the headers of a column say beside its period and its unit; nothing of the one that is the whole."""
+    """Return what the headers of a column say beside its period and its unit; empty for the column of the total."""
     words = [word for header in column_path if not UNIT_LINE.search(header) for word in words_of(header)]
     if TOTALS.intersection(words):
         return ""
     return " ".join(word for word in words if word.isalpha() and word not in PLAIN_HEADERS)
 
 
-def _through(alternatives: Sequence[Alternative], words: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of the question of which another name stands around the cell, and the words of that name."""
-    told = [(one.words, phrase) for one in alternatives for phrase in one.phrases if phrase and phrase <= words | FREE]
-    told = [(asked, phrase) for asked, phrase in told if phrase - FREE]
+def _find_alternatives(
+    alternatives: Sequence[Alternative], words: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words of the question for which another name stands around the cell, and the words of that name."""
+    pairs = [
+        (alternative.words, phrase)
+        for alternative in alternatives
+        for phrase in alternative.phrases
+        if phrase and phrase <= words | FREE
+    ]
+    pairs = [(words_named, phrase) for words_named, phrase in pairs if phrase - FREE]
     return (
-        frozenset(word for asked, _ in told for word in asked),
-        frozenset(word for _, phrase in told for word in phrase),
+        frozenset(word for words_named, _ in pairs for word in words_named),
+        frozenset(word for _, phrase in pairs for word in phrase),
     )
 
 
-def _unit_fits(question: CellQuestion, number: Number) -> float:
-    """How far the unit of a cell is what the question asks for."""
+def _score_unit(question: CellQuestion, number: Number) -> float:
+    """Return a factor of 0 to 1: how well the unit of a cell agrees with the one that the question asks for."""
     match question.unit:
         case "%":
             return 1.0 if number.unit in PERCENTS else UNIT_UNSAID if not number.unit else OTHER_UNIT
@@ -339,22 +370,22 @@ def _unit_fits(question: CellQuestion, number: Number) -> float:
 
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Texts → unit vectors."""
+"""A function from texts to their unit vectors, (texts, dimension)."""
 BY_WORDS, BY_MEANING = 0.7, 0.3
 LEAST_ALIKE, MOST_ALIKE = 0.25, 0.8
-"""Cosines that say nothing, and all."""
+"""Cosines that count as 0 and as 1: what lies between is scaled."""
 MOST_EMBEDDED = 16
 AS_GOOD = 0.1
-"""A cell with the same digits that fits this much less is the same figure."""
+"""A cell with the same digits whose score is this much lower shows the same value."""
 OTHER_DOCUMENT = 0.97
 
 
 class CellMatch(NamedTuple):
-    """The best cell of a question."""
+    """The best cell of a question, with its lead over the next value."""
 
     best: Match
     margin: float
-    """To the best cell with other digits."""
+    """Difference of its score to that of the best cell with other digits."""
 
 
 def search_cells(
@@ -366,50 +397,54 @@ def search_cells(
     context: Callable[[Number], Context] = lambda _: Context(),
     embed: Embed | None = None,
 ) -> CellMatch | None:
-    """The best cell; None where no cell of the asked period holds a word of the question.
+    """Return the best cell for a question; None where no cell of the period holds a word of it.
 
     documents: digests, those that fit the question best first. Raises WrongTokenizer.
     """
-    dated = of_period(question, [one for one in numbers if one.shown not in NIL])
+    dated = of_period(question, [number for number in numbers if number.shown not in NIL])
     reader = CellScorer(question, [number for number, _ in dated], tokenizer)
     rank = {document: at for at, document in enumerate(documents)}
     matches = [
         reader.match(number, context(number), share * OTHER_DOCUMENT ** rank.get(number.document, 0))
         for number, share in dated
     ]
-    matches = sorted((one for one in matches if one.score), key=lambda one: -one.score)
+    matches = sorted((match for match in matches if match.score), key=lambda match: -match.score)
     if embed and matches:
-        matches = _by_meaning(question, matches, embed)
+        matches = _rank_by_meaning(question, matches, embed)
     if not matches:
         return None
     first = matches[0]
-    alike = [one for one in matches if one.score >= first.score - AS_GOOD and digits_of(one) == digits_of(first)]
-    best = max(alike, key=lambda one: one.number.scale)  # a table may have lost the line with its unit
-    other = next((one.score for one in matches if digits_of(one) != digits_of(first)), 0.0)
-    return CellMatch(best._replace(score=first.score), first.score - other)
+    alike = [
+        match for match in matches if match.score >= first.score - AS_GOOD and digits_of(match) == digits_of(first)
+    ]
+    best = max(alike, key=lambda match: match.number.scale)  # a table may have lost the line with its unit
+    rival_score = next((match.score for match in matches if digits_of(match) != digits_of(first)), 0.0)
+    return CellMatch(best._replace(score=first.score), first.score - rival_score)
 
 
 def digits_of(match: Match) -> str:
     return re.sub(r"[^\d.]", "", match.number.shown)
 
 
-def _by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Embed) -> list[Match]:
-    """The matches ordered by words and by closeness of meaning; only the labels of the best are compared."""
-    phrases = list(dict.fromkeys(phrase_of(one.number) for one in matches))
-    near = sorted((one for one in matches if one.rank is not None), key=lambda one: one.rank or 0)
+def _rank_by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Embed) -> list[Match]:
+    """Order matches by words and by closeness of meaning; only the labels of the best are embedded."""
+    phrases = list(dict.fromkeys(phrase_of(match.number) for match in matches))
+    near = sorted((match for match in matches if match.rank is not None), key=lambda match: match.rank or 0)
     most = MOST_EMBEDDED * 2 // 3
-    phrases = list(dict.fromkeys((*phrases[:most], *(phrase_of(one.number) for one in near), *phrases)))[:MOST_EMBEDDED]
+    phrases = list(dict.fromkeys((*phrases[:most], *(phrase_of(match.number) for match in near), *phrases)))[
+        :MOST_EMBEDDED
+    ]
     vectors = embed([question.core, *phrases])
     alike = dict(zip(phrases, (vectors[1:] @ vectors[0]).tolist(), strict=True))
     ordered: list[Match] = []
-    for one in matches:
-        cosine = alike.get(phrase_of(one.number))
+    for match in matches:
+        cosine = alike.get(phrase_of(match.number))
         scaled = min(1.0, max(0.0, ((cosine or 0.0) - LEAST_ALIKE) / (MOST_ALIKE - LEAST_ALIKE)))
-        score = BY_WORDS * one.score + BY_MEANING * scaled * one.sure
-        ordered.append(one._replace(score=score, alike=cosine))
-    return sorted(ordered, key=lambda one: -one.score)
+        score = BY_WORDS * match.score + BY_MEANING * scaled * match.certainty
+        ordered.append(match._replace(score=score, alike=cosine))
+    return sorted(ordered, key=lambda match: -match.score)
 
 
 def phrase_of(number: Number) -> str:
-    """A row and a column as one phrase."""
+    """Join the labels of a cell's row and column to the phrase that is embedded."""
     return " ".join((*number.row_path[-2:], telling(number.column_path))).strip()

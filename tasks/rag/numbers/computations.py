@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language
 from tasks.rag.numbers.expressions import (
+    Aggregate,
     Constant,
     Expression,
-    How,
     Line,
     Operation,
     Over,
@@ -24,7 +24,7 @@ from tasks.rag.numbers.question_shape import (
     any_of,
 )
 
-Shown = Literal["", "amount", "%", "times", "days", "per share"]
+DisplayUnit = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
 SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = (
     re.compile(WORDS[name], re.IGNORECASE)
@@ -39,41 +39,47 @@ SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = (
     )
 )
 PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
-UNITS: dict[str, Shown] = {"currency": "amount", "%": "%", "times": "times", "days": "days", "per share": "per share"}
+UNITS: dict[str, DisplayUnit] = {
+    "currency": "amount",
+    "%": "%",
+    "times": "times",
+    "days": "days",
+    "per share": "per share",
+}
 
 
 class Combined(NamedTuple):
-    """One figure, still without its years."""
+    """A value to work out, still without its periods."""
 
     title: str
     expression: Expression
-    shown: Shown
+    display_unit: DisplayUnit
 
 
 class _Term(NamedTuple):
     title: str
     expression: Expression
-    unit: Shown
+    unit: DisplayUnit
 
 
 def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Combined, ...]:
-    """The figures that a skeleton makes of its lines; empty where it does not say how they belong together.
+    """Combine lines as the skeleton of a question says; empty where it does not say how they belong together.
 
     percent: whether the question speaks of percent.
     """
     plain = " ".join(SMALL.sub(" ", skeleton).split())
-    known = [(line, line.concept if is_ratio(line) else None) for line in lines]
-    terms = [_Term(line.said, line, UNITS.get(ratio.unit, "") if ratio else "amount") for line, ratio in known]
-    plain, terms = _sums(plain, terms)
+    with_ratios = [(line, line.concept if is_ratio(line) else None) for line in lines]
+    terms = [_Term(line.name, line, UNITS.get(ratio.unit, "") if ratio else "amount") for line, ratio in with_ratios]
+    plain, terms = _add_joined_terms(plain, terms)
     if len(terms) == 1:
         return (Combined(*terms[0]),)
     if len(terms) == 2:
-        return _of_two(plain, terms, percent=percent) or _each(plain, terms)
-    return _each(plain, terms)
+        return _relate_two(plain, terms, percent=percent) or _list_terms(plain, terms)
+    return _list_terms(plain, terms)
 
 
-def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
-    """ "Goodwill and intangible assets together" is one term."""
+def _add_joined_terms(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
+    """Add terms that the question takes together: "goodwill and intangible assets together" is one term."""
     if not TOGETHER.search(plain):
         return plain, terms
     for match in JOINED.finditer(plain):
@@ -88,11 +94,11 @@ def _sums(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
     return plain, terms
 
 
-def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:
-    """The difference or the ratio of two terms."""
-    for pattern, (left, right) in ((MINUS, (0, 1)), (MINUS_REVERSED, (1, 0))):
+def _relate_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:
+    """Return the difference or the ratio of two terms; empty where the question asks for neither."""
+    for pattern, (minuend, subtrahend) in ((MINUS, (0, 1)), (MINUS_REVERSED, (1, 0))):
         if pattern.search(plain):
-            more, less = terms[left], terms[right]
+            more, less = terms[minuend], terms[subtrahend]
             if percent and more.unit == "amount":
                 share = Operation("-", Operation("/", more.expression, less.expression), Constant(Decimal(1), "1"))
                 return (Combined(f"{more.title} / {less.title}", share, "%"),)
@@ -108,29 +114,29 @@ def _of_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combi
     return ()
 
 
-def _each(plain: str, terms: Sequence[_Term]) -> tuple[Combined, ...]:
-    """Each of the terms that the question lists."""
+def _list_terms(plain: str, terms: Sequence[_Term]) -> tuple[Combined, ...]:
+    """Return each of the terms by itself where the question lists them all."""
     listed = JOINED.search(plain)
     return tuple(Combined(*term) for term in terms) if listed and listed.group().count(LINE) == len(terms) else ()
 
 
 OPERATIONS = {name: any_of(name) for name in ("cagr", "highest", "lowest", "growth", "average", "difference", "total")}
 POINTS = re.compile(WORDS["points"], re.IGNORECASE)
-ONE = Decimal(1)
+DECIMAL_ONE = Decimal(1)
 
 
 class Task(NamedTuple):
-    """One figure to work out."""
+    """One value to work out."""
 
     title: str
     expression: Expression
     year: int | None
     """Fiscal year of the lines that name none; None where all do."""
     label: str
-    """The period as the answer names it: `FY2019`, `FY2017 … FY2019`."""
-    shown: Shown = ""
+    """The period as the answer gives it: `FY2019`, `FY2017 … FY2019`."""
+    display_unit: DisplayUnit = ""
     part: Part = WHOLE_YEAR
-    """Of the year."""
+    """The part of the year."""
 
     @property
     def when(self) -> When | None:
@@ -144,71 +150,75 @@ class Computation(NamedTuple):
     tasks: tuple[Task, ...]
     language: Language
     decimals: int | None = None
-    """Asked for."""
+    """Number of decimals that the question asks for."""
     scale: str = ""
-    """`thousands`, `millions`, `billions`: asked for."""
+    """The scale that the question asks for: `thousands`, `millions`, `billions`; empty for none."""
     defined: bool = False
-    """The question gives the formula itself."""
+    """Whether the question gives the formula itself."""
     in_percent: bool = False
-    """The question speaks of percent."""
+    """Whether the question speaks of percent."""
     unread: tuple[str, ...] = ()
     """Words of the question that nothing explains."""
     assumed: bool = False
-    """The question names no year: that of the documents is taken."""
+    """Whether the question names no year, so that the documents' is taken."""
 
 
 Latest = Callable[[], When | None]
-"""The period that the documents are of."""
+"""A function that returns the latest period of the documents; None where they have none."""
 Labels = Callable[[], Mapping[str, int]]
-"""Words of the labels of their tables, with the number of labels that hold them."""
+"""A function that returns each word of the labels of tables with the number of labels that hold it."""
 
 
-def operation(asked: str) -> str:
-    """What a question asks to be done with a line over its periods; empty for the value itself."""
-    if POINTS.search(asked):
+def operation(text: str) -> str:
+    """Return the operation over its periods that a question asks for (a key of OPERATIONS); empty for the value."""
+    if POINTS.search(text):
         return "difference"
-    return next((how for how, pattern in OPERATIONS.items() if pattern.search(asked)), "")
+    return next((name for name, pattern in OPERATIONS.items() if pattern.search(text)), "")
 
 
 def extreme(plain: str) -> str:
-    """Whether the highest or the lowest of several years is asked for: the skeleton has no years."""
-    return next((how for how in ("highest", "lowest") if OPERATIONS[how].search(plain)), "")
+    """Return `highest` or `lowest` where a question, with its years, asks for one of several years; else empty."""
+    return next((name for name in ("highest", "lowest") if OPERATIONS[name].search(plain)), "")
 
 
-def over_periods(figure: Combined, how: str, whens: Sequence[When]) -> Iterator[Task]:
-    """The operation over the periods of a question; a value is asked for each of them."""
-    title, what, shown = figure
+def over_periods(figure: Combined, operation_name: str, whens: Sequence[When]) -> Iterator[Task]:
+    """Yield the tasks of an operation over periods; without an operation there is one task for each period."""
+    title, expression, display_unit = figure
     first, last = whens[0], whens[-1]
-    if how == "" or (how == "total" and len(whens) == 1):
-        yield from (Task(title, what, one.year, one.label, shown, one.part) for one in whens)
+    if operation_name == "" or (operation_name == "total" and len(whens) == 1):
+        yield from (Task(title, expression, when.year, when.label, display_unit, when.part) for when in whens)
         return
     span = f"{first.label} … {last.label}" if len(whens) > 1 else last.label
-    if how in ("highest", "lowest", "total", "average"):
-        over: How = {"total": "sum"}.get(how, how)  # type: ignore[assignment]
-        yield _task(title, Over(over, what, _years(whens) if len(whens) > 1 else ()), last, span, shown)
+    if operation_name in ("highest", "lowest", "total", "average"):
+        over: Aggregate = {"total": "sum"}.get(operation_name, operation_name)  # type: ignore[assignment]
+        yield _make_task(
+            title, Over(over, expression, _bare_years(whens) if len(whens) > 1 else ()), last, span, display_unit
+        )
         return
     if len(whens) == 1:
         first = last.before()
     span = f"{first.label} → {last.label}"
-    if how == "cagr":
-        yield _task(title, Over("cagr", what, _years((first, last))), last, span, "%")
-    elif how == "difference" or shown == "%":  # of a margin people name the points, not the growth of a percentage
-        yield _task(title, Over("change", what, _years((first, last))), last, span, shown)
+    if operation_name == "cagr":
+        yield _make_task(title, Over("cagr", expression, _bare_years((first, last))), last, span, "%")
+    elif (
+        operation_name == "difference" or display_unit == "%"
+    ):  # of a margin people name the points, not the growth of a percentage
+        yield _make_task(title, Over("change", expression, _bare_years((first, last))), last, span, display_unit)
     else:
-        growth = Operation("-", Operation("/", at(what, last), at(what, first)), Constant(ONE, "1"))
-        yield _task(title, growth, last, span, "%")
+        growth = Operation("-", Operation("/", at(expression, last), at(expression, first)), Constant(DECIMAL_ONE, "1"))
+        yield _make_task(title, growth, last, span, "%")
 
 
-def _task(title: str, what: Expression, last: When, label: str, shown: Shown) -> Task:
-    return Task(title, what, last.year, label, shown, last.part)
+def _make_task(title: str, expression: Expression, last: When, label: str, display_unit: DisplayUnit) -> Task:
+    return Task(title, expression, last.year, label, display_unit, last.part)
 
 
-def _years(whens: Sequence[When]) -> tuple[int | When, ...]:
-    return tuple(one.year if one.part == WHOLE_YEAR else one for one in whens)
+def _bare_years(whens: Sequence[When]) -> tuple[int | When, ...]:
+    return tuple(when.year if when.part == WHOLE_YEAR else when for when in whens)
 
 
 def at(expression: Expression, when: When) -> Expression:
-    """An expression whose lines are of one period."""
+    """Return an expression whose lines are of one period, where they name none of their own."""
     match expression:
         case Line():
             part = None if when.part == WHOLE_YEAR else when.part
@@ -231,47 +241,47 @@ COUNTS = {**ENGLISH_COUNTS, "한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "�
 YEARS_BACK = re.compile(r"\b(?P<count>\d|two|three|four|five)[\s-]years?\b|(?P<count_ko>\d)\s?개년", re.IGNORECASE)
 
 
-def whens_of(asked: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
-    """The periods that a question names, in order of time; and whether it leaves them to the documents."""
-    parts = parts_in(asked)
-    years = years_in(asked)
+def whens_of(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
+    """Return the periods that a question names, in order of time, and whether it leaves them to the documents."""
+    parts = parts_in(text)
+    years = years_in(text)
     if parts and not years:  # "in the second quarter"
         now = latest()
-        whens = tuple(one._replace(year=now.year) for one in parts) if now else ()
+        whens = tuple(when._replace(year=now.year) for when in parts) if now else ()
         assumed = True
     elif parts:
         whens, assumed = parts, False
     elif years:
-        if back := YEARS_BACK.search(asked):
+        if back := YEARS_BACK.search(text):
             first = years[-1] - count_of(back["count"] or back["count_ko"]) + 1
             years = tuple(range(min(years[0], first), years[-1] + 1))
         whens, assumed = tuple(When(year) for year in years), False
     else:
         now = latest()
         whens, assumed = ((now,) if now else ()), True
-    whens = _with_earlier(asked, whens, assumed=assumed)
+    whens = _add_earlier_periods(text, whens, assumed=assumed)
     return tuple(
-        sorted(whens, key=lambda one: (one.year, one.part.quarter or 0, one.part.month_and_day or (0, 0)))
+        sorted(whens, key=lambda when: (when.year, when.part.quarter or 0, when.part.month_and_day or (0, 0)))
     ), assumed
 
 
-def _with_earlier(asked: str, whens: tuple[When, ...], *, assumed: bool) -> tuple[When, ...]:
-    """With the periods that are named by their place: the year before, the quarter before, the last three years."""
+def _add_earlier_periods(text: str, whens: tuple[When, ...], *, assumed: bool) -> tuple[When, ...]:
+    """Add the periods that a question names relative to its own: the year before, the last three years."""
     if len(whens) != 1:
         return whens
-    if several := LAST_YEARS.search(asked):
+    if several := LAST_YEARS.search(text):
         count = count_of(several["count"] or several["count_ko"])
         return tuple(whens[0]._replace(year=whens[0].year - back) for back in reversed(range(count)))
     for pattern, quarters in ((PREVIOUS_QUARTER, True), (PREVIOUS_YEAR, False)):
-        if pattern.search(asked):
+        if pattern.search(text):
             earlier = whens[0].before(quarters=quarters)
             # "revenue of last year" alone is of that year, and a comparison is of both
-            return (earlier, *whens) if operation(asked) or not assumed or CURRENT.search(asked) else (earlier,)
+            return (earlier, *whens) if operation(text) or not assumed or CURRENT.search(text) else (earlier,)
     return whens
 
 
 def named_in(text: str) -> tuple[When, ...]:
-    """The periods that a text names by years."""
+    """Return the periods that a text names by years, in order of time; empty where it names none."""
     if years := years_in(text):
         parts = parts_in(text)
         return parts if len(parts) == 1 else tuple(When(year) for year in years)
@@ -279,4 +289,5 @@ def named_in(text: str) -> tuple[When, ...]:
 
 
 def count_of(text: str) -> int:
+    """Return the number that digits or a word such as `three` write; 2 for any other word."""
     return int(text) if text.isdigit() else COUNTS.get(text.lower(), 2)

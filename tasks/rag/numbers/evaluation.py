@@ -19,13 +19,13 @@ SIGNS = {"+": "+", "-": "−", "*": "×", "/": "÷"}
 class NotFound(Exception):
     """A number that a computation needs stands in no table that was read; the message names it."""
 
-    def __init__(self, said: str, when: When) -> None:
-        super().__init__(f"{said} {when.label}")
+    def __init__(self, name: str, when: When) -> None:
+        super().__init__(f"{name} {when.label}")
         self.when = when
 
 
 class NoYear(Exception):
-    """A line has no year."""
+    """A line of an expression has no period, and neither has the computation."""
 
 
 class UnitsDiffer(Exception):
@@ -33,17 +33,17 @@ class UnitsDiffer(Exception):
 
 
 RATIO = "ratio"
-"""Unit of an amount divided by an amount."""
+"""Unit of an amount divided by an amount of the same unit."""
 Rows = Callable[[], Iterable[Mapping[str, Any]]]
-"""The numbers of the documents, as rows of storage.numbers."""
+"""A function that returns the numbers of the documents, as rows of storage.numbers."""
 
 
 Describe = Callable[[str, When], tuple[Number, float] | None]
-"""Words and a period → the cell that they mean and how surely; None where none is sure enough."""
+"""A function from words and a period to the cell that they mean and the certainty; None where that is too low."""
 
 
-def never(_said: str, _when: When) -> None:
-    """No cell is found by words alone."""
+def never(_name: str, _when: When) -> None:
+    """Find no cell by words alone: a Describe for computations over statements only."""
 
 
 Place = tuple[str, int, int, int]
@@ -51,175 +51,184 @@ Place = tuple[str, int, int, int]
 
 
 def place_of(number: Number) -> Place:
-    """Where a number stands."""
+    """Return document, table, row and column of a number."""
     return number.document, number.table, number.row, number.col
 
 
 class Value(NamedTuple):
+    """A number that an expression gave, with its unit and the text of its working."""
+
     value: Decimal
     unit: str
     """`USD`, `shares`, `%`, RATIO; empty for a plain number, or where a table names no unit."""
     text: str
-    """How it came about, with the marks of its inputs."""
+    """The working, with the marks of the inputs: `16,830 [1] ÷ 2,721 [2]`."""
     precedence: int = 3
+    """Precedence of the outermost operation in `text`: 1 of a sum, 2 of a product, 3 of anything else."""
     when: When | None = None
-    """Of several periods the one that the value is of."""
+    """The period of the highest or lowest of several values."""
     rate: Decimal | None = None
-    """Of a change: the rate of growth."""
+    """The rate of growth, where the value is a change."""
 
 
 class Evaluator:
-    """Evaluates one question's expressions; counts the numbers that it uses."""
+    """Evaluates the expressions of one question, and numbers the cells that it uses in the order of their use."""
 
     def __init__(self, lines: Lines, statements: Lines | None, rows: Rows, describe: Describe) -> None:
         """statements: the lines of the primary statements alone. rows: all numbers."""
         self._describe = describe
         self.by_words: dict[Place, float] = {}
-        """Numbers that words alone found → how surely they are meant."""
+        """Numbers that were found by words alone → the certainty that they are meant, 0 to 1."""
         self._lines = lines
         self._statements = statements
         self.rows = rows
         self.scale_words: Mapping[Decimal, str] = {}
-        """Of the inputs; empty where all have one scale."""
+        """Scale → word that follows an input of that scale in the working; empty where all have one scale."""
         self.used: dict[Place, tuple[int, Number]] = {}
         self.lines: dict[int, tuple[Line, When]] = {}
-        """What each number was looked for as."""
+        """Mark of a number → the line and the period that it was found for."""
         self._open: set[str] = set()
 
     def evaluate(self, expression: Expression, when: When | None) -> Value:
-        """Raises NotFound, NoYear, ZeroDivisionError."""
+        """Return the value of an expression; when: the period of the lines that name none.
+
+        Raises NotFound, NoYear, UnitsDiffer, ZeroDivisionError.
+        """
         match expression:
-            case Constant(value, shown):
-                return Value(value, "", shown)
+            case Constant(value, text):
+                return Value(value, "", text)
             case Line(year=year, part=part):
                 own = part or (when.part if when else WHOLE_YEAR)
-                return self._line(expression, When(year, own) if year is not None else when)
+                return self._evaluate_line(expression, When(year, own) if year is not None else when)
             case Operation(sign, left, right):
-                return _combined(sign, self.evaluate(left, when), self.evaluate(right, when))
-            case Over(how, what, years):
+                return _combine(sign, self.evaluate(left, when), self.evaluate(right, when))
+            case Over(aggregate, operand, years):
                 if years:
-                    given = (
-                        one if isinstance(one, When) else When(one, when.part if when else WHOLE_YEAR) for one in years
+                    whens = (
+                        year if isinstance(year, When) else When(year, when.part if when else WHOLE_YEAR)
+                        for year in years
                     )
-                    return self._over(how, what, tuple(given))
+                    return self._evaluate_over(aggregate, operand, tuple(whens))
                 if when is None:
                     raise NoYear("average")
-                return self._over(how, what, (when.before(), when))
+                return self._evaluate_over(aggregate, operand, (when.before(), when))
 
-    def _over(self, how: str, what: Expression, whens: Sequence[When]) -> Value:
-        if how == "previous":
-            return self.evaluate(what, whens[0])
-        values = [self.evaluate(what, one) for one in whens]  # all must be there, or another could be the highest
-        if how in ("highest", "lowest"):
-            best = (max if how == "highest" else min)(range(len(whens)), key=lambda at: values[at].value)
-            text = f"{'max' if how == 'highest' else 'min'}({', '.join(one.text for one in values)})"
-            return Value(values[best].value, values[best].unit, text, when=whens[best])
+    def _evaluate_over(self, aggregate: str, expression: Expression, whens: Sequence[When]) -> Value:
+        if aggregate == "previous":
+            return self.evaluate(expression, whens[0])
+        values = [
+            self.evaluate(expression, when) for when in whens
+        ]  # all must be there, or another could be the highest
+        if aggregate in ("highest", "lowest"):
+            place = (max if aggregate == "highest" else min)(range(len(whens)), key=lambda at: values[at].value)
+            text = f"{'max' if aggregate == 'highest' else 'min'}({', '.join(value.text for value in values)})"
+            return Value(values[place].value, values[place].unit, text, when=whens[place])
         unit = values[0].unit
-        total = sum((one.value for one in values), Decimal(0))
-        texts = ", ".join(one.text for one in values)
-        if how == "sum":
-            return Value(total, unit, " + ".join(_inside(one, 1) for one in values), 1)
-        if how == "average":
+        total = sum((value.value for value in values), Decimal(0))
+        texts = ", ".join(value.text for value in values)
+        if aggregate == "sum":
+            return Value(total, unit, " + ".join(_bracket(value, 1) for value in values), 1)
+        if aggregate == "average":
             return Value(total / len(values), unit, f"average({texts})")
         first, last = values[0], values[-1]
-        if how == "change":
+        if aggregate == "change":
             rate = last.value / first.value - 1 if first.value > 0 else None
-            return _combined("-", last, first)._replace(precedence=0, rate=rate)
+            return _combine("-", last, first)._replace(precedence=0, rate=rate)
         span = whens[-1].year - whens[0].year
         if first.value <= 0 or last.value <= 0 or not span:
             raise ZeroDivisionError(f"{first.text} → {last.text}")
         rate = (last.value / first.value) ** (Decimal(1) / span) - 1
-        return Value(rate, "", f"({_inside(last, 2)} ÷ {_inside(first, 3)})^(1/{span}) − 1", 1)
+        return Value(rate, "", f"({_bracket(last, 2)} ÷ {_bracket(first, 3)})^(1/{span}) − 1", 1)
 
-    def _line(self, line: Line, when: When | None) -> Value:
+    def _evaluate_line(self, line: Line, when: When | None) -> Value:
         if when is None:
-            raise NoYear(line.said)
+            raise NoYear(line.name)
         concept = line.concept
         ratio = concept is not None and concept.statement is None
-        found = None if ratio else self._of_part(line, when) if concept and (line.of or line.beside) else None
-        if not (found or ratio or (concept and line.of)):
-            found = self._find(line, when)
-        if found and concept and concept.formula and not line.of and self._statements:
+        cell = None if ratio else self._find_part(line, when) if concept and (line.of or line.preferred) else None
+        if not (cell or ratio or (concept and line.of)):
+            cell = self._find_cell(line, when)
+        if cell and concept and concept.formula and not line.of and self._statements:
             with suppress(NotFound):
                 # a cell that stands in no primary statement may be of another company
-                if self._statements.find(line, when.year, when.part) != found:
-                    return self._by_formula(line, concept, when)
-        if found:
-            n, number = self.used.setdefault(place_of(found), (len(self.used) + 1, found))
+                if self._statements.find(line, when.year, when.part) != cell:
+                    return self._evaluate_formula(line, concept, when)
+        if cell:
+            n, number = self.used.setdefault(place_of(cell), (len(self.used) + 1, cell))
             self.lines.setdefault(n, (line, when))
             outflow = concept is not None and concept.outflow
-            shown = number.shown.strip("()-− $€£¥₩") if outflow else number.shown.lstrip("$€£¥₩ ")
+            digits = number.shown.strip("()-− $€£¥₩") if outflow else number.shown.lstrip("$€£¥₩ ")
             scale = self.scale_words.get(number.scale, "")
-            return Value(abs(number.value) if outflow else number.value, number.unit, f"{shown}{scale} [{n}]")
+            return Value(abs(number.value) if outflow else number.value, number.unit, f"{digits}{scale} [{n}]")
         if concept and concept.formula:
-            return self._by_formula(line, concept, when)
-        raise NotFound(line.said, when)
+            return self._evaluate_formula(line, concept, when)
+        raise NotFound(line.name, when)
 
-    def _by_formula(self, line: Line, concept: Concept, when: When) -> Value:
-        """A ratio, or a line that no row shows, worked out. Raises NotFound."""
+    def _evaluate_formula(self, line: Line, concept: Concept, when: When) -> Value:
+        """Work out a ratio, or a line that no row shows, by its concept's formula. Raises NotFound."""
         if concept.key in self._open:
-            raise NotFound(line.said, when)
+            raise NotFound(line.name, when)
         used = dict(self.used)
         self._open.add(concept.key)
         try:
-            return self.evaluate(_with_qualifier(parse(concept.formula), line.of), when)
+            return self.evaluate(_restrict_to_part(parse(concept.formula), line.of), when)
         except NotFound:
             self.used = used
             if concept.statement:
-                raise NotFound(line.said, when) from None
+                raise NotFound(line.name, when) from None
             raise
         finally:
             self._open.discard(concept.key)
 
-    def _find(self, line: Line, when: When) -> Number | None:
-        """The cell of a line: in the statement itself, where it is surely there, before any other table."""
-        found = self._statements.find(line, when.year, when.part) if self._statements else None
-        if found:
-            label = label_of(found.row_path)
+    def _find_cell(self, line: Line, when: When) -> Number | None:
+        """Find the cell of a line: in the statement itself, where its label names the line, before any other table."""
+        cell = self._statements.find(line, when.year, when.part) if self._statements else None
+        if cell:
+            label = label_of(cell.row_path)
             if line.concept:
                 surely = score_label(line.concept, label) >= NEARLY
             else:
-                surely = set(words_of(label)) - FREE_WORDS == set(words_of(line.said)) - FREE_WORDS
+                surely = set(words_of(label)) - FREE_WORDS == set(words_of(line.name)) - FREE_WORDS
             if surely:
-                return found
-        found = self._lines.find(line, when.year, when.part)
+                return cell
+        cell = self._lines.find(line, when.year, when.part)
         # the label of the row itself must have a word of the line, and not only its headings
-        named = found and not set(words_of(line.said)).isdisjoint(words_of(" ".join(found.row_path[-1:])))
-        if line.concept or named:
-            return found
-        by_words = self._describe(line.said, when)
+        shares_words = cell and not set(words_of(line.name)).isdisjoint(words_of(" ".join(cell.row_path[-1:])))
+        if line.concept or shares_words:
+            return cell
+        by_words = self._describe(line.name, when)
         if by_words is None:
             return None
-        number, sure = by_words
-        self.by_words[place_of(number)] = sure
+        number, certainty = by_words
+        self.by_words[place_of(number)] = certainty
         return number
 
-    def _of_part(self, line: Line, when: When) -> Number | None:
-        """The line of a part of the company: with all words that are said of it, or with those that must be."""
-        told = f"{line.of} {line.beside}".strip()
-        for of in dict.fromkeys((told, line.of)):
+    def _find_part(self, line: Line, when: When) -> Number | None:
+        """Find the line of a part of the company: with its preferred words too, else with those that it must have."""
+        qualifiers = f"{line.of} {line.preferred}".strip()
+        for of in dict.fromkeys((qualifiers, line.of)):
             for book in (self._statements, self._lines) if of else ():
-                if book and (found := book.find(line._replace(of=of), when.year, when.part)):
-                    return found
+                if book and (number := book.find(line._replace(of=of), when.year, when.part)):
+                    return number
         return None
 
 
-def _with_qualifier(expression: Expression, of: str) -> Expression:
-    """A formula of the lines of a part of the company."""
+def _restrict_to_part(expression: Expression, of: str) -> Expression:
+    """Return a formula with its lines restricted to a part of the company."""
     match expression:
         case Line() if of:
-            return expression._replace(of=of, said=f"{of} {expression.said}")
+            return expression._replace(of=of, name=f"{of} {expression.name}")
         case Operation(sign, left, right):
-            return Operation(sign, _with_qualifier(left, of), _with_qualifier(right, of))
-        case Over(how, what, years):
-            return Over(how, _with_qualifier(what, of), years)
+            return Operation(sign, _restrict_to_part(left, of), _restrict_to_part(right, of))
+        case Over(aggregate, operand, years):
+            return Over(aggregate, _restrict_to_part(operand, of), years)
         case _:
             return expression
 
 
-def _combined(sign: str, left: Value, right: Value) -> Value:
+def _combine(sign: str, left: Value, right: Value) -> Value:
     level = PRECEDENCE[sign]
-    text = f"{_inside(left, level)} {SIGNS[sign]} {_inside(right, level + (sign in '-/'))}"
+    text = f"{_bracket(left, level)} {SIGNS[sign]} {_bracket(right, level + (sign in '-/'))}"
     units = {left.unit, right.unit} - {""}
     if sign in "+-" and len(units) > 1:
         raise UnitsDiffer(text)
@@ -241,5 +250,6 @@ def _combined(sign: str, left: Value, right: Value) -> Value:
             return Value(left.value / right.value, unit, text, level)
 
 
-def _inside(value: Value, least: int) -> str:
+def _bracket(value: Value, least: int) -> str:
+    """Return the working of an operand, in brackets where its precedence is below `least`."""
     return value.text if value.precedence >= least else f"({value.text})"

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from tasks.rag.numbers.concepts import Concept, concepts, mentions
 from tasks.rag.numbers.periods import Part, When
 
-How = Literal["average", "change", "previous", "cagr", "sum", "highest", "lowest"]
+Aggregate = Literal["average", "change", "previous", "cagr", "sum", "highest", "lowest"]
 YEARS = r"(?:FY|fiscal(?:\s+years?)?|years?)?\s?['’]?(?:19|20)\d\d(?:\s?(?:회계\s?연도|년도?))?"
 RANGE = re.compile(
     rf"(?:\b(?:between|from|over|across|for|of|in|during)\s+)?(?:the\s+)?(?P<first>{YEARS})\s*(?:and|to|through|[-–~]|및|와|과|에서|부터)\s*(?P<last>{YEARS})(?:\s?까지)?",
@@ -23,7 +23,7 @@ ONE_YEAR = re.compile(
     rf"(?:\b(?:in|for|of|at|at the end of|year[- ]end)\s+)*\(?(?P<year>{YEARS})\)?(?:의)?", re.IGNORECASE
 )
 DIGITS = re.compile(r"(?<!\d)(?<!\d[,.])(?:19|20)\d\d(?!\d|[,.]\d)")
-OVER: Mapping[How, re.Pattern[str]] = {
+OVER: Mapping[Aggregate, re.Pattern[str]] = {
     "average": re.compile(
         r"\b(?:(?:\d|two|three|four|five)[\s-]years?\s)?(?:average|avg\.?|mean)\b(?:\s+of)?"
         r"(?:\s+(?:the\s+)?(?:opening|beginning|starting)\s+and\s+(?:closing|ending|year-end)\b)?"
@@ -45,42 +45,46 @@ TOKENS = re.compile(
     r"|(?P<bracket>[()\[\]])",
     re.IGNORECASE,
 )
-ASIDE = re.compile(
+NAME_BRACKETS = re.compile(
     r"\((?:loss|losses|deficit|income|expense|benefit|provision|net|used in|usage|or [^)]*|[A-Z]{2,6})\)"
 )
 """Brackets that belong to a name: "net income (loss)", "days payable outstanding (DPO)"."""
 MOST_DEPTH = 8
-BESIDE = re.compile(
+NEUTRAL_WORDS = re.compile(
     r"\b(?:the|total|its|their|of|and|for|company|net|year|end|ending|fiscal|consolidated|reported|to"
     r"|attributable|(?:share|stock)(?:owner|holder)s?)\b",
     re.IGNORECASE,
 )
-"""Words beside the name of a line that leave it the same line."""
+"""Words that may stand beside the name of a line without making it another line."""
 SAYS_MORE = re.compile(r"[^\W\d_]{2,}")
 
 
 class Constant(NamedTuple):
+    """A number that a formula writes, and how it writes it."""
+
     value: Decimal
-    shown: str
+    text: str
 
 
 class Line(NamedTuple):
     """A line of a statement, or a ratio, at a year."""
 
-    said: str
+    name: str
     concept: Concept | None
-    """None: a line that is looked for by its words."""
+    """The concept that it names; None for a line that is looked for by its words."""
     year: int | None = None
-    """Fiscal year; None: the computation's."""
+    """Fiscal year; None stands for the computation's."""
     of: str = ""
     """Words that qualify the concept: a segment, a country, a kind."""
     part: Part | None = None
-    """Of the year; None: the computation's."""
-    beside: str = ""
+    """Part of the year; None stands for the computation's."""
+    preferred: str = ""
     """Other words of the question that labels hold: a cell with them is preferred."""
 
 
 class Operation(NamedTuple):
+    """Two expressions joined by a sign of arithmetic."""
+
     sign: Literal["+", "-", "*", "/"]
     left: Expression
     right: Expression
@@ -89,17 +93,18 @@ class Operation(NamedTuple):
 class Over(NamedTuple):
     """An expression over years: their average, the last minus the first, the first of two, the rate of growth."""
 
-    how: How
-    what: Expression
+    aggregate: Aggregate
+    operand: Expression
     years: tuple[int | When, ...] = ()
-    """Empty: the year before and the computation's. Years are of the computation's part of a year."""
+    """The periods; empty for that of the computation and the one before. A bare year stands for the computation's part
+    of it."""
 
 
 Expression = Constant | Line | Operation | Over
 
 
 class NoExpression(ValueError):
-    """A text is no formula over lines."""
+    """A text is not a formula over lines; the message says why."""
 
 
 class _Token(NamedTuple):
@@ -108,127 +113,127 @@ class _Token(NamedTuple):
 
 
 def parse(text: str) -> Expression:
-    """The formula that a text writes. Raises NoExpression."""
-    spelled = RANGE.sub(lambda found: f" from {found['first']} to {found['last']} ", ASIDE.sub(" ", text))
-    tokens = list(_tokens(spelled))
+    """Parse the formula that a text writes. Raises NoExpression."""
+    spelled = RANGE.sub(lambda match: f" from {match['first']} to {match['last']} ", NAME_BRACKETS.sub(" ", text))
+    tokens = list(_tokenize(spelled))
     if spelled.rstrip(" .").endswith(tuple("+-−*×/÷")):
         raise NoExpression(f"{text!r} ends with a sign")
-    found, rest = _sum(tokens, 0)
+    expression, rest = _parse_sum(tokens, 0)
     if rest:
         raise NoExpression(f"{text!r}: {rest[0].text!r} is left over")
-    return found
+    return expression
 
 
 def lines_of(expression: Expression) -> Iterator[Line]:
-    """The lines that a formula names, in order."""
+    """Yield the lines that a formula names, from left to right."""
     match expression:
         case Line():
             yield expression
         case Operation(_, left, right):
             yield from lines_of(left)
             yield from lines_of(right)
-        case Over(_, what, _):
-            yield from lines_of(what)
+        case Over(_, operand, _):
+            yield from lines_of(operand)
         case Constant():
             return
 
 
 def years_in(text: str) -> tuple[int, ...]:
-    """The years that a text names, those of a range included, in order of time."""
-    found: set[int] = set()
+    """Return the years that a text names, those within a range included, in order of time."""
+    years: set[int] = set()
     for match in RANGE.finditer(text):
         first, last = (int(DIGITS.search(match[name])[0]) for name in ("first", "last"))  # type: ignore[index]
-        found.update(range(first, last + 1) if last - first < 30 else (first, last))
-    found.update(int(digits) for digits in DIGITS.findall(text))
-    return tuple(sorted(found))
+        years.update(range(first, last + 1) if last - first < 30 else (first, last))
+    years.update(int(digits) for digits in DIGITS.findall(text))
+    return tuple(sorted(years))
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    done = 0
+def _tokenize(text: str) -> Iterator[_Token]:
+    end = 0
     for match in TOKENS.finditer(text):
-        if words := text[done : match.start()].strip(" ,;:"):
+        if words := text[end : match.start()].strip(" ,;:"):
             yield _Token("words", words)
-        done = match.end()
-        kind, found = match.lastgroup or "", match.group().lower()
+        end = match.end()
+        kind, sign = match.lastgroup or "", match.group().lower()
         if kind == "bracket":
-            yield _Token("(" if found in "([" else ")", found)
+            yield _Token("(" if sign in "([" else ")", sign)
         elif kind == "number":
-            yield _Token("number", found)
+            yield _Token("number", sign)
         else:
-            yield _Token("sign", SIGNS[found])
-    if words := text[done:].strip(" ,;:"):
+            yield _Token("sign", SIGNS[sign])
+    if words := text[end:].strip(" ,;:"):
         yield _Token("words", words)
 
 
-def _sum(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+def _parse_sum(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
     if depth > MOST_DEPTH:
         raise NoExpression(f"brackets are nested more than {MOST_DEPTH} deep")
-    left, rest = _product(tokens, depth)
+    left, rest = _parse_product(tokens, depth)
     while rest and rest[0].kind == "sign" and rest[0].text in "+-":
-        right, after = _product(rest[1:], depth)
+        right, after = _parse_product(rest[1:], depth)
         left, rest = Operation("+" if rest[0].text == "+" else "-", left, right), after
     return left, rest
 
 
-def _product(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
-    left, rest = _factor(tokens, depth)
+def _parse_product(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    left, rest = _parse_factor(tokens, depth)
     while rest and rest[0].kind == "sign" and rest[0].text in "*/":
-        right, after = _factor(rest[1:], depth)
+        right, after = _parse_factor(rest[1:], depth)
         left, rest = Operation("*" if rest[0].text == "*" else "/", left, right), after
     return left, rest
 
 
-def _factor(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+def _parse_factor(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
     if not tokens:
         raise NoExpression("the formula ends where a line is expected")
     first, rest = tokens[0], tokens[1:]
     if first.kind == "number":
         return Constant(Decimal(first.text.replace(",", "")), first.text), rest
     if first.kind == "(":
-        return _bracketed(rest, depth)
+        return _parse_bracketed(rest, depth)
     if first.kind == "words":
         if rest and rest[0].kind == "(":  # average(…), "the average of (…)"
-            for how, pattern in OVER.items():
-                if how == first.text.lower() or pattern.fullmatch(first.text.removeprefix("the ")):
-                    inside, after = _bracketed(rest[1:], depth)
-                    return Over(how, inside), after
-        return _line(first.text), rest
+            for aggregate, pattern in OVER.items():
+                if aggregate == first.text.lower() or pattern.fullmatch(first.text.removeprefix("the ")):
+                    inside, after = _parse_bracketed(rest[1:], depth)
+                    return Over(aggregate, inside), after
+        return _parse_line(first.text), rest
     raise NoExpression(f"{first.text!r} stands where a line is expected")
 
 
-def _bracketed(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
-    inside, after = _sum(tokens, depth + 1)
+def _parse_bracketed(tokens: Sequence[_Token], depth: int) -> tuple[Expression, Sequence[_Token]]:
+    inside, after = _parse_sum(tokens, depth + 1)
     if not after or after[0].kind != ")":
         raise NoExpression("a bracket is not closed")
     return inside, after[1:]
 
 
-def _line(text: str) -> Expression:
-    """A line with the years that its words name: "average PP&E between FY2017 and FY2018", "FY2018 COGS"."""
+def _parse_line(text: str) -> Expression:
+    """Read words as a line with its years: "average PP&E between FY2017 and FY2018", "FY2018 COGS"."""
     years = years_in(text)
-    left = ONE_YEAR.sub(" ", RANGE.sub(" ", text))
-    how: How | None = next((name for name, pattern in OVER.items() if pattern.search(left)), None)
-    if how:
-        left = OVER[how].sub(" ", left)
-    said = " ".join(left.split()).strip(" ,;:.’'")
-    said = said.removeprefix("the ")
-    if not any(sign.isalpha() for sign in said):
+    words = ONE_YEAR.sub(" ", RANGE.sub(" ", text))
+    aggregate: Aggregate | None = next((kind for kind, pattern in OVER.items() if pattern.search(words)), None)
+    if aggregate:
+        words = OVER[aggregate].sub(" ", words)
+    name = " ".join(words.split()).strip(" ,;:.’'")
+    name = name.removeprefix("the ")
+    if not any(sign.isalpha() for sign in name):
         raise NoExpression(f"{text!r} names no line")
-    concept = find_concept(said)
-    line = Line(concept.names[0] if concept and said == concept.key else said, concept)
-    if how:
-        return Over(how, line, years)
+    concept = find_concept(name)
+    line = Line(concept.names[0] if concept and name == concept.key else name, concept)
+    if aggregate:
+        return Over(aggregate, line, years)
     if len(years) > 1:
         raise NoExpression(f"{text!r} names several years")
     return line._replace(year=years[0] if years else None)
 
 
-def find_concept(said: str) -> Concept | None:
-    """The concept that words name as a whole; a key is a name too."""
-    if said in concepts():
-        return concepts()[said]
-    found = mentions(said)
-    if len(found) != 1:
+def find_concept(words: str) -> Concept | None:
+    """Return the concept that words name as a whole, by one of its names or its key; None where they name none."""
+    if words in concepts():
+        return concepts()[words]
+    mentioned = mentions(words)
+    if len(mentioned) != 1:
         return None
-    outside = f"{said[: found[0].start]} {said[found[0].end :]}"
-    return None if SAYS_MORE.search(BESIDE.sub(" ", outside)) else found[0].concept
+    outside = f"{words[: mentioned[0].start]} {words[mentioned[0].end :]}"
+    return None if SAYS_MORE.search(NEUTRAL_WORDS.sub(" ", outside)) else mentioned[0].concept

@@ -1,6 +1,6 @@
-"""What the rows of a statement must add up to: totals, balance sheets, cash, gross profit. A broken one is a doubt.
+"""Checks what the rows of a statement must add up to: totals, balance sheets, cash, gross profit.
 
-Nobody labels tables for this: a total that its rows do not give was read wrongly, or has rows that were not read.
+The check needs no labelled data: a total that its rows do not give was read wrongly, or has rows that were not read.
 """
 
 from __future__ import annotations
@@ -45,42 +45,47 @@ class Broken(NamedTuple):
 
     kind: IdentityKind
     expected: Decimal
-    """What its other numbers give, in whole units."""
+    """The value that the other numbers of the identity give, in whole units."""
 
 
 def doubt_of(broken: Broken, scale: Decimal, language: Language = "en") -> str:
-    """`the rows above give 530`, in the unit of the table."""
+    """Write what a broken identity gives instead, in the scale of the table: `the rows above give 530`."""
     return GIVE[language][broken.kind].format(expected=f"{(broken.expected / scale).normalize():,f}")
 
 
 def said_in_answer(n: int, broken: Broken, scale: Decimal, language: Language) -> str:
-    """`[2] does not add up: the rows above give 530.`; n: of the citation."""
+    """Write the sentence of an answer about a broken identity: `[2] does not add up: the rows above give 530.`
+
+    n: the mark of the citation.
+    """
     return OF_ANSWER[language].format(n=n, why=doubt_of(broken, scale, language))
 
 
 NET_CASH = re.compile(r"net cash\b.*\b(?:operating|investing|financing)", re.IGNORECASE)
 GROSS = re.compile(r"gross (?:profit|margin|income)|매출\s?총이익", re.IGNORECASE)
 LEAST = 100
-"""In units of the last digit: smaller amounts are sums of those above them by chance."""
+"""Amounts of fewer units of the last digit are sums of those above them by chance."""
 NO_SUM = frozenset(("%", "shares"))
 """Units that do not add up over the rows of a table."""
 
 
 def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
-    """The facts, in their order; those that must be the sum of others with whether they are."""
+    """Return the facts, in their order; those that must be the sum of others get their identities and doubt."""
     facts = list(facts)
     tables: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, fact in enumerate(facts):
         if fact.unit not in NO_SUM:
             tables[fact.table][fact.col].append(place)
-    found: list[tuple[int, Identity]] = []
+    identities: list[tuple[int, Identity]] = []
     for columns in tables.values():
-        told = [[facts[place] for place in places] for places in columns.values()]
-        for places, column, totals in zip(columns.values(), told, _totals_of(told), strict=True):
-            found += [(places[at], identity) for at, identity in (*totals, *balances(column), *cash(column))]
+        column_facts = [[facts[place] for place in places] for places in columns.values()]
+        for places, column, totals in zip(
+            columns.values(), column_facts, _find_table_totals(column_facts), strict=True
+        ):
+            identities += [(places[at], identity) for at, identity in (*totals, *balances(column), *cash(column))]
         places = sorted(place for column in columns.values() for place in column)
-        found += [(places[at], identity) for at, identity in sums_over_columns([facts[place] for place in places])]
-    for place, identity in (*found, *balances_over_tables(facts)):
+        identities += [(places[at], identity) for at, identity in sums_over_columns([facts[place] for place in places])]
+    for place, identity in (*identities, *balances_over_tables(facts)):
         fact = facts[place]
         doubt = fact.doubt or (
             "" if identity.expected is None else doubt_of(Broken(identity.kind, identity.expected), fact.scale)
@@ -89,21 +94,22 @@ def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
     return facts
 
 
-def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[tuple[int, Identity]]]:
-    """For each column of a table its totals; of what rows one is made is what the columns show where it adds up.
+def _find_table_totals(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[tuple[int, Identity]]]:
+    """Yield the identities of the totals of each column of a table, with the place of the total in its column.
 
-    A total that adds up in no column, in a table of selected figures for example, tells nothing.
+    The rows of a total are those that give it in most columns. A total that adds up in no column is left out: the table
+    may show selected lines only.
     """
-    found = [dict(_totals(column)) for column in columns]
-    shown: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
-    for column, totals in zip(columns, found, strict=True):
+    totals_by_column = [dict(_find_totals(column)) for column in columns]
+    counts: dict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
+    for column, totals in zip(columns, totals_by_column, strict=True):
         for at, rows in totals.items():
             if rows:
-                shown[column[at].row][rows] += 1
-    for column, totals in zip(columns, found, strict=True):
+                counts[column[at].row][rows] += 1
+    for column, totals in zip(columns, totals_by_column, strict=True):
         identities: list[tuple[int, Identity]] = []
         for at, rows in totals.items():
-            usual = shown[column[at].row].most_common(1)
+            usual = counts[column[at].row].most_common(1)
             if not usual:
                 continue
             terms = [fact for fact in column if fact.row in (rows or usual[0][0])]
@@ -114,42 +120,42 @@ def _totals_of(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[tuple[int
         yield identities
 
 
-def _totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Totals, net cash of activities and gross profits, with the rows above that give them; () where none do.
+def _find_totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield totals, net cash of activities and gross profits with the rows above that give them; () where none do.
 
-    A total takes the nearest rows that add up to it; from then on it stands for them. So does any other row that is the
-    sum of those above it ("Property and equipment, net"), but that is no identity.
+    A total takes the nearest rows that add up to it, and stands for them from then on. So does any other row that is
+    the sum of those above it ("Property and equipment, net"), but that is no identity.
     """
     above: list[CellFact] = []
-    """Those that no total has taken yet."""
+    """Rows that no total has taken yet."""
     for at, fact in enumerate(column):
         label = label_in(fact)
         # how many rows directly above add up to it; 0 if none do
         sums = accumulate(each.value for each in reversed(above))
-        taken = next((count for count, value in enumerate(sums, start=1) if agrees(value, fact, count)), 0)
+        summands = next((count for count, value in enumerate(sums, start=1) if agrees(value, fact, count)), 0)
         if GROSS.match(label) and len(above) > 1 and agrees(above[-2].value - above[-1].value, fact, 2):
-            taken = 2
+            summands = 2
         if any(sort.match(label) for sort in (TOTAL, NET_CASH, GROSS)) or is_unlabelled(column, at):
-            if taken != 1 and len(above) > 1:
-                yield at, tuple(each.row for each in above[len(above) - taken :])
-        elif taken == 1 or abs(fact.value) < LEAST * step_of(fact):
-            taken = 0
-        del above[len(above) - taken :]
+            if summands != 1 and len(above) > 1:
+                yield at, tuple(each.row for each in above[len(above) - summands :])
+        elif summands == 1 or abs(fact.value) < LEAST * step_of(fact):
+            summands = 0
+        del above[len(above) - summands :]
         above.append(fact)
 
 
 WHOLE = re.compile(r"total\b(?! \w+ per)|consolidated\b|(?:총\s?)?합\s?계|연결", re.IGNORECASE)
 """The header of a column that is the sum of others."""
 FEWEST_ROWS = 2
-"""Rows in which the same columns add up: one does so by chance."""
+"""Least number of rows in which the same columns add up: one does so by chance."""
 MOST_PARTS = 40
-"""Columns left of a total that are looked at."""
+"""Most columns left of a total that are tried as its parts."""
 
 
 def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Identities of the numbers of one table, with their place in it: of a total column's, where its parts stand left.
+    """Yield the identities of total columns whose parts stand left of them, with the place of each total in `facts`.
 
-    The parts are the columns next to it that add up in most rows. A dash in place of a total says that it has none.
+    The parts are the columns next to the total that add up in most rows. A dash in place of a total has no identity.
     """
     rows: dict[int, dict[int, CellFact]] = defaultdict(dict)
     for fact in facts:
@@ -157,23 +163,27 @@ def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity
     for whole in {fact.col for fact in facts if any(map(WHOLE.match, fact.column_path))}:
         scale, _ = Counter(row[whole].scale for row in rows.values() if whole in row).most_common(1)[0]
         able = {at: row for at, row in rows.items() if whole in row and row[whole].value and row[whole].scale == scale}
-        shown: Counter[int] = Counter()
-        """Columns from which those up to the total add up to it, two of which hold an amount."""
+        counts: Counter[int] = Counter()
+        """First column of a run up to the total that adds up to it → rows where it does, with two amounts or more."""
         for row in able.values():
             value, amounts = Decimal(0), 0
-            for count, part in enumerate(reversed(_parts(row, whole, whole - MOST_PARTS)), start=1):
+            for count, part in enumerate(reversed(_parts_of_total(row, whole, whole - MOST_PARTS)), start=1):
                 value, amounts = value + part.value, amounts + bool(part.value)
                 if amounts > 1 and agrees(value, row[whole], count):
-                    shown[part.col] += 1
-        if shown and max(shown.values()) >= FEWEST_ROWS:
-            first = min(shown, key=lambda start: (-shown[start], start))
+                    counts[part.col] += 1
+        if counts and max(counts.values()) >= FEWEST_ROWS:
+            first = min(counts, key=lambda start: (-counts[start], start))
             for at, fact in enumerate(facts):
-                if fact.col == whole and fact.row in able and len(parts := _parts(able[fact.row], whole, first)) > 1:
+                if (
+                    fact.col == whole
+                    and fact.row in able
+                    and len(parts := _parts_of_total(able[fact.row], whole, first)) > 1
+                ):
                     yield at, identity_of("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
 
 
-def _parts(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact]:
-    """From the column `first` up to the total, of its period and unit."""
+def _parts_of_total(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact]:
+    """Return the cells from the column `first` up to the total that are of its period, unit and scale."""
     total = row[whole]
     cells = (row[col] for col in range(first, whole) if col in row)
     return [cell for cell in cells if (cell.period, cell.unit, cell.scale) == (total.period, total.unit, total.scale)]
@@ -191,21 +201,21 @@ EQUITY = re.compile(
     re.IGNORECASE,
 )
 BETWEEN = re.compile(r"redeemable|temporary equity|mezzanine", re.IGNORECASE)
-"""Neither debt nor equity; it stands between their totals."""
+"""Lines that are neither debt nor equity and stand between their totals."""
 OTHER_SIDE = re.compile(r"liabilities\b|부채", re.IGNORECASE)
 """The heading below the last row of assets."""
 CASH = re.compile(r"\bcash\b", re.IGNORECASE)
 OF_CASH = re.compile(r"cash\b(?! flow| used| provided| from)", re.IGNORECASE)
-"""A heading whose rows are of cash itself."""
+"""A heading whose rows are balances of cash, and no flows."""
 OPENING = re.compile(r"\b(?:beginning|start)\b", re.IGNORECASE)
 CLOSING = re.compile(r"\bend\b", re.IGNORECASE)
 CHANGE = re.compile(r"(?:net )?\(?(?:increase|decrease|change)", re.IGNORECASE)
 MOST_TABLES = 3
-"""Tables that a balance sheet is spread over."""
+"""Most tables that a balance sheet is spread over."""
 
 
 def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Assets and the other side of a balance sheet; without its total, liabilities and equity."""
+    """Yield the identity of a balance sheet in one column: assets equal the other side, or liabilities and equity."""
     labels = [label_in(fact) for fact in column]
     assets_at = next((at for at, label in enumerate(labels) if ASSETS.fullmatch(label)), None)
     other_at = next((at for at, label in enumerate(labels) if EQUITY_SIDE.match(label)), None)
@@ -231,23 +241,23 @@ def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
 
 
 def balances_over_tables(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Both sides of balance sheets that are spread over tables, of one page or of two that follow each other."""
+    """Yield the identities of balance sheets spread over several tables, on one page or two consecutive ones."""
     assets: list[CellFact] = []
     for at, fact in enumerate(facts):
         label = label_in(fact)
         if ASSETS.fullmatch(label):
             assets.append(fact)
-        elif EQUITY_SIDE.match(label) and all(one.table != fact.table for one in assets):
+        elif EQUITY_SIDE.match(label) and all(asset.table != fact.table for asset in assets):
             for side in reversed(assets):
-                same = side.period == fact.period if side.period or fact.period else side.col == fact.col
+                is_same_column = side.period == fact.period if side.period or fact.period else side.col == fact.col
                 near = fact.table - side.table <= MOST_TABLES and (fact.page or 0) - (side.page or 0) <= 1
-                if same and near and side.unit == fact.unit:
+                if is_same_column and near and side.unit == fact.unit:
                     yield at, identity_of("balance sheet", fact, side.value, [side], table=side.table)
                     break
 
 
 def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
-    """Cash at the end: that at the beginning and the change."""
+    """Yield the identity of cash at the end of a period: cash at the beginning and its change."""
     of_cash = [
         (at, fact, label_in(fact))
         for at, fact in enumerate(column)
@@ -261,12 +271,15 @@ def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
 
 
 def agrees(value: Decimal, fact: CellFact, terms: int) -> bool:
-    """Within half a unit of the last digit for each term, and for the number; one term is the number itself."""
+    """Return whether a sum of `terms` numbers is a number within rounding; a single term must be equal to it.
+
+    Rounding allows half a unit of the last digit for each term and for the number.
+    """
     return abs(value - fact.value) <= step_of(fact) * (terms + 1) / 2 if terms > 1 else value == fact.value
 
 
 def step_of(fact: CellFact) -> Decimal:
-    """One in the last digit that is shown, in whole units."""
+    """Return what one unit of the last digit of a number is worth, in whole units."""
     decimals = re.search(r"\.(\d+)", fact.shown)
     return fact.scale.scaleb(-len(decimals[1]) if decimals else 0)
 
@@ -274,7 +287,7 @@ def step_of(fact: CellFact) -> Decimal:
 def identity_of(
     kind: IdentityKind, fact: CellFact, expected: Decimal, terms: Sequence[CellFact], *, table: int | None = None
 ) -> Identity:
-    """That a number is what its terms give, or what they give instead. table: theirs, if another."""
+    """Record whether a number is what its terms give, and else what they give; table: that of the terms, if another."""
     holds = agrees(expected, fact, len(terms))
     rows = (fact.row,) if kind == "columns" else tuple(term.row for term in terms)
     cols = tuple(term.col for term in terms) if kind == "columns" else ()
@@ -282,11 +295,11 @@ def identity_of(
 
 
 def label_in(fact: CellFact) -> str:
-    """The label of its row, without headings."""
+    """Return the label of a number's row, without headings; empty where it has none."""
     return fact.row_path[-1] if fact.row_path else ""
 
 
 def is_unlabelled(column: Sequence[CellFact], at: int) -> bool:
-    """Whether the row of a number has no label of its own: it has what heads the number above, or nothing."""
+    """Return whether the row of a number has no label of its own: its path is a beginning of that of the row above."""
     path, before = column[at].row_path, column[at - 1].row_path if at else ()
     return at > 0 and len(path) < max(1, len(before)) and path == before[: len(path)]

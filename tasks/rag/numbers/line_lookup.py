@@ -27,22 +27,22 @@ from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.identities import Broken
 from tasks.rag.numbers.periods import WHOLE_YEAR, Part, Period, PeriodColumns
 
-SURE = 0.6
-"""A cell that fits less is not taken for the line."""
+LEAST_SCORE = 0.6
+"""Least score of a cell that is taken for the line."""
 AS_GOOD = 0.035
-"""A cell that fits this much less may be the one meant, if its table is more of a statement."""
+"""A cell whose score is this much lower may be the one meant, if its table is more of a statement."""
 SAID_SO = 0.05
-"""What a label gains that is written as the question writes it."""
+"""Bonus of a label that is written as the question writes it."""
 OTHER_TABLE = 0.8
-"""Share of a fit that is left where the table is not the statement that the line belongs to."""
+"""Factor of a score where the table is not the statement that the line belongs to."""
 OTHER_DOCUMENT = 0.97
-"""Share that is left for each document that fits the question better."""
+"""Factor of a score for each document that fits the question better."""
 QUALIFIED = 0.85
-"""Share that is left where the column is of a part: a segment, a country."""
+"""Factor of a score where the column is of a part of the company: a segment, a country."""
 BROKEN = 0.9
-"""Share that is left where the cell breaks a sum."""
+"""Factor of a score where the cell breaks an identity."""
 TOTALS = frozenset(("total", "consolidated", "합계", "연결", "계"))
-"""Words of the one column that is no part."""
+"""Words of the header of the column that is the whole company."""
 NIL = frozenset("-–—")
 PLAIN_HEADERS = frozenset[str](
     tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))["plain_headers"].split()
@@ -54,10 +54,10 @@ UNDATED = Period(kind="none", year=0, label="")
 
 
 class Number(NamedTuple):
-    """A row of storage.numbers."""
+    """A row of storage.numbers: the fields of a CellFact, and the name of its document."""
 
     name: str
-    """Of the document."""
+    """Name of the document."""
     document: str
     value: Decimal
     shown: str
@@ -73,13 +73,13 @@ class Number(NamedTuple):
     col: int
     statement: str
     broken: Broken | None
-    """The identity that it breaks."""
+    """The first identity that it breaks; None where it breaks none."""
     cells: str | None = None
-    """Name of the cell in a spreadsheet."""
+    """Name of the cell in a spreadsheet; None elsewhere."""
 
 
 Read = Callable[[int], Iterable[Mapping[str, Any]]]
-"""Rows of storage.numbers of a fiscal year, of the documents that a question is about."""
+"""A function from a fiscal year to the rows of storage.numbers of the documents that a question is about."""
 
 
 class Lines:
@@ -96,73 +96,79 @@ class Lines:
         self._columns: Counter[tuple[str, int, int, str]] = Counter()
 
     def find(self, line: Line, year: int, part: Part = WHOLE_YEAR) -> Number | None:
-        """The cell of that line and fiscal year, or part of it; None where none fits well enough."""
-        wanted = PeriodColumns(year, part, quarter_ends(self._of(year) if part.quarter else (), part))
+        """Find the cell of a line and a fiscal year or part of it; None where no cell scores LEAST_SCORE or more."""
+        columns = PeriodColumns(year, part, quarter_ends(self._numbers_of(year) if part.quarter else (), part))
         # a day in January belongs to the fiscal year before for some, and what its name is the day itself tells
         years = (year, year - 1) if part.month_and_day else (year,)
-        scored = [(self._score(line, number, wanted), number) for one in years for number in self._of(one)]
+        scored = [
+            (self._score(line, number, columns), number)
+            for fiscal_year in years
+            for number in self._numbers_of(fiscal_year)
+        ]
         best = max((score for score, _ in scored), default=0.0)
-        if best < SURE:
+        if best < LEAST_SCORE:
             return None
         near = [number for score, number in scored if score >= best - AS_GOOD]
         return max(near, key=self._preference)
 
     def _preference(self, number: Number) -> tuple[int, int, int, int]:
-        """Of cells that fit alike: the document that the question means, and in it the statement itself."""
+        """Return the sort key of cells of about the same score: the document that is meant, then the statement."""
         size = self._sizes[number.document, number.table, number.col]
         return -self._rank.get(number.document, 0), len(self._named[number.document, number.table]), size, -number.table
 
-    def _of(self, year: int) -> list[Number]:
+    def _numbers_of(self, year: int) -> list[Number]:
         if year not in self._years:
             self._years[year] = [number_of(row) for row in self._read(year)]
-            self._sizes.update((one.document, one.table, one.col) for one in self._years[year])
+            self._sizes.update((number.document, number.table, number.col) for number in self._years[year])
             self._columns.update(map(_row_of_period, self._years[year]))
-            for one in self._years[year]:
-                named = (key for key, score in score_concepts(label_of(one.row_path)).items() if score >= NEARLY)
+            for number in self._years[year]:
+                concept_keys = (
+                    key for key, score in score_concepts(label_of(number.row_path)).items() if score >= NEARLY
+                )
                 kinds = concepts()
-                self._named[one.document, one.table].update(
-                    key for key in named if kinds[key].statement == one.statement
+                self._named[number.document, number.table].update(
+                    key for key in concept_keys if kinds[key].statement == number.statement
                 )
         return self._years[year]
 
-    def _score(self, line: Line, number: Number, wanted: PeriodColumns) -> float:
+    def _score(self, line: Line, number: Number, columns: PeriodColumns) -> float:
         # none: the line has no concept, and may be either
-        if not wanted.holds(
+        if not columns.includes(
             number.document, number.period, balance=(line.concept.statement == "balance" if line.concept else None)
         ):
             return 0.0
-        fits = _fit_of(line, number)
-        if fits < SURE:
+        score = _score_line(line, number)
+        if score < LEAST_SCORE:
             return 0.0
         if line.concept and line.of:
-            return self._doubted(fits, number)
+            return self._discount(score, number)
         statement: Statement | None = line.concept.statement if line.concept else None
         if statement and number.statement != statement:
-            fits *= OTHER_TABLE
+            score *= OTHER_TABLE
         if self._columns[_row_of_period(number)] > 1 and not TOTALS.intersection(
             words_of(" ".join(number.column_path))
         ):
-            fits *= QUALIFIED
+            score *= QUALIFIED
         if says_more(number.column_path):
-            fits *= QUALIFIED
-        return self._doubted(fits, number)
+            score *= QUALIFIED
+        return self._discount(score, number)
 
-    def _doubted(self, fits: float, number: Number) -> float:
-        """A fit without what the cell itself and its document take away."""
+    def _discount(self, score: float, number: Number) -> float:
+        """Lower a score for what speaks against the cell itself and its document."""
         if number.shown in NIL:
-            fits *= BROKEN
+            score *= BROKEN
         if number.broken:
-            fits *= BROKEN
-        return fits * OTHER_DOCUMENT ** self._rank.get(number.document, 0)
+            score *= BROKEN
+        return score * OTHER_DOCUMENT ** self._rank.get(number.document, 0)
 
 
 def quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[str, date]]:
-    """Documents and the days in them that a quarter ends with: the longest span that ends then tells which it is."""
+    """Return documents and the days in them that a quarter ends with, by the longest span that ends on each day."""
     spans: dict[tuple[str, date], int] = {}
-    for one in numbers if part.quarter else ():
-        if one.period.end and one.period.kind == "duration":
-            key = (one.document, one.period.end)
-            spans[key] = max(spans.get(key, 0), one.period.months or 0)
+    for number in numbers if part.quarter else ():
+        if number.period.end and number.period.kind == "duration":
+            key = (number.document, number.period.end)
+            spans[key] = max(spans.get(key, 0), number.period.months or 0)
     return frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
 
 
@@ -171,7 +177,7 @@ def _row_of_period(number: Number) -> tuple[str, int, int, str]:
 
 
 def number_of(row: Mapping[str, Any]) -> Number:
-    """A row of storage.numbers."""
+    """Convert a row of storage.numbers to a Number."""
     box = row["bbox"]
     return Number(
         name=row["name"],
@@ -190,51 +196,54 @@ def number_of(row: Mapping[str, Any]) -> Number:
         row=row["row"],
         col=row["col"],
         statement=row.get("statement", "other"),
-        broken=next((Broken(one["kind"], one["expected"]) for one in row["identities"] if not one["holds"]), None),
+        broken=next(
+            (Broken(identity["kind"], identity["expected"]) for identity in row["identities"] if not identity["holds"]),
+            None,
+        ),
     )
 
 
-def _fit_of(line: Line, number: Number) -> float:
+def _score_line(line: Line, number: Number) -> float:
     label = label_of(number.row_path)
     concept = line.concept
     if concept is None:
         # how well the row's labels hold the words of the line: all of them, and few others
-        wanted, own = frozenset(words_of(line.said)), frozenset(words_of(" ".join(number.row_path[-1:])))
-        beside = frozenset(words_of(" ".join((*number.row_path, *number.column_path))))
-        if not wanted or not own or not wanted <= beside:
+        line_words, own = frozenset(words_of(line.name)), frozenset(words_of(" ".join(number.row_path[-1:])))
+        cell_words = frozenset(words_of(" ".join((*number.row_path, *number.column_path))))
+        if not line_words or not own or not line_words <= cell_words:
             return 0.0
-        return 1 - 0.1 * len(own - wanted - FREE_WORDS) - 0.1 * len(wanted - own)
+        return 1 - 0.1 * len(own - line_words - FREE_WORDS) - 0.1 * len(line_words - own)
     if line.of:
         return fit_of_part(concept, line.of, number.row_path, number.column_path)
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0
-    return score_label(concept, label) + (SAID_SO if words_of(label) == words_of(line.said) else 0)
+    return score_label(concept, label) + (SAID_SO if words_of(label) == words_of(line.name) else 0)
 
 
 def says_more(column_path: Sequence[str]) -> bool:
-    """Whether the headers of a column say more than its period and its unit."""
+    """Return whether the headers of a column say more than its period and its unit."""
     words = (word for header in column_path for word in words_of(header))
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)
 
 
 SURELY = 0.85
-"""How well the label must name the line of a part: "casino revenue" is not the revenue of the part."""
+"""Least score of a label for the line of a part: "casino revenue" is not the revenue of the part."""
 
 
 def fit_of_part(concept: Concept, of: str, row_path: Sequence[str], column_path: Sequence[str]) -> float:
-    """How well the labels of a cell name a concept of a part of a company, 0 … 1; of: the words that name the part.
+    """Return how well a cell's labels name a concept of a part of a company, 0 to 1; of: the words that name the part.
 
     Part and line may stand in the row's label, in a heading above it or in the header of the column.
     """
-    wanted, labels = frozenset(words_of(of)), (*row_path, *column_path)
-    if not wanted <= frozenset(words_of(" ".join(labels))):
+    part_words, labels = frozenset(words_of(of)), (*row_path, *column_path)
+    if not part_words <= frozenset(words_of(" ".join(labels))):
         return 0.0
-    rest = (" ".join(word for word in label.split() if wanted.isdisjoint(words_of(word))) for label in labels)
+    rest = (" ".join(word for word in label.split() if part_words.isdisjoint(words_of(word))) for label in labels)
     best = max(score_label(concept, label) for label in rest)
     return best if best >= SURELY else 0.0
 
 
-def agree(one: Number, other: Number) -> bool:
-    """Whether two cells show one amount, within the rounding of the coarser."""
-    return abs(abs(one.value) - abs(other.value)) <= max(one.scale, other.scale)
+def agree(first: Number, second: Number) -> bool:
+    """Return whether two cells show one amount, within the rounding of the coarser."""
+    return abs(abs(first.value) - abs(second.value)) <= max(first.scale, second.scale)

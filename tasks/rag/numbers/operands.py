@@ -1,7 +1,7 @@
-"""Reads a question for arithmetic over any figures: which, in the question's own words, and what is done with them.
+"""Reads a question as arithmetic over any values: which ones, in its own words, and the operation on them.
 
-"본관과 분관의 열람석 차이는?" is the difference of two figures, whose words are partly shared: what each of them is
-called is read in several ways, and the cells that are found decide which was meant.
+"본관과 분관의 열람석 차이는?" is the difference of two values, whose words are partly shared: their names are read in
+several ways, and the cells that these find decide which one was meant.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import reduce
 from importlib.resources import files
 from typing import NamedTuple
 
-from tasks.rag.numbers.computations import Shown, at, operation
+from tasks.rag.numbers.computations import DisplayUnit, at, operation
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, lines_of
 from tasks.rag.numbers.periods import PART_SAID, When
@@ -26,70 +26,74 @@ PATTERN: dict[str, re.Pattern[str]] = {
     name: re.compile(text, re.IGNORECASE) for name, text in WORDS.items() if isinstance(text, str)
 }
 PATTERNS = [
-    (one["how"], re.compile(one["pattern"], re.IGNORECASE), one.get("pair", False)) for one in WORDS["patterns"]
+    (entry["how"], re.compile(entry["pattern"], re.IGNORECASE), entry.get("pair", False)) for entry in WORDS["patterns"]
 ]
 TIMES, PERCENT = PATTERN["times"], PATTERN["percent"]
 MARKS = re.compile("[‡†]")
 TOPIC = re.compile(r"(?<=[가-힣])(?:는|의|을|를)$|(?<=[가-힣]{2})은$")
-"""A particle that ends the name of a figure."""
+"""A particle that ends the name of a value."""
 WHOLE = "합계"
-"""The line that is the whole of a share, where the question only names the part."""
+"""Name of the line that a share is taken of, where the question only names the part."""
 MOST_CORE = 3
-"""Words that tell one figure of a pair from the other."""
+"""Most words that tell one value of a pair from the other."""
 MOST_READINGS = 12
 MOST_CHARS = 300
-"""A longer question tells more than figures."""
+"""Most characters of a question that is read as arithmetic; a longer one says more than that."""
 
 
 class Reading(NamedTuple):
-    """A way to understand a question: its lines are words of the question, without concepts."""
+    """One way to read a question: an expression whose lines are words of the question, without concepts."""
 
     expression: Expression
-    shown: Shown
+    display_unit: DisplayUnit
     title: str
 
 
-def readings(question: str, whens: Sequence[When], *, said: Sequence[str] = ()) -> list[Reading]:
-    """The ways to read a question, those that are tried first; empty where it asks for no arithmetic over figures.
+def readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str] = ()) -> list[Reading]:
+    """Return the ways to read a question in the order in which to try them; empty where it asks for no arithmetic.
 
     whens: the periods that it names. said: what it calls the documents, as it writes them.
     """
     if len(question) > MOST_CHARS or PATTERN["reasons"].search(question):
         return []
-    plain = plain_of(question, said)
-    if task := defined(MARKS.sub(" ", with_marks(question, said))):
+    plain = plain_of(question, spoken_names)
+    if task := defined(MARKS.sub(" ", with_marks(question, spoken_names))):
         words = all(line.concept is None for line in lines_of(task.expression))
-        return [Reading(task.expression, task.shown, task.title)] if words else []
+        return [Reading(task.expression, task.display_unit, task.title)] if words else []
     short = PATTERN["lead"].sub("", plain)
     texts = dict.fromkeys((plain, short))
-    found: list[Reading] = []
-    ways = (one for text in texts for one in (*_over_periods(text, question, whens), *_read(text, question)))
-    for reading in dict.fromkeys(ways):
-        # its lines are names of figures, which differ
-        said = [line.said for line in lines_of(reading.expression)]
-        different = len({frozenset(line.split()) for line in said}) == len(set(lines_of(reading.expression)))
-        named = all(said) and said[0] != WHOLE and not any(map(PATTERN["no_figure"].search, said))
-        if named and (different or len(set(said)) == 1):
-            found.append(reading)
-    return found[:MOST_READINGS]
+    accepted: list[Reading] = []
+    candidates = (
+        reading
+        for text in texts
+        for reading in (*_read_over_periods(text, question, whens), *_read_patterns(text, question))
+    )
+    for reading in dict.fromkeys(candidates):
+        # its lines are names of values, which differ
+        line_names = [line.name for line in lines_of(reading.expression)]
+        different = len({frozenset(line.split()) for line in line_names}) == len(set(lines_of(reading.expression)))
+        are_named = all(line_names) and line_names[0] != WHOLE and not any(map(PATTERN["no_figure"].search, line_names))
+        if are_named and (different or len(set(line_names)) == 1):
+            accepted.append(reading)
+    return accepted[:MOST_READINGS]
 
 
-def plain_of(question: str, said: Sequence[str]) -> str:
-    """The question without the names of documents, its periods, and what only says how to answer."""
-    text = MARKS.sub(" ", with_marks(PATTERN["asides"].sub(" ", question), said))
+def plain_of(question: str, spoken_names: Sequence[str]) -> str:
+    """Return a question without the names of documents, its periods, and what only says how to answer."""
+    text = MARKS.sub(" ", with_marks(PATTERN["asides"].sub(" ", question), spoken_names))
     text = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", text)))
     return " ".join(text.split())
 
 
-def _over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[Reading]:
-    """A figure over the periods that are named: their sum, their mean, the change from the first to the last."""
+def _read_over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[Reading]:
+    """Yield readings of one value over the periods that are named: its sum, mean, change, ratio or growth."""
     if len(whens) < 2:
         return
     span = f"{whens[0].label} … {whens[-1].label}"
     for pattern, mean in ((PATTERN["over_mean"], True), (PATTERN["over_sum"], False)):
         if match := pattern.search(text):
             words = TOPIC.sub("", _strip_loose_words(match["rest"]))
-            total = _total([at(_line(words), when) for when in whens])
+            total = _add_terms([at(_make_line(words), when) for when in whens])
             count = Constant(Decimal(len(whens)), str(len(whens)))
             yield Reading(Operation("/", total, count) if mean else total, "amount", f"{words} {span}")
             return
@@ -103,7 +107,7 @@ def _over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[R
     else:
         return
     words = TOPIC.sub("", words)
-    first, last = (at(_line(words), when) for when in (whens[0], whens[-1]))
+    first, last = (at(_make_line(words), when) for when in (whens[0], whens[-1]))
     span = f"{words} {whens[0].label} → {whens[-1].label}"
     if TIMES.search(text):
         yield Reading(Operation("/", last, first), "times", span)
@@ -113,81 +117,84 @@ def _over_periods(text: str, question: str, whens: Sequence[When]) -> Iterator[R
         yield Reading(Operation("-", last, first), "amount", span)
 
 
-def _total(terms: Sequence[Expression]) -> Expression:
+def _add_terms(terms: Sequence[Expression]) -> Expression:
     return reduce(lambda left, right: Operation("+", left, right), terms[1:], terms[0])
 
 
-def _read(text: str, question: str) -> Iterator[Reading]:
-    for how, pattern, pair in PATTERNS:
+def _read_patterns(text: str, question: str) -> Iterator[Reading]:
+    for operation_name, pattern, pair in PATTERNS:
         match = pattern.search(text)
         if match is None:
             continue
         groups = match.groupdict()
-        if how == "share":
-            yield _ratio(groups["a"], WHOLE, question)
+        if operation_name == "share":
+            yield _make_ratio(groups["a"], WHOLE, question)
         elif groups.get("all"):
-            yield from _of_list(how, PATTERN["joins"].split(groups["all"]), pair=pair)
+            yield from _read_list(operation_name, PATTERN["joins"].split(groups["all"]), pair=pair)
         else:
-            yield from _of_two(how, groups["a"], groups["b"], groups.get("shared") or "", question)
+            yield from _read_pair(operation_name, groups["a"], groups["b"], groups.get("shared") or "", question)
 
 
-def _of_two(how: str, one: str, other: str, shared: str, question: str) -> Iterator[Reading]:
-    """What is said of both may follow them, or be said of the first alone: "본관 열람석은 분관보다 몇 석 많아?" """
-    last = one.split()[-1] if len(one.split()) > 1 and not shared else ""
-    alike = how != "ratio" or TIMES.search(question) or PERCENT.search(question)
+def _read_pair(operation_name: str, first: str, second: str, shared: str, question: str) -> Iterator[Reading]:
+    """Yield readings of two values; words for both may follow them, or the first: "본관 열람석은 분관보다 많아?" """
+    last = first.split()[-1] if len(first.split()) > 1 and not shared else ""
+    alike = operation_name != "ratio" or TIMES.search(question) or PERCENT.search(question)
     for tails in dict.fromkeys(((shared, shared), ("", ""), ("", last if alike else ""))):
-        left, right = f"{one} {tails[0]}", f"{other} {tails[1]}"
-        if how == "ratio":
-            yield _ratio(left, right, question)
+        left, right = f"{first} {tails[0]}", f"{second} {tails[1]}"
+        if operation_name == "ratio":
+            yield _make_ratio(left, right, question)
         else:
-            yield from _difference(left, right, shared, question)
-    if how == "ratio" and PATTERN["of_all"].search(_strip_loose_words(other)):
-        yield _ratio(one, WHOLE, question)._replace(title=f"{_strip_loose_words(one)} / {_strip_loose_words(other)}")
+            yield from _make_differences(left, right, shared, question)
+    if operation_name == "ratio" and PATTERN["of_all"].search(_strip_loose_words(second)):
+        yield _make_ratio(first, WHOLE, question)._replace(
+            title=f"{_strip_loose_words(first)} / {_strip_loose_words(second)}"
+        )
 
 
-def _ratio(part: str, whole: str, question: str) -> Reading:
-    shown: Shown = "times" if TIMES.search(question) else "%" if PERCENT.search(question) else "amount"
+def _make_ratio(part: str, whole: str, question: str) -> Reading:
+    display_unit: DisplayUnit = "times" if TIMES.search(question) else "%" if PERCENT.search(question) else "amount"
     return Reading(
-        Operation("/", _line(part), _line(whole)), shown, f"{_strip_loose_words(part)} / {_strip_loose_words(whole)}"
+        Operation("/", _make_line(part), _make_line(whole)),
+        display_unit,
+        f"{_strip_loose_words(part)} / {_strip_loose_words(whole)}",
     )
 
 
-def _difference(more: str, less: str, shared: str, question: str) -> Iterator[Reading]:
+def _make_differences(more: str, less: str, shared: str, question: str) -> Iterator[Reading]:
     if TIMES.search(question):
-        yield _ratio(more, less, question)
+        yield _make_ratio(more, less, question)
         return
     if PATTERN["less"].search(question):
         more, less = less, more
+    names = [_strip_loose_words(more), _strip_loose_words(less)]
     if PERCENT.search(shared) or PATTERN["relative"].search(question):
-        relative = Operation("-", Operation("/", _line(more), _line(less)), Constant(Decimal(1), "1"))
-        yield Reading(relative, "%", f"{_strip_loose_words(more)} / {_strip_loose_words(less)}")
-    yield Reading(
-        Operation("-", _line(more), _line(less)), "amount", f"{_strip_loose_words(more)} − {_strip_loose_words(less)}"
-    )
+        relative = Operation("-", Operation("/", _make_line(more), _make_line(less)), Constant(Decimal(1), "1"))
+        yield Reading(relative, "%", " / ".join(names))
+    yield Reading(Operation("-", _make_line(more), _make_line(less)), "amount", " − ".join(names))
 
 
-def _of_list(how: str, named: Sequence[str], *, pair: bool) -> Iterator[Reading]:
-    """The sum, the mean or the difference of figures that are named beside each other."""
-    named = [one for one in map(str.strip, named) if one]
-    if len(named) < 2 or (pair and len(named) != 2):
+def _read_list(operation_name: str, names: Sequence[str], *, pair: bool) -> Iterator[Reading]:
+    """Yield the sum, the mean or the difference of values whose names are listed."""
+    names = [name for name in map(str.strip, names) if name]
+    if len(names) < 2 or (pair and len(names) != 2):
         return
-    for lines in _shared(named):
+    for lines in _share_words(names):
         title = (" − " if pair else " + ").join(map(_strip_loose_words, lines))
-        told = [_line(one) for one in lines]
+        terms = [_make_line(name) for name in lines]
         if pair:
-            yield Reading(Operation("-", told[0], told[1]), "amount", title)
+            yield Reading(Operation("-", terms[0], terms[1]), "amount", title)
             continue
-        total = _total(told)
-        if how == "average":
-            total = Operation("/", total, Constant(Decimal(len(told)), str(len(told))))
+        total = _add_terms(terms)
+        if operation_name == "average":
+            total = Operation("/", total, Constant(Decimal(len(terms)), str(len(terms))))
         yield Reading(total, "amount", title)
 
 
-def _shared(named: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The figures with the words that they share: what stands before the first, and what follows the last."""
-    first, *middle, last = named
+def _share_words(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the listed names with the words that they may share: those before the first, and those after the last."""
+    first, *middle, last = names
     before, after = first.split(), last.split()
-    yield tuple(named)
+    yield tuple(names)
     for left in range(1, min(MOST_CORE, len(before)) + 1):
         for right in range(1, min(MOST_CORE, len(after)) + 1):
             head, tail = " ".join(before[:-left]), " ".join(after[right:])
@@ -197,9 +204,9 @@ def _shared(named: Sequence[str]) -> Iterator[tuple[str, ...]]:
             yield tuple(" ".join(f"{head} {core} {tail}".split()) for core in cores)
 
 
-def _line(words: str) -> Line:
-    said = _strip_loose_words(words)
-    return Line(WHOLE if PATTERN["all_of_it"].search(said) else said, None)
+def _make_line(words: str) -> Line:
+    name = _strip_loose_words(words)
+    return Line(WHOLE if PATTERN["all_of_it"].search(name) else name, None)
 
 
 def _strip_loose_words(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Periods: those that columns and rows of tables speak of, and the years and parts of them that a question names."""
+"""Reads periods: those of the columns and rows of tables, and the years and parts of years that a question names."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ YEAR = re.compile(r"(?<![\d,.$])(?P<year>(?:19|20)\d\d)(?![\d,.]|\s?-\s?\d)")
 
 
 class Period(Record):
-    """A point in time or a span of it; what the words do not tell is None."""
+    """A day or a span of days; fields that the words of a table do not state are None."""
 
     kind: Literal["instant", "duration", "none"]
-    """`none`: a year is named, and not whether its figures are of its end or of all of it."""
+    """`none`: a year is named, but not whether its values are of its end or of all of it."""
     start: date | None = None
-    """First day."""
+    """First day of a span."""
     end: date | None = None
-    """Last day."""
+    """Last day of a span, or the day itself."""
     year: int
     """Fiscal year; a year that ends in January or February is named for the one in which most of it lies."""
     label: str
@@ -48,12 +48,12 @@ class Period(Record):
 
     @property
     def months(self) -> int | None:
-        """Of a span; None where its days are not known."""
+        """Length of a span in months, rounded; None where its days are not known."""
         return round((self.end - self.start).days / 30.4) if self.start and self.end else None
 
 
 def period_in(text: str) -> Period | None:
-    """The first period that the words of a header or label name; None where they name none.
+    """Return the first period that the words of a header or label name; None where they name none.
 
     "Years Ended December 3, 2021" is the year up to that day, "December 3, 2021" alone is that day, and "2021" a year.
     """
@@ -61,17 +61,17 @@ def period_in(text: str) -> Period | None:
     if ends:
         digits = int(ends[0].value)
         end = date(digits // 10_000, digits // 100 % 100, digits % 100)
-        months = _months(text)
+        months = _find_months(text)
         if months is None:
             return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
-        if months == 12 and (quarter := _quarter(text)):
+        if months == 12 and (quarter := _find_quarter(text)):
             return Period(kind="duration", year=fiscal_year(end), label=f"Q{quarter} {fiscal_year(end)}")
-        return _span(end, months)
-    found = FISCAL.search(text) or YEAR.search(text)
-    if found is None:
+        return _make_span(end, months)
+    match = FISCAL.search(text) or YEAR.search(text)
+    if match is None:
         return None
-    year = int(found["year"]) + (2000 if len(found["year"]) == 2 else 0)
-    if quarter := _quarter(text):
+    year = int(match["year"]) + (2000 if len(match["year"]) == 2 else 0)
+    if quarter := _find_quarter(text):
         return Period(kind="duration", year=year, label=f"Q{quarter} {year}")
     if half := HALF.search(text):
         first = (half["ko"] or half["word"] or half["h"]).lower() in ("상", "first", "1")
@@ -82,19 +82,19 @@ def period_in(text: str) -> Period | None:
 
 
 def year_to(end: date) -> Period:
-    """The fiscal year that ends on a day."""
-    return _span(end, 12)
+    """Return the fiscal year that ends on a day."""
+    return _make_span(end, 12)
 
 
-def _quarter(text: str) -> int | None:
-    """The number of the quarter that a text names."""
-    if found := QUARTER.search(text):
-        said = (found["q"] or found["ko"] or found["word"]).lower()
-        return int(said) if said.isdigit() else ORDINALS[said]
+def _find_quarter(text: str) -> int | None:
+    """Return the number of the quarter that a text names, 1 to 4; None where it names none."""
+    if match := QUARTER.search(text):
+        quarter = (match["q"] or match["ko"] or match["word"]).lower()
+        return int(quarter) if quarter.isdigit() else ORDINALS[quarter]
     return None
 
 
-def _span(end: date, months: int) -> Period:
+def _make_span(end: date, months: int) -> Period:
     # it begins on the day after the same day `months` earlier; the end of a month stays the end of a month
     year, month = divmod(end.year * 12 + end.month - 1 - months, 12)
     last = monthrange(year, month + 1)[1]
@@ -105,19 +105,20 @@ def _span(end: date, months: int) -> Period:
     return Period(kind="duration", start=start, end=end, year=fiscal, label=label)
 
 
-def _months(text: str) -> int | None:
-    """How long a span is whose end is named; None for a point in time."""
-    if found := MONTHS_ENDED.search(text):
-        return COUNTS.get(found[1].lower()) or int(found[1])
-    if found := WEEKS_ENDED.search(text):
-        return WEEKS.get(found[1].lower(), 12)
+def _find_months(text: str) -> int | None:
+    """Return the length in months of a span whose end a text names; None for a day."""
+    if match := MONTHS_ENDED.search(text):
+        return COUNTS.get(match[1].lower()) or int(match[1])
+    if match := WEEKS_ENDED.search(text):
+        return WEEKS.get(match[1].lower(), 12)
     if QUARTER_ENDED.search(text):
         return 3
     return 12 if YEARS_ENDED.search(text) else None
 
 
 def fiscal_year(end: date) -> int:
-    """Retailers' years that end in January or February are named for the year in which most of them lies."""
+    """Return the number of the fiscal year that ends on a day: one that ends in January or February has that of the
+    year before, in which most of it lies."""
     return end.year - 1 if end.month < 3 else end.year
 
 
@@ -144,14 +145,14 @@ SHORT_YEAR = re.compile(
 )
 """Years of two digits: 3Q23, FY19, 2018-19."""
 A_TERM = re.compile(r"(?<![\d제.,])(?<!제\s)(?=\d{2,3}기(?:\s|$|[에의은는와말초]|보다|까지|대비))")
-"""Before the number of a business term that is named without 제: 23기."""
+"""The place before the number of a business term that is written without 제: 23기."""
 A_YEAR = re.compile(r"(?<!\d)(?<!\d[,.])(?P<year>(?:19|20)\d\d)(?!\d|[,.]\d)")
 LAST_DAYS = {1: 31, 3: 31, 5: 31, 7: 31, 8: 31, 10: 31, 12: 31, 2: 28}
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 PART_SAID = re.compile(rf"(?:{QUARTER_SAID}|{SPAN}|{DAY})(?:\s+of\b)?", re.IGNORECASE | re.VERBOSE)
 """Words of a question that name a part of a year."""
 DAYS_APART = 8
-"""Years of 52 or 53 weeks end a few days apart."""
+"""Most days between the ends of years of 52 or 53 weeks."""
 
 
 class Part(NamedTuple):
@@ -159,12 +160,12 @@ class Part(NamedTuple):
 
     quarter: int | None = None
     months: int | None = None
-    """Of the span: 3, 6 or 9; None for a year or a balance."""
+    """Length of the span: 3, 6 or 9; None for a year or a balance."""
     month_and_day: tuple[int, int] | None = None
     """The day that the span ends with, or that the balance is of."""
 
     def labelled(self, label: str) -> str:
-        """The label of a year as that of this part: `Q2 FY2022`."""
+        """Return the label of a year as that of this part of it: `Q2 FY2022`."""
         if self.quarter:
             return f"Q{self.quarter} {label}"
         end = f"to {self.month_and_day[0]}/{self.month_and_day[1]}" if self.month_and_day else ""
@@ -182,11 +183,11 @@ class When(NamedTuple):
 
     @property
     def label(self) -> str:
-        """`FY2022`, `Q2 FY2022`."""
+        """The period as answers give it: `FY2022`, `Q2 FY2022`."""
         return self.part.labelled(f"FY{self.year}")
 
     def before(self, *, quarters: bool = False) -> When:
-        """The same part of the year before, or the quarter before."""
+        """Return the same part of the year before; with `quarters`, for a quarter, the quarter before."""
         quarter = self.part.quarter
         if not quarters or not quarter:
             return self._replace(year=self.year - 1)
@@ -194,27 +195,27 @@ class When(NamedTuple):
 
 
 def spelled_out(question: str) -> str:
-    """The question with years of four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`.
+    """Write years with four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`.
 
-    A Korean business term is written out too: `23기` → `제23기`.
+    Korean business terms are written out too: `23기` → `제23기`.
     """
 
-    def longer(found: re.Match[str]) -> str:
-        if found["from"]:
-            later = int(found["to"]) > int(found["from"][2:])
-            return f"{found['from']}-{found['from'][:2]}{found['to']}" if later else found[0]
+    def longer(match: re.Match[str]) -> str:
+        if match["from"]:
+            later = int(match["to"]) > int(match["from"][2:])
+            return f"{match['from']}-{match['from'][:2]}{match['to']}" if later else match[0]
         quarter, year = (
-            found["q"] or found["q2"],
-            next(filter(None, map(found.group, ("y1", "y2", "y3", "y4", "y5")))),
+            match["q"] or match["q2"],
+            next(filter(None, map(match.group, ("y1", "y2", "y3", "y4", "y5")))),
         )
-        return f"Q{quarter} 20{year}" if quarter else f"{'FY' if found['y3'] else ''}20{year}"
+        return f"Q{quarter} 20{year}" if quarter else f"{'FY' if match['y3'] else ''}20{year}"
 
     return A_TERM.sub("제", SHORT_YEAR.sub(longer, question))
 
 
 def part_of_year(question: str) -> Part | None:
-    """The part that a question names; None where it names several."""
-    spans = {value for kind, value in _atoms(question) if kind == "months"}
+    """Return the part of a year that a question names, WHOLE_YEAR without one; None where it names several."""
+    spans = {value for kind, value in _find_atoms(question) if kind == "months"}
     parts = {when.part for when in parts_in(question)}
     if len(parts) > 1 or len(spans) > 1:
         return None
@@ -222,14 +223,14 @@ def part_of_year(question: str) -> Part | None:
 
 
 def parts_in(question: str) -> tuple[When, ...]:
-    """The parts of years that a question names, in its order; empty where it names no part.
+    """Return the parts of years that a question names, in its order; empty where it names no part.
 
     "Q2 2023 and 2022" names two, "three months ended June 30, 2023 and 2022" too.
     """
     parts: list[Part] = []
     years: list[int] = []
     months: int | None = None
-    for atom in _atoms(question):
+    for atom in _find_atoms(question):
         match atom:
             case ("months", int() as count):
                 months = count
@@ -254,40 +255,40 @@ def parts_in(question: str) -> tuple[When, ...]:
 _ATOMS = re.compile(f"(?P<atom_quarter>{QUARTER_SAID})|(?P<atom_span>{SPAN})|(?P<atom_day>{DAY})", re.I | re.X)
 
 
-def _atoms(question: str) -> Iterator[tuple[str, Part | int]]:
-    """Parts, spans of months and years in the order of the question."""
-    found: list[tuple[int, str, Part | int]] = [
+def _find_atoms(question: str) -> Iterator[tuple[str, Part | int]]:
+    """Yield the parts of years, lengths in months and years that a question names, in its order, with their kinds."""
+    atoms: list[tuple[int, str, Part | int]] = [
         (match.start(), "year", int(match["year"])) for match in A_YEAR.finditer(question)
     ]
     for match in _ATOMS.finditer(question):
         if match["atom_quarter"]:
-            said = (match["q"] or match["q_after"] or match["ko"] or match["word"]).lower()
-            found.append((match.start(), "part", Part(int(said) if said.isdigit() else ORDINALS[said], 3)))
+            quarter = (match["q"] or match["q_after"] or match["ko"] or match["word"]).lower()
+            atoms.append((match.start(), "part", Part(int(quarter) if quarter.isdigit() else ORDINALS[quarter], 3)))
         elif match["atom_span"]:
             months = 3 if match["quarter"] else 6
             if match["months"]:
                 months = COUNTS.get(match["months"].lower()) or int(match["months"])
             elif match["weeks"]:
                 months = WEEKS[match["weeks"].lower()]
-            found.append((match.start(), "months", months))
+            atoms.append((match.start(), "months", months))
         else:
             month = MONTHS.index(match["month"].lower()[:3]) + 1 if match["month"] else int(match["month_ko"])
             day = int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
-            found.append((match.start(), "part", Part(month_and_day=(month, day))))
-    for _, kind, value in sorted(found, key=lambda one: one[0]):
+            atoms.append((match.start(), "part", Part(month_and_day=(month, day))))
+    for _, kind, value in sorted(atoms, key=lambda atom: atom[0]):
         yield kind, value
 
 
 class PeriodColumns(NamedTuple):
-    """The columns of some documents that a part of a year is."""
+    """Tells which columns of some documents are those of a year or a part of it."""
 
     year: int
     part: Part
     ends: frozenset[tuple[str, date]]
-    """Documents, and the days in them that the part ends with, where it is a quarter."""
+    """Documents, and the days in them that a quarter ends with; empty where the part is no quarter."""
 
-    def holds(self, document: str, period: Period, *, balance: bool | None) -> bool:
-        """Whether the period of a column of a document is the part, or for a balance its end."""
+    def includes(self, document: str, period: Period, *, balance: bool | None) -> bool:
+        """Return whether a column's period is the part, or its end for a balance; balance: None for an unknown line."""
         if self.part.month_and_day:
             month, day = self.part.month_and_day
             last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31
@@ -301,9 +302,9 @@ class PeriodColumns(NamedTuple):
                 return True
             return period.months in range(11, 14) if period.months else period.label.startswith("FY")
         if self.part.quarter:
-            named = period.label.startswith(f"Q{self.part.quarter} ")
+            is_labelled = period.label.startswith(f"Q{self.part.quarter} ")
             ends = period.end is not None and (document, period.end) in self.ends
-            if not (named or ends):
+            if not (is_labelled or ends):
                 return False
         if period.kind == "instant":
             return balance is not False

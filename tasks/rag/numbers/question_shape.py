@@ -1,4 +1,4 @@
-"""The grammar of a question for a figure: which lines it names, and what is left of it without them.
+"""Parses a question for a value: the lines that it names, and its skeleton, the question without them.
 
 "By how much did domestic sales of Marlow Mills grow from 2018 to 2019?" names one line, "domestic sales", and its
 skeleton is "By how much did ¤ grow". A word before a line, or after it with a preposition, is part of its name.
@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from tasks.rag.numbers.concepts import Mention, mentions
-from tasks.rag.numbers.expressions import ASIDE, YEARS, Line
+from tasks.rag.numbers.expressions import NAME_BRACKETS, YEARS, Line
 from tasks.rag.numbers.periods import PART_SAID
 from tasks.rag.planning.type_words import without_particles
 
@@ -21,15 +21,15 @@ WORDS = tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").re
 
 
 def any_of(name: str) -> re.Pattern[str]:
-    """The patterns of `computation_words.toml` of that name as one."""
+    """Compile the patterns of that name in `computation_words.toml` to one."""
     patterns = "|".join(f"(?:{pattern})" for pattern in WORDS[name])
     return re.compile(patterns.replace("@VERBS@", WORDS["verbs"]), re.IGNORECASE)
 
 
 LINE, NAME, OWNER = "¤", "‡", "†"
-"""What stands in a skeleton for a line, for the name of a document, and for that with an apostrophe."""
+"""Marks in a skeleton for a line, for the name of a document, and for such a name with an apostrophe."""
 SPOKEN = frozenset(WORDS["spoken"].split())
-"""Words that ask and change nothing."""
+"""Words of a question that do not change what is asked for."""
 CLASSES = {word: sign for sign, words in WORDS["classes"].items() for word in words.split()}
 """Words that join a line and its qualifiers: o of, a and, p prepositions, t articles, s segments, E exceptions."""
 KOREAN_VERB = re.compile(WORDS["korean_verb"])
@@ -54,7 +54,8 @@ class Atom(NamedTuple):
     """A word, a mention of a concept or a mark."""
 
     sign: str
-    """Its class: L line, U unknown, n name, x mark, f any other; or one of CLASSES."""
+    """Its class: L line, U unknown word, V and W those with a Korean particle, n name, x mark, f any other; or one of
+    CLASSES."""
     text: str
     start: int
     end: int
@@ -62,11 +63,11 @@ class Atom(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A question without the names of its lines."""
+    """A question taken apart: its lines, and its skeleton without them."""
 
     skeleton: str
     lines: tuple[Line, ...]
-    """For each ¤ of the skeleton."""
+    """The line of each ¤ of the skeleton, in order."""
     unread: tuple[str, ...]
     """Words that nothing explains."""
     loose: tuple[str, ...] = ()
@@ -74,82 +75,84 @@ class Shape(NamedTuple):
 
 
 def without_instructions(question: str) -> str:
-    """The question without the sentences and clauses that only say how to answer."""
+    """Return a question without the sentences and clauses that only say how to answer."""
     plain = INSTRUCTION.sub(" ", question)
     sentences = SENTENCE.split(plain)
     # sentences that name a line or a year, or ask
     asking = [
-        one
-        for one in sentences
-        if YEAR_SAID.search(one)
-        or PART_SAID.search(one)
-        or one.rstrip().endswith("?")
-        or (mentions(one) and not _instructs(one))
+        sentence
+        for sentence in sentences
+        if YEAR_SAID.search(sentence)
+        or PART_SAID.search(sentence)
+        or sentence.rstrip().endswith("?")
+        or (mentions(sentence) and not _is_instruction(sentence))
     ] or sentences
-    told: list[str] = []
+    plain_sentences: list[str] = []
     for sentence in asking:
         clauses = CLAUSE.split(sentence)
-        kept = [clause for clause in clauses if not (_instructs(clause) and len(clauses) + len(asking) > 2)]
-        told.append(" ".join(kept))
-    return " ".join(told)
+        plain_clauses = [
+            clause for clause in clauses if not (_is_instruction(clause) and len(clauses) + len(asking) > 2)
+        ]
+        plain_sentences.append(" ".join(plain_clauses))
+    return " ".join(plain_sentences)
 
 
-def _instructs(clause: str) -> bool:
-    """Whether a part of a question only says how to answer: "relying on the details of the balance sheet"."""
+def _is_instruction(clause: str) -> bool:
+    """Return whether a clause only says how to answer: "relying on the details of the balance sheet"."""
     return INSTRUCTS.search(clause) is not None and not YEAR_SAID.search(clause)
 
 
-def shape_of(asked: str, *, said: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
-    """The shape of a question that holds no instructions.
+def shape_of(question: str, *, spoken_names: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
+    """Parse a question that holds no instructions.
 
     said: what it calls the documents. names: their own names. free: whether words of no concept name lines too.
     """
-    text = with_marks(ASIDE.sub(" ", asked), said)
+    text = with_marks(NAME_BRACKETS.sub(" ", question), spoken_names)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
     text = " ".join(BETWEEN_PERIODS.sub(" ", text).replace(PERIOD, " ").split())
-    known = "".join(names).lower()
-    atoms = _verbs_read(list(_atoms(text, known)))
+    all_names = "".join(names).lower()
+    atoms = _mark_verbs(list(_parse_atoms(text, all_names)))
     signs = "".join(atom.sign for atom in atoms)
     spans = [match.span() for match in PHRASE.finditer(signs)]
     if free:
-        taken = {at for first, last in spans for at in range(first, last)}
-        spans += [match.span() for match in FREE.finditer(signs) if not taken & set(range(*match.span()))]
+        in_phrases = {at for first, last in spans for at in range(first, last)}
+        spans += [match.span() for match in FREE.finditer(signs) if not in_phrases & set(range(*match.span()))]
         spans.sort()
     lines: list[Line] = []
-    skeleton, done = "", 0
+    skeleton, end = "", 0
     for first, last in spans:
-        lines.append(_line(atoms[first:last], text))
-        skeleton += f"{text[done : atoms[first].start]} {LINE} "
-        done = atoms[last - 1].end
-    skeleton = " ".join((skeleton + text[done:]).split())
+        lines.append(_make_line(atoms[first:last], text))
+        skeleton += f"{text[end : atoms[first].start]} {LINE} "
+        end = atoms[last - 1].end
+    skeleton = " ".join((skeleton + text[end:]).split())
     inside = {at for first, last in spans for at in range(first, last)}
     return Shape(skeleton, tuple(lines), *_unexplained_words(atoms, inside))
 
 
-def with_marks(text: str, said: Sequence[str]) -> str:
-    """The text with a mark for each name of a document."""
-    for name in sorted(said, key=len, reverse=True):
+def with_marks(text: str, spoken_names: Sequence[str]) -> str:
+    """Replace each name of a document in a text by a mark, NAME or OWNER; the longest names first."""
+    for name in sorted(spoken_names, key=len, reverse=True):
         words = r"[\s-]+".join(map(re.escape, re.sub(r"['’]s?$", "", name).replace("-", " ").split()))
-        found = rf"(?<!\w){words}(?P<of>['’]s\b|['’](?=\s))?(?![a-z])"
-        text = re.sub(found, lambda match: f" {OWNER if match['of'] else NAME} ", text, flags=re.IGNORECASE)
+        pattern = rf"(?<!\w){words}(?P<of>['’]s\b|['’](?=\s))?(?![a-z])"
+        text = re.sub(pattern, lambda match: f" {OWNER if match['of'] else NAME} ", text, flags=re.IGNORECASE)
     return text
 
 
-def _atoms(text: str, known: str) -> Iterator[Atom]:
-    named = mentions(text)
-    starts = {one.start: one for one in named}
+def _parse_atoms(text: str, all_names: str) -> Iterator[Atom]:
+    mentioned = mentions(text)
+    starts = {mention.start: mention for mention in mentioned}
     at = 0
     for token in TOKEN.finditer(text):
         if token.start() < at:
             continue
-        one = next((starts[start] for start in starts if token.start() <= start < token.end()), None)
-        if one and one.start == token.start():
-            yield Atom("L", text[one.start : one.end], one.start, one.end, one)
-            at = one.end
+        mention = next((starts[start] for start in starts if token.start() <= start < token.end()), None)
+        if mention and mention.start == token.start():
+            yield Atom("L", text[mention.start : mention.end], mention.start, mention.end, mention)
+            at = mention.end
             continue
         at = token.end()
         word = token.group()
-        atom = Atom(_sign(word, known), word, token.start(), at)
+        atom = Atom(_classify(word, all_names), word, token.start(), at)
         if atom.sign == "U" and not word.isascii():
             # a Korean word without the particle that ends the name of a line (V), or tells a place (W)
             for sign, pattern in (("W", LOCATIVE), ("V", CLOSING)):
@@ -160,7 +163,7 @@ def _atoms(text: str, known: str) -> Iterator[Atom]:
         yield atom
 
 
-def _sign(word: str, known: str) -> str:
+def _classify(word: str, all_names: str) -> str:
     plain = re.sub(r"['’]s?$", "", word.lower())
     if word in (NAME, OWNER):
         return "n"
@@ -168,51 +171,51 @@ def _sign(word: str, known: str) -> str:
         return "a" if word in "&·" else "x"
     if plain in CLASSES:
         return CLASSES[plain]
-    if plain in SPOKEN or (len(plain) > 2 and plain in known) or word[0].isdigit():
+    if plain in SPOKEN or (len(plain) > 2 and plain in all_names) or word[0].isdigit():
         return "f"
     if not word.isascii():
         forms = without_particles(plain)
         if word in CLASSES or any(form in CLASSES for form in forms):
             return CLASSES[next(form for form in forms if form in CLASSES)]
-        if any(form in SPOKEN or (len(form) > 1 and form in known) for form in forms) or KOREAN_VERB.search(word):
+        if any(form in SPOKEN or (len(form) > 1 and form in all_names) for form in forms) or KOREAN_VERB.search(word):
             return "f"
     return "U"
 
 
-def _verbs_read(atoms: list[Atom]) -> list[Atom]:
-    """After "did Marlow Mills" stands a verb, which asks and changes nothing."""
+def _mark_verbs(atoms: list[Atom]) -> list[Atom]:
+    """Mark verbs as read: after "did Marlow Mills" stands a verb, which does not change what is asked for."""
     read = list(atoms)
     for at, atom in enumerate(atoms):
-        before = [one.text.lower() for one in atoms[max(0, at - 3) : at]]
+        before = [preceding.text.lower() for preceding in atoms[max(0, at - 3) : at]]
         after_name = at > 0 and atoms[at - 1].text == NAME and any(word in AUXILIARY for word in before)
         if atom.sign == "U" and after_name and atom.text[0].islower():
             read[at] = atom._replace(sign="f")
     return read
 
 
-def _line(atoms: Sequence[Atom], text: str) -> Line:
-    """A phrase as a line: its concept where it says nothing else, and else the words that qualify it."""
-    said = text[atoms[0].start : atoms[-1].end]
+def _make_line(atoms: Sequence[Atom], text: str) -> Line:
+    """Read a phrase as a line: its concept, and the words that qualify it where it has more of them."""
+    phrase = text[atoms[0].start : atoms[-1].end]
     mention = next((atom.mention for atom in atoms if atom.mention), None)
-    of = " ".join(_bare(atom.text) for atom in atoms if atom.sign in "UVE")
+    of = " ".join(_strip_particles(atom.text) for atom in atoms if atom.sign in "UVE")
     if mention and not of:
         return Line(text[mention.start : mention.end], mention.concept)
     if mention is None:
-        return Line(" ".join(_bare(atom.text) for atom in atoms if atom.sign not in "st"), None)
-    return Line(said, mention.concept, of=of)
+        return Line(" ".join(_strip_particles(atom.text) for atom in atoms if atom.sign not in "st"), None)
+    return Line(phrase, mention.concept, of=of)
 
 
-def _bare(word: str) -> str:
+def _strip_particles(word: str) -> str:
     return word if word.isascii() else without_particles(word)[-1]
 
 
 def _unexplained_words(atoms: Sequence[Atom], inside: set[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Words of no line: those that nothing explains, and those that name a part of the company."""
+    """Return the words of no line: those that nothing explains, and those that name a part of the company."""
     unread: list[str] = []
     loose: list[str] = []
     signs = "".join("_" if at in inside else atom.sign for at, atom in enumerate(atoms))
     for match in re.finditer(r"(?P<p>pt?)?(?P<words>[UVW]+)(?P<s>s)?", signs):
-        words = [_bare(atoms[at].text) for at in range(*match.span("words"))]
+        words = [_strip_particles(atoms[at].text) for at in range(*match.span("words"))]
         capital = atoms[match.start("words")].text[0].isupper() and match.start("words") > 0
         part = match["s"] or (capital and words[0].isascii())
         (loose if part else unread).append(" ".join(words))

@@ -1,4 +1,4 @@
-"""The amounts of a table with scale and unit, and the path of each row: its headings and its own label."""
+"""Reads the amounts of a table with scale and unit, and the path of each row: its headings and its own label."""
 
 from __future__ import annotations
 
@@ -15,65 +15,67 @@ from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.periods import YEAR, period_in
 
 NIL = frozenset("-–—")
-"""What stands for no amount."""
+"""Signs that stand for no amount."""
 BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\)?\s?%?")
 """A negative amount; its closing bracket may stand in a column of its own."""
 NOTES = re.compile(r"(?<=[\d%)])\s?(?:\(\d{1,2}\)|\([a-z]\)|[*†‡])+$")
 """Footnote marks behind an amount."""
 OF_A_NOTICE = re.compile(r"^(?:일\s?)?금\s?(?=\d)|\s?\((?:부가(?:가치)?세|VAT)[^()]*\)$", re.IGNORECASE)
-"""What a request for proposals writes around an amount: 금 728,000,000원 (부가가치세 포함)."""
+"""Words that a request for proposals writes around an amount: 금 728,000,000원 (부가가치세 포함)."""
 A_NOTE = re.compile(r"\((\d{1,2})\)")
 PART_OF_DATE = re.compile(r"\d{1,2},")
 """A day whose month stands above it and whose year below."""
 PER_SHARE = re.compile(r"\bper\b[^|]{0,40}\bshare|\bper unit\b|주당", re.IGNORECASE)
 A_RATE = re.compile(r"\(\D?\d[^)]*\)")
-"""Said in passing of an amount: "Dividends declared ($1.82 per share)"."""
+"""A rate that a label adds in brackets: "Dividends declared ($1.82 per share)"."""
 SHARES = re.compile(
     r"(?:(?:weighted|average|number|of|diluted|basic|common|ordinary|total)[\s-]+)*shares\b|.*주식\s?수", re.IGNORECASE
 )
 BASIC = re.compile(r"(?:basic|diluted)\b|기본|희석", re.IGNORECASE)
-"""Rows of a heading that says what of: earnings per share, or shares."""
+"""Labels below a heading that says what they are of: earnings per share, or shares."""
 CENTS = -2
 """Exponent of an amount that is shown with two decimals."""
 SHARE_OF = re.compile(r"%|\bpercent|비율|률$", re.IGNORECASE)
 OF_TWO_UNITS = re.compile(r"[$€£¥₩]\s*%")
 """A header over two columns, "$ %"."""
 LARGEST_SHARE = 1_000
-"""What is larger stands in a column of amounts, whatever a header near it says of percent."""
+"""A number from here on is no percentage, whatever a header near it says."""
 COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|days)\b|인원|건수|\(명\)", re.IGNORECASE)
-"""Labels of what is counted and not paid."""
+"""Labels of counts, which have no currency."""
 PLACES = re.compile(
     r"(?:(?:number|total|company|owned|leased|retail|open)[\s-]+(?:of\s+)?)*"
     r"(?:stores|shops|restaurants|locations|outlets|plants|warehouses|branches)|매장(?:\s?수)?|점포(?:\s?수)?|지점(?:\s?수)?",
     re.IGNORECASE,
 )
-"""Labels of what no table counts in thousands, whatever it says of its amounts."""
+"""Labels of places, which no table counts in thousands, whatever it says of its amounts."""
 LARGEST = 10**24
 """A longer number is an identifier; storage keeps 26 digits before the point."""
 
 
 class Amount(NamedTuple):
+    """A number as a cell shows it, before its scale."""
+
     value: Decimal
     unit: str
     sign: Literal["parentheses", "minus", "none"]
 
 
 def amount_in(cell: Cell) -> Amount | None:
-    """The one number that a cell behind the first column is; None for words, years and dates."""
+    """Read the one number that a cell behind the first column holds; None for words, years and dates."""
     text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(cell.text.split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
         return None
     if text.lstrip("$€£¥₩ ") in NIL:
         return Amount(Decimal(0), CURRENCIES.get(text[0], ""), "none")
     if BRACKETED.fullmatch(text):
-        found = _single(text.translate({ord("("): None, ord(")"): None}))
-        return found and Amount(-abs(found.value), found.unit, "parentheses")
-    found = _single(text)
-    return found and Amount(found.value, found.unit, "minus" if found.value < 0 else "none")
+        number = _read_single(text.translate({ord("("): None, ord(")"): None}))
+        return number and Amount(-abs(number.value), number.unit, "parentheses")
+    number = _read_single(text)
+    return number and Amount(number.value, number.unit, "minus" if number.value < 0 else "none")
 
 
-def _single(text: str) -> Number | None:
-    """The number that is all of a text; digits in groups ("13 951") are one."""
+def _read_single(text: str) -> Number | None:
+    """Read the number that is all of a text, also one in groups of digits ("13 951"); None for any other text."""
     joined = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", ",", text)
     numbers = read_numbers(joined)
     if len(numbers) != 1 or numbers[0].unit in (*CALENDAR, "year") or abs(numbers[0].value) >= LARGEST:
@@ -83,7 +85,10 @@ def _single(text: str) -> Number | None:
 
 
 def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated: Sequence[Scale]) -> Scale:
-    """The factor and the unit of an amount, from what stands nearest: itself, its row, its column, above the table."""
+    """Return factor and unit of an amount from the nearest text that states them.
+
+    The order is: the cell itself, its row, its column, the lines above the table (`stated`).
+    """
     if amount.unit and amount.unit not in CURRENCIES.values():
         return Scale(Decimal(1), amount.unit)
     label = path[-1] if path else ""
@@ -109,7 +114,7 @@ def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated
 
 
 MOST_HEADS = 4
-"""Headings that a row belongs to at most."""
+"""Most headings that a row belongs to."""
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
@@ -117,15 +122,15 @@ class _Row(NamedTuple):
     number: int
     label: str
     places: tuple[tuple[int, int], ...]
-    """Of its amounts."""
+    """Row and column of each of its amounts."""
     heads: bool
-    """Without amounts it is a heading."""
+    """Whether it is a heading where it has no amounts."""
 
 
 def row_paths(
     rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Amount], headings: Sequence[str]
 ) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
-    """The place of each amount, and its row's path: a row without amounts heads those below, up to its total."""
+    """Yield row and column of each amount with the path of its row: a row without amounts heads those below it."""
     heads = list(headings)
     fresh = bool(heads)
     read: list[_Row] = []
@@ -136,8 +141,8 @@ def row_paths(
         label = next(filter(None, texts), "")
         is_head = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
         read.append(_Row(number, label, places, is_head))
-    whole = _whole_labels(read)
-    above = _repeated_below(whole)
+    whole = _join_labels(read)
+    above = _find_repeated(whole)
     for at, row in enumerate(whole):
         if not row.places:
             if row.heads:
@@ -148,11 +153,11 @@ def row_paths(
         path = (*(head.rstrip(":") for head in heads), *filter(None, [above.get(at, ""), row.label]))
         yield from ((place, path) for place in row.places)
         if TOTAL.match(row.label):
-            heads = [head for head in heads if period_in(head) or _goes_on(head, whole[at + 1 :])]
+            heads = [head for head in heads if period_in(head) or _total_follows(head, whole[at + 1 :])]
 
 
-def _repeated_below(rows: Sequence[_Row]) -> dict[int, str]:
-    """Rows whose label stands there again and again → the row that they are parts of.
+def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
+    """Return the label of the row that repeated rows are parts of, by the place of the repeated row.
 
     "Households 30, capital 20, elsewhere 10; young households 9, capital 6, elsewhere 3" names its parts alike.
     """
@@ -174,15 +179,15 @@ def _repeated_below(rows: Sequence[_Row]) -> dict[int, str]:
     return {at: rows[head].label for head, run in parts for at in run}
 
 
-def _goes_on(head: str, below: Sequence[_Row]) -> bool:
-    """Whether the total of a heading stands further down: "Total Marlow brand" was that of a part."""
+def _total_follows(head: str, below: Sequence[_Row]) -> bool:
+    """Return whether the total of a heading stands further down: "Total Marlow brand" was that of a part."""
     words = frozenset(words_of(head))
     own = takewhile(lambda row: row.places or not row.heads, below)
     return bool(words) and any(TOTAL.match(row.label) and words <= frozenset(words_of(row.label)) for row in own)
 
 
 def with_spans(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
-    """The path of a row below the labels left of it that span rows; stub: the cells before its amounts."""
+    """Add the labels left of a row that span several rows to its path; stub: the cells before its amounts."""
     over = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
     own = [" ".join(cell.text.split()) for cell in stub if cell.row_span == 1 and cell.text.strip()]
     if not over or not own:
@@ -191,8 +196,8 @@ def with_spans(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
     return (*(label for label in path if label not in (*over, *own)), *over, own[-1])
 
 
-def _whole_labels(rows: Sequence[_Row]) -> list[_Row]:
-    """Rows, those of one label as one: it goes on with a small letter in the row below, where its amounts may stand.
+def _join_labels(rows: Sequence[_Row]) -> list[_Row]:
+    """Join rows over which one label runs: it continues with a small letter, and its amounts may stand in either row.
 
     Two rows with small letters are items of a heading.
     """
@@ -211,15 +216,15 @@ def _whole_labels(rows: Sequence[_Row]) -> list[_Row]:
 
 
 A_UNIT = re.compile(r"\(.*\)")
-"""A line in brackets in place of a label: "(in millions)"; it heads no rows."""
+"""A text in brackets in place of a label, such as "(in millions)": it is no heading."""
 SPAN = re.compile(r".*\bend(?:ed|ing)\b.*|(?:as of |at )?[a-z]+ \d{1,2},", re.IGNORECASE)
-"""What years stand for, in place of a label: "Years ended December 31,"."""
+"""A text in place of a label that says what the years are: "Years ended December 31,"."""
 MOST_LEVELS = 6
-"""Header rows that a column belongs to at most."""
+"""Most header rows that a column belongs to."""
 
 
 def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """The cells of a table; a row of years or dates without amounts is marked as a header, in mid-table too.
+    """Return the cells of a table; rows of years or dates without amounts are marked as headers, in mid-table too.
 
     The rows directly above and below it that have neither label nor amount belong to it. In a table that marks no
     header the first rows are it, where they have no amount and a text for each of the columns that have.
@@ -227,7 +232,7 @@ def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    named: list[int] = []
+    period_rows: list[int] = []
     for number, row in rows.items():
         if not _may_head(row):
             continue
@@ -239,21 +244,27 @@ def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
         over = sum(bool(cell.text.strip()) for cell in below if cell.col) > 1 and _may_head(below)
         period = period_in(texts[0]) if len(texts) == 1 and over else None
         if periods > 1 or (period and period.end):
-            named.append(number)
-    found = {one for row in named for one in (row, *_unlabelled(rows, row, -1), *_unlabelled(rows, row, 1))}
+            period_rows.append(number)
+    header_rows = {
+        near_row
+        for row in period_rows
+        for near_row in (row, *_unlabelled_rows(rows, row, -1), *_unlabelled_rows(rows, row, 1))
+    }
     if not any(cell.header for cell in cells):
         first = min((number for number, row in rows.items() if any(map(amount_in, row))), default=0)
         leading = [number for number in rows if number < first][:MOST_LEVELS]
         texts = [cell for number in leading for cell in rows[number] if cell.text.strip()]
         over = {col for cell in texts for col in range(cell.col, cell.col + cell.col_span)}
         amounts = {cell.col for row in rows.values() for cell in row if cell.col and amount_in(cell)}
-        found |= set(leading) if len(amounts) > 1 and amounts <= over else set()
+        header_rows |= set(leading) if len(amounts) > 1 and amounts <= over else set()
     return (
-        [cell.model_copy(update={"header": True}) if cell.row in found else cell for cell in cells] if found else cells
+        [cell.model_copy(update={"header": True}) if cell.row in header_rows else cell for cell in cells]
+        if header_rows
+        else cells
     )
 
 
-def _unlabelled(rows: Mapping[int, Sequence[Cell]], row: int, step: int) -> Iterator[int]:
+def _unlabelled_rows(rows: Mapping[int, Sequence[Cell]], row: int, step: int) -> Iterator[int]:
     while (row := row + step) in rows and _may_head(rows[row]):
         yield row
 
@@ -269,7 +280,7 @@ def _may_head(row: Sequence[Cell]) -> bool:
 
 
 def header_levels(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
-    """Texts of header cells by row and column, behind the first column."""
+    """Return the texts of header cells behind the first column, by row and column."""
     levels: dict[int, dict[int, str]] = defaultdict(dict)
     for (row, col), cell in sorted(at.items()):
         if cell.header and col and (text := " ".join(cell.text.split())):
@@ -284,22 +295,22 @@ def headers_of(
     row: int,
     col: int,
 ) -> tuple[str, ...]:
-    """Texts of the header above a place; amounts: rows that hold any.
+    """Return the texts of the headers above a place, from the outermost; amounts: rows that hold amounts.
 
     A sign's own column lends its headers to the amounts behind it. A header row that is not the last has one text
     over several columns: an empty place takes the nearest.
     """
-    beside = at.get((row, col - 1))
-    first = col - 1 if beside and beside.text.strip() in CURRENCIES else col
+    cell_left = at.get((row, col - 1))
+    first = col - 1 if cell_left and cell_left.text.strip() in CURRENCIES else col
     columns = range(first, col + at[row, col].col_span)
     above = [level for level in levels if level < row]
     # of header rows behind other amounts only the last ones, where these name periods anew
-    before = max((other for other in amounts if above and other < above[-1]), default=-1)
+    before = max((amount_row for amount_row in amounts if above and amount_row < above[-1]), default=-1)
     block = [level for level in above if level > before]
     anew = any(period_in(text) for level in block for text in levels[level].values())
     above = (block if anew else above)[-MOST_LEVELS:]
     last = max(levels[above[-1]], default=col) if above else col
-    found: list[str] = []
+    headers: list[str] = []
     for level in above:
         texts = levels[level]
         own = [texts[c] for c in columns if c in texts]
@@ -309,5 +320,5 @@ def headers_of(
             centred = abs(nearest - (1 + last) / 2) <= max(1, last / 5)
             reaches = centred or abs(col - nearest) <= min(nearest - 1, last - nearest)
             own = [texts[nearest]] if len(texts) > 1 or reaches else []
-        found += own
-    return tuple(dict.fromkeys(found))
+        headers += own
+    return tuple(dict.fromkeys(headers))

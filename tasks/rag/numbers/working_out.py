@@ -9,7 +9,7 @@ from tasks.documents.blocks import Place
 from tasks.language.sentences import Language
 from tasks.rag.answers import Citation, Draft
 from tasks.rag.numbers.cell_facts import name_of_cell
-from tasks.rag.numbers.computations import Computation, Shown, Task
+from tasks.rag.numbers.computations import Computation, DisplayUnit, Task
 from tasks.rag.numbers.concepts import label_of, score_label, words_of
 from tasks.rag.numbers.evaluation import (
     RATIO,
@@ -29,16 +29,16 @@ from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines,
 
 DIGITS = 28
 UNREAD, ASSUMED, QUALIFIED, OF_A_PART, ELSEWHERE, BREAKS, RESTATED = 0.9, 0.85, 0.85, 0.8, 0.85, 0.75, 0.8
-"""What is left of the confidence in an answer for a word that nothing explains; a period that the question does not
-name; a line that is found by its words; a column of a part of the company; a table that is not the statement of the
-line; a cell whose sum does not hold; another value in another document."""
+"""Factors of an answer's confidence: for a word that nothing explains; a period that the question does not name; a line
+that is found by its words; a column of a part of the company; a table that is not the statement of the line; a cell
+whose sum does not hold; another value in another document."""
 NO_SCALE = 0.5
-"""The same for an amount that seems to lack its scale."""
+"""Factor of the confidence for an amount that seems to lack its scale."""
 SMALL = 1_000_000
 NO_UNIT = 0.4
-"""The same for an amount without a unit beside one with a currency."""
+"""Factor of the confidence for an amount without a unit beside one with a currency."""
 Years = Callable[[], Sequence[int]]
-"""The fiscal years of the statements of the documents."""
+"""A function that returns the fiscal years of the statements of the documents, in order."""
 
 
 def work_out(
@@ -50,77 +50,81 @@ def work_out(
     rows: Rows = tuple,
     describe: Describe = never,
     years: Years = tuple,
-    others: Sequence[Lines] = (),
+    single_documents: Sequence[Lines] = (),
 ) -> Draft:
-    """The answer: each figure with its formula and a citation for each input; it abstains where one is missing.
+    """Write the answer: each value with its formula and a citation for each input; it abstains where all are missing.
 
-    documents: names of those that were looked in. statements: their primary statements alone.
-    others: those of one entity, apart, which may restate a figure.
+    documents: names of those that were searched. statements: their primary statements alone.
+    others: the documents of one entity, each by itself, which may restate a value.
     """
     evaluator = Evaluator(lines, statements, rows, describe)
-    told: list[str] = []
+    sentences: list[str] = []
     missing: list[str] = []
     language = computation.language
     for task in computation.tasks:
-        named = {"title": task.title, "label": task.label}
+        names = {"title": task.title, "label": task.label}
         try:
-            told.append(sentence_of(task, _worked(evaluator, task, language), computation))
+            sentences.append(sentence_of(task, _evaluate_task(evaluator, task, language), computation))
         except NotFound as error:
-            missing.append(_missing(error, documents, language, years))
+            missing.append(_describe_missing(error, documents, language, years))
         except NoYear as error:
             missing.append(NO_YEAR[language].format(said=error))
         except UnitsDiffer:
-            missing.append(UNITS[language].format(**named).strip())
+            missing.append(UNITS[language].format(**names).strip())
         except (ZeroDivisionError, DecimalException):
-            missing.append(BY_ZERO[language].format(**named).strip())
+            missing.append(BY_ZERO[language].format(**names).strip())
     citations = tuple(cited_number(n, number) for n, number in evaluator.used.values())
-    if not told:
+    if not sentences:
         return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason="a number of the computation is missing")
-    doubts = [*_doubts(evaluator, language), *_restated(evaluator, others, language)]
-    text = "\n".join((*told, *dict.fromkeys((*missing, *(said for _, said in doubts if said)))))
+    doubts = [*_find_doubts(evaluator, language), *_find_restatements(evaluator, single_documents, language)]
+    text = "\n".join((*sentences, *dict.fromkeys((*missing, *(note for _, note in doubts if note)))))
     confidence = UNREAD ** len(computation.unread) * (ASSUMED if computation.assumed else 1.0)
     for factor, _ in doubts:
         confidence *= factor
     return Draft(text, citations, reason="worked out from tables", confidence=round(confidence, 4))
 
 
-def _worked(evaluator: Evaluator, task: Task, language: Language) -> Value:
-    """The value of a task, with the scales of its inputs where they have several."""
+def _evaluate_task(evaluator: Evaluator, task: Task, language: Language) -> Value:
+    """Evaluate a task; the working names the scales of its inputs where they have several."""
     with localcontext(prec=DIGITS):
         evaluator.scale_words = {}
-        found = evaluator.evaluate(task.expression, task.when)
+        value = evaluator.evaluate(task.expression, task.when)
         if len({number.scale for _, number in evaluator.used.values()}) > 1:
             evaluator.scale_words = INPUT_SCALES[language]
-            found = evaluator.evaluate(task.expression, task.when)
-        return found
+            value = evaluator.evaluate(task.expression, task.when)
+        return value
 
 
-def _doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]:
-    """For each number that was used: what is left of the confidence, and what the answer says of it."""
-    found: list[tuple[float, str]] = []
+def _find_doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, str]]:
+    """Return factors of the confidence for the numbers that were used, each with a note for the answer or none."""
+    doubts: list[tuple[float, str]] = []
     for n, number in evaluator.used.values():
         line, _ = evaluator.lines[n]
         plain = line.concept is not None and not line.of
         by_words = evaluator.by_words.get(place_of(number), QUALIFIED)
-        found.append((score_label(line.concept, label_of(number.row_path)) if plain and line.concept else by_words, ""))
+        doubts.append(
+            (score_label(line.concept, label_of(number.row_path)) if plain and line.concept else by_words, "")
+        )
         words = {word for header in number.column_path for word in words_of(header) if word.isalpha()}
         if plain and words - PLAIN_HEADERS - TOTALS:
-            found.append((OF_A_PART, ""))
+            doubts.append((OF_A_PART, ""))
         if plain and line.concept and line.concept.statement not in (None, number.statement):
-            found.append((ELSEWHERE, ""))
+            doubts.append((ELSEWHERE, ""))
         if number.broken:
-            found.append((BREAKS, said_in_answer(n, number.broken, number.scale, language)))
+            doubts.append((BREAKS, said_in_answer(n, number.broken, number.scale, language)))
     units = {number.unit for _, number in evaluator.used.values()}
     if "" in units and units & AMOUNTS:
-        found.append((NO_UNIT, ""))
+        doubts.append((NO_UNIT, ""))
     elif _lacks_scale(evaluator):
-        found.append((NO_SCALE, ""))
-    return [(min(1.0, factor), said) for factor, said in found]
+        doubts.append((NO_SCALE, ""))
+    return [(min(1.0, factor), note) for factor, note in doubts]
 
 
 def _lacks_scale(evaluator: Evaluator) -> bool:
-    """Whether a small amount in whole units is a line of statements of a document that speaks in thousands or millions:
-    its table may only not say so."""
+    """Return whether a small amount in whole units seems to lack its scale.
+
+    It is a line of statements in a document whose other tables are in thousands or millions: its own may not say so.
+    """
     small: set[str] = set()
     for n, number in evaluator.used.values():
         concept = evaluator.lines[n][0].concept
@@ -131,18 +135,20 @@ def _lacks_scale(evaluator: Evaluator) -> bool:
     return bool(small) and any(row["document"] in small and row["scale"] > 1 for row in evaluator.rows())
 
 
-def _restated(evaluator: Evaluator, others: Sequence[Lines], language: Language) -> list[tuple[float, str]]:
-    """Other values of the same line and period in other documents of the entity."""
-    found: list[tuple[float, str]] = []
-    for n, number in evaluator.used.values() if len(others) > 1 else ():
+def _find_restatements(
+    evaluator: Evaluator, single_documents: Sequence[Lines], language: Language
+) -> list[tuple[float, str]]:
+    """Return factor and note for each other value of the same line and period in other documents of the entity."""
+    doubts: list[tuple[float, str]] = []
+    for n, number in evaluator.used.values() if len(single_documents) > 1 else ():
         line, when = evaluator.lines[n]
-        for book in others:
+        for book in single_documents:
             rival = book.find(line, when.year, when.part) if not line.of else None
             if rival and rival.document != number.document and not agree(number, rival):
-                said = f"{line.said} {when.label}"
-                text = OTHERWISE[language].format(said=said, n=n, shown=rival.shown, document=rival.name)
-                found.append((RESTATED, text))
-    return found
+                name = f"{line.name} {when.label}"
+                text = OTHERWISE[language].format(said=name, n=n, shown=rival.shown, document=rival.name)
+                doubts.append((RESTATED, text))
+    return doubts
 
 
 NO_YEAR = {"en": "{said}: the question names no year.", "ko": "{said}: 질문에 연도가 없습니다."}
@@ -162,19 +168,19 @@ ONLY_YEARS = {"en": "Their tables are of {span}.", "ko": "표에 있는 연도�
 MOST_NAMED = 3
 
 
-def _missing(error: NotFound, documents: Sequence[str], language: Language, years: Years) -> str:
+def _describe_missing(error: NotFound, documents: Sequence[str], language: Language, years: Years) -> str:
     where = ", ".join(documents[:MOST_NAMED]) + (" …" if len(documents) > MOST_NAMED else "")
-    told = MISSING[language].format(what=error, where=where or "…")
-    there = years()
-    if not there or error.when.year in there:
-        return told
-    span = f"FY{there[0]}" if len(there) == 1 else f"FY{there[0]} … FY{there[-1]}"
-    return f"{told} {ONLY_YEARS[language].format(span=span)}"
+    message = MISSING[language].format(what=error, where=where or "…")
+    table_years = years()
+    if not table_years or error.when.year in table_years:
+        return message
+    span = f"FY{table_years[0]}" if len(table_years) == 1 else f"FY{table_years[0]} … FY{table_years[-1]}"
+    return f"{message} {ONLY_YEARS[language].format(span=span)}"
 
 
 def cited_number(n: int, number: Number) -> Citation:
-    """The cell as mark n of an answer, or the sentence that states the number."""
-    told = number.table < 0
+    """Cite a number under mark n of an answer: its cell, or the sentence that states it (its table is negative)."""
+    is_sentence = number.table < 0
     header = " ".join(number.column_path) or number.period.label
     cell = name_of_cell(number.document, table=number.table, row=number.row, col=number.col)
     return Citation(
@@ -183,8 +189,8 @@ def cited_number(n: int, number: Number) -> Citation:
         digest=number.document,
         page=number.page,
         bbox=number.bbox,
-        quote=number.row_path[-2] if told else f"{' › '.join(number.row_path)}; {header}: {number.shown}",
-        cell=None if told else cell,
+        quote=number.row_path[-2] if is_sentence else f"{' › '.join(number.row_path)}; {header}: {number.shown}",
+        cell=None if is_sentence else cell,
         place=Place(cells=number.cells),
     )
 
@@ -204,21 +210,21 @@ POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 FELL: Mapping[Language, str] = {"en": "a decrease", "ko": "감소"}
 
 
-def sentence_of(task: Task, value: Value, asked: Computation) -> str:
-    """`Inventory turnover FY2019 = 16,830 [1] ÷ average(2,721 [2], 2,667 [3]) = 6.25`."""
+def sentence_of(task: Task, value: Value, computation: Computation) -> str:
+    """Write a value and its working: `Current ratio FY2019 = 16,830 [1] ÷ 8,415 [2] = 2.00`."""
     title = f"{task.title[:1].upper()}{task.title[1:]}"
     head = " ".join(filter(None, (title, task.label)))
-    result = result_of(value, task.shown, asked)
-    if isinstance(task.expression, Over) and task.expression.how == "change":
+    result = result_of(value, task.display_unit, computation)
+    if isinstance(task.expression, Over) and task.expression.aggregate == "change":
         if result.endswith("%"):
-            result = f"{result[:-1]}{POINTS[asked.language]}"
+            result = f"{result[:-1]}{POINTS[computation.language]}"
         elif value.rate is not None:
-            result = f"{result} ({rounded(100 * value.rate, asked, 2)}%)"
+            result = f"{result} ({rounded(100 * value.rate, computation, 2)}%)"
     match task.expression:
-        case Over(how="change") if value.value < 0:
-            result = f"{result}, {FELL[asked.language]}"
+        case Over(aggregate="change") if value.value < 0:
+            result = f"{result}, {FELL[computation.language]}"
         case Operation("-", Operation("/", _, _), Constant(one)) if one == 1 and value.value < 0:  # a rate of growth
-            result = f"{result}, {FELL[asked.language]}"
+            result = f"{result}, {FELL[computation.language]}"
         case _:
             pass
     if value.when:
@@ -226,41 +232,43 @@ def sentence_of(task: Task, value: Value, asked: Computation) -> str:
     return " = ".join(filter(None, (head, value.text, result)))
 
 
-def result_of(value: Value, shown: Shown, asked: Computation) -> str:
+def result_of(value: Value, display_unit: DisplayUnit, computation: Computation) -> str:
     if value.unit == "%":
-        return rounded(value.value, asked, 2) + "%"
-    share = shown == "" and value.unit == RATIO and abs(value.value) < 1
-    if (shown == "%" or share) and asked.defined and not asked.in_percent:  # as the question's formula gives it
-        return f"{rounded(value.value, asked, 4)} ({rounded(100 * value.value, asked, 2)}%)"
-    if shown == "%":
-        plain = f" ({rounded(value.value, asked, 2)})" if value.value >= 1 and not asked.in_percent else ""
-        return f"{rounded(100 * value.value, asked, 2)}%{plain}"
-    if shown == "days":
-        return rounded(value.value, asked, 2) + {"en": " days", "ko": "일"}[asked.language]
-    if value.unit != RATIO and (value.unit or shown == "amount"):
-        return _amount(value, asked)
-    return rounded(value.value, asked, 2)
+        return rounded(value.value, computation, 2) + "%"
+    share = display_unit == "" and value.unit == RATIO and abs(value.value) < 1
+    if (
+        (display_unit == "%" or share) and computation.defined and not computation.in_percent
+    ):  # as the question's formula gives it
+        return f"{rounded(value.value, computation, 4)} ({rounded(100 * value.value, computation, 2)}%)"
+    if display_unit == "%":
+        plain = f" ({rounded(value.value, computation, 2)})" if value.value >= 1 and not computation.in_percent else ""
+        return f"{rounded(100 * value.value, computation, 2)}%{plain}"
+    if display_unit == "days":
+        return rounded(value.value, computation, 2) + {"en": " days", "ko": "일"}[computation.language]
+    if value.unit != RATIO and (value.unit or display_unit == "amount"):
+        return _write_amount(value, computation)
+    return rounded(value.value, computation, 2)
 
 
-def _amount(value: Value, asked: Computation) -> str:
-    """`USD 302.58 million`, `3.03억 달러`; in the scale that the question asks for."""
-    korean = asked.language == "ko"
+def _write_amount(value: Value, computation: Computation) -> str:
+    """Write an amount in the scale that is asked for, or a fitting one: `USD 302.58 million`, `3.03억 달러`."""
+    korean = computation.language == "ko"
     # what is counted in Korean is written out
     scales = ENGLISH_SCALES if not korean else MYRIADS if value.unit in AMOUNTS else {}
     largest = next((scale for scale in scales if abs(value.value) >= scale), Decimal(1))
-    least = SCALES.get(asked.scale) or largest
+    least = SCALES.get(computation.scale) or largest
     number = value.value / least
-    whole = asked.decimals is None and number == number.to_integral_value()
-    text = f"{number:,.0f}" if whole else rounded(number, asked, 2)
+    whole = computation.decimals is None and number == number.to_integral_value()
+    text = f"{number:,.0f}" if whole else rounded(number, computation, 2)
     if korean:
-        scale = KOREAN_SCALES[asked.scale] if asked.scale else MYRIADS.get(least, "")
+        scale = KOREAN_SCALES[computation.scale] if computation.scale else MYRIADS.get(least, "")
         if value.unit not in KOREAN_UNITS:  # what is counted
             return f"{text}{scale}{value.unit}"
         return f"{text}{scale} {KOREAN_UNITS[value.unit]}"
-    scale = f" {asked.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
+    scale = f" {computation.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
     return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
 
 
-def rounded(value: Decimal, asked: Computation, usual: int) -> str:
-    decimals = usual if asked.decimals is None else asked.decimals
+def rounded(value: Decimal, computation: Computation, usual: int) -> str:
+    decimals = usual if computation.decimals is None else computation.decimals
     return f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,f}"

@@ -1,4 +1,4 @@
-"""Formulas that a question writes: "inventory turnover, defined as COGS / average inventory"."""
+"""Reads the formulas that a question writes: "inventory turnover, defined as COGS / average inventory"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import NamedTuple
 
-from tasks.rag.numbers.computations import UNITS, Combined, Latest, Shown, Task, at, named_in, operation, over_periods
+from tasks.rag.numbers.computations import (
+    UNITS,
+    Combined,
+    DisplayUnit,
+    Latest,
+    Task,
+    at,
+    named_in,
+    operation,
+    over_periods,
+)
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import (
     Constant,
@@ -28,7 +38,7 @@ from tasks.rag.numbers.question_shape import (
 )
 
 DEFINED = tuple(re.compile(pattern, re.IGNORECASE) for pattern in WORDS["defined"])
-"""What stands between the name of a ratio and its formula; group `body` is the formula."""
+"""Words between the name of a ratio and its formula; group `body` is the formula."""
 SHARE, PERCENT = map(any_of, ("share", "percent"))
 SUBTRACTION, FORMULA_END, SOURCE = (
     re.compile(WORDS[name], re.IGNORECASE) for name in ("subtraction", "formula_end", "source")
@@ -39,49 +49,55 @@ MOST_LINE_WORDS = 9
 GENERIC = frozenset(("value", "amount", "number", "year", "period", "figure", "price", "cost"))
 """Words of formulas in the abstract: "ending value / beginning value"."""
 MOST_FREE_WORDS = 3
-"""Of a line of a formula of which no line is known."""
+"""Most words of a line in a formula of which no line is known."""
 
 
-def defined(asked: str, latest: Latest = lambda: None) -> Task | None:
-    """The figure whose formula the question writes."""
-    asked = SOURCE.sub(" ", asked)
-    given = definitions(asked)
-    if len(given) > 1:
-        rest = without(asked, given)
-        root = root_of(given, rest)
+def defined(question: str, latest: Latest = lambda: None) -> Task | None:
+    """Read the value whose formula a question writes; None where it writes none, or only those of inputs."""
+    question = SOURCE.sub(" ", question)
+    inputs = definitions(question)
+    if len(inputs) > 1:
+        rest = without(question, inputs)
+        root = root_of(inputs, rest)
         if root is None:
             return None
-        told = with_meanings(root.expression, {key: one for key, one in meanings(given).items() if key != root.key})
-        return _figure(told, asked[: root.start] or asked[: root.end], rest, "", latest)
-    if given and overrides(given[0], without(asked, given)):
+        whole_formula = with_meanings(
+            root.expression, {key: formula for key, formula in meanings(inputs).items() if key != root.key}
+        )
+        return _make_task(whole_formula, question[: root.start] or question[: root.end], rest, "", latest)
+    if inputs and overrides(inputs[0], without(question, inputs)):
         return None
-    for match in (match for pattern in DEFINED for match in pattern.finditer(asked)):
+    for match in (match for pattern in DEFINED for match in pattern.finditer(question)):
         # up to the end of its sentence, or what the pattern holds of it
         if "whole" in match.groupdict():
             start, end = match.span("whole")
         else:
             start = match.start("body")
-            ends = (found.start() for sign in (SENTENCE_END, FORMULA_END) for found in sign.finditer(asked, start))
-            end = min(ends, default=len(asked))
-        body = asked[start:end].rstrip(" .?!:;")
+            ends = (
+                sentence_end.start()
+                for sign in (SENTENCE_END, FORMULA_END)
+                for sentence_end in sign.finditer(question, start)
+            )
+            end = min(ends, default=len(question))
+        body = question[start:end].rstrip(" .?!:;")
         try:
-            expression = _from_words(body)
+            expression = _parse_words(body)
         except NoExpression:
             continue
-        if not isinstance(expression, Operation | Over) or _unsaid(expression):
+        if not isinstance(expression, Operation | Over) or _is_no_formula(expression):
             continue
-        rest = f"{asked[: match.start()]} . {asked[end:]}"
-        return _figure(expression, asked[: match.start()], rest, body, latest)
+        rest = f"{question[: match.start()]} . {question[end:]}"
+        return _make_task(expression, question[: match.start()], rest, body, latest)
     return None
 
 
-def _figure(expression: Expression, before: str, rest: str, body: str, latest: Latest) -> Task:
-    """The figure that a formula is, of the periods that stand before it, around it or in it."""
+def _make_task(expression: Expression, before: str, rest: str, body: str, latest: Latest) -> Task:
+    """Make the task of a formula, for the periods that stand before it, else around it, else in it."""
     whens = named_in(before) or named_in(rest) or named_in(body)
     when = whens[-1] if whens else None if any(line.year for line in lines_of(expression)) else latest()
     # the last ratio or line that is named before its definition
-    found = mentions(before)
-    name = found[-1] if found else None
+    mentioned = mentions(before)
+    name = mentioned[-1] if mentioned else None
     percent = (name and name.concept.unit) or ("%" if PERCENT.search(rest) else "")
     title = before[name.start : name.end] if name else ""
     match expression:  # what is multiplied by 100 is to be shown in percent
@@ -89,17 +105,17 @@ def _figure(expression: Expression, before: str, rest: str, body: str, latest: L
             expression, percent = inner, "%"
         case _:
             pass
-    how, asked_of = operation(rest), named_in(rest)
-    if how and len(asked_of) > 1 and not any(line.year for line in lines_of(expression)):
-        (only,) = over_periods(Combined(title, expression, shown_in(percent)), how, asked_of)
+    operation_name, asked_periods = operation(rest), named_in(rest)
+    if operation_name and len(asked_periods) > 1 and not any(line.year for line in lines_of(expression)):
+        (only,) = over_periods(Combined(title, expression, shown_in(percent)), operation_name, asked_periods)
         return only
     if when is None:
         return Task(title, expression, None, "", shown_in(percent))
     return Task(title, expression, when.year, when.label, shown_in(percent), when.part)
 
 
-def _from_words(body: str) -> Expression:
-    """The formula that words write: "A divided by B", "the ratio of A to B", "A as a percentage of B"."""
+def _parse_words(body: str) -> Expression:
+    """Parse a formula in words: "A divided by B", "the ratio of A to B", "A as a percentage of B"."""
     if match := SHARE.search(body):
         parts = {name: part for name, part in match.groupdict().items() if part}
         part = next(value for name, value in parts.items() if name.startswith("part"))
@@ -111,16 +127,18 @@ def _from_words(body: str) -> Expression:
     return Operation("/", parse(before), parse(after)) if comma else parse(body)
 
 
-def _unsaid(expression: Expression) -> bool:
-    """Whether the text was no formula: a line of it is a sentence, or none is known."""
+def _is_no_formula(expression: Expression) -> bool:
+    """Return whether a text was no formula: one of its lines is a sentence, or none is known."""
     lines = list(lines_of(expression))
     if any(line.concept for line in lines):
-        return any(len(words_of(line.said)) > MOST_LINE_WORDS for line in lines)
-    words = [words_of(line.said) for line in lines]
-    return not all(0 < len(one) <= MOST_FREE_WORDS and not GENERIC.intersection(one) for one in words)
+        return any(len(words_of(line.name)) > MOST_LINE_WORDS for line in lines)
+    words = [words_of(line.name) for line in lines]
+    return not all(
+        0 < len(line_words) <= MOST_FREE_WORDS and not GENERIC.intersection(line_words) for line_words in words
+    )
 
 
-def shown_in(unit: str) -> Shown:
+def shown_in(unit: str) -> DisplayUnit:
     return UNITS.get(unit, "")
 
 
@@ -130,53 +148,53 @@ ASSIGNS, BEFORE_NAME, AFTER_FORMULA, DEFINITION_END = (
 JOINS_DEFINITION = re.compile(r"[\s,;]*\b(?:where|and|with|given|if|using|use|take|taking)\s*$", re.IGNORECASE)
 MOST_NAME_WORDS = 6
 MOST_WORDS_UNNAMED = 4
-"""Of a line of a formula that no concept names."""
+"""Most words of a line in a formula that no concept names."""
 
 
 class Definition(NamedTuple):
-    """A name and what it means."""
+    """A name that a question defines, with its formula."""
 
     name: str
     concept: Concept | None
     expression: Expression
     start: int
-    """Offset in the question."""
+    """Offset of its first character in the question."""
     end: int
 
     @property
     def key(self) -> str:
-        """What lines of other formulas are compared with."""
+        """The key of its concept, or its words: lines of other formulas are compared with it."""
         return self.concept.key if self.concept else " ".join(words_of(self.name))
 
 
-def definitions(asked: str) -> tuple[Definition, ...]:
-    """The definitions of a question, in its order."""
-    raw = list(_written(asked))
-    known = {" ".join(words_of(name)) for name, *_ in raw}
-    found: list[Definition] = []
+def definitions(question: str) -> tuple[Definition, ...]:
+    """Read the definitions that a question writes, in its order."""
+    raw = list(_locate_definitions(question))
+    names = {" ".join(words_of(name)) for name, *_ in raw}
+    read: list[Definition] = []
     for name, start, body, end in raw:
-        expression = _longest_formula(asked[body:end], known)
+        expression = _longest_formula(question[body:end], names)
         if expression and 0 < len(words_of(name)) <= MOST_NAME_WORDS:
-            found.append(Definition(name, find_concept(name), expression, start, end))
-    return tuple(found)
+            read.append(Definition(name, find_concept(name), expression, start, end))
+    return tuple(read)
 
 
-def _written(asked: str) -> Iterator[tuple[str, int, int, int]]:
-    """Name, its offset, and where the formula begins and ends."""
-    signs = list(ASSIGNS.finditer(asked))
+def _locate_definitions(question: str) -> Iterator[tuple[str, int, int, int]]:
+    """Yield each name that a question defines, its offset, and where its formula begins and ends."""
+    signs = list(ASSIGNS.finditer(question))
     starts: list[int] = []
     for at_sign, sign in enumerate(signs):
-        done = signs[at_sign - 1].end() if at_sign else 0
-        before = list(BEFORE_NAME.finditer(asked, done, sign.start()))
-        starts.append(before[-1].end() if before else done)
+        previous_end = signs[at_sign - 1].end() if at_sign else 0
+        before = list(BEFORE_NAME.finditer(question, previous_end, sign.start()))
+        starts.append(before[-1].end() if before else previous_end)
     for at_sign, sign in enumerate(signs):
-        last = starts[at_sign + 1] if at_sign + 1 < len(signs) else len(asked)
-        end = min((one.start() for one in DEFINITION_END.finditer(asked, sign.end(), last)), default=last)
-        yield asked[starts[at_sign] : sign.start()].strip(" \"“”'(),:"), starts[at_sign], sign.end(), end
+        last = starts[at_sign + 1] if at_sign + 1 < len(signs) else len(question)
+        end = min((match.start() for match in DEFINITION_END.finditer(question, sign.end(), last)), default=last)
+        yield question[starts[at_sign] : sign.start()].strip(" \"“”'(),:"), starts[at_sign], sign.end(), end
 
 
-def _longest_formula(body: str, known: set[str]) -> Expression | None:
-    """The longest beginning of a text that is a formula: "inventory / COGS, all with year-end balances"."""
+def _longest_formula(body: str, names: set[str]) -> Expression | None:
+    """Parse the longest beginning of a text that is a formula: "inventory / COGS, all with year-end balances"."""
     text = body
     shortest: Expression | None = None
     while text.strip():
@@ -184,73 +202,73 @@ def _longest_formula(body: str, known: set[str]) -> Expression | None:
         with suppress(NoExpression):
             expression = parse(text)
             lines = list(lines_of(expression))
-            if all(line.concept is not None or " ".join(words_of(line.said)) in known for line in lines):
+            if all(line.concept is not None or " ".join(words_of(line.name)) in names for line in lines):
                 return expression
-            if all(len(words_of(line.said)) <= MOST_WORDS_UNNAMED for line in lines):
+            if all(len(words_of(line.name)) <= MOST_WORDS_UNNAMED for line in lines):
                 shortest = shortest or expression
         text = text.rpartition(",")[0]
     return shortest if isinstance(shortest, Operation | Over) else None
 
 
-def root_of(given: Sequence[Definition], asked: str) -> Definition | None:
-    """The definition of what a question asks for; None where it asks for a figure with a defined input.
+def root_of(definitions: Sequence[Definition], question: str) -> Definition | None:
+    """Return the definition of what a question asks for; None where it asks for a value with a defined input.
 
     asked: the question without its definitions.
     """
-    named_there = {one.concept.key for one in mentions(asked)}
-    words = f" {' '.join(words_of(asked))} "
-    for one in given:
-        if one.key in named_there or (one.concept is None and f" {one.key} " in words):
-            return one
+    named_there = {definition.concept.key for definition in mentions(question)}
+    words = f" {' '.join(words_of(question))} "
+    for definition in definitions:
+        if definition.key in named_there or (definition.concept is None and f" {definition.key} " in words):
+            return definition
     if named_there:
         return None
-    used = {key for one in given for line in lines_of(one.expression) for key in _keys(line)}
-    return next((one for one in given if one.key not in used), None)
+    used = {key for definition in definitions for line in lines_of(definition.expression) for key in _keys(line)}
+    return next((definition for definition in definitions if definition.key not in used), None)
 
 
-def overrides(given: Definition, asked: str) -> bool:
-    """Whether a definition is that of an input of a ratio that a question asks for, and not of the ratio itself."""
-    ratios = [one.concept for one in mentions(asked) if one.concept.statement is None]
-    meant = {given.key: given.expression}
-    lines = [Line(one.names[0], one) for one in ratios if one.key != given.key]
-    return any(with_meanings(line, meant) != line for line in lines)
+def overrides(definition: Definition, question: str) -> bool:
+    """Return whether a definition is that of an input of a ratio that a question asks for, not of the ratio itself."""
+    ratios = [mention.concept for mention in mentions(question) if mention.concept.statement is None]
+    formulas = {definition.key: definition.expression}
+    lines = [Line(ratio.names[0], ratio) for ratio in ratios if ratio.key != definition.key]
+    return any(with_meanings(line, formulas) != line for line in lines)
 
 
-def without(asked: str, given: Sequence[Definition]) -> str:
-    """A question without its definitions."""
-    for one in reversed(given):
-        asked = f"{JOINS_DEFINITION.sub('', asked[: one.start])} . {asked[one.end :]}"
-    return asked
+def without(question: str, definitions: Sequence[Definition]) -> str:
+    """Return a question without its definitions."""
+    for definition in reversed(definitions):
+        question = f"{JOINS_DEFINITION.sub('', question[: definition.start])} . {question[definition.end :]}"
+    return question
 
 
-def meanings(given: Sequence[Definition]) -> Mapping[str, Expression]:
-    """Key → formula."""
-    return {one.key: one.expression for one in given}
+def meanings(definitions: Sequence[Definition]) -> Mapping[str, Expression]:
+    """Return the formula of each definition by its key."""
+    return {definition.key: definition.expression for definition in definitions}
 
 
-def with_meanings(expression: Expression, meant: Mapping[str, Expression]) -> Expression:
-    """An expression with the formulas of a question in place of the names that it defines."""
+def with_meanings(expression: Expression, formulas: Mapping[str, Expression]) -> Expression:
+    """Replace the names that a question defines in an expression by their formulas."""
     match expression:
         case Line() as line:
-            if key := next((key for key in _keys(line) if key in meant), None):
-                left = {other: formula for other, formula in meant.items() if other != key}
-                inside = with_meanings(meant[key], left)
+            if key := next((key for key in _keys(line) if key in formulas), None):
+                remaining = {name: formula for name, formula in formulas.items() if name != key}
+                inside = with_meanings(formulas[key], remaining)
                 when = When(line.year, line.part or WHOLE_YEAR) if line.year else None
                 return at(inside, when) if when else inside
             if line.concept and line.concept.formula and not line.of:
                 worked = parse(line.concept.formula)
-                left = {key: formula for key, formula in meant.items() if key != line.concept.key}
-                told = with_meanings(worked, left)
-                return told if told != worked else line
+                remaining = {key: formula for key, formula in formulas.items() if key != line.concept.key}
+                with_inputs = with_meanings(worked, remaining)
+                return with_inputs if with_inputs != worked else line
             return line
         case Operation(sign, left, right):
-            return Operation(sign, with_meanings(left, meant), with_meanings(right, meant))
-        case Over(how, what, years):
-            return Over(how, with_meanings(what, meant), years)
+            return Operation(sign, with_meanings(left, formulas), with_meanings(right, formulas))
+        case Over(aggregate, operand, years):
+            return Over(aggregate, with_meanings(operand, formulas), years)
         case _:
             return expression
 
 
 def _keys(line: Line) -> tuple[str, ...]:
-    words = " ".join(words_of(line.said))
+    words = " ".join(words_of(line.name))
     return (line.concept.key, words) if line.concept else (words,)

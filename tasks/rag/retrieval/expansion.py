@@ -14,26 +14,26 @@ from typing import NamedTuple
 
 
 class Expansion(NamedTuple):
-    """A question in the vocabulary of documents."""
+    """A question with the words that documents use for what it asks."""
 
-    asked: str
+    question: str
     """The question without instructions to the answerer, such as how to round."""
     added: tuple[str, ...]
-    """Phrases that documents may have instead, each once."""
+    """Phrases that documents may use in place of the question's own, each once."""
     statements: tuple[str, ...]
     """Names of the financial statements that hold the answer, as in `STATEMENTS`."""
 
 
 class _Statement(NamedTuple):
-    """A financial statement."""
+    """The titles of one financial statement."""
 
     titled: str
-    """Pattern of its titles."""
+    """Pattern of the titles that documents give it."""
     english: str
     """Titles that are added to a question about it; a Korean question gets both."""
     korean: str
     said_only: str = ""
-    """More of the pattern, for questions."""
+    """Further alternatives of the pattern, which name it in questions alone."""
 
 
 class _Term(NamedTuple):
@@ -50,7 +50,7 @@ _TERMS = [_Term(**fields) for terms in _VOCABULARY["terms"].values() for fields 
 
 _HANGUL = re.compile("[가-힣]")
 _CLAUSE = re.compile(r"(?<=[.?!:;])\s+")
-_ASKS = re.compile(
+_QUESTION_WORDS = re.compile(
     r"(?:(?:and|so|then) )?(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|do|does|did|has|have|can)\b",
     re.IGNORECASE,
 )
@@ -67,19 +67,23 @@ _ORDINALS = ("first", "second", "third", "fourth")
 
 
 def expand(question: str) -> Expansion:
-    """The question in the words of documents."""
+    """Return the question without its instructions, and the phrases and statements to search for as well."""
     # the clauses that ask, without those that tell the answerer how to go about it
     clauses = _CLAUSE.split(question)
-    asking = [clause for clause in clauses if _ASKS.match(clause) or not _TO_THE_ANSWERER.search(clause)]
-    asked = " ".join(asking) if any(len(clause.split()) > 2 for clause in asking) else question
+    asking = [clause for clause in clauses if _QUESTION_WORDS.match(clause) or not _TO_THE_ANSWERER.search(clause)]
+    clauses_that_ask = " ".join(asking) if any(len(clause.split()) > 2 for clause in asking) else question
     added: dict[str, None] = {}
-    meant: dict[str, None] = {}
-    named = [name for name, one in STATEMENTS.items() if _spoken(one.titled + one.said_only).search(question)]
+    of_terms: dict[str, None] = {}
+    by_title = [
+        name
+        for name, statement in STATEMENTS.items()
+        if _compile_words(statement.titled + statement.said_only).search(question)
+    ]
     for term in _TERMS:
-        if _spoken(term.said).search(asked):
+        if _compile_words(term.said).search(clauses_that_ask):
             added |= dict.fromkeys(term.written)
-            meant |= dict.fromkeys(term.statements)
-    statements = tuple(named or meant)
+            of_terms |= dict.fromkeys(term.statements)
+    statements = tuple(by_title or of_terms)
     korean = _HANGUL.search(question) is not None
     for statement in (STATEMENTS[name] for name in statements):
         added |= dict.fromkeys([statement.english, statement.korean][: 1 + korean])
@@ -87,21 +91,21 @@ def expand(question: str) -> Expansion:
     added |= dict.fromkeys(f"{'20' if len(match[1]) == 2 else ''}{match[1]}" for match in _FISCAL.finditer(question))
     quarters = (_ORDINALS[int(match[1] or match[2]) - 1] for match in _QUARTER.finditer(question))
     added |= dict.fromkeys(f"{quarter} quarter" for quarter in quarters)
-    return Expansion(asked, tuple(added), statements)
+    return Expansion(clauses_that_ask, tuple(added), statements)
 
 
 def terms_in(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """What a text says of the vocabulary, and what documents may write for it."""
-    found = ((_spoken(term.said).search(text), term.written) for term in _TERMS)
-    return [(match[0], tuple(written)) for match, written in found if match]
+    """Return each term of the vocabulary that a text uses, as written there, with what documents may write for it."""
+    matches = ((_compile_words(term.said).search(text), term.written) for term in _TERMS)
+    return [(match[0], tuple(written)) for match, written in matches if match]
 
 
 def is_statement(title: str, statements: tuple[str, ...]) -> bool:
-    """Whether a heading is the title of one of `statements`."""
-    return any(_spoken(STATEMENTS[name].titled).search(title) for name in statements)
+    """Return whether a heading is the title of one of `statements`."""
+    return any(_compile_words(STATEMENTS[name].titled).search(title) for name in statements)
 
 
 @cache
-def _spoken(pattern: str) -> re.Pattern[str]:
-    """`pattern` as whole words; Hangul may begin within a word and go on with a particle."""
+def _compile_words(pattern: str) -> re.Pattern[str]:
+    """Compile `pattern` to match whole words; Hangul may begin within a word and go on with a particle."""
     return re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})(?![A-Za-z0-9])", re.IGNORECASE)

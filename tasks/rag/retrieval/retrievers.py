@@ -35,23 +35,23 @@ Rows = NDArray[np.bool_]
 
 
 class Scope(NamedTuple):
-    """The rows to search."""
+    """The rows of an index that a search may return, and the bonus that some of them get."""
 
     allowed: Rows | None = None
-    """Rows to search; None: all."""
+    """True for the rows that may be returned, (N,); None allows all of them."""
     bonus: NDArray[np.float32] | None = None
-    """Per row, the bonus of its document as a share of the best score; None: no bonus."""
+    """The bonus of each row's document as a share of the best score, (N,); None gives none."""
 
     @property
     def inside(self) -> Rows | None:
-        """The allowed rows with a bonus."""
+        """True for the allowed rows that get a bonus, (N,); the allowed rows themselves without bonuses."""
         if self.bonus is None:
             return self.allowed
         return self.bonus > 0 if self.allowed is None else self.allowed & (self.bonus > 0)
 
 
 class Ranked(NamedTuple):
-    """Rows, best first, and their scores."""
+    """Rows of an index in the order of their scores, the best first."""
 
     rows: list[int]
     scores: list[float]
@@ -78,29 +78,32 @@ class Retrievers:
         self._nearest: list[tuple[int, Scope, Ranked]] = []
 
     def similarity(self, k: int, scope: Scope) -> Ranked:
-        """Ranks by cosine similarity."""
+        """Rank chunks by the cosine of question and chunk. Raises WrongEmbedder."""
         for depth, searched, ranked in self._nearest:  # of one question, so a few
             if depth >= k and searched.allowed is scope.allowed and searched.bonus is scope.bonus:
                 return Ranked(ranked.rows[:k], ranked.scores[:k])
-        ranked = _preferring(partial(self.index.vectors.search, self._vector), k, scope)
+        ranked = _search_with_bonus(partial(self.index.vectors.search, self._vector), k, scope)
         self._nearest.append((k, scope, ranked))
         return ranked
 
     def mmr(self, k: int, scope: Scope) -> Ranked:
-        """Ranks by maximal marginal relevance."""
+        """Rank chunks by maximal marginal relevance, among the nearest `mmr_pool`. Raises WrongEmbedder."""
         pool = self.similarity(max(self.settings.mmr_pool, k), scope)
         vectors = self.index.vectors.reconstruct(np.array(pool.rows, np.int64))
         relevance = np.array(pool.scores, np.float32)
-        chosen = maximal_marginal_relevance(relevance, vectors, count=k, trade_off=self.settings.mmr_trade_off)
-        return Ranked([pool.rows[position] for position in chosen.rows], chosen.scores)
+        selected = maximal_marginal_relevance(relevance, vectors, count=k, trade_off=self.settings.mmr_trade_off)
+        return Ranked([pool.rows[position] for position in selected.rows], selected.scores)
 
     def bm25(self, k: int, scope: Scope) -> Ranked:
-        """Ranks by BM25. Raises NoLexicalIndex, WrongTokenizer."""
+        """Rank chunks by BM25. Raises NoLexicalIndex, WrongTokenizer."""
         lexical, (words,) = self._lexical_words([self.question])
-        return _preferring(partial(lexical.search, words), k, scope)
+        return _search_with_bonus(partial(lexical.search, words), k, scope)
 
     def words(self, k: int, scope: Scope) -> Ranked:
-        """Ranks by words of document and chunk, with synonyms, similarity and titles. Raises as `bm25`."""
+        """Rank chunks by the words of chunk and document, with synonyms, similarity and titles of statements.
+
+        Raises NoLexicalIndex, WrongTokenizer.
+        """
         scores = self._word_scores
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
@@ -133,7 +136,7 @@ class Retrievers:
         return Ranked(rows[order].tolist(), merit[order].tolist())
 
     def _lexical_words(self, texts: Sequence[str]) -> tuple[Lexical, list[list[str]]]:
-        """BM25 of the index, and the words of each text as the index splits them."""
+        """Return BM25 of the index, and the words of each text as the index splits them."""
         lexical, tokenizer = self.index.lexical, self.index.manifest.tokenizer
         if lexical is None or tokenizer is None:
             raise NoLexicalIndex
@@ -145,42 +148,46 @@ class Retrievers:
 
     @cached_property
     def _word_scores(self) -> NDArray[np.float64]:
-        lexical, asked, added = self._searched
+        lexical, question_words, added = self._weighed_words
         share = self.settings.document_share
-        return word_scores(lexical, added | asked, self.index.document_of_row, document_share=share)
+        return word_scores(lexical, added | question_words, self.index.document_of_row, document_share=share)
 
     def _word_coverage(self, allowed: Rows | None) -> float:
-        """The share of the question's words, weighed by rarity, that stand in the rows searched: 0 to 1."""
-        lexical, asked, _ = self._searched
-        known, whole = 0.0, 1e-9
-        for word, share in asked.items():
+        """Return the share of the question's words, weighed by rarity, that the searched rows hold: 0 to 1."""
+        lexical, question_words, _ = self._weighed_words
+        covered, whole = 0.0, 1e-9
+        for word, share in question_words.items():
             posting = lexical.posting(word)
-            held = 0 if posting is None else len(posting.rows)
-            weight = share * np.log1p((lexical.size - held + 0.5) / (held + 0.5))  # Okapi's, always above 0
+            row_count = 0 if posting is None else len(posting.rows)
+            weight = share * np.log1p((lexical.size - row_count + 0.5) / (row_count + 0.5))  # Okapi's, always above 0
             whole += weight
             if posting is not None and (allowed is None or allowed[posting.rows].any()):
-                known += weight
-        return known / whole
+                covered += weight
+        return covered / whole
 
     @cached_property
-    def _searched(self) -> tuple[Lexical, dict[str, float], dict[str, float]]:
-        """BM25 of the index; the words that are asked and those that are added, with their weights."""
+    def _weighed_words(self) -> tuple[Lexical, dict[str, float], dict[str, float]]:
+        """BM25 of the index, the weights of the question's words, and those of the words that are added to it."""
         settings, expansion = self.settings, self._expansion
-        texts = [expansion.asked, *self._names, *expansion.added]
+        texts = [expansion.question, *self._names, *expansion.added]
         lexical, words = self._lexical_words(texts)
         weighed: list[dict[str, float]] = []
         for text, own in zip(texts, words, strict=True):
             pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
             weights = {word: float(count) for word, count in Counter(own).items()}
             weighed.append(weights | {pair: settings.pair_share * count for pair, count in Counter(pairs).items()})
-        asked, *others = weighed
-        named, phrases = others[: len(self._names)], others[len(self._names) :]
-        spent = {word: sure for phrase, sure in zip(named, self._names.values(), strict=True) for word in phrase}
+        question_words, *further = weighed
+        name_words, phrases = further[: len(self._names)], further[len(self._names) :]
+        spent = {
+            word: certainty
+            for phrase, certainty in zip(name_words, self._names.values(), strict=True)
+            for word in phrase
+        }
         added = {word: settings.added_share * min(share, 1.0) for phrase in phrases for word, share in phrase.items()}
-        for weights in (asked, added):
+        for weights in (question_words, added):
             for word in spent.keys() & weights.keys():
                 weights[word] *= 1 - (1 - settings.said_share) * spent[word]
-        return lexical, asked, added
+        return lexical, question_words, added
 
     @cached_property
     def _vector(self) -> NDArray[np.float32]:
@@ -192,7 +199,7 @@ class Retrievers:
 def maximal_marginal_relevance(
     relevance: NDArray[np.float32], vectors: NDArray[np.float32], *, count: int, trade_off: float
 ) -> Ranked:
-    """`count` candidates, by position, in the order in which they add most: relevant, and unlike those before them.
+    """Return the positions of `count` candidates in the order in which each adds most to those before it.
 
     relevance: similarity of each candidate to the question, (candidates,). vectors: (candidates, dimension), unit.
     trade_off: 1 is relevance alone, 0 is difference alone. Ties: the earlier candidate first.
@@ -201,34 +208,34 @@ def maximal_marginal_relevance(
     gain = trade_off * relevance.astype(np.float64)
     likeness = np.zeros(len(relevance))  # to the most alike of those chosen; none yet, so no penalty
     open_positions = np.ones(len(relevance), np.bool_)
-    chosen = Ranked([], [])
+    selected = Ranked([], [])
     for _ in range(min(count, len(relevance))):
         score = np.where(open_positions, gain - (1 - trade_off) * likeness, -np.inf)
         best = int(np.argmax(score))
-        chosen.rows.append(best)
-        chosen.scores.append(float(score[best]))
+        selected.rows.append(best)
+        selected.scores.append(float(score[best]))
         open_positions[best] = False
         alike = (vectors @ vectors[best]).astype(np.float64)
-        likeness = alike if len(chosen.rows) == 1 else np.maximum(likeness, alike)
-    return chosen
+        likeness = alike if len(selected.rows) == 1 else np.maximum(likeness, alike)
+    return selected
 
 
-def _preferring(search: Callable[..., BestRows | Nearest], k: int, scope: Scope) -> Ranked:
-    """`search` everywhere and inside; rows of documents that are meant gain their share of the best score."""
+def _search_with_bonus(search: Callable[..., BestRows | Nearest], k: int, scope: Scope) -> Ranked:
+    """Search the allowed rows, and again those with a bonus, which is added to their scores."""
     everywhere = search(k, allowed=scope.allowed)
     rows, scores = everywhere.rows.tolist(), everywhere.scores.tolist()
     if scope.bonus is None or not rows:
         return Ranked(rows, scores)
     inside = search(k, allowed=scope.inside)
     pooled = dict(zip(inside.rows.tolist(), inside.scores.tolist(), strict=True)) | dict(zip(rows, scores, strict=True))
-    best = abs(scores[0])
-    scored = {row: score + best * float(scope.bonus[row]) for row, score in pooled.items()}
+    top_score = abs(scores[0])
+    scored = {row: score + top_score * float(scope.bonus[row]) for row, score in pooled.items()}
     ranked = sorted(scored, key=lambda row: (-scored[row], row))[:k]
     return Ranked(ranked, [scored[row] for row in ranked])
 
 
 def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
-    """Weight of similarity in the ranking `words`; 0 if the embedder cannot read the script of the question.
+    """Return the weight of similarity in the ranking `words`: 0 if the embedder cannot read the question's script.
 
     Measured for MiniLM and e5 (README).
     """
@@ -240,9 +247,9 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
 def word_scores(
     lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, document_share: float
 ) -> NDArray[np.float64]:
-    """The score of every row by BM25, and a share of what its document has of each word; words: word → weight.
+    """Return the score of every row, (N,): its BM25 score and a share of what its document has of each word.
 
-    document_share: what the chunk that has most of a word gives to all chunks of its document.
+    words: word → weight. document_share: the part of a word's best score in a document that all its chunks get.
     """
     chunks, documents = np.zeros(len(document_of_row)), np.zeros(document_of_row.max(initial=-1) + 1)
     for word, share in words.items():
@@ -260,7 +267,7 @@ def word_scores(
 
 
 class SearchSettings(Record):
-    """Numeric settings of a search."""
+    """The numbers that a search is tuned by; the README tells on what they were measured."""
 
     rrf_k: int = Field(default=60, ge=1)
     """Rank constant of the fusion: how little the first ranks stand out."""
@@ -273,29 +280,29 @@ class SearchSettings(Record):
     similarity_weight: float = Field(default=1.0, ge=0)
     mmr_weight: float = Field(default=1.0, ge=0)
     bm25_weight: float = Field(default=1.0, ge=0)
-    """How much words count in rrf beside meaning: of BM25 and `words`, where it divides `closeness`; 0: not at all."""
+    """Weight of BM25 and of `words` in rrf beside meaning; it also divides `closeness`. 0 leaves words out."""
     words_weight: float = Field(default=200.0, ge=0)
     """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf. So high because ranks 1 and 2 differ by
     1/61 - 1/62: from 200 on nothing changes (README)."""
     words_pool: int = Field(default=100, ge=1)
     """Chunks that are looked at closely for `words`."""
     document_share: float = Field(default=0.2, ge=0)
-    """What the chunk of a document that has most of a word gives to the others."""
+    """Part of a word's best score in a document that all chunks of the document get."""
     pair_share: float = Field(default=0.5, ge=0)
-    """What a pair of syllables counts beside a word, in Korean."""
+    """Weight of a pair of syllables relative to a whole word, in Korean."""
     said_share: float = Field(default=0.3, ge=0, le=1)
-    """What a word of a name counts once the name has been resolved to documents."""
+    """Weight that is left to a word of a name once the name has been resolved to documents."""
     added_share: float = Field(default=0.5, ge=0)
     title_bonus: float = Field(default=0.15, ge=0)
-    """For tables of the statement that is asked for, as a share of the best score by words."""
+    """Bonus of tables of the statement that is asked for, as a share of the best score by words."""
     closeness: float = Field(default=0.07, ge=0)
-    """Per standard deviation of the cosines in the pool, as a share of the best score by words."""
+    """Bonus per standard deviation of the cosines in the pool, as a share of the best score by words."""
     preference: float = Field(default=0.25, ge=0)
-    """For chunks of preferred documents, as a share of the best score."""
+    """Bonus of chunks of preferred documents, as a share of the best score."""
     favour: float = Field(default=0.1, ge=0)
-    """For those of the documents meant that fit best in year, form or amount; on top of `preference` (README)."""
+    """Bonus of preferred documents that fit best in year, form or amount, on top of `preference` (README)."""
     multi_documents: int = Field(default=3, ge=1)
-    """Over so many documents at least a question about several is spread, where there are as many."""
+    """Least number of documents over which the hits of a question about several are spread."""
     rerank_pool: int = Field(default=30, ge=1)
 
 

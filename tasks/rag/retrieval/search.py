@@ -30,7 +30,7 @@ ALL = Filters()
 
 
 class Hit(Record):
-    """A chunk that was found."""
+    """A chunk that a search returned, with its score and its rank in each ranking."""
 
     chunk: Chunk
     document_name: str
@@ -43,10 +43,10 @@ class Hit(Record):
 
 
 class SearchResult(NamedTuple):
-    """The result of a search."""
+    """The hits of a search, with notes about where it departed from what was asked for."""
 
     hits: tuple[Hit, ...]
-    """Best first."""
+    """The hits in the order of their scores, the best first."""
     notes: tuple[str, ...]
     """Where the search differs from the one that was asked for, and why."""
     filters: Filters = ALL
@@ -67,7 +67,7 @@ def search(
     reranker: Reranker | None = None,
     settings: SearchSettings = DEFAULTS,
 ) -> SearchResult:
-    """The `top_k` best chunks.
+    """Return the `top_k` best chunks of the index for a question.
 
     embedder: called only by strategies that compare meaning. bm25_weight: weight of words in rrf; None: of `settings`.
     documents: digests to search in; None is all. filters: what the question means; compared sides share the hits.
@@ -83,26 +83,26 @@ def search(
         settings = settings.model_copy(update={"bm25_weight": bm25_weight})
     names = {match.said: match.confidence for match in filters.matches} if filters.mode != "all" else {}
     retrievers = Retrievers(index, question, embedder=embedder, names=names, settings=settings)
-    wanted = max(top_k, settings.rerank_pool) if reranker else top_k
-    pool_size = wanted if per_document is None else max(settings.mmr_pool, 4 * wanted)
+    count = max(top_k, settings.rerank_pool) if reranker else top_k
+    pool_size = count if per_document is None else max(settings.mmr_pool, 4 * count)
     rank = partial(find_strategy(strategy).rank, retrievers, pool_size)
     pool = _Search(index, rank, settings).within(None if documents is None else index.rows_of(documents), filters)
-    ordered = pool.found
+    ordered = pool.hits
     if reranker:
-        read = pool.found[: max(top_k, settings.rerank_pool)]
-        texts = [read_chunk(index, one.row).search_text for one in read]
+        read = pool.hits[: max(top_k, settings.rerank_pool)]
+        texts = [read_chunk(index, candidate.row).search_text for candidate in read]
         scores = reranker.score(question, texts) if texts else np.empty(0, np.float32)
         ranked = enumerate(np.argsort(-scores, kind="stable").tolist(), start=1)
         ordered = [Fused(read[at].row, float(scores[at]), read[at].ranks | {"rerank": rank}) for rank, at in ranked]
     if pool.sides:
-        sides = [lambda one, rows=rows: bool(rows[one.row]) for rows in pool.sides]
+        sides = [lambda candidate, rows=rows: bool(rows[candidate.row]) for rows in pool.sides]
         # documents that are only preferred leave a part of the hits to the others
-        chosen = balanced(ordered, sides, top_k, of=len(sides) + (filters.mode == "prefer"))
+        selected = balanced(ordered, sides, top_k, of=len(sides) + (filters.mode == "prefer"))
     elif per_document is not None:
         owner = index.document_of_row
-        chosen = spread(ordered, lambda one: int(owner[one.row]), top_k, most=per_document)
+        selected = spread(ordered, lambda candidate: int(owner[candidate.row]), top_k, most=per_document)
     else:
-        chosen = ordered[:top_k]
+        selected = ordered[:top_k]
     hits = tuple(
         Hit(
             chunk=read_chunk(index, row),
@@ -111,7 +111,7 @@ def search(
             score=score,
             ranks=ranks,
         )
-        for row, score, ranks in chosen
+        for row, score, ranks in selected
     )
     return SearchResult(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
 
@@ -124,7 +124,10 @@ def retrieve(
     embedder: Callable[[], Embedder],
     reranker: Reranker | None = None,
 ) -> SearchResult:
-    """The plan's search, or what comes nearest to it, with a note. Raises as `search`, except NoLexicalIndex."""
+    """Run the search that a plan describes, or the nearest one that the index allows, with a note about the change.
+
+    Raises what `search` raises, except NoLexicalIndex.
+    """
     strategy, notes, needs = plan.strategy, (), find_strategy(plan.strategy).needs
     if "words" in needs and index.manifest.tokenizer is None:
         strategy = STRATEGY
@@ -133,7 +136,7 @@ def retrieve(
         strategy = STRATEGY
         notes = (f"{plan.strategy} was planned, which cannot read the script of this question; rrf ran",)
     several = plan.needs_multi_doc and len(plan.filters.groups) < 2
-    found = search(
+    result = search(
         index,
         question,
         strategy=strategy,
@@ -143,16 +146,16 @@ def retrieve(
         per_document=-(-plan.top_k // DEFAULTS.multi_documents) if several else None,
         reranker=reranker,
     )
-    return found._replace(notes=(*notes, *found.notes))
+    return result._replace(notes=(*notes, *result.notes))
 
 
 def read_chunk(index: Index, row: int) -> Chunk:
-    """The chunk at `row`."""
+    """Read the chunk at one row of the index. Raises DamagedIndex."""
     return Chunk.model_validate_json(index.chunk(row))
 
 
 class _Pool(NamedTuple):
-    found: Sequence[Fused]
+    hits: Sequence[Fused]
     notes: Sequence[str]
     filters: Filters = ALL
     sides: tuple[Rows, ...] = ()
@@ -168,80 +171,85 @@ class _Search:
     settings: SearchSettings
 
     def within(self, allowed: Rows | None, filters: Filters) -> _Pool:
-        """The pool in the documents that are allowed and, as far as they hold anything, in those of the filters."""
+        """Rank the chunks of the allowed documents, in those of the filters first where they hold anything."""
         if filters.mode == "all" or not filters.documents:
             return _Pool(*self.rank(Scope(allowed)))
-        meant_everywhere = self.index.rows_of(filters.documents)
-        meant = meant_everywhere if allowed is None else allowed & meant_everywhere
-        if not meant.any():
-            return self._everywhere(allowed, filters)
+        of_filters = self.index.rows_of(filters.documents)
+        preferred = of_filters if allowed is None else allowed & of_filters
+        if not preferred.any():
+            return self._search_everywhere(allowed, filters)
         # for documents that are preferred to others, and for those among them that fit best
         bonus: NDArray[np.float32] | None = None
         if filters.mode == "prefer" or filters.favoured:
             bonus = np.zeros(len(self.index), np.float32)
         if bonus is not None and filters.mode == "prefer":
-            bonus[np.flatnonzero(meant_everywhere)] = self.settings.preference
+            bonus[np.flatnonzero(of_filters)] = self.settings.preference
         if bonus is not None and filters.favoured:
             bonus[np.flatnonzero(self.index.rows_of(filters.favoured))] += np.float32(self.settings.favour)
         if len(filters.groups) > 1:
-            pool = self._compared(allowed, bonus, filters)
+            pool = self._search_sides(allowed, bonus, filters)
         else:
-            pool = _Pool(*self.rank(Scope(meant if filters.mode == "only" else allowed, bonus)), filters)
-        return pool if pool.found else self._everywhere(allowed, filters)
+            pool = _Pool(*self.rank(Scope(preferred if filters.mode == "only" else allowed, bonus)), filters)
+        return pool if pool.hits else self._search_everywhere(allowed, filters)
 
-    def _everywhere(self, allowed: Rows | None, filters: Filters) -> _Pool:
-        said = ", ".join(dict.fromkeys(match.said for match in filters.matches)) or "the question"
-        found, notes = self.rank(Scope(allowed))
-        return _Pool(found, [f"nothing was found in the documents that {said} stands for; all were searched", *notes])
+    def _search_everywhere(self, allowed: Rows | None, filters: Filters) -> _Pool:
+        names = ", ".join(dict.fromkeys(match.said for match in filters.matches)) or "the question"
+        ranking, notes = self.rank(Scope(allowed))
+        return _Pool(
+            ranking, [f"nothing was found in the documents that {names} stands for; all were searched", *notes]
+        )
 
-    def _compared(self, allowed: Rows | None, bonus: NDArray[np.float32] | None, filters: Filters) -> _Pool:
-        """The sides of a comparison, each searched separately; with `prefer` also the other documents."""
+    def _search_sides(self, allowed: Rows | None, bonus: NDArray[np.float32] | None, filters: Filters) -> _Pool:
+        """Search each side of a comparison by itself and take turns; with `prefer` also search the other documents."""
         sides = (self.index.rows_of(group) for group in filters.groups)
         rows = tuple(side if allowed is None else allowed & side for side in sides)
         ranked = [self.rank(Scope(side, bonus if filters.favoured else None)) for side in rows]
         notes = [note for _, more in ranked for note in more]
-        for (found, _), group in zip(ranked, filters.groups, strict=True):
-            if not found:
+        for (ranking, _), group in zip(ranked, filters.groups, strict=True):
+            if not ranking:
                 names = (name for document, name in self.index.names.items() if document in group)
                 notes.append(f"nothing was found in {', '.join(names)}")
-        pool = alternate([found for found, _ in ranked], same=attrgetter("row"))
+        pool = alternate([ranking for ranking, _ in ranked], key=attrgetter("row"))
         if filters.mode == "prefer":
-            pool = alternate([self.rank(Scope(allowed, bonus)).found + pool], same=attrgetter("row"))
+            pool = alternate([self.rank(Scope(allowed, bonus)).found + pool], key=attrgetter("row"))
         return _Pool(pool, notes, filters, rows)
 
 
-def alternate(rankings: Iterable[Sequence[Item]], *, same: Callable[[Item], Hashable]) -> list[Item]:
-    """The first of each ranking, then the second of each …, without repeats; same: what equal items have in common."""
+def alternate(rankings: Iterable[Sequence[Item]], *, key: Callable[[Item], Hashable]) -> list[Item]:
+    """Return the first item of each ranking, then the second of each, and so on, without repeats.
+
+    same: a function whose value equal items have in common.
+    """
     first: dict[Hashable, Item] = {}
     for turn in zip_longest(*rankings):
-        for one in turn:
-            if one is not None:
-                first.setdefault(same(one), one)
+        for item in turn:
+            if item is not None:
+                first.setdefault(key(item), item)
     return list(first.values())
 
 
-def balanced(found: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], count: int, *, of: int) -> list[Fused]:
-    """The first `count` in their order, but at least `count // of` from each side that has as many, one if it has any.
+def balanced(hits: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], count: int, *, of: int) -> list[Fused]:
+    """Return the first `count` hits in their order, at least `count // of` (and 1) of them from each side that has any.
 
     sides: whether a hit belongs to the side. of: parts that `count` is shared into, no fewer than sides.
     """
     share = max(count // of, 1)
-    owed = [one.row for side in sides for one in list(filter(side, found))[:share]]
-    return _filled(found, owed, count)
+    owed = [hit.row for side in sides for hit in list(filter(side, hits))[:share]]
+    return _fill(hits, owed, count)
 
 
-def spread(found: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
-    """The first `count` with at most `most` of one owner; where that leaves room, the best of what was passed over."""
+def spread(hits: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
+    """Return the first `count` hits with at most `most` of one owner; the best passed over fill what room is left."""
     met = Counter[int]()
     within: list[int] = []
-    for one in found:
-        met[owner(one)] += 1
-        if met[owner(one)] <= most:
-            within.append(one.row)
-    return _filled(found, within, count)
+    for hit in hits:
+        met[owner(hit)] += 1
+        if met[owner(hit)] <= most:
+            within.append(hit.row)
+    return _fill(hits, within, count)
 
 
-def _filled(found: Sequence[Fused], rows: Iterable[int], count: int) -> list[Fused]:
-    """`count` of `found` in their order: those of `rows`, the first ones first, then the best others."""
-    kept = set(list(dict.fromkeys([*rows, *(one.row for one in found)]))[:count])
-    return [one for one in found if one.row in kept]
+def _fill(hits: Sequence[Fused], rows: Iterable[int], count: int) -> list[Fused]:
+    """Return `count` hits in their order: those of `rows`, the first ones first, then the best of the rest."""
+    selected_rows = set(list(dict.fromkeys([*rows, *(hit.row for hit in hits)]))[:count])
+    return [hit for hit in hits if hit.row in selected_rows]

@@ -30,10 +30,10 @@ class Fused(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The result of a strategy for one question."""
+    """The rows that a strategy ranked for one question, with notes."""
 
     found: list[Fused]
-    """Rows of the index, best first."""
+    """Rows of the index with their scores, the best first."""
     notes: tuple[str, ...] = ()
     """Deviations from the ranking that was asked for, with their reasons."""
 
@@ -49,30 +49,30 @@ class RetrievalStrategy(NamedTuple):
 
 
 def strategy_names() -> tuple[str, ...]:
-    """Names of all strategies, built-in ones first; no package is imported for it."""
+    """Return the names of all strategies, the built-in ones first, without importing any package."""
     theirs = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
     return tuple(dict.fromkeys((*_BUILT_IN, *theirs)))
 
 
 def find_strategy(name: str) -> RetrievalStrategy:
-    """The strategy of that name. Raises StrategyUnusable."""
+    """Return the strategy of that name, built in or of an installed package. Raises StrategyUnusable."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINTS, name=name):
-        named = f"entry point {point.name} = {point.value}"
+        source = f"entry point {point.name} = {point.value}"
         try:
             target = point.load()
         except Exception as error:  # it runs code of another package, which raises what it likes
-            raise StrategyUnusable(f"{named}: cannot be imported ({error!r})") from error
+            raise StrategyUnusable(f"{source}: cannot be imported ({error!r})") from error
         if not isinstance(target, RetrievalStrategy):
             raise StrategyUnusable(
-                f"{named}: expected a tasks.rag.retrieval.strategies.RetrievalStrategy, found {type(target).__name__}"
+                f"{source}: expected a tasks.rag.retrieval.strategies.RetrievalStrategy, found {type(target).__name__}"
             )
         return target
-    known = strategy_names()
-    near = get_close_matches(name.casefold(), known, n=3, cutoff=0.5)
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise StrategyUnusable(f"there is no retrieval strategy {name!r}.{meant} There are: {', '.join(known)}")
+    names = strategy_names()
+    near = get_close_matches(name.casefold(), names, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise StrategyUnusable(f"there is no retrieval strategy {name!r}.{hint} There are: {', '.join(names)}")
 
 
 def _require_strategy(name: str) -> str:
@@ -89,7 +89,7 @@ StrategyName = Annotated[str, AfterValidator(_require_strategy), Field(json_sche
 
 
 def alone(name: str, ranked: Ranked) -> Ranking:
-    """The ranking of a single retriever."""
+    """Return the ranking of a single retriever as the result of a strategy."""
     pairs = zip(ranked.rows, ranked.scores, strict=True)
     return Ranking([Fused(row, score, {name: rank}) for rank, (row, score) in enumerate(pairs, start=1)])
 
@@ -97,7 +97,7 @@ def alone(name: str, ranked: Ranked) -> Ranking:
 def reciprocal_rank_fusion(
     rankings: Mapping[str, Sequence[int]], *, weights: Mapping[str, float], rank_constant: int = 60
 ) -> list[Fused]:
-    """All rows of `rankings`, best first; a row gets `weight / (rank_constant + rank)` from each ranking.
+    """Fuse rankings: the score of a row is the sum of `weight / (rank_constant + rank)` over those that hold it.
 
     rankings: name → rows, best first. weights: by the same names; 1 where absent. Ties: the lower row first.
     Source: Cormack, Clarke, Büttcher 2009, "Reciprocal rank fusion outperforms Condorcet", k = 60.
@@ -107,14 +107,14 @@ def reciprocal_rank_fusion(
         for rank, row in enumerate(rows, start=1):
             ranks.setdefault(row, {})[name] = rank
     fused = [
-        Fused(row, sum(weights.get(name, 1.0) / (rank_constant + rank) for name, rank in found.items()), found)
-        for row, found in ranks.items()
+        Fused(row, sum(weights.get(name, 1.0) / (rank_constant + rank) for name, rank in row_ranks.items()), row_ranks)
+        for row, row_ranks in ranks.items()
     ]
-    return sorted(fused, key=lambda one: (-one.score, one.row))
+    return sorted(fused, key=lambda hit: (-hit.score, hit.row))
 
 
 def _rrf(retrievers: Retrievers, count: int, scope: Scope) -> Ranking:
-    """The ranks of all retrievers that can read the question, fused."""
+    """Fuse the ranks of all retrievers that can read the question."""
     from tasks.language.tokens import WrongTokenizer
 
     settings = retrievers.settings
@@ -144,7 +144,7 @@ def _rrf(retrievers: Retrievers, count: int, scope: Scope) -> Ranking:
 
 
 _BUILT_IN = {
-    "similarity": RetrievalStrategy(  # by the cosine of question and chunk
+    "similarity": RetrievalStrategy(  # the cosine of question and chunk
         rank=lambda retrievers, count, scope: alone("similarity", retrievers.similarity(count, scope)),
         needs=frozenset(["meaning"]),
     ),

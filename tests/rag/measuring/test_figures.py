@@ -85,7 +85,7 @@ def test_a_run_is_recorded_with_its_figures_and_items() -> None:
         Measurement(measured, RANKED, tuple(CHECKS)),
         QUESTIONS,
         run="r",
-        made=Provenance("0.1.0", None, NOON, NOON),
+        provenance=Provenance("0.1.0", None, NOON, NOON),
         subject=Subject("000001-a", "d" * 64, {"embedder": "minilm"}),
         file=Path("sets/own.jsonl"),
         split="dev",

@@ -18,7 +18,7 @@ def at(row: int, col: int, shown: str, *, label: str = "", header: str = "", tab
 
 
 def match(number: Number, score: float) -> Match:
-    return Match(number, score, asked=score, focus=1, labelled=1, unheld=(), sure=1)
+    return Match(number, score, question_share=score, focus=1, labelled=1, unheld=(), certainty=1)
 
 
 def test_figures_that_are_compared_stand_in_one_row_or_column() -> None:

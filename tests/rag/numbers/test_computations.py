@@ -13,8 +13,8 @@ from tests.rag.numbers.test_expressions import told
 
 def read(question: str) -> list[tuple[str, str, str]]:
     """Formula, period and unit of each figure."""
-    found = read_computation(question, said=["Marlow Mills", "말로우밀스"], names=["Marlow Mills 10-K"])
-    return [(told(task.expression), task.label, task.shown) for task in found.tasks] if found else []
+    found = read_computation(question, spoken_names=["Marlow Mills", "말로우밀스"], names=["Marlow Mills 10-K"])
+    return [(told(task.expression), task.label, task.display_unit) for task in found.tasks] if found else []
 
 
 READ = """

@@ -45,7 +45,7 @@ def test_no_name_stands_under_two_concepts() -> None:
 
 @pytest.mark.parametrize("key", FORMULAS)
 def test_a_formula_is_of_known_lines(key: str) -> None:
-    assert [line.said for line in lines_of(parse(FORMULAS[key])) if line.concept is None] == []
+    assert [line.name for line in lines_of(parse(FORMULAS[key])) if line.concept is None] == []
 
 
 def test_no_formula_leads_back_to_itself() -> None:

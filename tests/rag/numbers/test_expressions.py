@@ -16,8 +16,8 @@ def told(expression: tree.Expression) -> str:
             return f"{concept.key if concept else f'«{said}»'}{f'@{year}' if year else ''}"
         case tree.Operation(sign, left, right):
             return f"({told(left)} {sign} {told(right)})"
-        case tree.Over(how, what, years):
-            return f"{how}[{told(what)}{''.join(f' {year}' for year in years)}]"
+        case tree.Over(aggregate, operand, years):
+            return f"{aggregate}[{told(operand)}{''.join(f' {year}' for year in years)}]"
 
 
 READ = """

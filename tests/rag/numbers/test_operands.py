@@ -27,7 +27,7 @@ TWO_YEARS = (When(2021), When(2022), When(2023))
     ],
 )
 def test_the_figures_and_what_is_done_with_them(question: str, shown: str, lines: list[str]) -> None:
-    found = [(one.shown, [line.said for line in lines_of(one.expression)]) for one in readings(question, NOW)]
+    found = [(one.display_unit, [line.name for line in lines_of(one.expression)]) for one in readings(question, NOW)]
     assert (shown, lines) in found
 
 
@@ -44,8 +44,8 @@ def test_the_figures_and_what_is_done_with_them(question: str, shown: str, lines
 def test_one_figure_over_the_periods_that_are_named(question: str, shown: str, years: list[int]) -> None:
     first = readings(question, TWO_YEARS)[0]
     lines = list(lines_of(first.expression))
-    assert (first.shown, [line.year for line in lines]) == (shown, years)
-    assert {line.said for line in lines} == {"visitors" if "visitors" in question else "방문객 수"}
+    assert (first.display_unit, [line.year for line in lines]) == (shown, years)
+    assert {line.name for line in lines} == {"visitors" if "visitors" in question else "방문객 수"}
 
 
 @pytest.mark.parametrize(

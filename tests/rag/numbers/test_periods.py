@@ -119,7 +119,7 @@ YEAR, MONTHS, DAY, QUARTER = WHOLE_YEAR, Part(None, 3, (6, 30)), Part(None, None
 def test_the_columns_that_a_part_is(part: Part, balance: bool, held: str, others: str) -> None:
     wanted = PeriodColumns(2022, part, frozenset({("d", date(2022, 6, 30))}))
     held_or_not = {text: text in held.split("; ") for text in f"{held}; {others}".split("; ")}
-    assert {text: wanted.holds("d", period(text), balance=balance) for text in held_or_not} == held_or_not
+    assert {text: wanted.includes("d", period(text), balance=balance) for text in held_or_not} == held_or_not
 
 
 @pytest.mark.parametrize(

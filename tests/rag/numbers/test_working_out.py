@@ -13,7 +13,7 @@ from tasks.rag.answers import Draft
 from tasks.rag.numbers.computation_reading import read_computation
 from tasks.rag.numbers.concepts import concepts
 from tasks.rag.numbers.expressions import Line, find_concept
-from tasks.rag.numbers.line_lookup import SURE, Lines, Number, fit_of_part
+from tasks.rag.numbers.line_lookup import LEAST_SCORE, Lines, Number, fit_of_part
 from tasks.rag.numbers.periods import Part
 from tasks.rag.numbers.working_out import work_out
 
@@ -162,7 +162,7 @@ def test_another_value_in_another_document_is_said_and_makes_less_sure() -> None
     books = [lines(MILL), lines(other, (B,))]
     computation = read_computation("Revenue in FY2019?")
     assert computation
-    told = work_out(computation, lines(MILL), documents=[NAME], others=books)
+    told = work_out(computation, lines(MILL), documents=[NAME], single_documents=books)
     assert told.text.endswith("Revenue FY2019 [1] is 1,250 in Marlow Mills 10-K/A: it may have been restated.")
     sure = answer("Revenue in FY2019?").confidence
     assert told.confidence
@@ -272,7 +272,7 @@ def test_a_figure_of_a_spreadsheet_is_cited_with_its_cell() -> None:
 
 
 def fits(of: str, row: Sequence[str], column: Sequence[str] = ("2019",)) -> bool:
-    return fit_of_part(concepts()["revenue"], of, row, column) >= SURE
+    return fit_of_part(concepts()["revenue"], of, row, column) >= LEAST_SCORE
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def rows(found: list[Fused]) -> list[int]:
 
 
 def test_rankings_take_turns_and_a_row_comes_once() -> None:
-    assert rows(alternate([fused(1, 2, 3), fused(9, 1), fused()], same=lambda one: one.row)) == [1, 9, 2, 3]
+    assert rows(alternate([fused(1, 2, 3), fused(9, 1), fused()], key=lambda one: one.row)) == [1, 9, 2, 3]
 
 
 def below(limit: int):
