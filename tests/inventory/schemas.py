@@ -37,7 +37,7 @@ PRINTED = {
     "nightly run": "NightReport",
     "nightly report": "NightReport",
     "nightly accept": "Incident",
-    "why origins[]": "Told.step",
+    "why origins[]": "OriginTree.step",
     "db upgrade": "Revisions",
 }
 """What commands print with --json, where a model describes it."""
@@ -50,7 +50,7 @@ FILES = {
     "lever figures.json": "Summary.conditions",
     "lever rl_data.json *": "RlQuery",
     "service service.json": "Service",
-    "service asked.json": "Asked.port",
+    "service asked.json": "ServiceSettings.port",
 }
 """What is written for a user to read, where a model describes it."""
 GIVEN = {
