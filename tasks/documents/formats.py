@@ -78,7 +78,7 @@ BUILT_IN = TypeAdapter(tuple[DocumentFormat, ...]).validate_python(_TABLE["forma
 
 def formats() -> tuple[DocumentFormat, ...]:
     """Built-in formats, then those of installed packages. Raises ReaderUnusable naming the package."""
-    known = list(BUILT_IN)
+    registered = list(BUILT_IN)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
         try:
             added = point.load()
@@ -86,10 +86,10 @@ def formats() -> tuple[DocumentFormat, ...]:
             raise _unusable(point, f"it cannot be loaded ({error!r})") from error
         if not isinstance(added, DocumentFormat):
             raise _unusable(point, f"it is a {type(added).__name__}, not a tasks.documents.formats.DocumentFormat")
-        for other in known:
-            _refuse_clash(point, added, other)
-        known.append(added.model_copy(update={"distribution": _distribution(point)}))
-    return tuple(known)
+        for earlier in registered:
+            _refuse_clash(point, added, earlier)
+        registered.append(added.model_copy(update={"distribution": _distribution(point)}))
+    return tuple(registered)
 
 
 def suffixes() -> tuple[str, ...]:
@@ -103,9 +103,9 @@ def format_named(name: str) -> DocumentFormat:
     # the entry points are loaded only for a format that is not built in
     if format := built_in.get(name) or next((format for format in formats() if format.name == name), None):
         return format
-    known = ", ".join(format.name for format in formats())
+    names = ", ".join(format.name for format in formats())
     raise errors.UnsupportedDocument(
-        f"There is no reader for the format `{name}`, only for {known}; install its package."
+        f"There is no reader for the format `{name}`, only for {names}; install its package."
     )
 
 
@@ -114,17 +114,21 @@ def format_with_suffix(suffix: str) -> DocumentFormat | None:
     return next((format for format in formats() if suffix in format.suffixes), None)
 
 
-def _refuse_clash(point: EntryPoint, added: DocumentFormat, other: DocumentFormat) -> None:
+def _refuse_clash(point: EntryPoint, added: DocumentFormat, earlier: DocumentFormat) -> None:
     """Raises ReaderUnusable if both formats claim the same files."""
-    owner = other.distribution or "Trivet itself"
-    if added.name == other.name:
+    owner = earlier.distribution or "Trivet itself"
+    if added.name == earlier.name:
         raise _unusable(point, f"{owner} already reads a format named {added.name!r}")
-    for what in ("suffixes", "magic", "zip_members", "ole_streams"):
-        if shared := [claim for claim in getattr(added, what) if claim in getattr(other, what)]:
-            raise _unusable(point, f"its {what} {shared} belong to the format {other.name!r} of {owner}")
+    for field in ("suffixes", "magic", "zip_members", "ole_streams"):
+        if shared := [claim for claim in getattr(added, field) if claim in getattr(earlier, field)]:
+            raise _unusable(point, f"its {field} {shared} belong to the format {earlier.name!r} of {owner}")
     containers = (OLE_MAGIC, *ZIP_MAGIC)
-    if taken := [magic for magic in added.magic if any(container.startswith(magic) for container in containers)]:
-        raise _unusable(point, f"its magic {taken} matches every zip or OLE file; use zip_members or ole_streams")
+    if container_magic := [
+        magic for magic in added.magic if any(container.startswith(magic) for container in containers)
+    ]:
+        raise _unusable(
+            point, f"its magic {container_magic} matches every zip or OLE file; use zip_members or ole_streams"
+        )
 
 
 def _unusable(point: EntryPoint, why: str) -> errors.ReaderUnusable:
@@ -180,9 +184,9 @@ def _format_by_content(path: Path, suffix: str) -> str:
         return _ole_format(path, suffix)
     if head.startswith(ZIP_MAGIC):
         return _zip_format(path)
-    for magic, what in _UNREAD["magic"].items():
+    for magic, description in _UNREAD["magic"].items():
         if head.startswith(magic.encode("latin-1")):
-            raise errors.UnsupportedDocument(f"The file is {what}.")
+            raise errors.UnsupportedDocument(f"The file is {description}.")
     return _text_format(head, suffix)
 
 
@@ -219,9 +223,9 @@ def _zip_format(path: Path) -> str:
             return "xlsx"
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
-    for name, what in _UNREAD["zip"].items():
+    for name, description in _UNREAD["zip"].items():
         if name in names:
-            raise errors.UnsupportedDocument(f"The file is {what}.")
+            raise errors.UnsupportedDocument(f"The file is {description}.")
     raise errors.UnsupportedDocument(
         "The file is a zip, but not a document; give it the suffix .zip to index what is in it."
     )

@@ -95,8 +95,8 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
                 raise
             failure, number = error.failure, len(pages) + 1
             status = PageStatus.TIMEOUT if failure.reason == "timeout" else PageStatus.ERROR
-            shown = None if header.page_source == "none" else number
-            pages.append(Page(number=shown, status=status, reason=failure.message))
+            page_number = None if header.page_source == "none" else number
+            pages.append(Page(number=page_number, status=status, reason=failure.message))
             if failure.retryable:
                 retryable.append(f"page {number}: {failure.message}")
     if header is None:
@@ -129,7 +129,7 @@ def render_pages(
     renderer = format_named(job.format).page_renderer
     if renderer is None:
         return
-    drawn = {str(page): [list(box) for box in wanted] for page, wanted in boxes.items()}
+    drawn = {str(page): [list(box) for box in page_boxes] for page, page_boxes in boxes.items()}
     for answer in _run(_message(job, "render", renderer) | {"scratch": str(scratch), "boxes": drawn}, limits):
         yield answer["page"], Path(answer["file"])
 

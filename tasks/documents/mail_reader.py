@@ -127,11 +127,11 @@ def message_reader(message: Message, *, format: str) -> Reader:
     if len(blocks) == before and message.text is not None:
         add_paragraphs(blocks, decode(message.text).text, page=None)
     if message.attachments:
-        named = ", ".join(printable(name) for name in message.attachments[:MOST_NAMED])
+        names = ", ".join(printable(name) for name in message.attachments[:MOST_NAMED])
         more = len(message.attachments) - MOST_NAMED
         rest = f" and {more} more" if more > 0 else ""
-        blocks.add("list", f"Attachments: {named}{rest}", level=1)
-        notes.append(f"Attachments were not read: {named}{rest}; save them beside the mail.")
+        blocks.add("list", f"Attachments: {names}{rest}", level=1)
+        notes.append(f"Attachments were not read: {names}{rest}; save them beside the mail.")
     stored = {"author": message.headers.get("From"), "created": message.headers.get("Date")}
     return read_whole(
         blocks.unpaged(),
@@ -179,14 +179,16 @@ def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
     # attachments by their names, in the order of their numbers
     folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
     tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)
-    named = [next(filter(None, (_text(container, tag, below=f"{folder}/") for tag in tags)), "") for folder in folders]
+    attachment_names = [
+        next(filter(None, (_text(container, tag, below=f"{folder}/") for tag in tags)), "") for folder in folders
+    ]
     html, text = _bytes(container, HTML), _text(container, BODY)
     only_rich = not html and not text and container.exists(f"__substg1.0_{RTF}0102")
     return Message(
         headers={name: " ".join(value.split()) for name, value in headers.items() if value.strip()},
         html=html,
         text=text.encode() or None,
-        attachments=tuple(name or "a file without a name" for name in named),
+        attachments=tuple(name or "a file without a name" for name in attachment_names),
         notes=("The mail keeps its text as rich text only, which is not read; save it as HTML.",) if only_rich else (),
     )
 

@@ -42,8 +42,8 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     except RecursionError as error:
         raise RefusedDocument("The HTML nests elements hundreds deep, as no page does.") from error
     title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
-    named = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
-    metadata = {name: content for name, content in named.items() if name in _METADATA and content}
+    meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
+    metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
     return _reader("html", blocks, decoded, reader="trivet html 1", title=title or None, metadata=metadata)
 
 
@@ -58,8 +58,8 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
         lines = [line.partition(":") for line in match[1].splitlines()]
         if all(colon or key.startswith((" ", "-", "#")) or not key for key, colon, _ in lines):
             body = body[match.end() :]
-            named = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha()}
-            metadata = {key: value for key, value in named.items() if value}
+            front_matter = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha()}
+            metadata = {key: value for key, value in front_matter.items() if value}
     blocks = BlockList()
     # the preset's limit of 20 would drop what is nested deeper
     parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
@@ -211,16 +211,16 @@ def _cells(table: ET.Element) -> list[Cell]:
         elif child.tag in ("thead", "tbody", "tfoot"):
             rows += child.findall("tr")
     cells: list[Cell] = []
-    taken: dict[int, int] = {}
+    free_from: dict[int, int] = {}
     """Column → first row that is free again."""
     for number, row in enumerate(rows):
         column = 0
         for node in (child for child in row if child.tag in ("td", "th")):
-            while taken.get(column, 0) > number:
+            while free_from.get(column, 0) > number:
                 column += 1
             row_span = min(_span(node, "rowspan"), len(rows) - number) or len(rows) - number
             col_span = _span(node, "colspan") or 1
-            taken.update(dict.fromkeys(range(column, column + col_span), number + row_span))
+            free_from.update(dict.fromkeys(range(column, column + col_span), number + row_span))
             inner = BlockList()
             _HtmlWriter(inner).add(node)
             text, header = "\n".join(block.text for block in inner), node.tag == "th"

@@ -69,8 +69,8 @@ def core_properties(package: Package) -> dict[str, str]:
     """Title, author and dates."""
     if "docProps/core.xml" not in package.names:
         return {}
-    named = {local(node.tag): (node.text or "").strip() for node in package.xml("docProps/core.xml")}
-    return {ours: storable(named[theirs]) for theirs, ours in _CORE_NAMES.items() if named.get(theirs)}
+    properties = {local(node.tag): (node.text or "").strip() for node in package.xml("docProps/core.xml")}
+    return {ours: storable(properties[theirs]) for theirs, ours in _CORE_NAMES.items() if properties.get(theirs)}
 
 
 def has_macros(package: Package) -> bool:
@@ -88,13 +88,15 @@ class Handler(WithoutDoctype):
     """Receives the elements of a part as they come."""
 
 
-def stream(pieces: Iterable[bytes], handler: Handler, *, name: str, done: Callable[[], bool] = lambda: False) -> None:
+def stream(
+    pieces: Iterable[bytes], handler: Handler, *, name: str, is_done: Callable[[], bool] = lambda: False
+) -> None:
     """Feed a part to its handler until its end, or until `done`. Raises CorruptDocument, RefusedDocument."""
     parser = XMLParser(target=handler)
     try:
         for piece in pieces:
             parser.feed(piece)
-            if done():
+            if is_done():
                 return
         parser.close()
     except (ParseError, ValueError, LookupError) as error:
@@ -124,7 +126,7 @@ class WordPackage(Package):
 
     def main(self) -> Part:
         """The part that holds the body. Raises CorruptDocument if there is none."""
-        targets = [found.target for found in links(self, "").values() if found.type == "officeDocument"]
+        targets = [link.target for link in links(self, "").values() if link.type == "officeDocument"]
         for name in (*targets, "word/document.xml"):
             if name in self.names:
                 return self.part(name)

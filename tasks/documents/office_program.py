@@ -73,8 +73,8 @@ def _converted(
             f"The file is {format.upper()}; install LibreOffice, which Trivet reads it with, or save it as .{to}."
         )
     try:
-        with converted(path, suffix=format, to=to) as made:
-            reader = opened(made)
+        with converted(path, suffix=format, to=to) as copy:
+            reader = opened(copy)
     except ProgramFailed as failure:
         raise UnsupportedDocument(f"{failure}; save the file as .{to}.") from failure
     about = {"format": format, "reader": f"LibreOffice, {reader.header.reader}"}
@@ -110,10 +110,10 @@ def converted(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "p
         profile = f"-env:UserInstallation={(scratch / 'profile').as_uri()}"
         command = [program, profile, "--headless", "--norestore", "--convert-to", to]
         output = _run([*command, "--outdir", str(scratch / "made"), str(source)], scratch / "output")
-        made = scratch / "made" / f"document.{to}"
-        if not made.is_file():
+        copy = scratch / "made" / f"document.{to}"
+        if not copy.is_file():
             raise ProgramFailed(f"LibreOffice cannot convert the document ({output})")
-        yield made
+        yield copy
 
 
 def _run(command: list[str], log: Path) -> str:

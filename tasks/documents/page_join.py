@@ -57,7 +57,9 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
     in_margins = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
-    placed = drawn.places([block for block in blocks if all(block is not other for other in in_margins)])
+    placed = drawn.places(
+        [block for block in blocks if all(block is not marginal_block for marginal_block in in_margins)]
+    )
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
@@ -66,9 +68,9 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
         header, footer = (_margin(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
         pages.append(page_of(number, inside, if_empty="blank page", width=page.width, height=page.height))
-    if lost := by_page.get(None):
-        reason = f"no page: the layout does not show {len(lost)} of {len(blocks)} blocks where they are expected"
-        pages.append(Page(number=None, status=PageStatus.OK, reason=reason, blocks=tuple(lost)))
+    if unplaced := by_page.get(None):
+        reason = f"no page: the layout does not show {len(unplaced)} of {len(blocks)} blocks where they are expected"
+        pages.append(Page(number=None, status=PageStatus.OK, reason=reason, blocks=tuple(unplaced)))
 
     # blocks are counted in the order of the pages
     counter = itertools.count()
@@ -210,7 +212,7 @@ class _Text:
         text, per_sign = self._block.text, pages[0]
         parts = list[Block]()
         for page in numbers:
-            signs = [at for at, other in enumerate(per_sign) if other == page]
+            signs = [at for at, sign_page in enumerate(per_sign) if sign_page == page]
             part = text[signs[0] : signs[-1] + 1].strip()
             if not part:
                 continue
@@ -253,7 +255,7 @@ class _Text:
             first, last = rows[cell.row], rows.get(cell.row + cell.row_span, numbers[-1])
             inside = [min(max(page or first, first), last) for page in pages[n]]
             for page in sorted(set(inside)) or [first]:
-                signs = [at for at, other in enumerate(inside) if other == page]
+                signs = [at for at, sign_page in enumerate(inside) if sign_page == page]
                 by_page.setdefault(page, []).append(self._cell(cell, n, signs))
         parts = list[Block]()
         for page in sorted(by_page):
@@ -265,7 +267,7 @@ class _Text:
             moved: list[Cell] = []
             for cell in inside:
                 row = rows_here.index(cell.row)
-                span = sum(cell.row <= other < cell.row + cell.row_span for other in rows_here)
+                span = sum(cell.row <= spanned < cell.row + cell.row_span for spanned in rows_here)
                 moved.append(cell.model_copy(update={"row": row, "row_span": max(1, min(span, len(rows_here) - row))}))
             parts.append(self._part(moved, page))
         return parts
@@ -343,12 +345,14 @@ def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
     return text, [box for _, box in inside]
 
 
-def _margin(page: LaidPage, number: int, kind: str, known: Sequence[Block]) -> list[Block]:
+def _margin(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Block]) -> list[Block]:
     """The header or footer of a page; its text is the document's where both have the same letters."""
     text, boxes = _zone(page, kind[0])
     if not text:
         return []
     key = _folded(text)
-    same = next((block for block in known if block.kind == kind and key and _folded(block.text) == key), None)
-    made = Block(kind="header" if kind == "header" else "footer", text=same.text if same else text)
-    return [(same or made).model_copy(update={"page": number, "bbox": outline(boxes)})]
+    stored = next(
+        (block for block in marginal_blocks if block.kind == kind and key and _folded(block.text) == key), None
+    )
+    drawn = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
+    return [(stored or drawn).model_copy(update={"page": number, "bbox": outline(boxes)})]

@@ -56,12 +56,12 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         sounds = [name for name in package.names if name.endswith((".mp4", ".mp3", ".wav", ".m4a"))]
         media = sum(name.startswith("ppt/media/") for name in sounds)
         # what it holds beside slides
-        beside = {
+        unread = {
             "The presentation holds macros; they were neither read nor run.": has_macros(package),
             f"Slides with comments, which were not read: {comments}.": comments,
             f"Sound and film were not read: {media}.": media,
         }
-        notes = [note for note, count in beside.items() if count]
+        notes = [note for note, count in unread.items() if count]
     presentation = _opened(path)
     width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
     blocks, pages = BlockList(), list[Page]()
@@ -167,8 +167,8 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
         blocks.add("table", "", cells=_chart_cells(shape.chart), page=number, bbox=box)
     else:
         # the texts of a diagram (SmartArt) stand in a part of their own
-        named = next(shape.element.iter(f"{{{DIAGRAM}}}relIds"), None)
-        related = None if named is None else named.get(f"{{{RELATIONSHIPS}}}dm")
+        references = next(shape.element.iter(f"{{{DIAGRAM}}}relIds"), None)
+        related = None if references is None else references.get(f"{{{RELATIONSHIPS}}}dm")
         part = shape.part.related_part(related) if related else None
         nodes = parse_xml(part.blob, name=str(part.partname)).iter() if part else ()
         for point in (node for node in nodes if local(node.tag) == "pt"):
@@ -180,12 +180,12 @@ def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> N
     """The paragraphs of a shape: those of a body placeholder are items of a list."""
     from pptx.enum.shapes import PP_PLACEHOLDER as HOLDS
 
-    held = shape.placeholder_format.type if shape.is_placeholder else None
-    if held in (HOLDS.SLIDE_NUMBER, HOLDS.DATE, HOLDS.FOOTER):
+    placeholder = shape.placeholder_format.type if shape.is_placeholder else None
+    if placeholder in (HOLDS.SLIDE_NUMBER, HOLDS.DATE, HOLDS.FOOTER):
         blocks.add("footer", _plain(shape.text_frame.text), page=number, bbox=box)
         return
     paragraphs = [paragraph for paragraph in shape.text_frame.paragraphs if paragraph.text.strip()]
-    listed = held in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
+    listed = placeholder in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
     for paragraph in paragraphs:
         kind: Kind = "list" if listed else "paragraph"
         level = paragraph.level + 1 if listed else None

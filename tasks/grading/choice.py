@@ -64,24 +64,24 @@ def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBL
 
 def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     """1 for the right letters, 0 for wrong ones or none; in between where several are right and some are left out."""
-    asked = asked_of(item)
-    gold = "".join(sorted(set(str(item.gold).upper()) & set(asked.letters)))
-    readings, where = read(response.text, asked, rule)
+    question = asked_of(item)
+    gold = "".join(sorted(set(str(item.gold).upper()) & set(question.letters)))
+    readings, where = read(response.text, question, rule)
 
     def grade(letters: str | None) -> dict[str, Any]:
         if not letters:
             reason = why_missing(response, "no option is named")
             missing = letters is None
             return {"score": 0.0, "extracted": letters, "gold": gold, "reason": reason, "missing": missing}
-        some_left_out = asked.several and set(letters) < set(gold)
+        some_left_out = question.several and set(letters) < set(gold)
         score = 1.0 if letters == gold else PART_OF_ALL * len(letters) if some_left_out else 0.0
-        named = len(letters) == 1 and asked.options
+        is_option = len(letters) == 1 and question.options
         return {
             "score": score,
             "extracted": letters,
             "gold": gold,
             "reason": where.get(letters, "rule"),
-            "detail": {"chosen": asked.options[asked.letters.index(letters)]} if named else {},
+            "detail": {"chosen": question.options[question.letters.index(letters)]} if is_option else {},
         }
 
     return graded_by(rule, readings, item, response, grade)
@@ -101,11 +101,11 @@ def read(response: str, asked: ChoiceQuestion, rule: Rule) -> Read:
         return Read(UNREAD, {})
     strict = find_choice(visible, asked)
     flexible = strict or find_unannounced(visible, asked)
-    said = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
+    readings = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
     where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
-    if said.published and said.published not in where:
-        said = said._replace(published=_all_that_is_said(said.published, asked))
-    return Read(said, where)
+    if readings.published and readings.published not in where:
+        readings = readings._replace(published=_all_that_is_said(readings.published, asked))
+    return Read(readings, where)
 
 
 def asked_of(item: Item) -> ChoiceQuestion:
@@ -132,9 +132,9 @@ def find_choice(text: str, asked: ChoiceQuestion) -> Choice | None:
             remarks = (remark, *_patterns(asked.letters).korean.finditer(plain))
             remark = max(filter(None, remarks), key=lambda match: match.start(), default=None)
         if remark:
-            named = next(group for group in remark.groups() if group)
-            number = NUMBERED.fullmatch(f"{named}번")
-            if letters := _by_number(number, asked) if number else _letters(named, asked):
+            text_of_choice = next(group for group in remark.groups() if group)
+            number = NUMBERED.fullmatch(f"{text_of_choice}번")
+            if letters := _by_number(number, asked) if number else _letters(text_of_choice, asked):
                 return Choice(letters, "remark")
     return None
 
@@ -151,7 +151,7 @@ def find_unannounced(text: str, asked: ChoiceQuestion) -> Choice | None:
         if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _lone(line, asked)):
             return Choice(alone, "line")
     bold = (_lone(unmarked(match[1]).strip(), asked) for match in reversed(list(_BOLD.finditer(tail))))
-    if letters := next((one for one in bold if one), None):
+    if letters := next((alone for alone in bold if alone), None):
         return Choice(letters, "bold")
     last = patterns.prose.last(plain)
     return Choice(_letters(last["letters"], asked), "prose") if last else None
@@ -247,14 +247,16 @@ class _Patterns(NamedTuple):
 @lru_cache(maxsize=64)
 def _patterns(letters: str) -> _Patterns:
     words = "".join(letter for letter in letters if letter in "AI")
-    others = "".join(letter for letter in letters if letter not in "AI")
-    kinds = [f"[{others}]{AFTER}"] * bool(others) + [f"[{words}]{AFTER}{NOT_A_WORD}"] * bool(words)
-    said = rf"[(\[]?(?:{'|'.join(kinds)})[)\]]?"
+    unambiguous = "".join(letter for letter in letters if letter not in "AI")
+    kinds = [f"[{unambiguous}]{AFTER}"] * bool(unambiguous) + [f"[{words}]{AFTER}{NOT_A_WORD}"] * bool(words)
+    letter = rf"[(\[]?(?:{'|'.join(kinds)})[)\]]?"
     sign = rf"[(\[]?[{letters}{letters.lower()}][)\]]?"
-    one = rf"\(?[{letters}]\)?"
+    single = rf"\(?[{letters}]\)?"
     small = letters.lower()
     return _Patterns(
-        begins=re.compile(rf"{LEAD}(?P<letters>{said}(?:{WORD_BETWEEN}{said}|\s?[,;]\s?{said}{NOT_A_WORD}){{0,25}})"),
+        begins=re.compile(
+            rf"{LEAD}(?P<letters>{letter}(?:{WORD_BETWEEN}{letter}|\s?[,;]\s?{letter}{NOT_A_WORD}){{0,25}})"
+        ),
         is_all=re.compile(rf"{LEAD}(?P<letters>{sign}(?:(?:{BETWEEN}|\s){sign}){{0,25}})\s?[.:!]?"),
         small=re.compile(rf"{LEAD}(?:[(\[](?P<closed>[{small}])[)\]]|(?P<last>[{small}])\s?[).]?\s*$)"),
         label=re.compile(
@@ -264,12 +266,12 @@ def _patterns(letters: str) -> _Patterns:
         lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
         alone=re.compile(rf"(?<![A-Za-z])[{letters}](?![A-Za-z])", re.I),
         remark=Anchored(
-            rf"(?i:options?|choices?)\s(?P<of>{one})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
+            rf"(?i:options?|choices?)\s(?P<of>{single})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
             rf"(?:correct|right|best|true|answer)\b"
             rf"|(?:(?<=(?<![A-Za-z])(?P<it>[{letters}])\sis\sthe\s)"
             rf"|(?<=(?<![A-Za-z])(?P<that>[{letters}])\)\sis\sthe\s))(?:correct|right|best)\s(?:answer|option|choice)"
-            rf"|\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?(?P<picked>{said})"
-            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{one}){AFTER}|(?P<so>\([{letters}]\)))",
+            rf"|\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?(?P<picked>{letter})"
+            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{single}){AFTER}|(?P<so>\([{letters}]\)))",
             _REMARKS.split(),
         ),
         korean=re.compile(
@@ -278,7 +280,7 @@ def _patterns(letters: str) -> _Patterns:
         prose=Anchored(
             r"(?i:\b(?:it|that|this|which|must|would|should)(?:\s(?:has\sto|must|would|should))?(?:\sbe|[’']?s|\sis)"
             r"|\b(?:think|guess|believe|say|says|sure|means|definitely|probably|leaves|leaving))"
-            rf"\s?:?\s(?P<letters>(?:(?i:option|choice|answer)\s)?{said}){NOT_A_WORD}",
+            rf"\s?:?\s(?P<letters>(?:(?i:option|choice|answer)\s)?{letter}){NOT_A_WORD}",
             _PROSE.split(),
         ),
     )
@@ -302,23 +304,23 @@ def _all_that_is_said(said: str, asked: ChoiceQuestion) -> str | None:
 def _stated(following: str, asked: ChoiceQuestion) -> str | None:
     """The choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
-    said = line.strip(" \t\r:：=→->#")
-    if not said:
-        lines = [below for below in (one.strip(" \t\r#") for one in rest.split("\n")) if below]
+    stated = line.strip(" \t\r:：=→->#")
+    if not stated:
+        lines = [below for below in (line_below.strip(" \t\r#") for line_below in rest.split("\n")) if below]
         return _all_that_is_said(lines[0], asked) if lines else None
     patterns = _patterns(asked.letters)
-    if asked.several and (run := re.match(rf"\(?([{asked.letters}]{{2,26}})(?![A-Za-z])", said)):
+    if asked.several and (run := re.match(rf"\(?([{asked.letters}]{{2,26}})(?![A-Za-z])", stated)):
         return _letters(run[1], asked)
-    if match := patterns.begins.match(said):
+    if match := patterns.begins.match(stated):
         return _letters(match["letters"], asked)
-    if match := patterns.small.match(said):
+    if match := patterns.small.match(stated):
         return _letters(match["closed"] or match["last"], asked)
-    if match := NUMBERED.match(said):
+    if match := NUMBERED.match(stated):
         return _by_number(match, asked)
-    if letters := _by_text(said, asked) or _by_text(re.split(r"[.;]\s|,\s", said)[0], asked):
+    if letters := _by_text(stated, asked) or _by_text(re.split(r"[.;]\s|,\s", stated)[0], asked):
         return letters
     # `정답: 3`, where no option holds a number
-    bare = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", said)
+    bare = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", stated)
     if not bare or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
         return None
     return _letter(int(bare[1]), asked)
@@ -333,11 +335,11 @@ def _letter(number: int, asked: ChoiceQuestion) -> str | None:
     return asked.letters[number - 1] if 1 <= number <= len(asked.letters) else None
 
 
-def _by_text(said: str, asked: ChoiceQuestion) -> str | None:
-    wanted = canonical(said)
+def _by_text(said: str, asked: Asked) -> str | None:
+    canonical_text = canonical(said)
     options = zip(asked.letters, _canonical_options(asked.options), strict=False)
-    same = (letter for letter, option in options if option == wanted)
-    return next(same, None) if wanted else None
+    equal_letters = (letter for letter, option in options if option == canonical_text)
+    return next(equal_letters, None) if canonical_text else None
 
 
 def _letters(said: str, asked: ChoiceQuestion) -> str:

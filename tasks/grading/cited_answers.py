@@ -70,9 +70,9 @@ def renumbered(answer: str, *, blocks: int) -> Renumbered:
     used: list[int] = []
 
     def new_marks(mark: re.Match[str]) -> str:
-        known = list(dict.fromkeys(number for number in _numbers_of(mark.group()) if 1 <= number <= blocks))
-        used.extend(number for number in known if number not in used)
-        return "".join(f"[{used.index(number) + 1}]" for number in known)
+        numbers = list(dict.fromkeys(number for number in _numbers_of(mark.group()) if 1 <= number <= blocks))
+        used.extend(number for number in numbers if number not in used)
+        return "".join(f"[{used.index(number) + 1}]" for number in numbers)
 
     text = CITATION_MARK.sub(new_marks, answer.strip())
     # a mark that goes leaves a space before the full stop
@@ -99,19 +99,19 @@ def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = 
     cited = [sources[n - 1] for n in sorted(sentence.marks)]
     if not cited:
         return False
-    claim, told = _without_label(sentence.words), "\n".join(cited)
+    claim, source = _without_label(sentence.words), "\n".join(cited)
     if read_numbers(claim):
         return not missing_numbers(claim, cited)
-    if language_of(claim) != language_of(told):
+    if language_of(claim) != language_of(source):
         return True  # an answer in Korean from an English document
-    own, theirs = (set(words) for words in tokenize([claim, told], tokenizer=BIGRAM))
+    own, theirs = (set(words) for words in tokenize([claim, source], tokenizer=BIGRAM))
     return len(own) < FEWEST_WORDS or len(own & theirs) >= FEWEST_SHARED * len(own)
 
 
 def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
     """Whether the sentences only say that the documents do not tell."""
-    claims = any(_claims(one, question) for one in sentences)
-    return not claims and any(_says_unknown(one) for one in sentences)
+    claims = any(_claims(sentence, question) for sentence in sentences)
+    return not claims and any(_says_unknown(sentence) for sentence in sentences)
 
 
 def abstains(answer: str) -> bool:
@@ -123,7 +123,7 @@ def same_evidence(draft: str, rewritten: str) -> bool:
     """Whether a rewrite keeps every number and every mark, each number with the marks behind it."""
     evidence = _evidence(draft), _evidence(rewritten)
     return evidence[0].keys() == evidence[1].keys() and all(
-        any(same_number(number, beside) for beside in theirs[marks])
+        any(same_number(number, counterpart) for counterpart in theirs[marks])
         for ours, theirs in (evidence, evidence[::-1])
         for marks, numbers in ours.items()
         for number in numbers
@@ -154,13 +154,13 @@ def has_words(answer: str, gold: str) -> bool:
 
 
 def _holds(answer: str, gold: str) -> bool:
-    wanted, said = _plain_words(gold), _plain_words(answer)
-    if not wanted:
+    gold_words, answer_words = _plain_words(gold), _plain_words(answer)
+    if not gold_words:
         return gold.strip() in answer
     # a word of letters with spaces around must not be part of another: `dan` is not in `abundance`
-    before = rf"(?<!{_OF_A_WORD})" if re.match(_OF_A_WORD, wanted) else ""
-    after = rf"(?!{_OF_A_WORD})" if re.match(_OF_A_WORD, wanted[-1]) else ""
-    return re.search(before + re.escape(wanted) + after, said) is not None
+    before = rf"(?<!{_OF_A_WORD})" if re.match(_OF_A_WORD, gold_words) else ""
+    after = rf"(?!{_OF_A_WORD})" if re.match(_OF_A_WORD, gold_words[-1]) else ""
+    return re.search(before + re.escape(gold_words) + after, answer_words) is not None
 
 
 def _numbers_of(mark: str) -> Iterator[int]:
@@ -197,23 +197,23 @@ def _without_label(words: str) -> str:
 
 def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
     """Marks → the numbers before them, back to the last marks or the beginning of the sentence."""
-    found: dict[frozenset[int], list[Number]] = {}
+    by_marks: dict[frozenset[int], list[Number]] = {}
     for sentence in sentences_of(text):
-        told, marks = "", frozenset[int]()
+        claim, marks = "", frozenset[int]()
         for piece in re.split(f"({CITATION_MARK.pattern})", sentence, flags=re.IGNORECASE):
             if CITATION_MARK.fullmatch(piece):
                 marks |= frozenset(_numbers_of(piece))
             elif piece.strip(" .,;"):
-                _keep(found, marks, told)
-                told, marks = piece, frozenset()
-        _keep(found, marks, told)
-    return found
+                _keep(by_marks, marks, claim)
+                claim, marks = piece, frozenset()
+        _keep(by_marks, marks, claim)
+    return by_marks
 
 
-def _keep(found: dict[frozenset[int], list[Number]], marks: frozenset[int], told: str) -> None:
-    numbers = read_numbers(_without_label(told))
+def _keep(by_marks: dict[frozenset[int], list[Number]], marks: frozenset[int], claim: str) -> None:
+    numbers = read_numbers(_without_label(claim))
     if marks or numbers:
-        found.setdefault(marks, []).extend(numbers)
+        by_marks.setdefault(marks, []).extend(numbers)
 
 
 def _plain_words(text: str) -> str:
@@ -261,21 +261,23 @@ def has_close_number(answer: str, gold: str) -> bool:
     """
     if has_numbers(answer, gold):
         return True
-    quantities = [one for one in _signed_numbers(gold) if not _is_calendar(one.number)]
-    if len({abs(one.number.value) for one in quantities}) != 1:
+    quantities = [quantity for quantity in _signed_numbers(gold) if not _is_calendar(quantity.number)]
+    if len({abs(quantity.number.value) for quantity in quantities}) != 1:
         return False
-    wanted = quantities[0]
+    gold_number = quantities[0]
     missing = set(missing_numbers(gold, [answer]))
     if any(_is_calendar(number) and number.text in missing for number in read_numbers(gold)):
         return False
-    said = (one for one in _signed_numbers(answer) if not _is_calendar(one.number))
+    candidates = (candidate for candidate in _signed_numbers(answer) if not _is_calendar(candidate.number))
     with localcontext(prec=2 * MOST_DIGITS):  # remainders of long numbers are exact
         return any(
-            _equal(amount, other)
-            for one in said
-            if (one.number.value < 0) == (wanted.number.value < 0) or one.either_sign or wanted.either_sign
-            for amount in _amounts(one.number, beside=wanted.number)
-            for other in _amounts(wanted.number, beside=one.number)
+            _equal(amount, gold_amount)
+            for candidate in candidates
+            if (candidate.number.value < 0) == (gold_number.number.value < 0)
+            or candidate.either_sign
+            or gold_number.either_sign
+            for amount in _amounts(candidate.number, compared=gold_number.number)
+            for gold_amount in _amounts(gold_number.number, compared=candidate.number)
         )
 
 
@@ -294,7 +296,7 @@ def _is_calendar(number: Number) -> bool:
     return number.unit in CALENDAR or number.unit == "year" or _YEAR.fullmatch(number.text.strip("() ")) is not None
 
 
-def _amounts(number: Number, *, beside: Number) -> Iterator[Amount]:
+def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
     """What a number may mean beside another."""
     written, unit, value = _written(number), number.unit, abs(number.value)
     scale = value / written if written else Decimal(1)
@@ -307,19 +309,21 @@ def _amounts(number: Number, *, beside: Number) -> Iterator[Amount]:
         yield Amount(value * 100, "share", scale * 100)
     if unit == "%":
         yield Amount(value, "share", scale)
-    in_scale = beside.unit in SCALE_WORDS or (beside.unit in _OF_AMOUNTS and abs(beside.value) != _written(beside))
+    in_scale = compared.unit in SCALE_WORDS or (
+        compared.unit in _OF_AMOUNTS and abs(compared.value) != _written(compared)
+    )
     if _is_bare(number) and in_scale and len(re.sub(r"\D", "", number.text).lstrip("0")) >= FEWEST_DIGITS:
-        yield from (Amount(value * header, beside.unit, header) for header in HEADER_SCALES)
+        yield from (Amount(value * header, compared.unit, header) for header in HEADER_SCALES)
 
 
-def _equal(said: Amount, gold: Amount) -> bool:
-    agree = said.unit == gold.unit or (not (said.unit and gold.unit) and {said.unit, gold.unit} <= _OF_AMOUNTS)
-    apart = abs(said.value - gold.value)
+def _equal(answer: Amount, gold: Amount) -> bool:
+    agree = answer.unit == gold.unit or (not (answer.unit and gold.unit) and {answer.unit, gold.unit} <= _OF_AMOUNTS)
+    apart = abs(answer.value - gold.value)
     if not agree or apart > TOLERANCE * gold.value:
         return False
-    if said.scale != gold.scale or said.value % said.scale or gold.value % gold.scale:
+    if answer.scale != gold.scale or answer.value % answer.scale or gold.value % gold.scale:
         return True
-    return apart <= max(_rounded_to(said), _rounded_to(gold)) / 2
+    return apart <= max(_rounded_to(answer), _rounded_to(gold)) / 2
 
 
 def _rounded_to(amount: Amount) -> Decimal:

@@ -79,12 +79,12 @@ def _announced(text: str) -> str | None:
     return None
 
 
-def same_words(gold: str, said: str) -> bool:
+def same_words(gold: str, answer: str) -> bool:
     """Whether both are the same words or the same decimal number."""
-    one, other = plain(gold), plain(said)
-    if one == other:
+    gold_words, answer_words = plain(gold), plain(answer)
+    if gold_words == answer_words:
         return True
-    numbers = _number(one), _number(other)
+    numbers = _number(gold_words), _number(answer_words)
     return None not in numbers and numbers[0] == numbers[1]
 
 
@@ -125,26 +125,28 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
     """A sample for each response, in order; `item.gold`: the gold, a list of accepted ones, or None."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
-        shown = " | ".join(golds)[:SHOWN_CHARS] or None
-        graded = partial(graded_sample, item, response, gold=shown)
+        gold_text = " | ".join(golds)[:SHOWN_CHARS] or None
+        graded = partial(graded_sample, item, response, gold=gold_text)
         if not (answer := visible_answer(response.text)):
             yield graded(score=0.0, reason=why_missing(response), missing=True)
             continue
         try:
-            found = measure(answer, golds)
+            text_score = measure(answer, golds)
         except TimeoutError:
             reason = f"the pattern took more than {PATTERN_S:g} s on this answer; write it without nested repeats"
             yield graded(status="unscored", extracted=answer[:SHOWN_CHARS], reason=reason)
             continue
-        extracted = (answer if found.extracted is None else found.extracted)[:SHOWN_CHARS]
-        yield graded(score=found.score, extracted=extracted, reason=found.reason, values=dict(found.values))
+        extracted = (answer if text_score.extracted is None else text_score.extracted)[:SHOWN_CHARS]
+        yield graded(
+            score=text_score.score, extracted=extracted, reason=text_score.reason, values=dict(text_score.values)
+        )
 
 
 def includes(answer: str, golds: Sequence[str]) -> TextScore:
     """1 if a gold stands in the answer, in whatever case."""
     folded = answer.casefold()
-    found = next((gold for gold in golds if gold.casefold() in folded), None)
-    return TextScore(float(found is not None), "included" if found is not None else "not included")
+    included = next((gold for gold in golds if gold.casefold() in folded), None)
+    return TextScore(float(included is not None), "included" if included is not None else "not included")
 
 
 def matches(pattern: str) -> Measure:
@@ -152,27 +154,27 @@ def matches(pattern: str) -> Measure:
     compiled = regex.compile(pattern)
 
     def measure(answer: str, golds: Sequence[str]) -> TextScore:
-        found: Any = None
-        for found in compiled.finditer(answer, timeout=PATTERN_S):  # noqa: B007 the last one counts
+        match: Any = None
+        for match in compiled.finditer(answer, timeout=PATTERN_S):  # noqa: B007 the last one counts
             pass
-        if found is None:
+        if match is None:
             return TextScore(0.0, "the pattern does not match")
         if not compiled.groups or not golds:
-            return TextScore(1.0, "the pattern matches", found.group())
-        said = next((group for group in found.groups() if group is not None), "")
-        equal = any(same_words(gold, said) for gold in golds)
-        return TextScore(float(equal), "same words" if equal else "other words", said)
+            return TextScore(1.0, "the pattern matches", match.group())
+        group_text = next((group for group in match.groups() if group is not None), "")
+        equal = any(same_words(gold, group_text) for gold in golds)
+        return TextScore(float(equal), "same words" if equal else "other words", group_text)
 
     return measure
 
 
 def f1(answer: str, golds: Sequence[str]) -> TextScore:
     """The best F1 of words, without articles, punctuation and case. Source: SQuAD's evaluate-v1.1.py."""
-    words, best = _words(answer), 0.0
+    words, best_f1 = _words(answer), 0.0
     for gold in map(_words, golds):
         shared = sum((Counter(words) & Counter(gold)).values())
-        best = max(best, 2 * shared / (len(words) + len(gold)) if words and gold else float(words == gold))
-    return TextScore(best, "F1 of words")
+        best_f1 = max(best_f1, 2 * shared / (len(words) + len(gold)) if words and gold else float(words == gold))
+    return TextScore(best_f1, "F1 of words")
 
 
 def _words(text: str) -> list[str]:
@@ -183,8 +185,8 @@ def _words(text: str) -> list[str]:
 def rouge(answer: str, golds: Sequence[str]) -> TextScore:
     """ROUGE-L (F-measure) of the nearest gold by rouge-score; `values` also has its ROUGE-1 and ROUGE-2."""
     every = [_rouge().score(gold, answer) for gold in golds]
-    best = max(every, key=lambda one: one["rougeL"].fmeasure)
-    values = {name: float(one.fmeasure) for name, one in best.items()}
+    best = max(every, key=lambda scores: scores["rougeL"].fmeasure)
+    values = {name: float(score.fmeasure) for name, score in best.items()}
     return TextScore(values["rougeL"], "ROUGE-L", values=values)
 
 
@@ -209,5 +211,5 @@ def bleu(answer: str, golds: Sequence[str]) -> TextScore:
     """BLEU of the answer by sacrebleu, 0 to 1, of short golds up to their own length (effective order)."""
     import sacrebleu
 
-    found = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True)
-    return TextScore(min(1.0, found.score / 100), "sentence BLEU")
+    bleu_score = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True)
+    return TextScore(min(1.0, bleu_score.score / 100), "sentence BLEU")

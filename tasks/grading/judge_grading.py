@@ -38,7 +38,7 @@ AskAll = Callable[[Iterable[tuple[Any, ChatRequest]]], Iterator[tuple[Any, Answe
 or ContextOverflow takes the place of an answer; errors that stop the run are raised."""
 Read = Callable[[ChatResponse], Verdict | None]
 """The verdict in a judge's reply; None where there is none."""
-Asks = Callable[[Item, Response], Mapping[str, ChatRequest]]
+RequestsOf = Callable[[Item, Response], Mapping[str, ChatRequest]]
 """Requests for the judgments that a response needs, by name; none where there is nothing to judge."""
 
 # FastChat's two patterns (fastchat/llm_judge/common.py), with digits bounded: `\d+\.?\d*` takes quadratic time on a
@@ -84,7 +84,7 @@ class Judged(NamedTuple, Generic[Verdict]):
 
 
 def judge_by(
-    answered: Iterable[tuple[Item, Response]], *, asks: Asks, read: Read[Verdict], judge: Judge
+    answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: Read[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
     """Each response with its judgments, in order; one without a verdict is asked for again as a new draw.
 
@@ -92,29 +92,32 @@ def judge_by(
     """
     coming = iter(answered)
     while window := list(islice(coming, WINDOW)):
-        found: list[dict[str, Judgment[Verdict]]] = [{} for _ in window]
-        wanted: list[Set[str]] | None = None
+        judgments_of_window: list[dict[str, Judgment[Verdict]]] = [{} for _ in window]
+        missing: list[Set[str]] | None = None
         for draw in range(DRAWS):
-            for (number, name), answer in judge.ask_all(_requests(window, asks, wanted, draw=draw)):
-                earlier = found[number].get(name)
-                found[number][name] = _read_judgment(answer, read, earlier.keys if earlier else ())
-            wanted = [{name for name, one in each.items() if one.failed and one.answered} for each in found]
-            if not any(wanted):
+            for (number, name), answer in judge.ask_all(_requests(window, requests_of, missing, draw=draw)):
+                earlier = judgments_of_window[number].get(name)
+                judgments_of_window[number][name] = _read_judgment(answer, read, earlier.keys if earlier else ())
+            missing = [
+                {name for name, judgment in each.items() if judgment.failed and judgment.answered}
+                for each in judgments_of_window
+            ]
+            if not any(missing):
                 break
-        for (item, response), judgments in zip(window, found, strict=True):
+        for (item, response), judgments in zip(window, judgments_of_window, strict=True):
             # by name, not as they came: the same judgments give the same sample
             yield Judged(item, response, dict(sorted(judgments.items())))
 
 
 def _requests(
-    window: Sequence[tuple[Item, Response]], asks: Asks, wanted: Sequence[Set[str]] | None, *, draw: int
+    window: Sequence[tuple[Item, Response]], requests_of: RequestsOf, missing: Sequence[Set[str]] | None, *, draw: int
 ) -> Iterator[tuple[tuple[int, str], ChatRequest]]:
     """Requests of a window, made one by one so that not all prompts are held at once."""
     for number, (item, response) in enumerate(window):
-        if wanted is not None and not wanted[number]:
+        if missing is not None and not missing[number]:
             continue
-        for name, request in asks(item, response).items():
-            if wanted is None or name in wanted[number]:
+        for name, request in requests_of(item, response).items():
+            if missing is None or name in missing[number]:
                 yield (number, name), request.model_copy(update={"draw": draw}) if draw else request
 
 
@@ -127,8 +130,8 @@ def _read_judgment(answer: Answer | ModelError, read: Read[Verdict], keys: tuple
     if verdict is not None:
         return Judgment(verdict, text, keys)
     cut = "; the last was cut off at its max_tokens" if answer.response.finish_reason == "length" else ""
-    said = f"it ends {text[-SHOWN_CHARS:]!r}" if text else "it says nothing besides its reasoning"
-    return Judgment(None, text, keys, f"no verdict in {len(keys)} judgments{cut}; {said}")
+    ending = f"it ends {text[-SHOWN_CHARS:]!r}" if text else "it says nothing besides its reasoning"
+    return Judgment(None, text, keys, f"no verdict in {len(keys)} judgments{cut}; {ending}")
 
 
 def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
@@ -138,8 +141,8 @@ def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
     itself may be quoted.
     """
     for pattern in (RATING, PLAIN_RATING):
-        if found := pattern.findall(text):
-            value = float(found[-1])
+        if ratings := pattern.findall(text):
+            value = float(ratings[-1])
             return value if low <= value <= high else None
     return None
 
@@ -149,8 +152,8 @@ def label(text: str, *, labels: Sequence[str]) -> str | None:
 
     Source: `get_score` of lmarena/arena-hard-auto, gen_judgment.py of v0.1.
     """
-    found = set(LABEL.findall(text))
-    return found.pop() if len(found) == 1 and found <= set(labels) else None
+    labels_in_text = set(LABEL.findall(text))
+    return labels_in_text.pop() if len(labels_in_text) == 1 and labels_in_text <= set(labels) else None
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -168,15 +171,15 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 def judge_request(prompt: str, *, system: str = "", max_tokens: int) -> ChatRequest:
     """A request to a judge, at temperature 0 as in all four benchmarks."""
-    told = (Message(role="system", content=(Text(text=system),)),) if system else ()
-    asked = Message(role="user", content=(Text(text=prompt),))
-    return ChatRequest(messages=(*told, asked), temperature=0.0, max_tokens=max_tokens)
+    system_messages = (Message(role="system", content=(Text(text=system),)),) if system else ()
+    question = Message(role="user", content=(Text(text=prompt),))
+    return ChatRequest(messages=(*system_messages, question), temperature=0.0, max_tokens=max_tokens)
 
 
 def answers_of(item: Item, response: Response) -> list[str]:
     """The answer to each prompt without its reasoning; empty where there is none."""
-    said = [(visible_answer(reply.text) or "") for reply in response.turns[: len(item.prompts)]]
-    return said + [""] * (len(item.prompts) - len(said))
+    answers = [(visible_answer(reply.text) or "") for reply in response.turns[: len(item.prompts)]]
+    return answers + [""] * (len(item.prompts) - len(answers))
 
 
 def sample_of(
@@ -191,13 +194,13 @@ def sample_of(
 ) -> Sample:
     """A sample whose detail names the judge and holds the judgments; where one failed it is unscored."""
     item, response, judgments = judged
-    failed = [f"{name}: {one.failed}" for name, one in judgments.items() if one.failed]
+    failed = [f"{name}: {judgment.failed}" for name, judgment in judgments.items() if judgment.failed]
     records: dict[str, JsonValue] = {}
-    for name, one in judgments.items():
-        verdict: JsonValue = one.verdict
-        text, half = one.text, KEPT_CHARS // 2
+    for name, judgment in judgments.items():
+        verdict: JsonValue = judgment.verdict
+        text, half = judgment.text, KEPT_CHARS // 2
         text = text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"
-        records[name] = {"verdict": verdict, "text": text, "draws": len(one.keys), "failed": one.failed}
+        records[name] = {"verdict": verdict, "text": text, "draws": len(judgment.keys), "failed": judgment.failed}
     return graded_sample(
         item,
         response,
@@ -207,5 +210,5 @@ def sample_of(
         values=dict(values or {}),
         detail={"judge": judge.id, "judgments": records, **(detail or {})},
         missing=missing,
-        keys=(*response.call_keys, *(key for one in judgments.values() for key in one.keys)),
+        keys=(*response.call_keys, *(key for judgment in judgments.values() for key in judgment.keys)),
     )

@@ -43,14 +43,14 @@ class Compared(NamedTuple):
 
 def length_controlled(compared: Sequence[Compared]) -> float | None:
     """The length-controlled win rate, 0 to 1; None with fewer than five verdicts, or where lengths never differ."""
-    spread = float(np.std([one.longer_by for one in compared], ddof=1)) if len(compared) > 1 else 0.0
-    if not spread or sum(one.preference is not None for one in compared) < FOLDS:
+    spread = float(np.std([pair.longer_by for pair in compared], ddof=1)) if len(compared) > 1 else 0.0
+    if not spread or sum(pair.preference is not None for pair in compared) < FOLDS:
         return None
     # tanh of the length difference, difficulty, 1 for the model and 0 for a gamed baseline; preference; weight
     rows = [
-        (np.tanh(one.length_difference), item.difficulty, 0.0, one.preference, GAMED_WEIGHT)
+        (np.tanh(baseline.length_difference), item.difficulty, 0.0, baseline.preference, GAMED_WEIGHT)
         for item in compared
-        for one in item.gamed
+        for baseline in item.gamed
     ]
     rows += [
         (np.tanh(item.longer_by / spread), item.difficulty, 1.0, item.preference, 1.0)
@@ -58,8 +58,8 @@ def length_controlled(compared: Sequence[Compared]) -> float | None:
         if item.preference is not None
     ]
     table = np.array(rows)  # (N, 5)
-    at_same_length = np.array([[0.0, one.difficulty, 1.0] for one in compared])
-    return float(np.mean(1 / (1 + np.exp(-at_same_length @ _fit_coefficients(table)))))
+    at_same_length = np.array([[0.0, pair.difficulty, 1.0] for pair in compared])
+    return float(np.mean(1 / (1 + np.exp(-at_same_length @ _fit(table)))))
 
 
 def _fit_coefficients(table: Floats) -> Floats:

@@ -131,32 +131,32 @@ def last_box(text: str) -> str | None:
     if text.startswith("\\boxed ", start):
         return text[start + len("\\boxed ") :].partition("$")[0][:MOST_BOX_CHARS].strip()
     depth = 0
-    for found in _BRACE.finditer(text, start):
-        depth += 1 if found.group() == "{" else -1
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace.group() == "{" else -1
         if depth == 0:
-            content = text[text.index("{", start) + 1 : found.start()].strip()
+            content = text[text.index("{", start) + 1 : brace.start()].strip()
             return content if len(content) <= MOST_BOX_CHARS else None
     return None
 
 
 def _matched(pattern: Pattern, text: str) -> str | None:
     compiled, timeout_s = _compiled(cast("str", pattern.first or pattern.last))
-    found: regex.Match[str] | None = None
+    match: regex.Match[str] | None = None
     end, until = len(text), monotonic() + PATTERN_S
     try:
         if pattern.first is not None:
-            found = compiled.search(text, timeout=timeout_s)
-        while pattern.last is not None and found is None and end >= 0:  # the last match, by lines where it is in one
+            match = compiled.search(text, timeout=timeout_s)
+        while pattern.last is not None and match is None and end >= 0:  # the last match, by lines where it is in one
             start = text.rfind("\n", 0, end) + 1 if pattern.within_line else 0
-            for found in compiled.finditer(text, start, end, timeout=timeout_s):  # noqa: B007 the last one counts
+            for match in compiled.finditer(text, start, end, timeout=timeout_s):  # noqa: B007 the last one counts
                 pass
             end = start - 1
-            if found is None and monotonic() > until:
+            if match is None and monotonic() > until:
                 raise TimeoutError
     except TimeoutError:
         log.warning("published pattern took over %g s on %d characters: %s", PATTERN_S, len(text), pattern)
         return None
-    return next((group.strip() for group in found.groups() if group), None) if found else None
+    return next((group.strip() for group in match.groups() if group), None) if match else None
 
 
 @lru_cache(maxsize=256)
@@ -174,11 +174,11 @@ def graded_by(
     """
     graded = {answer: grade(answer) for answer in readings.distinct}
     headline = graded[readings.of(rule.headline)]
-    others = {policy: graded[answer] for policy, answer in zip(POLICIES, readings, strict=True)}
+    by_policy = {policy: graded[answer] for policy, answer in zip(POLICIES, readings, strict=True)}
     differing: dict[str, JsonValue] = {
-        policy: {"extracted": other["extracted"], "score": other["score"]}
-        for policy, other in others.items()
-        if other["extracted"] != headline["extracted"] or other["score"] != headline["score"]
+        policy: {"extracted": fields["extracted"], "score": fields["score"]}
+        for policy, fields in by_policy.items()
+        if fields["extracted"] != headline["extracted"] or fields["score"] != headline["score"]
     }
     if differing:
         headline["detail"] = headline.get("detail", {}) | {READINGS: differing}
@@ -192,8 +192,8 @@ def readings_of(sample: Sample) -> Mapping[str, Mapping[str, JsonValue]]:
 
 def score_under(policy: Policy, sample: Sample) -> float | None:
     """The score of a sample under a policy; None where it could not be graded."""
-    other = readings_of(sample).get(policy)
-    return sample.score if other is None else cast("float | None", other["score"])
+    reading = readings_of(sample).get(policy)
+    return sample.score if reading is None else cast("float | None", reading["score"])
 
 
 def policies_beside(headline: Policy) -> tuple[Policy, ...]:
@@ -271,8 +271,8 @@ class Anchored:
                         starts.add(low + at)
                         at = folded.find(word, at + 1)
             for start in sorted(starts, reverse=True):
-                if found := self.pattern.match(text, start):
-                    yield found
+                if match := self.pattern.match(text, start):
+                    yield match
             high, window = low, window * GROWTH
 
     def last(self, text: str) -> re.Match[str] | None:
@@ -286,7 +286,7 @@ _FRENCH = (
 )
 _SPANISH = r"[Rr](?:espuesta|esultado)(?:[ \t]+(?:final|correcta|correcto|a|al|de)\b[^.:\n]{0,80}?)?(?:[ \t]+es\b"
 _COLON = r"|[ \t]*\**[ \t]*[:：])"
-_OTHERS = (
+_OTHER_LANGUAGES = (
     rf"(?<![^\W_])(?:{_GERMAN}{_COLON}|{_FRENCH}{_COLON}|{_SPANISH}{_COLON})"
     r"|(?<![가-힣])(?:최종\s?)?(?:정답|답안|답)(?:[은는이]|[ \t]*\**[ \t]*[:：])"
     r"|(?:答案|答え|解答|正解)\**[ \t]*(?:(?:应该|應該)?[是为為]|は|[:：])"
@@ -302,8 +302,8 @@ def announcements(english: str, words: Sequence[str], flags: int = 0) -> Anchore
 
     english: the source of a regular expression without groups; words: its matches begin with one of them.
     """
-    others = rf"(?-x:(?:{_OTHERS})\**[ \t]*:?[ \t]*)"
-    return Anchored(rf"{english}|{others}", (*words, *_WORDS, *_SIGNS), flags)
+    other_languages = rf"(?-x:(?:{_OTHER_LANGUAGES})\**[ \t]*:?[ \t]*)"
+    return Anchored(rf"{english}|{other_languages}", (*words, *_WORDS, *_SIGNS), flags)
 
 
 _FIELD = re.compile(
@@ -314,9 +314,9 @@ _FIELD = re.compile(
 
 def json_field(text: str) -> str | None:
     """The value of the last JSON field `answer`, a text or a number, in `text`; None without one."""
-    if not (found := deque(_FIELD.finditer(text), maxlen=1)):
+    if not (matches := deque(_FIELD.finditer(text), maxlen=1)):
         return None
-    value = found[0]["value"]
+    value = matches[0]["value"]
     if not value.startswith('"'):
         return value
     try:

@@ -18,9 +18,9 @@ from tasks.measure.estimates import ByItem, Estimate, estimate, estimates, is_bi
 
 VOTE_CHARS = 200
 AT_K = ("pass", "cons", "avg")
-NAMED = 5
+MOST_NAMES = 5
 """Items named in a note."""
-Same = Callable[[str, str], bool]
+SameAnswer = Callable[[str, str], bool]
 """Whether two answers are equal."""
 
 
@@ -48,22 +48,22 @@ def tally(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tall
     count = dict.fromkeys(Counts.model_fields, 0)
     read: dict[Policy, dict[str, list[float]]] = {policy: {} for policy in policies}
     otherwise: dict[Policy, dict[str, bool]] = {policy: {} for policy in policies}
-    items, found = dict[str, None](), Tally(Counts(), {}, {}, {}, {}, {}, read, otherwise)
+    items, totals = dict[str, None](), Tally(Counts(), {}, {}, {}, {}, {}, read, otherwise)
     for sample in samples:
         items[sample.item] = None
         count["samples"] += 1
         count["truncated"] += sample.truncated
-        scores = found.by_repeat.setdefault(sample.repeat, [])
+        scores = totals.by_repeat.setdefault(sample.repeat, [])
         if sample.status == "unscored" or sample.score is None:
             count["unscored"] += 1
             continue
         count["missing"] += sample.missing
         scores.append(sample.score)
-        of_item = found.scores.setdefault(sample.item, [])
+        of_item = totals.scores.setdefault(sample.item, [])
         of_item.append(sample.score)
-        found.votes.setdefault(sample.item, []).append(vote(sample.extracted))
+        totals.votes.setdefault(sample.item, []).append(vote(sample.extracted))
         if sample.group is not None:
-            found.groups.setdefault(sample.group, {})[sample.item] = of_item
+            totals.groups.setdefault(sample.group, {})[sample.item] = of_item
         for policy in policies:
             score = score_under(policy, sample)
             if score is not None:
@@ -71,10 +71,10 @@ def tally(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tall
                 if score != sample.score:
                     otherwise[policy].setdefault(sample.item, score > sample.score)
         for name, value in sample.values.items():
-            found.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
+            totals.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
     count |= {"items": len(items), "scored": count["samples"] - count["unscored"]}
     counts = Counts(**count | {"differing": len(set().union(*otherwise.values()))})
-    return found._replace(counts=counts, by_repeat=dict(sorted(found.by_repeat.items())))
+    return totals._replace(counts=counts, by_repeat=dict(sorted(totals.by_repeat.items())))
 
 
 def summarise_repeats(
@@ -82,7 +82,7 @@ def summarise_repeats(
     *,
     policies: Sequence[Policy] = (),
     ks: Sequence[int] = (),
-    same: Same = operator.eq,
+    are_equal: SameAnswer = operator.eq,
 ) -> Summary:
     """evalchemy's figures of a benchmark that is asked several times, with pass@k and maj@k where scores are 0 or 1.
 
@@ -93,26 +93,26 @@ def summarise_repeats(
     policies: other reading policies whose accuracy is reported. ks: of which pass@k, cons@k and avg@k are wanted.
     same: whether two answers are equal, for votes.
     """
-    found = tally(samples, policies=policies)
-    repeats = [(repeat, scores) for repeat, scores in found.by_repeat.items() if scores]
+    totals = tally(samples, policies=policies)
+    repeats = [(repeat, scores) for repeat, scores in totals.by_repeat.items() if scores]
     accuracies = [mean(scores) for _, scores in repeats]
-    headline = estimates("accuracy_avg", found.scores, groups=found.groups, headline=True)
+    headline = estimates("accuracy_avg", totals.scores, groups=totals.groups, headline=True)
     # pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count
-    right_or_wrong, wanted, left_out = bool(_sizes(found)), list[Estimate](), dict[str, JsonValue]()
+    right_or_wrong, requested, left_out = bool(_sizes(totals)), list[Estimate](), dict[str, JsonValue]()
     for k in ks:
-        enough = {item: scores for item, scores in found.scores.items() if len(scores) >= k}
+        enough = {item: scores for item, scores in totals.scores.items() if len(scores) >= k}
         if not enough:
-            most = max(map(len, found.scores.values()), default=0)
+            most = max(map(len, totals.scores.values()), default=0)
             left_out |= {f"{name}@{k}": f"no item has more than {most} scored repeats" for name in AT_K}
             continue
         if right_or_wrong:
-            wanted.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
-            wanted.append(estimate(f"cons@{k}", _votes_at(k, enough, found, same)))
-        wanted.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
-    further = (*pass_at_k(found), *majority_at_k(found, same), *wanted, *_under_policies(found))
-    more = tuple({one.metric: one for one in further}.values())
+            requested.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
+            requested.append(estimate(f"cons@{k}", _votes_at(k, enough, totals, are_equal)))
+        requested.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
+    further = (*pass_at_k(totals), *majority_at_k(totals, are_equal), *requested, *_under_policies(totals))
+    more = tuple({extra.metric: extra for extra in further}.values())
     metrics: dict[str, JsonValue] = {
-        "num_total": found.counts.items,
+        "num_total": totals.counts.items,
         "solved_avg": mean([fsum(scores) for _, scores in repeats]) if repeats else None,
         "run_stats": [
             {
@@ -126,11 +126,11 @@ def summarise_repeats(
         "accuracy_avg": headline[0].value if headline else None,
         "accuracy_std_err": float(np.std(accuracies) / sqrt(len(accuracies))) if accuracies else None,
         "accuracy_std_err_sample": standard_error(accuracies),
-        "num_repeat": len(found.by_repeat),
+        "num_repeat": len(totals.by_repeat),
     }
-    metrics |= {one.metric: one.value for one in more} | unscored_metric(found.counts)
+    metrics |= {extra.metric: extra.value for extra in more} | unscored_metric(totals.counts)
     metrics |= {"k_left_out": left_out} if left_out else {}
-    return Summary(metrics, (*headline, *more), found.counts, tuple(_notes(found)))
+    return Summary(metrics, (*headline, *more), totals.counts, tuple(_notes(totals)))
 
 
 def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Summary:
@@ -138,39 +138,39 @@ def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = 
 
     policies: other reading policies whose accuracy is reported.
     """
-    found = tally(samples, policies=policies)
-    headline = estimates("accuracy", found.scores, groups=found.groups, headline=True)
+    totals = tally(samples, policies=policies)
+    headline = estimates("accuracy", totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {
-        "num_total": found.counts.items,
-        "num_solved": _whole(fsum(map(mean, found.scores.values()))),
+        "num_total": totals.counts.items,
+        "num_solved": _whole(fsum(map(mean, totals.scores.values()))),
         "accuracy": headline[0].value if headline else None,
     }
-    read = _under_policies(found)
-    metrics |= {one.metric: one.value for one in read} | unscored_metric(found.counts)
-    return Summary(metrics, (*headline, *read), found.counts, tuple(_notes(found)))
+    read = _under_policies(totals)
+    metrics |= {accuracy.metric: accuracy.value for accuracy in read} | unscored_metric(totals.counts)
+    return Summary(metrics, (*headline, *read), totals.counts, tuple(_notes(totals)))
 
 
-def _under_policies(found: Tally) -> tuple[Estimate, ...]:
+def _under_policies(totals: Tally) -> tuple[Estimate, ...]:
     """The accuracy under each other policy: `accuracy_strict`, `accuracy_flexible`."""
-    return tuple(estimate(f"accuracy_{policy}", scores) for policy, scores in found.read.items() if scores)
+    return tuple(estimate(f"accuracy_{policy}", scores) for policy, scores in totals.read.items() if scores)
 
 
-def _notes(found: Tally) -> Iterator[str]:
+def _notes(totals: Tally) -> Iterator[str]:
     """A sentence for each policy under which items score otherwise, with the first of them."""
-    for policy, items in found.otherwise.items():
+    for policy, items in totals.otherwise.items():
         if items:
             higher = sum(items.values())
-            named = ", ".join(list(items)[:NAMED]) + (" …" if len(items) > NAMED else "")
+            names = ", ".join(list(items)[:MOST_NAMES]) + (" …" if len(items) > MOST_NAMES else "")
             changed = f"{higher} higher, {len(items) - higher} lower"
-            yield f"read {policy}, {len(items)} of {found.counts.items} items score otherwise ({changed}): {named}"
+            yield f"read {policy}, {len(items)} of {totals.counts.items} items score otherwise ({changed}): {names}"
 
 
-def pass_at_k(found: Tally) -> tuple[Estimate, ...]:
+def pass_at_k(totals: Tally) -> tuple[Estimate, ...]:
     """pass@k for k = 1, 2, 4 … and all repeats; none where items were asked once or scores are not 0 or 1.
 
     An item with fewer than k scored repeats does not count in pass@k: its `n` is smaller then.
     """
-    by_k = {k: pass_by_item(found.scores, k) for k in _sizes(found)}
+    by_k = {k: pass_by_item(totals.scores, k) for k in _sizes(totals)}
     return tuple(estimate(f"pass@{k}", by_item) for k, by_item in by_k.items() if by_item)
 
 
@@ -186,18 +186,18 @@ def unbiased_pass(n: int, correct: int, k: int) -> float:
     """
     if n - correct < k:
         return 1.0
-    return 1.0 - prod(1.0 - k / left for left in range(n - correct + 1, n + 1))
+    return 1.0 - prod(1.0 - k / remaining for remaining in range(n - correct + 1, n + 1))
 
 
-def majority_at_k(found: Tally, same: Same = operator.eq) -> tuple[Estimate, ...]:
+def majority_at_k(totals: Tally, are_equal: SameAnswer = operator.eq) -> tuple[Estimate, ...]:
     """maj@k for k = all repeats: the score of the answer that most repeats gave; items with fewer do not count."""
-    k = max(_sizes(found), default=0)
-    full = {item: scores for item, scores in found.scores.items() if len(scores) == k}
-    return (estimate(f"maj@{k}", _votes_at(k, full, found, same)),) if k and full else ()
+    k = max(_sizes(totals), default=0)
+    full = {item: scores for item, scores in totals.scores.items() if len(scores) == k}
+    return (estimate(f"maj@{k}", _votes_at(k, full, totals, are_equal)),) if k and full else ()
 
 
-def _votes_at(k: int, scores: ByItem, found: Tally, same: Same) -> dict[str, list[float]]:
-    return {item: [_majority(found.votes[item][:k], own[:k], same)] for item, own in scores.items()}
+def _votes_at(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -> dict[str, list[float]]:
+    return {item: [_majority(totals.votes[item][:k], own[:k], are_equal)] for item, own in scores.items()}
 
 
 def vote(answer: str | None) -> str | None:
@@ -213,7 +213,7 @@ def spelling(answer: str) -> str:
     return plain.strip("$").rstrip(".")
 
 
-def _majority(votes: Sequence[str | None], scores: Sequence[float], same: Same) -> float:
+def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: SameAnswer) -> float:
     """The score of the answer with most votes, of several the one that appears first; no answer is no vote.
 
     Answers that are right are equal: the gold is equal to all of them.
@@ -222,15 +222,19 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], same: Same) 
     for answer, score in zip(votes, scores, strict=True):
         if answer is None or not (spelled := spelling(answer)):
             continue
-        group = next((one for one in groups if spelled in one.spellings or (score == one.score == 1)), None)
+        group = next(
+            (earlier for earlier in groups if spelled in earlier.spellings or (score == earlier.score == 1)), None
+        )
         if group is None and score < 1:
-            group = next((one for one in groups if one.score == score and same(one.answer, answer)), None)
+            group = next(
+                (earlier for earlier in groups if earlier.score == score and are_equal(earlier.answer, answer)), None
+            )
         if group is None:
             group = _Group(answer, score, [], set())
             groups.append(group)
         group.votes.append(spelled)
         group.spellings.add(spelled)
-    return max(groups, key=lambda one: len(one.votes)).score if groups else 0.0  # of equal ones the first
+    return max(groups, key=lambda equals: len(equals.votes)).score if groups else 0.0  # of equal ones the first
 
 
 class _Group(NamedTuple):
@@ -243,10 +247,10 @@ class _Group(NamedTuple):
     spellings: set[str]
 
 
-def _sizes(found: Tally) -> list[int]:
+def _sizes(totals: Tally) -> list[int]:
     """The k of pass@k; none where it has no meaning."""
-    repeats = len(found.by_repeat)
-    if repeats < 2 or not all(is_binary(scores) for scores in found.scores.values()):
+    repeats = len(totals.by_repeat)
+    if repeats < 2 or not all(is_binary(scores) for scores in totals.scores.values()):
         return []
     powers = [2**power for power in range(repeats.bit_length()) if 2**power < repeats]
     return [*powers, repeats]

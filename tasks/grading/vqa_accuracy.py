@@ -45,34 +45,40 @@ class People(NamedTuple):
     stem: bool
 
 
-def vqa_accuracy(answer: str, given: Sequence[str], *, stem: bool = False) -> float:
+def vqa_accuracy(answer: str, answers: Sequence[str], *, stem: bool = False) -> float:
     """Mean over the people, each left out once, of min(others who gave `answer` / 3, 1): 0 to 1.
 
     With m of ten it is 0, .3, .6, .9 and from four on 1; with fewer than four people never 1. stem: as in `people`.
     Raises ValueError if nobody answered.
     """
-    return accuracy_among(people(tuple(given), stem=stem), answer)
+    return accuracy_among(people(tuple(answers), stem=stem), answer)
 
 
-def accuracy_among(given: People, answer: str) -> float:
+def accuracy_among(people_answers: People, answer: str) -> float:
     """`vqa_accuracy` for prepared answers of people."""
-    agree = given.counts.get(comparable(answer, normalised=given.disagree, stem=given.stem), 0)
-    others, all_others = min(agree, ENOUGH), min(agree - 1, ENOUGH)
-    return ((given.total - agree) * others + agree * all_others) / (ENOUGH * given.total) if agree else 0.0
+    agree = people_answers.counts.get(
+        comparable(answer, normalised=people_answers.disagree, stem=people_answers.stem), 0
+    )
+    agreeing, agreeing_without_one = min(agree, ENOUGH), min(agree - 1, ENOUGH)
+    return (
+        ((people_answers.total - agree) * agreeing + agree * agreeing_without_one) / (ENOUGH * people_answers.total)
+        if agree
+        else 0.0
+    )
 
 
 @lru_cache(CACHED_QUESTIONS)
-def people(given: tuple[str, ...], *, stem: bool = False) -> People:
+def people(answers: tuple[str, ...], *, stem: bool = False) -> People:
     """People's answers, prepared for comparison. Raises ValueError if there are none.
 
     stem: words are compared by their Porter stems. OK-VQA publishes stems by an unreleased procedure, which others
     approximate differently (open_flamingo: lemmatiser, singulars, a table), so figures are close but not the same.
     """
-    if not given:
+    if not answers:
         raise ValueError("nobody answered this question; leave it out")
-    disagree = len({_one_line(one) for one in given}) > 1
-    counts = Counter(comparable(one, normalised=disagree, stem=stem) for one in given)
-    return People(counts, len(given), disagree, stem)
+    disagree = len({_one_line(text) for text in answers}) > 1
+    counts = Counter(comparable(text, normalised=disagree, stem=stem) for text in answers)
+    return People(counts, len(answers), disagree, stem)
 
 
 def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
@@ -110,10 +116,10 @@ def _stem(word: str) -> str:
 
 def _contractions() -> Iterator[tuple[str, str]]:
     """Misspelt contractions, each with the correct form."""
-    known = json.loads(Path(__file__).with_name("vqa_contractions.json").read_text("utf-8"))
-    for word in " ".join(known["without_apostrophes"]).split():
+    lists = json.loads(Path(__file__).with_name("vqa_contractions.json").read_text("utf-8"))
+    for word in " ".join(lists["without_apostrophes"]).split():
         yield word.replace("'", ""), word
-    for word in " ".join(known["without_one_of_several"]).split():
+    for word in " ".join(lists["without_one_of_several"]).split():
         for place in re.finditer("'", word):
             yield word[: place.start()] + word[place.end() :], word
     yield from ODD.items()

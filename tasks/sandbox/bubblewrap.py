@@ -91,11 +91,13 @@ class Engine(NamedTuple):
             command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
         for capability in (*NEEDED, *(OF_ROOT if self.privileged else ())):
             command += ["--cap-add", capability]
-        shown = list(dict.fromkeys(_bound_paths(python)))
-        for folder in sorted({str(parent) for _, there in shown for parent in Path(there).parents} - {"/"}):
+        bound_paths = list(dict.fromkeys(_shown(python)))
+        for folder in sorted(
+            {str(parent) for _, inside_path in bound_paths for parent in Path(inside_path).parents} - {"/"}
+        ):
             command += ["--dir", folder]  # with mode 755; those of a file would get 700
-        for here, there in shown:
-            command += ["--ro-bind", here, there]
+        for host_path, inside_path in bound_paths:
+            command += ["--ro-bind", host_path, inside_path]
         for top in (top for top in TOP if Path(top).is_symlink()):
             command += ["--symlink", str(Path(top).readlink()), top]
         for name, descriptor in etc.items():
@@ -165,13 +167,13 @@ def remedy(engine: Engine | None) -> str:
     """What makes programs run here, where bubblewrap is missing or does not start."""
     if sys.platform != "linux":
         return f"use Linux, {UNSAFE}"
-    what = INSTALL if engine is None else ALLOW
+    advice = INSTALL if engine is None else ALLOW
     if engine and any(mark.exists() for mark in CONTAINERS):
-        what = ALLOW_CONTAINER
+        advice = ALLOW_CONTAINER
     elif engine:
         with suppress(OSError):
-            what = ALLOW_APPARMOR if APPARMOR.read_text().strip() == "1" else ALLOW
-    return f"{what}, {UNSAFE}"
+            advice = ALLOW_APPARMOR if APPARMOR.read_text().strip() == "1" else ALLOW
+    return f"{advice}, {UNSAFE}"
 
 
 def environment(python: Interpreter) -> dict[str, str]:

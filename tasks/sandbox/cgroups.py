@@ -78,11 +78,11 @@ def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
                 # to groups below; the kernel refuses it to a group that holds processes
                 _write(memory / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
             for parent in {memory, pids}:
-                for left in parent.iterdir():  # of processes that were killed before they could remove it
-                    named = OURS.match(left.name)
-                    if named and not Path("/proc", named[1]).exists():
+                for leftover in parent.iterdir():  # of processes that were killed before they could remove it
+                    owner = OURS.match(leftover.name)
+                    if owner and not Path("/proc", owner[1]).exists():
                         with suppress(OSError):  # somebody is still in it
-                            left.rmdir()
+                            leftover.rmdir()
                 (parent / name).mkdir()
             group.set_limits(memory_bytes, processes)
         except OSError as error:

@@ -26,7 +26,7 @@ from tasks.sandbox.bubblewrap import TOP
 from tasks.sandbox.inside.runner import REPORT, TOKEN
 from tasks.sandbox.sandbox_errors import LanguageUnavailable
 
-SHOWN = ("/usr", *TOP)
+SHOWN_FOLDERS = ("/usr", *TOP)
 """Folders of this machine in which programs find their tools."""
 SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
 
@@ -72,21 +72,21 @@ _TABLE = Path(__file__).with_name("languages.toml").read_text("utf-8")
 LANGUAGES = TypeAdapter(tuple[Language, ...]).validate_python(
     tomllib.loads(_TABLE.replace("{token}", str(TOKEN)).replace("{report}", str(REPORT)))["language"]
 )
-_NAMED = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
+_BY_NAME = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
 
 
 def find(name: str) -> Language:
     """The language of a name or an alias, in any case. Raises LanguageUnavailable, which lists the known ones."""
-    language = _NAMED.get(name.strip().lower())
+    language = _BY_NAME.get(name.strip().lower())
     if language is None:
-        known = ", ".join(" or ".join((one.name, *one.aliases)) for one in LANGUAGES)
-        raise LanguageUnavailable(f"no language is called {name!r}; there are {known}")
+        names = ", ".join(" or ".join((language.name, *language.aliases)) for language in LANGUAGES)
+        raise LanguageUnavailable(f"no language is called {name!r}; there are {names}")
     return language
 
 
 def language_named(name: str) -> str | None:
     """The name of a language, given that or an alias; None for an unknown one."""
-    language = _NAMED.get(name.strip().lower())
+    language = _BY_NAME.get(name.strip().lower())
     return language.name if language else None
 
 
@@ -99,19 +99,19 @@ def unavailable(language: Language) -> str | None:
         if path is None:
             return f"{tool} is not on PATH"
         where = os.path.realpath(path) if _is_shown(Path(path)) else path
-        return f"{tool} is at {where}, outside of what the sandbox shows ({SHOWN[0]})"
+        return f"{tool} is at {where}, outside of what the sandbox shows ({SHOWN_FOLDERS[0]})"
     return None
 
 
 @cache
 def _seek(tool: str, path: str) -> str | None:
     """Path of a tool that the sandbox shows; None: it shows none."""
-    for one in filter(None, (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))):
-        real = os.path.realpath(one)
+    for candidate in filter(None, (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))):
+        real = os.path.realpath(candidate)
         if _is_shown(Path(real)):
-            return one if _is_shown(Path(one)) else real
+            return candidate if _is_shown(Path(candidate)) else real
     return None
 
 
 def _is_shown(path: Path) -> bool:
-    return any(path.is_relative_to(folder) for folder in SHOWN)
+    return any(path.is_relative_to(folder) for folder in SHOWN_FOLDERS)

@@ -18,7 +18,7 @@ LIBRARIES = "/packages"
 PYTHON = ("bin", "lib", "lib64")
 """Folders taken from an interpreter's prefix, which may be a user's ~/.local."""
 INSTALLED = (".dist-info", ".egg-info")
-ASKS = (
+EXAMINATION = (
     "import json, os, sys, sysconfig; paths = sysconfig.get_paths(); "
     "print(json.dumps([os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable), sys.base_prefix, "
     "sorted({paths['purelib'], paths['platlib'], *[p for p in sys.path if p.endswith('-packages')]}), "
@@ -47,13 +47,17 @@ class Interpreter(NamedTuple):
         packages = {path: f"{LIBRARIES}/{number}" for number, path in enumerate(self.packages)}
         root = Path("/python") if Path(self.prefix).is_relative_to("/tmp") else Path(self.prefix)
         own = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
-        return {here: there for here, there in (own | packages).items() if not Path(here).is_relative_to("/usr")}
+        return {
+            host_path: inside_path
+            for host_path, inside_path in (own | packages).items()
+            if not Path(host_path).is_relative_to("/usr")
+        }
 
     def inside_path(self, path: str) -> str:
         """The path within the sandbox of a path here."""
-        for here, there in self.bound_paths().items():
-            if Path(path).is_relative_to(here):
-                return str(Path(there) / Path(path).relative_to(here))
+        for host_path, inside_path in self.shown().items():
+            if Path(path).is_relative_to(host_path):
+                return str(Path(inside_path) / Path(path).relative_to(host_path))
         return path
 
 
@@ -64,17 +68,19 @@ def interpreter(python: Path | None = None) -> Interpreter:
 
 def another_python() -> str:
     """Version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it is equivalent to this one."""
-    own, named = "", interpreter()
+    own, configured = "", interpreter()
     with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
         own = _examine(sys.executable).digest
-    return "" if named.digest == own else f"{named.version}-{named.digest[:12]}"
+    return "" if configured.digest == own else f"{configured.version}-{configured.digest[:12]}"
 
 
 @cache
 def _examine(path: str) -> Interpreter:
     another = "name another Python with TRIVET_SANDBOX_PYTHON, of 3.9 or later"
     try:
-        printed = subprocess.run([path, "-I", "-c", ASKS], capture_output=True, text=True, timeout=60, check=True)
+        printed = subprocess.run(
+            [path, "-I", "-c", EXAMINATION], capture_output=True, text=True, timeout=60, check=True
+        )
         real, prefix, packages, version, number = json.loads(printed.stdout.splitlines()[-1])
     except subprocess.CalledProcessError as error:
         raise SandboxUnavailable(

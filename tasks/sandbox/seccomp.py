@@ -91,8 +91,8 @@ def _rules() -> Iterator[tuple[Any, ...]]:
         yield from ((call, errno.EPERM, Arg(place, MASKED_EQ, FILE_KIND, kind)) for kind in DEVICES)
     for call in ("socket", "socketpair"):
         yield call, errno.EPERM, Arg(0, GT, max(FAMILIES))
-        others = set(range(max(FAMILIES))) - set(FAMILIES)
-        yield from ((call, errno.EPERM, Arg(0, MASKED_EQ, LOW_HALF, family)) for family in sorted(others))
+        refused_families = set(range(max(FAMILIES))) - set(FAMILIES)
+        yield from ((call, errno.EPERM, Arg(0, MASKED_EQ, LOW_HALF, family)) for family in sorted(refused_families))
     # all but 0, and 0xFFFFFFFF, which only asks: those whose highest bit differs from another
     top = 1 << 31
     for bit in (1 << place for place in range(31)):

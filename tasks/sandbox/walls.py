@@ -46,7 +46,7 @@ class Probe(NamedTuple):
     """One wall, and whether it held."""
 
     name: str
-    held: bool
+    is_intact: bool
     detail: str
 
 
@@ -64,39 +64,39 @@ class Inspection(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether all walls held."""
-        return all(probe.held for probe in self.probes)
+        return all(probe.is_intact for probe in self.probes)
 
 
 def inspect(sandbox: Sandbox) -> Inspection:
     """What a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
     sandbox.start()
-    seen = tuple(_look(sandbox))
-    probes = (*seen, *(_try(sandbox) if all(probe.held for probe in seen) else ()))
+    first_probes = tuple(_look(sandbox))
+    probes = (*first_probes, *(_try(sandbox) if all(probe.is_intact for probe in first_probes) else ()))
     languages = {language.name: unavailable(language) for language in LANGUAGES}
     return Inspection("bubblewrap", sandbox.python.version, sandbox.grouped, probes, languages)
 
 
 def look_at_itself(sandbox: Sandbox) -> dict[str, Any]:
     """`/proc/self/status` of a program, with its namespaces; `failed` where it did not run."""
-    done = sandbox.run(Program(LOOKS, limits=SMALL))
-    return json.loads(done.stdout) if done.passed else {"failed": done.reason}
+    execution = sandbox.run(Program(LOOKS, limits=SMALL))
+    return json.loads(execution.stdout) if execution.passed else {"failed": execution.reason}
 
 
 def _look(sandbox: Sandbox) -> Iterator[Probe]:
-    seen = look_at_itself(sandbox)
-    if "failed" in seen:
-        yield Probe("first program", False, seen["failed"])
+    status = look_at_itself(sandbox)
+    if "failed" in status:
+        yield Probe("first program", False, status["failed"])
         return
-    for kind, namespace in seen["namespaces"].items():
+    for kind, namespace in status["namespaces"].items():
         private = namespace != str(Path("/proc/self/ns", kind).readlink())
         yield Probe(f"{kind} namespace", private, "its own" if private else "shared with this machine")
-    user = seen["Uid"].split()[0]
+    user = status["Uid"].split()[0]
     yield Probe("user", user != "0", f"user {user}")
-    yield Probe("capabilities", int(seen["CapEff"], 16) == 0, seen["CapEff"])
-    privileges = seen["NoNewPrivs"] == "1"
+    yield Probe("capabilities", int(status["CapEff"], 16) == 0, status["CapEff"])
+    privileges = status["NoNewPrivs"] == "1"
     yield Probe("no new privileges", privileges, "set" if privileges else "not set")
     less = "not filtered, so memory and files are bounded less: install libseccomp2, pyseccomp"
-    yield Probe("system calls", True, "filtered" if seen["Seccomp"] == "2" else less)
+    yield Probe("system calls", True, "filtered" if status["Seccomp"] == "2" else less)
 
 
 def _try(sandbox: Sandbox) -> Iterator[Probe]:
@@ -105,15 +105,15 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
         yield _try_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
     # only the path to the interpreter is visible of the home folder
     home = Path.home()
-    shown = [Path(path) for path in sandbox.python.bound_paths().values()]
-    way = {path.relative_to(home).parts[0] for path in shown if path.is_relative_to(home)}
+    bound_paths = [Path(path) for path in sandbox.python.shown().values()]
+    visible_folders = {path.relative_to(home).parts[0] for path in bound_paths if path.is_relative_to(home)}
     listed = sandbox.run(Program(f"import os\nprint(*os.listdir({str(home)!r}), sep='\\n')", limits=SMALL))
-    held = listed.status == "failed" or (listed.passed and set(listed.stdout.splitlines()) <= way)
-    detail = listed.reason or f"shows {', '.join(sorted(way))}" if held else "it can be read"
-    yield Probe(f"reading {home}", held, detail)
+    is_intact = listed.status == "failed" or (listed.passed and set(listed.stdout.splitlines()) <= visible_folders)
+    detail = listed.reason or f"shows {', '.join(sorted(visible_folders))}" if is_intact else "it can be read"
+    yield Probe(f"reading {home}", is_intact, detail)
     forked = sandbox.run(Program(FORKS, limits=SMALL)).stdout.strip()
-    made = int(forked) if forked.isdecimal() else MOST_FORKS
-    yield Probe("processes", made < SMALL.processes, f"{made} children were allowed of {MOST_FORKS}")
+    children = int(forked) if forked.isdecimal() else MOST_FORKS
+    yield Probe("processes", children < SMALL.processes, f"{children} children were allowed of {MOST_FORKS}")
     source = f"x = bytearray({SMALL.memory_bytes + 64 * MIB})\nprint(len(x))"
     yield _try_program(sandbox, "memory", source, "more than the limit was given", status="memory")
     source = f"with open('file', 'wb') as f:\n    f.write(bytes({SMALL.file_bytes + MIB}))\nprint('written')"
@@ -121,8 +121,10 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
     zygotes = sandbox.pids()
     kill = sandbox.run(Program("import os\nos.kill(-1, 9)", limits=SMALL))
     after = sandbox.run(Program("print('still here')", limits=SMALL))
-    held = after.stdout == "still here\n" and sandbox.pids() == zygotes
-    yield Probe("kill", held, f"{kill.reason or kill.status}; {'the next program ran' if held else 'it killed more'}")
+    is_intact = after.stdout == "still here\n" and sandbox.pids() == zygotes
+    yield Probe(
+        "kill", is_intact, f"{kill.reason or kill.status}; {'the next program ran' if is_intact else 'it killed more'}"
+    )
 
 
 def _call_out(sandbox: Sandbox) -> Probe:
@@ -139,5 +141,5 @@ def _call_out(sandbox: Sandbox) -> Probe:
 
 def _try_program(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
     """Whether a program ends with this status; otherwise: what is said of one that passes."""
-    done = sandbox.run(Program(source, limits=SMALL))
-    return Probe(name, done.status == status, done.reason or otherwise)
+    execution = sandbox.run(Program(source, limits=SMALL))
+    return Probe(name, execution.status == status, execution.reason or otherwise)

@@ -36,13 +36,13 @@ def read(reply: ChatResponse) -> float | None:
 def judged(bench: Bench, *answers: str) -> list[Judgment[float]]:
     assert bench.tools.judge
     answered = [(ITEM, response(ITEM, answer)) for answer in answers]
-    return [one.judgments["score"] for one in judge_by(answered, asks=asks, read=read, judge=bench.tools.judge)]
+    return [one.judgments["score"] for one in judge_by(answered, requests_of=asks, read=read, judge=bench.tools.judge)]
 
 
 def graded(bench: Bench, answer: str = "Because.") -> Sample:
     judge = bench.tools.judge
     assert judge
-    (one,) = judge_by([(ITEM, response(ITEM, answer))], asks=asks, read=read, judge=judge)
+    (one,) = judge_by([(ITEM, response(ITEM, answer))], requests_of=asks, read=read, judge=judge)
     return sample_of(one, judge=judge, score=one.judgments["score"].verdict, reason="rated")
 
 

@@ -91,7 +91,7 @@ def _laid(
         min((abs(integer(attribute(node, side), 0)) for node in nodes), default=0) / TWIPS for side in ("top", "bottom")
     )
     try:
-        with converted(path, suffix="docx", to="pdf") as made, pymupdf.open(made, filetype="pdf") as document:
+        with converted(path, suffix="docx", to="pdf") as pdf, pymupdf.open(pdf, filetype="pdf") as document:
             laid = [_laid_page(page, top=top, bottom=bottom) for page in document]
     except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
         return [], (f"without a layout of pages: {failure}",)
@@ -123,8 +123,8 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
     kinds: tuple[Kind, ...] = ("header", "footer")
     for kind in kinds:
         references = [node for section in findings.sections for node in section.findall(f"{W}{kind}Reference")]
-        named = [main.relationships.get(reference.get(f"{R}id", "")) for reference in references]
-        for target in dict.fromkeys(link.target for link in named if link and link.target in package.names):
+        links = [main.relationships.get(reference.get(f"{R}id", "")) for reference in references]
+        for target in dict.fromkeys(link.target for link in links if link and link.target in package.names):
             part = package.part(target)
             items += _as_one(list(walker(part).items(part.root)), kind, page=0)
     return items, body.pages.page
@@ -207,7 +207,7 @@ def render_pages(
     from tasks.documents.pdf import pdf_document
 
     try:
-        with converted(path, suffix="docx", to="pdf") as made:
-            yield from pdf_document.render_pages(made, boxes, password=password)
+        with converted(path, suffix="docx", to="pdf") as pdf:
+            yield from pdf_document.render_pages(pdf, boxes, password=password)
     except ProgramFailed as failure:
         raise UnsupportedDocument(f"The document cannot be laid out ({failure}); convert it to PDF.") from failure

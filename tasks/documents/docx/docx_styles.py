@@ -76,8 +76,8 @@ class Styles:
 
         outline = child_value(paragraph, "pPr/outlineLvl")
         outline = outline or next((style.outline for style in chain if style.outline is not None), None)
-        named = next((match for style in chain if (match := _HEADING_STYLE.fullmatch(style.name))), None)
-        heading = int(named[1]) if named else None
+        heading_style = next((match for style in chain if (match := _HEADING_STYLE.fullmatch(style.name))), None)
+        heading = int(heading_style[1]) if heading_style else None
         if outline is not None:
             level = integer(outline, _BODY_TEXT_LEVEL)
             heading = None if level >= _BODY_TEXT_LEVEL else level + 1
@@ -168,11 +168,11 @@ class Numbering:
             return "•" if rule.text == "o" or private else rule.text.strip()
 
         def number(match: re.Match[str]) -> str:
-            other = entry.levels.get(int(match[1]) - 1)
-            if other is None:
+            referenced_level = entry.levels.get(int(match[1]) - 1)
+            if referenced_level is None:
                 return ""
-            format = "decimal" if rule.legal else other.format
-            return format_number(counters.get(int(match[1]) - 1, other.start), format)
+            format = "decimal" if rule.legal else referenced_level.format
+            return format_number(counters.get(int(match[1]) - 1, referenced_level.start), format)
 
         return re.sub(r"%(\d)", number, rule.text).strip()
 
@@ -185,7 +185,7 @@ class Numbering:
         for above in range(level):  # Word counts a level that was jumped over as begun
             if above in entry.levels:
                 counters.setdefault(above, entry.levels[above].start)
-        for below in [other for other in counters if other > level]:
+        for below in [counted_level for counted_level in counters if counted_level > level]:
             restart = entry.levels[below].restart if below in entry.levels else None
             if restart is None or level < restart:
                 del counters[below]

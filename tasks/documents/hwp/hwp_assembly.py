@@ -146,11 +146,11 @@ class _Assembly:
             self._body.append(self._block("caption", text))
         self._body += pictures
 
-    def _add_aside(self, aside: AnchoredText) -> None:
+    def _add_aside(self, anchored: Aside) -> None:
         pictures = list[Block]()
-        if text := self._flatten(aside.paragraphs, pictures):
-            self._asides[aside.kind].append(self._block(aside.kind, text))
-        self._asides[aside.kind] += pictures
+        if text := self._flatten(anchored.paragraphs, pictures):
+            self._asides[anchored.kind].append(self._block(anchored.kind, text))
+        self._asides[anchored.kind] += pictures
 
     def _flatten(self, paragraphs: Iterable[Paragraph], pictures: list[Block]) -> str:
         """The text of a cell, caption or aside, a line per paragraph or row; its pictures are added to `pictures`."""

@@ -102,8 +102,8 @@ def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
                     runs += _control(control, styles)
     for control in controls:  # no place in the text: damaged, but not lost
         runs += _control(control, styles)
-    beside = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    runs += hwp.anchor_text("note", _all_paragraphs(beside, styles))
+    further_nodes = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
+    runs += hwp.aside("note", _all_paragraphs(further_nodes, styles))
     return hwp.Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 
@@ -169,9 +169,9 @@ def _form_text(node: Record) -> str:
     """A form object's visible text. Its record is a list of `Name:type:value` with the length before each string."""
     data = node.data[: len(node.data) // 2 * 2].decode("utf-16-le", "replace")
     for key in ("Caption:wstring:", "Text:wstring:"):
-        _, found, rest = data.partition(key)
+        _, separator, rest = data.partition(key)
         size, _, value = rest.partition(":")
-        if found and size.isdecimal() and (text := value[: int(size[:6])].strip("\0 ")):
+        if separator and size.isdecimal() and (text := value[: int(size[:6])].strip("\0 ")):
             return text
     return ""
 

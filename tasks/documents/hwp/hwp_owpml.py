@@ -185,8 +185,8 @@ def _content(element: Element) -> Iterator[Element]:
     """The children, with the chosen variant of each `switch` in its place."""
     for child in element:
         if local_name(child) == "switch":
-            chosen = next((case for case in child if local_name(case) in ("case", "default")), ())
-            yield from chosen
+            variant = next((case for case in child if local_name(case) in ("case", "default")), ())
+            yield from variant
         else:
             yield child
 

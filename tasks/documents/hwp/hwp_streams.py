@@ -50,7 +50,7 @@ class Tag(IntEnum):
     VIDEO = 0x62
 
 
-_KEPT = frozenset(int(tag) for tag in Tag)
+_READ_TAGS = frozenset(int(tag) for tag in Tag)
 
 
 @dataclass(slots=True)
@@ -81,9 +81,9 @@ class Record:
             ) from error
 
 
-def damaged(what: str) -> CorruptDocument:
+def damaged(defect: str) -> CorruptDocument:
     """The error of a file that is not whole."""
-    return CorruptDocument(f"{what}; ask for an intact copy.")
+    return CorruptDocument(f"{defect}; ask for an intact copy.")
 
 
 def inflate(packed: bytes, *, name: str) -> bytes:
@@ -138,7 +138,7 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
                 f"Stream {name} nests deeper than {MAX_NESTING} objects, which no document that Hangul writes does: "
                 "the file is damaged"
             )
-        if tag not in _KEPT:
+        if tag not in _READ_TAGS:
             continue
         record = Record(tag, level, data[start:offset])
         while open_ and open_[-1].level >= level:

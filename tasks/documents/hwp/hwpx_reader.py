@@ -244,8 +244,8 @@ class _Parts:
             names = sorted(name for name in self._package.names if re.fullmatch("BinData/.*[^/]", name))
             pictures = {PurePosixPath(name).stem: name for name in names}
         nodes = (node for section in self._section_names() for node in self._package.xml(section).iter())
-        shown = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in pictures]
-        for id_ in dict.fromkeys([*shown, *pictures]):
+        referenced = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in pictures]
+        for id_ in dict.fromkeys([*referenced, *pictures]):
             name = pictures[id_]
             yield ABROAD if name is None else read_embedded(partial(self._package.read, name))
 

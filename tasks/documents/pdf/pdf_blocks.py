@@ -318,21 +318,21 @@ def _from_edge(
         at_edge = depth <= EDGE_SHARE * height
         lone_number = depth <= NUMBER_SHARE * height and PAGE_NUMBER.fullmatch(row.text)
         if not lone_number and not any(
-            _repeats(row, other, distance=distance, at_edge=at_edge)
-            for distance, others in neighbours.items()
-            for other in others
+            _repeats(row, near_row, distance=distance, at_edge=at_edge)
+            for distance, near_rows in neighbours.items()
+            for near_row in near_rows
         ):
             break
         runs |= row.lines
     return runs
 
 
-def _repeats(row: EdgeRow, other: EdgeRow, *, distance: int, at_edge: bool) -> bool:
+def _repeats(row: EdgeRow, near_row: EdgeRow, *, distance: int, at_edge: bool) -> bool:
     """Whether both have the same words at the same height near the edge, or a number that counts the pages."""
-    if NUMBER.sub("#", row.text) != NUMBER.sub("#", other.text):
+    if NUMBER.sub("#", row.text) != NUMBER.sub("#", near_row.text):
         return False
-    if at_edge and abs(row.y0 - other.y0) <= SAME_HEIGHT and not PAGE_NUMBER.fullmatch(row.text):
+    if at_edge and abs(row.y0 - near_row.y0) <= SAME_HEIGHT and not PAGE_NUMBER.fullmatch(row.text):
         return True
-    steps = [int(b) - int(a) for a, b in zip(NUMBER.findall(row.text), NUMBER.findall(other.text), strict=True)]
+    steps = [int(b) - int(a) for a, b in zip(NUMBER.findall(row.text), NUMBER.findall(near_row.text), strict=True)]
     counted = COUNTING.search(row.text) is not None
     return counted and distance in (steps[0], steps[-1]) and all(step in (0, distance) for step in steps)

@@ -52,17 +52,17 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
     """
     elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if page.touches(element.rect)]
     # neither the border of the page nor its background
-    elements = [one for one in elements if one.kind != "box" or one.rect.area <= PAGE_SHARE * page.area]
+    elements = [element for element in elements if element.kind != "box" or element.rect.area <= PAGE_SHARE * page.area]
     shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
     if not (shapes or _bar_groups(elements) or _is_diagram(elements)):
         return []  # most pages end here, before their words are read
-    seen: list[BBox] = []
+    word_boxes: list[BBox] = []
     charts: list[Rect] = []
     for cluster in _clusters(elements, page):
         box = hull(element.rect for element in cluster)
-        seen = seen or list(words())
-        if _is_picture(cluster, box, seen):
-            charts.append(_with_labels(box, seen, page))
+        word_boxes = word_boxes or list(words())
+        if _is_picture(cluster, box, word_boxes):
+            charts.append(_with_labels(box, word_boxes, page))
     return sorted(merged(charts), key=lambda chart: (chart.y0, chart.x0))
 
 
@@ -192,7 +192,11 @@ def _is_diagram(elements: Sequence[Element]) -> bool:
     boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
     if not 3 <= len(boxes) <= MOST_NODES:
         return False
-    apart = [box for box in boxes if not any(other is not box and box.grown(1, 1).touches(other) for other in boxes)]
+    apart = [
+        box
+        for box in boxes
+        if not any(neighbour is not box and box.grown(1, 1).touches(neighbour) for neighbour in boxes)
+    ]
     if len(apart) < 3:
         return False
     links = [element for element in elements if element.kind != "box"]
@@ -232,8 +236,8 @@ def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
     members = set(map(id, bars))
     continued = sum(
         any(
-            other.fill == bar.fill and id(other) not in members and bar.rect.grown(1, 1).touches(other.rect)
-            for other in filled
+            neighbour.fill == bar.fill and id(neighbour) not in members and bar.rect.grown(1, 1).touches(neighbour.rect)
+            for neighbour in filled
         )
         for bar in bars
     )
@@ -289,21 +293,21 @@ class Rect(NamedTuple):
     def grown(self, dx: float, dy: float) -> Rect:
         return Rect(self.x0 - dx, self.y0 - dy, self.x1 + dx, self.y1 + dy)
 
-    def union(self, other: BBox) -> Rect:
-        return Rect(min(self.x0, other[0]), min(self.y0, other[1]), max(self.x1, other[2]), max(self.y1, other[3]))
+    def union(self, box: BBox) -> Rect:
+        return Rect(min(self.x0, box[0]), min(self.y0, box[1]), max(self.x1, box[2]), max(self.y1, box[3]))
 
-    def touches(self, other: BBox) -> bool:
-        return self.x0 <= other[2] and other[0] <= self.x1 and self.y0 <= other[3] and other[1] <= self.y1
+    def touches(self, box: BBox) -> bool:
+        return self.x0 <= box[2] and box[0] <= self.x1 and self.y0 <= box[3] and box[1] <= self.y1
 
-    def holds(self, other: BBox) -> bool:
-        return self.x0 <= other[0] and self.y0 <= other[1] and other[2] <= self.x1 and other[3] <= self.y1
+    def holds(self, box: BBox) -> bool:
+        return self.x0 <= box[0] and self.y0 <= box[1] and box[2] <= self.x1 and box[3] <= self.y1
 
 
 def merged(boxes: Sequence[Rect]) -> list[Rect]:
     """Boxes that overlap become one, until none do."""
     apart: list[Rect] = []
     for box in boxes:
-        while overlapped := next((other for other in apart if other.touches(box)), None):
+        while overlapped := next((earlier for earlier in apart if earlier.touches(box)), None):
             apart.remove(overlapped)
             box = box.union(overlapped)
         apart.append(box)

@@ -75,13 +75,15 @@ def holds_columns(line: Sequence[Phrase]) -> bool:
     return len(line) == 2 and is_amount(line[1].text) and line[1].x0 - line[0].x1 > APART_POINTS
 
 
-def _missing_lines(rows: Iterable[Sequence[Phrase]], known: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
+def _missing_lines(
+    rows: Iterable[Sequence[Phrase]], column_lines: Sequence[float], words: Sequence[Word]
+) -> Iterator[float]:
     """Where columns part that no line parts yet: where the fewest words cross, in the middle of the widest place."""
     several = [line for line in rows if holds_columns(line)]
     below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
     extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
     for start, end in gutters(extents, least=MIN_GUTTER):
-        if any(start - SNAP < x < end + SNAP for x in known):
+        if any(start - SNAP < x < end + SNAP for x in column_lines):
             continue
         near = [(w.x0, w.x1) for w in words if w.x1 > start and w.x0 < end]
         points = sorted({start, end, *(x for pair in near for x in pair if start < x < end)})
@@ -97,8 +99,8 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     for row in range(len(grid.ys) - 1):
         cells = [by_cell.get(cell, []) for cell in grid.cells if cell.row == row]
         top, bottom = grid.ys[row], grid.ys[row + 1]
-        if row not in tall and (found := [y for y in _cuts(cells) if top < y < bottom]):
-            cuts[row] = found
+        if row not in tall and (heights := [y for y in _cuts(cells) if top < y < bottom]):
+            cuts[row] = heights
     if not cuts:
         return grid
     ys: list[float] = []
@@ -140,8 +142,8 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
 def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
     """The grid with the lines above it that name its columns, if amounts are the first to stand in them."""
     top = grid.ys[0]
-    named = [[p.text for p in phrases_of(line) if p.x0 > grid.xs[1] - SNAP] for line in lines_of(inside)]
-    first = next(filter(None, named), [])
+    column_texts = [[p.text for p in phrases_of(line) if p.x0 > grid.xs[1] - SNAP] for line in lines_of(inside)]
+    first = next(filter(None, column_texts), [])
     if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in first):
         return grid
     above = lines_of(words_in((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))

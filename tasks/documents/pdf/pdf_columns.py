@@ -33,7 +33,7 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     tables = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
     if drawn:
         aligned = find_aligned(outside(own, words, tables), edges.horizontal, words)
-    taken = {word for table in tables for word in table.words}
+    table_words = {word for table in tables for word in table.words}
     # texts around a box of words seem to stand in columns, and are a diagram
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
     aligned = [
@@ -41,7 +41,7 @@ def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
         for grid in aligned
         if not any(grid.xs[0] < x < grid.xs[-1] and grid.ys[0] < y < grid.ys[-1] for x, y in middles)
     ]
-    return tables + fill_grids(aligned, [word for word in words if word not in taken], text.chars)
+    return tables + fill_grids(aligned, [word for word in words if word not in table_words], text.chars)
 
 
 def _highlights(table: Table, grid: Grid) -> bool:

@@ -200,14 +200,16 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fr
     command = ["env", "OMP_THREAD_LIMIT=1", "tesseract", "stdin", "stdout"]
     command += ["-l", "+".join(languages()), "--dpi", str(dpi), "tsv"]
     try:
-        done = subprocess.run(command, input=png, capture_output=True, timeout=timeout_s, check=False)
+        process = subprocess.run(command, input=png, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as late:
         raise OcrFailed(f"tesseract took more than {timeout_s:g} s") from late
-    if done.returncode:
-        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OcrFailed(f"tesseract failed: {errors[-1] if errors else f'exit code {done.returncode}'}")
+    if process.returncode:
+        errors = process.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OcrFailed(f"tesseract failed: {errors[-1] if errors else f'exit code {process.returncode}'}")
 
-    table = csv.DictReader(io.StringIO(done.stdout.decode("utf-8", "replace")), delimiter="\t", quoting=csv.QUOTE_NONE)
+    table = csv.DictReader(
+        io.StringIO(process.stdout.decode("utf-8", "replace")), delimiter="\t", quoting=csv.QUOTE_NONE
+    )
     words = [row for row in table if row["level"] == "5" and row["text"].strip()]
     words = [row for row in words if float(row["conf"]) >= MIN_CONFIDENCE]
     points_per_pixel = 72 / dpi

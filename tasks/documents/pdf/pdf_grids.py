@@ -243,10 +243,10 @@ def _boxes(crossings: dict[Point, _Crossing]) -> list[BBox]:
 def _smallest_box(
     point: Point, below: list[Point], right: list[Point], crossings: dict[Point, _Crossing]
 ) -> BBox | None:
-    here = crossings[point]
-    sides = [p for p in right if not here.horizontal.isdisjoint(crossings[p].horizontal)]
+    corner_edges = crossings[point]
+    sides = [p for p in right if not corner_edges.horizontal.isdisjoint(crossings[p].horizontal)]
     for under in below:
-        if here.vertical.isdisjoint(crossings[under].vertical):
+        if corner_edges.vertical.isdisjoint(crossings[under].vertical):
             continue
         for side in sides:
             corner = crossings.get((side[0], under[1]))

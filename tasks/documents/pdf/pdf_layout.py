@@ -124,13 +124,13 @@ def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
     groups: list[list[_Placed]] = []
     single: list[_Placed] = []
     for left, right, spanning in _bands(boxes, gutter):
-        beside = (
+        side_by_side = (
             left
             and right
             and max(min(b.y0 for b in left), min(b.y0 for b in right))
             < min(max(b.y1 for b in left), max(b.y1 for b in right))
         )
-        if beside and _prose(left) and _prose(right):
+        if side_by_side and _prose(left) and _prose(right):
             groups += [single] if single else []
             groups += _columns(left, depth + 1) + _columns(right, depth + 1)
             single = list(spanning)

@@ -112,9 +112,9 @@ def _layered(pictures: Sequence[Placement]) -> list[Placement]:
     """Pictures that mostly cover each other become one: a base and its mask, a chart drawn over an image."""
     apart: list[Placement] = []
     for picture in sorted(pictures, key=lambda picture: -picture.rect.area):
-        for position, other in enumerate(apart):
-            if common(picture.rect, other.rect).area > SAME_PLACE * picture.rect.area:
-                apart[position] = _joined([other, picture])
+        for position, larger in enumerate(apart):
+            if common(picture.rect, larger.rect).area > SAME_PLACE * picture.rect.area:
+                apart[position] = _joined([larger, picture])
                 break
         else:
             apart.append(picture)
@@ -130,24 +130,24 @@ def _joined(pictures: Sequence[Placement]) -> Placement:
 def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
     """The picture as the page shows it, rotation applied."""
     number = cast(int, page.number) + 1
-    shown = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
+    box = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
     across, down = reversed(picture.scale) if page.rotation % 180 else picture.scale
-    width, height = max(1, round(shown.width * across)), max(1, round(shown.height * down))
+    width, height = max(1, round(box.width * across)), max(1, round(box.height * down))
     shrink = min(1.0, LONGEST_SIDE_PX / max(width, height))
     # the grid starts at the picture's own corner, so that its pixels are copied and not mixed
-    across, down = max(1, round(width * shrink)) / shown.width, max(1, round(height * shrink)) / shown.height
-    grid = pymupdf.Matrix(across, 0, 0, down, -shown.x0 * across, -shown.y0 * down)
-    inside = pymupdf.Rect(shown.grown(-0.01 / across, -0.01 / down))
+    across, down = max(1, round(width * shrink)) / box.width, max(1, round(height * shrink)) / box.height
+    grid = pymupdf.Matrix(across, 0, 0, down, -box.x0 * across, -box.y0 * down)
+    inside = pymupdf.Rect(box.grown(-0.01 / across, -0.01 / down))
     pymupdf.TOOLS.reset_mupdf_warnings()
     try:
         pixels = display.get_pixmap(matrix=grid, colorspace=pymupdf.csRGB, alpha=0, clip=inside)
         complaint = pymupdf.TOOLS.mupdf_warnings()
         if complaint and pixels.is_unicolor:
-            return _problem(number, n, f"the image is damaged ({_short(complaint)})", bbox=shown)
+            return _problem(number, n, f"the image is damaged ({_short(complaint)})", bbox=box)
         png = pixels.tobytes("png")
     except PDF_ERRORS as error:
-        return _problem(number, n, f"the image cannot be shown ({_short(error)})", bbox=shown)
-    return ImageCandidate(page=number, bbox=shown, n=n, source=picture.source, png=png, width=width, height=height)
+        return _problem(number, n, f"the image cannot be shown ({_short(error)})", bbox=box)
+    return ImageCandidate(page=number, bbox=box, n=n, source=picture.source, png=png, width=width, height=height)
 
 
 def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> ImageCandidate:

@@ -122,20 +122,20 @@ class PdfReader:
 
     def _read(self, loaded: _Loaded) -> Page:
         texts = [fragment.text for fragment in loaded.text.fragments]
-        beside = remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
+        comments = remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
         chars = sum(len(text) - text.count(" ") for text in texts)
         if mostly_unreadable(texts):
-            return self._recognised(loaded, beside, why="glyphs without Unicode")
-        if chars < FEW_CHARS and not beside and is_scan(loaded.page):
-            return self._recognised(loaded, beside, why="image-only")
-        if not chars and not beside:
-            return self._recognised(loaded, beside, why=None)
-        return self._page(loaded, beside, reason=_damage(loaded.text))
+            return self._recognised(loaded, comments, why="glyphs without Unicode")
+        if chars < FEW_CHARS and not comments and is_scan(loaded.page):
+            return self._recognised(loaded, comments, why="image-only")
+        if not chars and not comments:
+            return self._recognised(loaded, comments, why=None)
+        return self._page(loaded, comments, reason=_damage(loaded.text))
 
-    def _recognised(self, loaded: _Loaded, beside: Sequence[Remark], *, why: str | None) -> Page:
+    def _recognised(self, loaded: _Loaded, comments: Sequence[Remark], *, why: str | None) -> Page:
         """The page as tesseract reads it; without tesseract, the legible part of its own text, and the reason."""
         page, text = loaded.page, loaded.text
-        if not text.fragments and not beside and is_blank(page):
+        if not text.fragments and not comments and is_blank(page):
             return _textless(loaded, PageStatus.EMPTY, "blank")
         why = why or why_no_text(page)
         legible = tuple(f for f in text.fragments if not mostly_unreadable([f.text]))
@@ -147,20 +147,22 @@ class PdfReader:
                 why = f"{why}; {failure}"
         if _chars(scanned) > _chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
-            seen = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
-            return self._page(_with_text(loaded, seen), beside, reason=why, status=PageStatus.OCR)
-        if legible or beside:
+            recognised = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
+            return self._page(_with_text(loaded, recognised), comments, reason=why, status=PageStatus.OCR)
+        if legible or comments:
             legible_text = text._replace(fragments=legible)
-            return self._page(_with_text(loaded, legible_text), beside, reason=_damage(text) or why)
+            return self._page(_with_text(loaded, legible_text), comments, reason=_damage(text) or why)
         return _textless(loaded, PageStatus.EMPTY, why)
 
     def _page(
-        self, loaded: _Loaded, beside: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
+        self, loaded: _Loaded, comments: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
     ) -> Page:
         """The page with its blocks."""
         text = loaded.text
         near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
-        running = running_rows(loaded.margins, {distance: other.margins for distance, other in near.items() if other})
+        running = running_rows(
+            loaded.margins, {distance: neighbour.margins for distance, neighbour in near.items() if neighbour}
+        )
 
         # tables, and the text outside of them
         fragments = list(text.fragments)
@@ -178,7 +180,7 @@ class PdfReader:
         # values of form fields and stamps are runs of text in their places, comments are notes
         to_reading, to_page = text.to_reading, text.to_page
         size = DEFAULT_BODY.size
-        for i, remark in enumerate(beside):
+        for i, remark in enumerate(comments):
             if remark.printed:
                 box = map_box(remark.bbox, to_reading)
                 fragments.append(Fragment(*box, remark.text, size=size, bold=False, upright=True, line=(-1, i)))
@@ -188,7 +190,7 @@ class PdfReader:
             running=running,
             body=self._body or body_style(text.fragments) or DEFAULT_BODY,
             page=loaded.number,
-            comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in beside if not remark.printed],
+            comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in comments if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
         )
         return _textless(loaded, status, reason).model_copy(update={"blocks": blocks})

@@ -90,34 +90,34 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
     inside = [frozenset(words_in(grid.bbox, words)) for grid in whole]
     tables: list[Table] = []
     for number, grid in enumerate(whole):
-        others = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
-        full = completed(grid, [word for word in words if word not in others])
+        foreign_words = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
+        full = completed(grid, [word for word in words if word not in foreign_words])
         if _over_prose(grid, words_in(grid.bbox, words)):
             continue
-        placed, taken = _place(full, words, chars)
+        placed, placed_words = _place(full, words, chars)
         if (body := without_notes(full, placed)) is not full:
             full = body
-            placed, taken = _place(full, words, chars)
+            placed, placed_words = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
-            tables.append(_table(*without_sign_columns(full, placed), taken))
+            tables.append(_table(*without_sign_columns(full, placed), placed_words))
     return tables
 
 
 def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequence[Table]) -> list[Fragment]:
     """The runs of text without the words that went into tables."""
-    taken = {word for table in tables for word in table.words}
-    touched = {word.line for word in taken}
+    table_words = {word for table in tables for word in table.words}
+    touched = {word.line for word in table_words}
     rest: dict[tuple[int, int], list[Word]] = defaultdict(list)
     for word in words:
-        if word.line in touched and word not in taken:
+        if word.line in touched and word not in table_words:
             rest[word.line].append(word)
     outer: list[Fragment] = []
     for fragment in fragments:
         if fragment.line not in touched:
             outer.append(fragment)
-        elif left := rest.get(fragment.line):
-            box = (min(w.x0 for w in left), fragment.y0, max(w.x1 for w in left), fragment.y1)
-            outer.append(Fragment(*box, " ".join(w.text for w in left), *fragment[5:]))
+        elif remaining := rest.get(fragment.line):
+            box = (min(w.x0 for w in remaining), fragment.y0, max(w.x1 for w in remaining), fragment.y1)
+            outer.append(Fragment(*box, " ".join(w.text for w in remaining), *fragment[5:]))
     return outer
 
 
@@ -167,22 +167,24 @@ def _place(
     places = grid.places()
     x0, y0, x1, y1 = grid.bbox
     placed: dict[GridCell, list[Word]] = defaultdict(list)
-    taken: list[Word] = []
+    placed_words: list[Word] = []
     for word in words:
         x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
         if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
             continue
         cell = places.get(grid.place(x, y))
         # whether it stands between the lines to the left and right of its cell
-        fits = cell and grid.xs[cell.col] - SPILL <= word.x0 and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
-        if cell and (fits or is_single_amount(word.text)):
+        is_within_lines = (
+            cell and grid.xs[cell.col] - SPILL <= word.x0 and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
+        )
+        if cell and (is_within_lines or is_single_amount(word.text)):
             placed[cell].append(word)
-            taken.append(word)
+            placed_words.append(word)
         elif pieces := _cut(grid, places, word, chars()):
-            taken.append(word)
+            placed_words.append(word)
             for inside, piece in pieces:
                 placed[inside].append(piece)
-    return placed, taken
+    return placed, placed_words
 
 
 def _cut(
@@ -277,7 +279,7 @@ def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
     return piled > UNDERDRAWN_SHARE * len(placed)
 
 
-def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]) -> Table:
+def _table(grid: Grid, placed: dict[GridCell, list[Word]], placed_words: Sequence[Word]) -> Table:
     """Cells numbered by the rows and columns in which some text begins: spacers between columns are not columns."""
     rows = {row: i for i, row in enumerate(sorted({cell.row for cell in placed}))}
     cols = {col: i for i, col in enumerate(sorted({cell.col for cell in placed}))}
@@ -305,7 +307,7 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], taken: Sequence[Word]
         )
     cells.sort(key=lambda cell: (cell.row, cell.col))
     if is_list(cells):
-        return Table(grid.bbox, tuple(cells), tuple(taken), listed=True)
-    named = header_rows(cells)
-    headed = tuple(cell.model_copy(update={"header": True}) if cell.row < named else cell for cell in cells)
-    return Table(grid.bbox, headed, tuple(taken))
+        return Table(grid.bbox, tuple(cells), tuple(placed_words), listed=True)
+    header_count = header_rows(cells)
+    headed = tuple(cell.model_copy(update={"header": True}) if cell.row < header_count else cell for cell in cells)
+    return Table(grid.bbox, headed, tuple(placed_words))

@@ -125,10 +125,10 @@ def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
         begin = fragment.text[:3]
         for shift in (0.0, 2.0):  # two grids of 4 points: what is near is in one place of either
             place = (begin, int((fragment.x0 + shift) / 4), int((fragment.y0 + shift) / 4))
-            other = places.setdefault(place, fragment)
-            near = STRUCK_EMS * other.size
-            over = abs(other.x0 - fragment.x0) < near and abs(other.y0 - fragment.y0) < near
-            if other is not fragment and over and (other.text in fragment.text or fragment.text in other.text):
+            earlier = places.setdefault(place, fragment)
+            near = STRUCK_EMS * earlier.size
+            over = abs(earlier.x0 - fragment.x0) < near and abs(earlier.y0 - fragment.y0) < near
+            if earlier is not fragment and over and (earlier.text in fragment.text or fragment.text in earlier.text):
                 return True
     return False
 
@@ -222,7 +222,7 @@ class Remark(NamedTuple):
     """Form field, free text or stamp, as against a comment."""
 
 
-def remarks(page: pymupdf.Page, shown: str) -> list[Remark]:
+def remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
     """Values of form fields, then contents of annotations; what `shown` already holds is left out."""
     remarks: list[Remark] = []
     for widget in cast("Iterable[Any]", page.widgets()):
@@ -234,12 +234,12 @@ def remarks(page: pymupdf.Page, shown: str) -> list[Remark]:
         text = storable(annotation.info.get("content") or "").strip()
         remarks.append(Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED))
 
-    known = "".join(shown.split())
+    seen_text = "".join(page_text.split())
     new: list[Remark] = []
     for remark in remarks:
         plain = "".join(remark.text.split())
-        if plain and plain not in known:
-            known += plain
+        if plain and plain not in seen_text:
+            seen_text += plain
             new.append(remark)
     return new
 

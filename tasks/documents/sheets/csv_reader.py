@@ -61,12 +61,12 @@ def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
         for number, row in enumerate(_rows(text, delimiter)):
             # formulas, which some files hold, are text, as they were never worked out
             texts = {column: storable(field.strip()) for column, field in enumerate(row) if field.strip()}
-            held = {at: Value(text, "number" if AMOUNT.fullmatch(text) else "text") for at, text in texts.items()}
-            if count + len(held) > MOST_CELLS:
+            row_cells = {at: Value(text, "number" if AMOUNT.fullmatch(text) else "text") for at, text in texts.items()}
+            if count + len(row_cells) > MOST_CELLS:
                 return cells, number
-            if held:
-                cells[number] = held
-                count += len(held)
+            if row_cells:
+                cells[number] = row_cells
+                count += len(row_cells)
     except csv.Error as error:
         raise CorruptDocument(f"The table cannot be read ({error}); its quotes may not be closed.") from error
     return cells, None

@@ -88,9 +88,9 @@ def pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
 
 def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
     """Columns by row that hold something, those under a merged cell with content included."""
-    filled = {row: set(held) for row, held in cells.items() if held}
+    filled = {row: set(columns) for row, columns in cells.items() if columns}
     last_row = max(filled, default=0)
-    last_column = max((max(held) for held in filled.values()), default=0)
+    last_column = max((max(columns) for columns in filled.values()), default=0)
     room = MOST_COVERED
     for area in merged:
         covered = area._replace(bottom=min(area.bottom, last_row), right=min(area.right, last_column))
@@ -108,12 +108,18 @@ def _areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
         rows, left, right = waiting.pop()
         # a run of rows without a gap, then of columns without a gap, until nothing parts it
         runs = list(_runs([row for row in rows if any(left <= column <= right for column in filled[row])]))
-        held = [{column for row in run for column in filled[row] if left <= column <= right} for run in runs]
-        across = [list(_runs(sorted(columns))) for columns in held]
+        columns_of_runs = [{column for row in run for column in filled[row] if left <= column <= right} for run in runs]
+        across = [list(_runs(sorted(columns))) for columns in columns_of_runs]
         if len(runs) == 1 and len(across[0]) == 1:
             yield Area(runs[0][0], across[0][0][0], runs[0][-1], across[0][0][-1])
             continue
-        waiting += reversed([(run, one[0], one[-1]) for run, ones in zip(runs, across, strict=True) for one in ones])
+        waiting += reversed(
+            [
+                (run, column_run[0], column_run[-1])
+                for run, column_runs in zip(runs, across, strict=True)
+                for column_run in column_runs
+            ]
+        )
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
@@ -150,8 +156,8 @@ def _is_amount(value: Value) -> bool:
 
 def _has_amount(cells: Cells, row: int, area: Area) -> bool:
     """Whether a row holds an amount behind its first column."""
-    held = cells.get(row, {})
-    return any(_is_amount(value) for column, value in held.items() if area.left < column <= area.right)
+    row_cells = cells.get(row, {})
+    return any(_is_amount(value) for column, value in row_cells.items() if area.left < column <= area.right)
 
 
 def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Iterator[Piece]:
@@ -189,12 +195,12 @@ def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) 
 
 def _table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Piece:
     header = _header_rows(area, cells)
-    made: list[Cell] = []
+    table_cells: list[Cell] = []
     for row in range(area.top, area.bottom + 1):
         for column, value in sorted(cells.get(row, {}).items()):
             if area.left <= column <= area.right:
                 span = spans.get((row, column), Area(row, column, row, column))
-                made.append(
+                table_cells.append(
                     Cell(
                         row=row - area.top,
                         col=column - area.left,
@@ -204,7 +210,7 @@ def _table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> P
                         header=row < area.top + header,
                     )
                 )
-    return Piece("table", area, "", tuple(made))
+    return Piece("table", area, "", tuple(table_cells))
 
 
 def _header_rows(area: Area, cells: Cells) -> int:
@@ -215,8 +221,8 @@ def _header_rows(area: Area, cells: Cells) -> int:
         # words for all: the first row names the columns if it has a different short text for each
         first = cells.get(area.top, {})
         texts = [first[column].text for column in range(area.left, area.right + 1) if column in first]
-        named = len(set(texts)) == area.right - area.left + 1 and all(len(text) <= 40 for text in texts)
-        return int(area.bottom > area.top and area.right > area.left and named)
+        all_distinct = len(set(texts)) == area.right - area.left + 1 and all(len(text) <= 40 for text in texts)
+        return int(area.bottom > area.top and area.right > area.left and all_distinct)
     while count and not any(area.left < column <= area.right for column in cells.get(area.top + count - 1, {})):
         count -= 1  # a label alone on its row heads a group of rows
     labelled = sum(area.left in cells.get(area.top + i, {}) for i in range(count))

@@ -145,13 +145,13 @@ def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
         whole = re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole)
     else:
         # literals may stand between the digits, as in 000-00-00000
-        left, parts = list(whole), list[str]()
+        remaining, parts = list(whole), list[str]()
         for kind, text in reversed(before_point):
             if kind != "digit":
                 parts.append(text)
-            elif left:
-                parts.append(left.pop())
-        whole = "".join(left) + "".join(reversed(parts))
+            elif remaining:
+                parts.append(remaining.pop())
+        whole = "".join(remaining) + "".join(reversed(parts))
     return whole + (f".{fraction}" if fraction else "")
 
 

@@ -26,7 +26,7 @@ MOST_CELLS = 200_000
 """Cells of all sheets together that are read; a table of more is for a database."""
 CAPS = ZipCaps(member_bytes=2_000_000_000, total_bytes=4_000_000_000)
 """Sheets are streamed, and the reader stops at MOST_CELLS: a full sheet of a million rows may be large."""
-NAMED = 8
+MOST_NAMES = 8
 """Rows, columns or cells that a note names."""
 _PICTURES = re.compile(r"xl/(?:charts/chart[^/]*\.xml|media/.+)")
 
@@ -38,16 +38,16 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         book = read_workbook(package)
         # what it holds beside cells
         pictures = sum(_PICTURES.fullmatch(name) is not None for name in package.names)
-        beside = {
+        unread = {
             "The workbook holds macros; they were neither read nor run.": has_macros(package),
             f"Links to other workbooks were not followed: {book.external}.": book.external,
             f"Charts and pictures were not read: {pictures}.": pictures,
         }
-        notes = [note for note, count in beside.items() if count]
-        blocks, pages, left = BlockList(), list[Page](), MOST_CELLS
+        notes = [note for note, count in unread.items() if count]
+        blocks, pages, remaining_cells = BlockList(), list[Page](), MOST_CELLS
         for number, part in enumerate(book.sheets):
-            sheet = read_sheet(package, part, book, most_cells=left)
-            left -= sum(map(len, sheet.cells.values()))
+            sheet = read_sheet(package, part, book, most_cells=remaining_cells)
+            remaining_cells -= sum(map(len, sheet.cells.values()))
             comments = cell_notes(package, part)
             notes += _sheet_notes(part, sheet, len(comments))
             before = len(blocks)
@@ -90,7 +90,7 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
         yield f"{name} is hidden; it was read too."
     if rows := [str(row + 1) for row in sheet.hidden_rows if row in sheet.cells]:
         yield f"{name}: hidden rows were read too: {_few(rows)}."
-    used = {column for held in sheet.cells.values() for column in held}
+    used = {column for row_cells in sheet.cells.values() for column in row_cells}
     if columns := [letters(column) for column in sorted(set(sheet.hidden_columns)) if column in used]:
         yield f"{name}: hidden columns were read too: {_few(columns)}."
     if comments:
@@ -108,8 +108,8 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 MOST_MERGED = 20_000
@@ -297,7 +297,7 @@ class Sheet(Handler):
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
     """The cells of a sheet; of a very large one, its first rows."""
     sheet = Sheet(book, most_cells)
-    stream(package.pieces(part.part), sheet, name=part.part, done=lambda: sheet.is_full)
+    stream(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_full)
     return sheet
 
 

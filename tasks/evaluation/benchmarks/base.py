@@ -90,7 +90,7 @@ class BaseBenchmark:
         """Return the metrics over all samples, which are read once and not held in memory."""
         policies = policies_beside(self.extract) if self.reads_answers else ()
         if self.repeats > 1:
-            return summarise_repeats(samples, policies=policies, ks=self.ks, same=self.same_answer)
+            return summarise_repeats(samples, policies=policies, ks=self.ks, are_equal=self.same_answer)
         return summarise_single(samples, policies=policies)
 
     def examples(self, data: Data) -> Iterator[Example]:
@@ -284,7 +284,7 @@ class JudgedBenchmark(BaseBenchmark):
             raise PreflightFailed(self._no_judge())
         all_judged: Iterator[Judged[Any]] = judge_by(
             answered,
-            asks=lambda item, response: self.requests(item, answers_of(item, response)),
+            requests_of=lambda item, response: self.requests(item, answers_of(item, response)),
             read=partial(self.read_verdict, judge),
             judge=judge,
         )

@@ -39,8 +39,8 @@ def code_in(text: str, language: str) -> str:
     """
     text = with_plain_ends(text)
     blocks = [block for block in blocks_in(text) if block.code.strip()]
-    wanted = canonical_name(language)
-    own = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == wanted), None)
+    name = canonical_name(language)
+    own = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == name), None)
     return own or max((block.code for block in blocks), key=len, default=text)
 
 
@@ -52,7 +52,7 @@ def with_plain_ends(text: str) -> str:
 
 def blocks_in(text: str) -> Iterator[Block]:
     """The fenced blocks of a text, in their order."""
-    lines = (found[0] for found in LINE.finditer(text))
+    lines = (match[0] for match in LINE.finditer(text))
     # a fence in a docstring of code that stands there without a fence opens nothing; a quotation mark without its
     # partner is one that the prose speaks of
     marks = [mark for mark in ('"""', "'''") if text.count(mark) % 2 == 0]
@@ -106,8 +106,8 @@ def defines(code: str, entry_point: str, language: str) -> bool:
 
 def before_signature(prompt: str, entry_point: str, language: str) -> str:
     """Imports, helpers and comments of a prompt; empty where it does not begin the function."""
-    found = list(signature_of(entry_point, language).finditer(prompt))
-    return prompt[: found[-1].start()] if found else ""
+    signatures = list(signature_of(entry_point, language).finditer(prompt))
+    return prompt[: signatures[-1].start()] if signatures else ""
 
 
 @cache
@@ -119,9 +119,9 @@ def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
     bound = (
         rf"^(?:export[ \t]+)?(?:(?:const|let|var)[ \t]+)?{name}[ \t]*=[ \t]*(?:async\b[ \t]*)?(?:function\b|{arrow})"
     )
-    given = rf"^{name}[ \t]*(?::[^=\n]*)?=[ \t]*(?:lambda\b|[A-Za-z_]\w*\(\)\.\w+[ \t]*$)"  # add = Solution().add
+    assigned = rf"^{name}[ \t]*(?::[^=\n]*)?=[ \t]*(?:lambda\b|[A-Za-z_]\w*\(\)\.\w+[ \t]*$)"  # add = Solution().add
     patterns = {
-        "python": rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|{given}",
+        "python": rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|{assigned}",
         "javascript": rf"^[^\n/]*?\bfunction\b[ \t*]*{name}\b|{bound}",
         "bash": rf"^[ \t]*(?:function[ \t]+{name}\b|{name}[ \t]*\([ \t]*\))",
         "perl": rf"^[ \t]*sub[ \t]+{name}\b",
@@ -146,14 +146,14 @@ class _Opening(NamedTuple):
 
 
 def _opening(line: str) -> _Opening | None:
-    found = OPENING.fullmatch(line.rstrip())
-    if not found:
+    match = OPENING.fullmatch(line.rstrip())
+    if not match:
         return None
-    marker = MARKER.fullmatch(found["before"])
+    marker = MARKER.fullmatch(match["before"])
     # behind words a fence opens a block only with a language: `Use this: ```python`
-    if not marker and (found["fence"][0] == "~" or not found["tag"] or found["rest"].strip()):
+    if not marker and (match["fence"][0] == "~" or not match["tag"] or match["rest"].strip()):
         return None
-    return _Opening(found["fence"], found["tag"].lower(), len(found["before"].expandtabs(TAB)) if marker else 0)
+    return _Opening(match["fence"], match["tag"].lower(), len(match["before"].expandtabs(TAB)) if marker else 0)
 
 
 def _closing(line: str, opening: _Opening) -> tuple[bool, str]:

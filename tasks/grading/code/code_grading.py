@@ -81,25 +81,27 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
     `python_pass@k`, as in evalchemy (eval/chat_benchmarks/HumanEval); other groups are among the estimates alone.
     """
     groups = set[str]()
-    found = tally(_noting_groups(samples, groups))
+    totals = tally(_noting_groups(samples, groups))
     languages = {language: name for name in groups if (language := language_named(name))}
     first = languages.get("python") if len(languages) > 1 else None  # the others are translations of it
-    parts = [Part("", "", found.scores, headline=first is None)]
+    parts = [Part("", "", totals.scores, headline=first is None)]
     for name in sorted(groups):
         prefix, part = f"{name}_" if language_named(name) else None, "" if name == first else f"group={name}"
-        parts.append(Part(prefix, part, found.groups.get(name, {}), headline=name == first))
-    wanted = sorted({1, *(ks or USUAL_KS)})
-    found_of = [(part, dict(part.passes(wanted))) for part in parts]
+        parts.append(Part(prefix, part, totals.groups.get(name, {}), headline=name == first))
+    sizes = sorted({1, *(ks or USUAL_KS)})
+    found_of = [(part, dict(part.passes(sizes))) for part in parts]
     metrics: dict[str, JsonValue] = {}
     left_out: dict[str, JsonValue] = {}
     for part, passes in found_of:
         if part.prefix is not None:
             metrics[f"{part.prefix}pass@1"] = None  # where nothing was scored
-            metrics |= {f"{part.prefix}pass@{k}": one.value for k, one in passes.items()}
-            left_out |= part.left_out(wanted, found.counts) if ks else {}
-    metrics |= {"num_total": found.counts.items} | unscored_metric(found.counts)
+            metrics |= {f"{part.prefix}pass@{k}": pass_estimate.value for k, pass_estimate in passes.items()}
+            left_out |= part.left_out(sizes, totals.counts) if ks else {}
+    metrics |= {"num_total": totals.counts.items} | unscored_metric(totals.counts)
     metrics |= {"k_left_out": left_out} if left_out else {}
-    return Summary(metrics, tuple(one for _, passes in found_of for one in passes.values()), found.counts)
+    return Summary(
+        metrics, tuple(pass_estimate for _, passes in found_of for pass_estimate in passes.values()), totals.counts
+    )
 
 
 class Part(NamedTuple):
@@ -131,8 +133,8 @@ class Part(NamedTuple):
         item = next((item for item, own in self.scores.items() if len(own) == self.fewest), None)
         if item is None:
             return {}
-        what = f"{'scored ' if counts.unscored else ''}sample{'s' if self.fewest > 1 else ''}"
-        return {f"{self.prefix}pass@{k}": f"{item} has {self.fewest} {what}" for k in ks if k > self.fewest}
+        noun = f"{'scored ' if counts.unscored else ''}sample{'s' if self.fewest > 1 else ''}"
+        return {f"{self.prefix}pass@{k}": f"{item} has {self.fewest} {noun}" for k in ks if k > self.fewest}
 
 
 def _noting_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:

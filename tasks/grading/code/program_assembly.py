@@ -98,8 +98,8 @@ def _prepare(before: str, code: str, entry_point: str, language: str, tests: str
         case "java":
             return _java(before, code, entry_point)
         case "rust":
-            named = set(re.findall(r"\w+", " ".join(re.findall(r"^use[ \t]([^;]{0,2000});", code, re.M))))
-            before = RUST_USE.sub(lambda use: "" if use[1] in named else use[0], before)
+            imported = set(re.findall(r"\w+", " ".join(re.findall(r"^use[ \t]([^;]{0,2000});", code, re.M))))
+            before = RUST_USE.sub(lambda use: "" if use[1] in imported else use[0], before)
             return Parts(before, _without_main(code, "rust"))
         case _:
             return Parts(before, _without_main(code, language))
@@ -122,8 +122,8 @@ def _go(before: str, code: str) -> Parts:
     """One package, and no import twice."""
     specs = [
         spec.strip()
-        for found in GO_IMPORTS.finditer(code)
-        for spec in (found["several"] or found["one"]).replace(";", "\n").split("\n")
+        for match in GO_IMPORTS.finditer(code)
+        for spec in (match["several"] or match["one"]).replace(";", "\n").split("\n")
     ]
     new = [spec for spec in dict.fromkeys(specs) if spec and not spec.startswith("//") and spec not in before]
     imports = "import (\n" + "".join(f"\t{spec}\n" for spec in new) + ")\n\n" if new else ""
@@ -132,16 +132,16 @@ def _go(before: str, code: str) -> Parts:
 
 def _java(before: str, code: str, entry_point: str) -> Parts:
     """The members of the class that holds the function; other classes go behind, and imports to the top."""
-    imports = "".join(one.strip() + "\n" for one in JAVA_IMPORT.findall(code))
+    imports = "".join(statement.strip() + "\n" for statement in JAVA_IMPORT.findall(code))
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
     code = _without_main(code, "java")
     blanked = _blanked(code, "java")
     defined = code_extraction.signature_of(entry_point, "java").search(blanked)
-    for found in JAVA_CLASS.finditer(blanked):
-        end = _end_of_block(blanked, found.end() - 1)
-        if defined and found.end() <= defined.start() < end:
-            others = f"\n{code[: found.start()]}\n{code[end:]}\n"
-            return Parts(imports + before, code[found.end() : end - 1], others if others.strip() else "")
+    for match in JAVA_CLASS.finditer(blanked):
+        end = _end_of_block(blanked, match.end() - 1)
+        if defined and match.end() <= defined.start() < end:
+            outer_code = f"\n{code[: match.start()]}\n{code[end:]}\n"
+            return Parts(imports + before, code[match.end() : end - 1], outer_code if outer_code.strip() else "")
     return Parts(imports + before, code)
 
 

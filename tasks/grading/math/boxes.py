@@ -90,11 +90,11 @@ def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
 def closing_brace(text: str, position: int) -> int | None:
     """Index of the brace that closes the one at `position`; None if none does within the longest answer's length."""
     depth = 0
-    for found in re.compile(r"\\[{}\\]|[{}]").finditer(text, position, position + 4 * MAX_CHARS):
-        sign = found.group()
+    for brace in re.compile(r"\\[{}\\]|[{}]").finditer(text, position, position + 4 * MAX_CHARS):
+        sign = brace.group()
         if len(sign) == 2:
             continue
         depth += 1 if sign == "{" else -1
         if depth == 0:
-            return found.start()
+            return brace.start()
     return None

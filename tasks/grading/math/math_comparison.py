@@ -68,15 +68,15 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Percentage) and isinstance(answer, Percentage):
         return same_value(gold.node, answer.node)
-    percentage, other = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
-    if not isinstance(percentage, Percentage) or not isinstance(other, Formula):
+    percentage, compared = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
+    if not isinstance(percentage, Percentage) or not isinstance(compared, Formula):
         return False
-    if not same_value(percentage.node, other.node):
-        return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), other.node)
+    if not same_value(percentage.node, compared.node):
+        return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), compared.node)
     value = rational(percentage.node)
     if answer is percentage and value is not None and 0 < abs(value) < 1:
         return False  # 1/4 is 25 %, but not 0.25 %
-    return not isinstance(other.node, Apply) or rational(other.node) is not None
+    return not isinstance(compared.node, Apply) or rational(compared.node) is not None
 
 
 def _same_ratio(gold: Answer, answer: Answer) -> bool:
@@ -94,13 +94,13 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
             same_value(Apply("mul", (golds[0], right)), Apply("mul", (answers[0], left)))
             for left, right in zip(golds[1:], answers[1:], strict=True)
         )
-    ratio, other = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
-    if not isinstance(ratio, Ratio) or not isinstance(other, Formula):
+    ratio, compared = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
+    if not isinstance(ratio, Ratio) or not isinstance(compared, Formula):
         return False
     nodes = _nodes(ratio)
-    if len(ratio.parts) != 2 or len(nodes) != 2 or isinstance(other.node, Number):
+    if len(ratio.parts) != 2 or len(nodes) != 2 or isinstance(compared.node, Number):
         return False
-    return same_value(Apply("div", (nodes[0], nodes[1])), other.node)
+    return same_value(Apply("div", (nodes[0], nodes[1])), compared.node)
 
 
 def _nodes(ratio: Ratio) -> list[Node]:
@@ -116,12 +116,12 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
     """In any order, each item with one partner."""
     if len(gold) != len(answer):
         return False
-    left = list(answer)
+    unmatched = list(answer)
     for item in gold:
-        partner = next((index for index, other in enumerate(left) if same_answer(item, other)), None)
+        partner = next((index for index, candidate in enumerate(unmatched) if same_answer(item, candidate)), None)
         if partner is None:
             return False
-        del left[partner]
+        del unmatched[partner]
     return True
 
 
@@ -131,11 +131,11 @@ def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
 
 
 def _distinct(items: Sequence[Answer]) -> list[Answer]:
-    kept: list[Answer] = []
+    distinct: list[Answer] = []
     for item in items:
-        if not any(same_answer(other, item) for other in kept):
-            kept.append(item)
-    return kept
+        if not any(same_answer(earlier, item) for earlier in distinct):
+            distinct.append(item)
+    return distinct
 
 
 def _same_list(gold: Answer, answer: Answer) -> bool:
@@ -160,8 +160,8 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
         return _same_items(golds, answers)
     if len(golds) == len(answers):
         return _same_set(golds, answers)
-    kept = _distinct(golds), _distinct(answers)
-    return _same_set(*kept) and len(kept[0]) > 1  # more than one value that is repeated
+    distinct = _distinct(golds), _distinct(answers)
+    return _same_set(*distinct) and len(distinct[0]) > 1  # more than one value that is repeated
 
 
 def _have_distinct_names(items: Sequence[Answer], *, beside: Sequence[Answer]) -> bool:
@@ -188,30 +188,30 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
         return _same_vector(gold, answer)
     if isinstance(answer, Matrix):
         return _same_vector(answer, gold)
-    bracketed, other = (gold, answer) if isinstance(gold, Bracketed) else (answer, gold)
+    bracketed, compared = (gold, answer) if isinstance(gold, Bracketed) else (answer, gold)
     assert isinstance(bracketed, Bracketed)
-    if isinstance(other, Joined):
+    if isinstance(compared, Joined):
         raise Undecided("a set and a union")
-    if isinstance(other, Formula) and other.node == Symbol("emptyset"):
+    if isinstance(compared, Formula) and compared.node == Symbol("emptyset"):
         return not bracketed.items
     braces = bracketed.opening == "\\{"
-    return braces and len(bracketed.items) == 1 and same_answer(bracketed.items[0], other)
+    return braces and len(bracketed.items) == 1 and same_answer(bracketed.items[0], compared)
 
 
-def _same_vector(matrix: Matrix, other: Answer) -> bool:
+def _same_vector(matrix: Matrix, compared: Answer) -> bool:
     """Compares a row, a column or rows in brackets with a matrix."""
-    if not isinstance(other, Bracketed):
-        if isinstance(other, Formula) and isinstance(other.node, Number):
+    if not isinstance(compared, Bracketed):
+        if isinstance(compared, Formula) and isinstance(compared.node, Number):
             return False
         raise Undecided("a matrix and a formula")
-    if other.opening == "\\{":
+    if compared.opening == "\\{":
         return False
-    rows = [row.items for row in other.items if isinstance(row, Bracketed) and row.opening in ("[", "(")]
-    if len(rows) == len(other.items) == len(matrix.rows) and len(rows) > 1:
+    rows = [row.items for row in compared.items if isinstance(row, Bracketed) and row.opening in ("[", "(")]
+    if len(rows) == len(compared.items) == len(matrix.rows) and len(rows) > 1:
         return all(_same_items(left, right) for left, right in zip(matrix.rows, rows, strict=True))
     if len(matrix.rows) == 1:
-        return _same_items(matrix.rows[0], other.items)
-    return len(matrix.rows[0]) == 1 and _same_items([row[0] for row in matrix.rows], other.items)
+        return _same_items(matrix.rows[0], compared.items)
+    return len(matrix.rows[0]) == 1 and _same_items([row[0] for row in matrix.rows], compared.items)
 
 
 def _evaluated(side: Answer) -> Answer:
@@ -228,18 +228,18 @@ def _evaluated(side: Answer) -> Answer:
     if side.sign == "cup":
         return Bracketed("\\{", tuple(_distinct([item for items in sets for item in items])), "\\}")
     inside = side.sign == "cap"
-    kept = [
+    members = [
         item
         for item in sets[0]
-        if all(any(same_answer(item, other) for other in others) == inside for others in sets[1:])
+        if all(any(same_answer(item, member) for member in further_set) == inside for further_set in sets[1:])
     ]
-    return Bracketed("\\{", tuple(kept), "\\}")
+    return Bracketed("\\{", tuple(members), "\\}")
 
 
 def _same_union(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Joined) and isinstance(answer, Joined) and gold.sign == answer.sign:
-        same = _same_items if gold.sign == "setminus" else _same_set
-        if same(gold.parts, answer.parts):
+        are_same_parts = _same_items if gold.sign == "setminus" else _same_set
+        if are_same_parts(gold.parts, answer.parts):
             return True
     if isinstance(gold, Formula | Words) or isinstance(answer, Formula | Words | Percentage):
         return False
@@ -249,23 +249,23 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
 def _same_relation(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Relation) and isinstance(answer, Relation):
         return _both_relations(gold, answer)
-    relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
+    relation, compared = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
     assert isinstance(relation, Relation)
     if set(relation.signs) == {"="}:  # its last side is compared
         last = relation.sides[-1]
-        if isinstance(other, Listed) and len(relation.sides) == 2 and not isinstance(last, Bracketed | Listed):
+        if isinstance(compared, Listed) and len(relation.sides) == 2 and not isinstance(last, Bracketed | Listed):
             return False
         if relation is gold:
-            return is_assignment(relation) and same_answer(last, other)
+            return is_assignment(relation) and same_answer(last, compared)
         if not is_assignment(relation) and symbols_of(last) and not is_identity(relation):
             return False
-        return same_answer(other, last)
-    if not isinstance(other, Bracketed | Joined):
+        return same_answer(compared, last)
+    if not isinstance(compared, Bracketed | Joined):
         return False
     interval = as_interval(relation)
-    if interval is None or isinstance(other, Joined):
+    if interval is None or isinstance(compared, Joined):
         raise Undecided("a relation and a set")
-    return same_answer(interval, other)
+    return same_answer(interval, compared)
 
 
 def _both_relations(gold: Relation, answer: Relation) -> bool:
@@ -348,10 +348,10 @@ def same_name(gold: Relation, answer: Relation) -> bool:
     """True for names written the same, and for two of one function: f(x) and y, but not f(x) and f(t)."""
     if re.sub(r"[{}\s]", "", gold.subject) == re.sub(r"[{}\s]", "", answer.subject):
         return True
-    found = _FUNCTION.fullmatch(gold.subject), _FUNCTION.fullmatch(answer.subject)
-    if not all(found):
+    functions = _FUNCTION.fullmatch(gold.subject), _FUNCTION.fullmatch(answer.subject)
+    if not all(functions):
         return False
-    arguments = {match.group(1) for match in found if match and match.group(1)}
+    arguments = {match.group(1) for match in functions if match and match.group(1)}
     names = {side.subject.partition("(")[0] for side in (gold, answer)} - {"y"}
     return len(arguments) <= 1 and len(names) <= 1
 
@@ -371,8 +371,8 @@ def symbols_of(side: Answer) -> set[str]:
 
 def variable(relation: Relation) -> str | None:
     """The one variable, or function, that a relation bounds."""
-    found = [side.node for side in relation.sides if isinstance(side, Formula) and symbols(side.node) - {INFINITY.name}]
-    return found[0].name if len(found) == 1 and isinstance(found[0], Symbol) else None
+    nodes = [side.node for side in relation.sides if isinstance(side, Formula) and symbols(side.node) - {INFINITY.name}]
+    return nodes[0].name if len(nodes) == 1 and isinstance(nodes[0], Symbol) else None
 
 
 def as_interval(relation: Relation) -> Answer | None:

@@ -116,11 +116,11 @@ def _boxed_or_announced(visible: str) -> str | None:
 
 def _announced(text: str) -> str | None:
     tail = text[-TAIL_CHARS:]
-    for found in islice(_PHRASES.backwards(tail), MOST_STATEMENTS):
-        if answer := _stated(tail[found.end() :].lstrip(" *:：\n")):
+    for match in islice(_PHRASES.backwards(tail), MOST_STATEMENTS):
+        if answer := _stated(tail[match.end() :].lstrip(" *:：\n")):
             return answer
-    for found in islice(_OURS.backwards(tail), 3) if "answer" in tail.lower() else ():
-        before = tail[max(0, found.start() - 500) : found.start()].rstrip(" \t")
+    for match in islice(_OURS.backwards(tail), 3) if "answer" in tail.lower() else ():
+        before = tail[max(0, match.start() - 500) : match.start()].rstrip(" \t")
         answer = last_expression(before)
         if answer and before.rstrip(" $").endswith(answer[-1]):
             return answer
@@ -162,9 +162,9 @@ def is_bare(text: str) -> bool:
 def _words(text: str, *, most: int) -> list[str] | None:
     """The words in a text; None where more than `most` of them are not names of functions or letters."""
     words: list[str] = []
-    for found in _PROSE.finditer(text):
-        words.append(found.group())
-        most -= not _is_name(found.group())
+    for match in _PROSE.finditer(text):
+        words.append(match.group())
+        most -= not _is_name(match.group())
         if most < 0:
             return None
     return words
@@ -217,8 +217,8 @@ def _last_number(text: str, start: int) -> re.Match[str] | None:
         if digit < start:
             return None
         behind_letter = start + len(text[start:digit].rstrip(_NO_LETTERS))
-        if found := next((one for one in _NUMBER.finditer(text, behind_letter) if one.end() > digit), None):
-            return found
+        if number := next((match for match in _NUMBER.finditer(text, behind_letter) if match.end() > digit), None):
+            return number
     window = 250
     while True:
         letter = _ANY_LETTER.search(text, len(text) - window) if len(text) - window > start else None
@@ -270,8 +270,8 @@ def answer_in(text: str) -> str | None:
     visible = _visible(text)
     if visible is None:
         return None
-    found = _boxed_or_announced(visible)
-    return found if found is not None else _unannounced(visible)
+    announced = _boxed_or_announced(visible)
+    return announced if announced is not None else _unannounced(visible)
 
 
 def _unannounced(visible: str) -> str | None:
@@ -286,8 +286,8 @@ def _unannounced(visible: str) -> str | None:
             return _VERB_AT_THE_END.sub("", line)
         visible = line
     bold = list(_BOLD.finditer(visible[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))  # set off by many chat models
-    if found := bold[-1].group(1).strip() if bold else last_expression(visible):
-        return found
+    if expression := bold[-1].group(1).strip() if bold else last_expression(visible):
+        return expression
     if letter := _LAST_LETTER.search(visible[-50:]):
         return letter[1] or letter[2]
     return visible if len(visible) <= SENTENCE_CHARS else None

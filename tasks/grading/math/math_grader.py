@@ -141,8 +141,8 @@ def decide(gold: str, answer: str) -> Verdict | None:
     if spelling(left) == spelling(right) or (len(words := plain_words(left)) > 1 and words == plain_words(right)):
         return Verdict(True, "string")
     letter = math_reading.choice_letter(left)
-    if letter and len(left) <= 12 and (chosen := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
-        return Verdict(letter == chosen, "choice")
+    if letter and len(left) <= 12 and (answer_letter := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
+        return Verdict(letter == answer_letter, "choice")
     verdict = _compare_structure(left, right)
     if verdict and not verdict.equal and (_PLAIN_LOG.search(left) or _PLAIN_LOG.search(right)):
         decimal = _compare_structure(_PLAIN_LOG.sub(r"\\lg", left), _PLAIN_LOG.sub(r"\\lg", right))
@@ -199,7 +199,8 @@ def grade_against(
         for item, response, gold in answered
     )
     verdicts = grader.equal_all(
-        ((gold, said) for *_, gold, readings in for_grader for said in readings.distinct if said), extracted=True
+        ((gold, reading) for *_, gold, readings in for_grader for reading in readings.distinct if reading),
+        extracted=True,
     )
     for item, response, gold, readings in for_samples:
         yield graded_by(
@@ -207,7 +208,7 @@ def grade_against(
             readings,
             item,
             response,
-            lambda said: _graded(item, gold, said, next(verdicts)) if said else _missing(response, gold),  # noqa: B023
+            lambda reading: _graded(item, gold, reading, next(verdicts)) if reading else _missing(response, gold),  # noqa: B023
         )
 
 
@@ -233,13 +234,13 @@ def _missing(response: Response, gold: str) -> dict[str, Any]:
 
 
 def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
-    shown = {"extracted": _shorten(answer), "gold": _shorten(gold)}
+    texts = {"extracted": _shown(answer), "gold": _shown(gold)}
     if verdict.failed:
-        return shown | {"score": None, "status": "unscored", "reason": verdict.failed}
+        return texts | {"score": None, "status": "unscored", "reason": verdict.failed}
     if not verdict.equal and _is_within_tolerance(item, gold, answer):
         verdict = Verdict(True, "tolerance")
-    reason = f"{verdict.stage}: {shown['extracted']} {'=' if verdict.equal else '≠'} {shown['gold']}"
-    return shown | {"score": float(verdict.equal), "reason": reason}
+    reason = f"{verdict.stage}: {texts['extracted']} {'=' if verdict.equal else '≠'} {texts['gold']}"
+    return texts | {"score": float(verdict.equal), "reason": reason}
 
 
 def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:

@@ -51,9 +51,9 @@ class _Reader:
         return token.kind in ("sign", "command") and token.text in texts
 
     def take(self, *texts: str) -> bool:
-        taken = self.at(*texts)
-        self.position += taken
-        return taken
+        matches = self.at(*texts)
+        self.position += matches
+        return matches
 
     def need(self, text: str) -> None:
         if not self.take(text):

@@ -108,8 +108,8 @@ def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
 
 def choice_letter(normalized: str) -> str | None:
     """The letter of a choice with which a short answer begins."""
-    found = _LETTER.fullmatch(normalized) or _CHOICE.match(normalized) or _LISTED_CHOICE.match(normalized)
-    return next((letter for letter in found.groups() if letter), None) if found else None
+    match = _LETTER.fullmatch(normalized) or _CHOICE.match(normalized) or _LISTED_CHOICE.match(normalized)
+    return next((letter for letter in match.groups() if letter), None) if match else None
 
 
 def _read_words(normalized: str) -> Answer | None:
@@ -345,7 +345,7 @@ def _based(tokens: list[Token]) -> Based | None:
 
 
 def _formula(tokens: list[Token]) -> Formula:
-    kept, unit = without_unit(tokens)
-    if not kept:
+    without_words, unit = without_unit(tokens)
+    if not without_words:
         raise NotUnderstood("a unit without a number")
-    return Formula(parse_formula(kept), unit)
+    return Formula(parse_formula(without_words), unit)

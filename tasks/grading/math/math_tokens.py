@@ -40,17 +40,17 @@ _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,])
 _TEXT = listed_words("text")
 _FONTS = word_set("mathbf boldsymbol bm mathcal mathit mathsf mathfrak vec overrightarrow bold pmb ensuremath")
 _MARKS = word_set("overline bar hat widehat tilde widetilde dot ddot underline")
-_SAME: dict[str, str] = dict(pair.split("→") for pair in listed_words("same"))
+_SYNONYMS: dict[str, str] = dict(pair.split("→") for pair in listed_words("same"))
 _SIGNS = frozenset("*/|{}[]():='")
 _SILENT = word_set("big bigl bigr tfrac mathstrut strut protect space nobreak allowbreak hline displaylines centering")
 _LETTERS = listed_words("letters")
 _SYMBOLS = _LETTERS | listed_words("symbols")
-_NAMED = sorted(
+_COMMAND_NAMES = sorted(
     (FUNCTIONS - word_set("re im arg max min abs")) | word_set("sqrt infty infinity frac asin acos atan"), key=len
 )
-_SPELLED = re.compile(rf"({'|'.join(reversed(_NAMED))}|alpha|beta|gamma|delta|theta|lambda|sigma|omega|pi)")
+_SPELLED = re.compile(rf"({'|'.join(reversed(_COMMAND_NAMES))}|alpha|beta|gamma|delta|theta|lambda|sigma|omega|pi)")
 _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
-    _NAMED, (letter for letter in _LETTERS if len(letter) > 2)
+    _COMMAND_NAMES, (letter for letter in _LETTERS if len(letter) > 2)
 )
 """Letters in a row that are always one name."""
 
@@ -96,10 +96,10 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
     while position < len(text):
         if len(tokens) > MAX_TOKENS or depth > 40:
             raise NotUnderstood("too long")
-        found = _PIECE.match(text, position)
-        assert found  # the last alternative takes any sign
-        position = found.end()
-        kind, piece = str(found.lastgroup), found.group(str(found.lastgroup))
+        match = _PIECE.match(text, position)
+        assert match  # the last alternative takes any sign
+        position = match.end()
+        kind, piece = str(match.lastgroup), match.group(str(match.lastgroup))
         if kind == "space":
             spaced = True
             continue
@@ -118,7 +118,7 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
 
 def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
     """Append the tokens of a command; returns where the rest begins."""
-    name = _SAME.get(name, name)
+    name = _SYNONYMS.get(name, name)
     if name in _SILENT:
         return position
     if name in _TEXT or name in _FONTS or name in _MARKS or name in ("mathbb", "begin", "end"):
@@ -190,7 +190,7 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
         return [Token("text" if len(run) > 1 else "symbol", run, spaced)]
     tokens: list[Token] = []
     for part in [run] if run in _WHOLE_WORDS else _SPELLED.split(run):
-        name = _SAME.get(part, part)
+        name = _SYNONYMS.get(part, part)
         if part in _WHOLE_WORDS or (len(part) > 1 and _SPELLED.fullmatch(part)):
             tokens.append(Token("symbol" if name in _SYMBOLS else "command", name, spaced and not tokens))
         else:
@@ -231,14 +231,14 @@ def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
     start = 0
     while start < end and tokens[start].kind == "text":
         start += 1
-    kept = tokens[start:end]
+    formula = tokens[start:end]
     if any(unit not in _UNITS and unit not in _OTHER_UNITS and unit[0] not in "^/" for unit in units):
-        return kept, ""
-    known = [_UNITS.get(unit, unit) for unit in units if unit in _UNITS or unit not in _OTHER_UNITS]
-    if not known or known[0].startswith("^"):
-        return kept, ""
+        return formula, ""
+    unit_names = [_UNITS.get(unit, unit) for unit in units if unit in _UNITS or unit not in _OTHER_UNITS]
+    if not unit_names or unit_names[0].startswith("^"):
+        return formula, ""
     squared, cubed = {"square", "sq"} & set(units), {"cubic", "cu"} & set(units)
-    return kept, "".join(known) + ("^2" if squared else "^3" if cubed else "")
+    return formula, "".join(unit_names) + ("^2" if squared else "^3" if cubed else "")
 
 
 def _exponent(tokens: list[Token], end: int) -> str | None:

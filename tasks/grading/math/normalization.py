@@ -128,15 +128,15 @@ def normalize(answer: str) -> str:
     return _OUTWARD.sub(_inward, text) if text.startswith("]") or text.endswith("[") else text
 
 
-def _scaled(found: re.Match[str]) -> str:
+def _scaled(match: re.Match[str]) -> str:
     """`2 million` as a number, what stands behind it in the same `\\text{}` as such."""
-    rest = (found.group("rest") or "").rstrip("}").strip()
-    return rf" \cdot 10^{{{_SCALES[found.group(1).lower()]}}}" + (rf" \text{{{rest}}}" if rest else "")
+    rest = (match.group("rest") or "").rstrip("}").strip()
+    return rf" \cdot 10^{{{_SCALES[match.group(1).lower()]}}}" + (rf" \text{{{rest}}}" if rest else "")
 
 
-def _repeated(found: re.Match[str]) -> str:
+def _repeated(match: re.Match[str]) -> str:
     """`0.1\\overline{6}` as the fraction that it is."""
-    whole, fixed, *rest = (group or "" for group in found.groups())
+    whole, fixed, *rest = (group or "" for group in match.groups())
     period = "".join(rest)
     value = Fraction(
         int(whole + fixed + period) - int((whole + fixed) or "0"), 10 ** len(fixed) * (10 ** len(period) - 1)
@@ -144,10 +144,10 @@ def _repeated(found: re.Match[str]) -> str:
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
-def _inward(found: re.Match[str]) -> str:
+def _inward(match: re.Match[str]) -> str:
     """`]2,5[` as (2,5)."""
-    opening, closing = ("(" if found["opening"] == "]" else found["opening"]), found["closing"]
-    return f"{opening}{found['ends']}{')' if closing == '[' else closing}"
+    opening, closing = ("(" if match["opening"] == "]" else match["opening"]), match["closing"]
+    return f"{opening}{match['ends']}{')' if closing == '[' else closing}"
 
 
 def plain_words(normalized: str) -> str:

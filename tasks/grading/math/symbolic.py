@@ -50,20 +50,20 @@ class _Worker:
             self._line(START_TIMEOUT_S)
         except DeadlinePassed as error:
             try:
-                how = f"ended with status {self.process.wait(1)}"
+                failure = f"ended with status {self.process.wait(1)}"
             except subprocess.TimeoutExpired:
-                how = f"was not ready in {START_TIMEOUT_S:g} s"
+                failure = f"was not ready in {START_TIMEOUT_S:g} s"
             self.kill()
             raise WorkerUnavailable(
-                f"the process that compares formulas {how}; are sympy and math-verify installed?"
+                f"the process that compares formulas {failure}; are sympy and math-verify installed?"
             ) from error
 
     def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
         """Whether sympy finds both equal. Raises DeadlinePassed, after which the worker is unusable."""
-        asked = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
+        request = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
         try:
             assert self.process.stdin
-            self.process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
             return bool(json.loads(self._line(deadline_s))["equal"])
         except (OSError, ValueError, KeyError) as error:

@@ -81,9 +81,9 @@ def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
     return {name: hint.__metadata__[0] for name, hint in hints.items() if name not in ("response", "return")}
 
 
-def compares(found: Iterable[Any], relation: Relation, threshold: int) -> bool:
+def compares(counted: Iterable[Any], relation: Relation, threshold: int) -> bool:
     """True if `found` has at least, or less than, `threshold` members; it is read no further."""
-    reached = sum(1 for _ in islice(found, threshold)) >= threshold
+    reached = sum(1 for _ in islice(counted, threshold)) >= threshold
     return reached == (relation == "at least")
 
 
@@ -165,8 +165,8 @@ def constrained_response(response: str) -> bool:
 
 def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
     """It has at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
-    found = (match[1] for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT) for match in pattern.finditer(response))
-    return compares(filter(str.strip, found), "at least", num_highlights)
+    highlights = (match[1] for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT) for match in pattern.finditer(response))
+    return compares(filter(str.strip, highlights), "at least", num_highlights)
 
 
 def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:

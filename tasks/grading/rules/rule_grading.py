@@ -33,14 +33,14 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
         try:
             kinds, rules = zip(*rules_of(item.detail), strict=True)
         except RulesUnusable as error:
-            found = {"status": "unscored", "reason": str(error)}
+            fields = {"status": "unscored", "reason": str(error)}
         else:
             # without reasoning the text stays as it is, since blank lines at its ends count
             visible = visible_answer(response.text)
             answer = response.text if visible == response.text.strip() else visible or ""
             strict, loose = followed(rules, answer)
             broken = [kind for kind, is_followed in zip(kinds, strict, strict=True) if not is_followed]
-            found: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "score": float(all(strict)),
                 "reason": f"not followed: {', '.join(broken)}" if broken else "all followed",
                 "values": {
@@ -52,9 +52,9 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
                 "detail": {"instructions": list(kinds), "followed_strict": strict, "followed_loose": loose},
             }
             if not answer or answer.isspace():
-                said = "the reasoning was never closed" if response.text.strip() else "the response is empty"
-                found |= {"missing": True, "reason": f"no answer: {response.missed or said}"}
-        yield graded_sample(item, response, **found)
+                cause = "the reasoning was never closed" if response.text.strip() else "the response is empty"
+                fields |= {"missing": True, "reason": f"no answer: {response.missed or cause}"}
+        yield graded_sample(item, response, **fields)
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:
@@ -63,9 +63,9 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
     An instruction counts the same whichever prompt it stands in; its error bar is clustered by prompt.
     """
     kinds: dict[str, dict[str, ByItem]] = {name: {} for name in VARIANTS}
-    found = tally(_noting(samples, kinds))
+    totals = tally(_noting(samples, kinds))
     prompts = [
-        estimates(f"prompt_level_{name}", found.values.get(f"prompt_level_{name}", {}), headline=name == "strict")
+        estimates(f"prompt_level_{name}", totals.values.get(f"prompt_level_{name}", {}), headline=name == "strict")
         for name in VARIANTS
     ]
     instructions = [
@@ -79,14 +79,14 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
         for kind, by_item in sorted(by_kind.items())
     ]
     overall = (*chain.from_iterable(prompts), *instructions)
-    values = {one.metric: one.value for one in overall}
+    values = {share.metric: share.value for share in overall}
     metrics: dict[str, JsonValue] = {
         f"{level}_level_{name}": values.get(f"{level}_level_{name}")
         for level in ("prompt", "instruction")
         for name in VARIANTS
     }
-    metrics |= {"num_total": found.counts.items} | unscored_metric(found.counts)
-    return Summary(metrics, (*overall, *per_kind), found.counts)
+    metrics |= {"num_total": totals.counts.items} | unscored_metric(totals.counts)
+    return Summary(metrics, (*overall, *per_kind), totals.counts)
 
 
 def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, part: str = "") -> Estimate:
@@ -99,7 +99,7 @@ def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, pa
     total, n = sum(map(len, by_item.values())), len(by_item)
     value = fsum(chain.from_iterable(by_item.values())) / total
     residuals = [fsum(verdicts) - value * len(verdicts) for verdicts in by_item.values()]
-    std_err = sqrt(n / (n - 1) * fsum(one * one for one in residuals)) / total if n > 1 else None
+    std_err = sqrt(n / (n - 1) * fsum(residual * residual for residual in residuals)) / total if n > 1 else None
     independent = min(total, max(1, round(value * (1 - value) / std_err**2))) if std_err else n
     interval = wilson(value * independent, independent)
     return Estimate(metric=metric, part=part, value=value, std_err=std_err, low=interval.low, high=interval.high, n=n)
@@ -111,9 +111,9 @@ def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -
         if sample.status == "scored":
             for name in VARIANTS:
                 verdicts = cast(list[bool], sample.detail[f"followed_{name}"])
-                for kind, kept in zip(cast(list[str], sample.detail["instructions"]), verdicts, strict=True):
+                for kind, is_followed in zip(cast(list[str], sample.detail["instructions"]), verdicts, strict=True):
                     for key in (kind, ALL_KINDS):
-                        kinds[name].setdefault(key, {}).setdefault(sample.item, []).append(float(kept))
+                        kinds[name].setdefault(key, {}).setdefault(sample.item, []).append(float(is_followed))
         yield sample
 
 
@@ -133,21 +133,21 @@ def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
     """
     if kind not in KINDS:
         raise RulesUnusable(f"no instruction kind {kind!r}; there are {', '.join(sorted(KINDS))}")
-    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    settings: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     expected = arguments_of(KINDS[kind])
-    for name in given.keys() - expected.keys():
+    for name in settings.keys() - expected.keys():
         raise RulesUnusable(f"{kind} takes no argument `{name}`; it takes {', '.join(expected) or 'none'}")
     for name, argument in expected.items():
-        if name not in given:
+        if name not in settings:
             raise RulesUnusable(f"{kind} needs `{name}`, {argument.expected}")
-        if not argument.meets(given[name]):
-            raise RulesUnusable(f"{kind} needs `{name}` to be {argument.expected}, not {given[name]!r:.80}")
-    if "nth_paragraph" in given and given["nth_paragraph"] > given["num_paragraphs"]:
+        if not argument.meets(settings[name]):
+            raise RulesUnusable(f"{kind} needs `{name}` to be {argument.expected}, not {settings[name]!r:.80}")
+    if "nth_paragraph" in settings and settings["nth_paragraph"] > settings["num_paragraphs"]:
         raise RulesUnusable(
-            f"{kind} asks for paragraph {given['nth_paragraph']} of {given['num_paragraphs']}; "
+            f"{kind} asks for paragraph {settings['nth_paragraph']} of {settings['num_paragraphs']}; "
             "`nth_paragraph` is at most `num_paragraphs`"
         )
-    return partial(KINDS[kind], **given)
+    return partial(KINDS[kind], **settings)
 
 
 def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
@@ -158,10 +158,10 @@ def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
     if len(kinds) != len(arguments):
         raise RulesUnusable(f"{len(kinds)} instructions but {len(arguments)} sets of arguments; each needs its own")
     rules = list[tuple[str, Rule]]()
-    for kind, given in zip(kinds, arguments, strict=True):
-        if not isinstance(kind, str) or not isinstance(given, dict | None):
+    for kind, settings in zip(kinds, arguments, strict=True):
+        if not isinstance(kind, str) or not isinstance(settings, dict | None):
             raise RulesUnusable("`instruction_id_list` holds names, and `kwargs` an object for each")
-        rules.append((kind, rule_of(kind, given or {})))
+        rules.append((kind, rule_of(kind, settings or {})))
     return rules
 
 
@@ -171,7 +171,7 @@ def followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[boo
     if all(strict):
         return strict, strict
     variants = list(dict.fromkeys(loose_variants(response)))
-    return strict, [done or _follows(rule, variants) for rule, done in zip(rules, strict, strict=True)]
+    return strict, [is_followed or _follows(rule, variants) for rule, is_followed in zip(rules, strict, strict=True)]
 
 
 def loose_variants(response: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc6
 KEYCTL = {"x86_64": 250, "aarch64": 219}
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_held = ctypes.PyDLL(None, use_errno=True)
+_libc_with_gil = ctypes.PyDLL(None, use_errno=True)
 """libc, called with the interpreter's lock held."""
 
 
@@ -41,7 +41,7 @@ _unshare = _declared(_libc.unshare, ctypes.c_int)
 _mount = _declared(_libc.mount, *[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
 _prctl = _declared(_libc.prctl, ctypes.c_int, *[ctypes.c_ulong] * 4)
 _capset = _declared(_libc.capset, ctypes.c_void_p, ctypes.c_void_p)
-_clone = _declared(_held.syscall, *[ctypes.c_long] * 6)
+_clone = _declared(_libc_with_gil.syscall, *[ctypes.c_long] * 6)
 _THIS_PROCESS = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
@@ -115,7 +115,7 @@ def raise_loopback() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")

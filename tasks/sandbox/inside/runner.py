@@ -139,8 +139,8 @@ def _become_init(settings: Settings, task: Task) -> int:
             os.close(_write("/proc/self/oom_score_adj", b"1000"))
         kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET)
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        given = len(task.source) + len(task.stdin) + sum(map(len, task.files.values()))
-        size = max(limits["file_bytes"], COMPILER["file_bytes"] if task.compile else 0) + given
+        input_bytes = len(task.source) + len(task.stdin) + sum(map(len, task.files.values()))
+        size = max(limits["file_bytes"], COMPILER["file_bytes"] if task.compile else 0) + input_bytes
         inodes = limits["inodes"] + len(task.files) + (COMPILER["inodes"] if task.compile else 8)
         sizes = f"size={size},nr_inodes={inodes},mode=1777"
         kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, sizes)
@@ -218,8 +218,8 @@ def _join(settings: Settings) -> None:
 
 def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
     """Keep the standard descriptors, REPORT, TOKEN and STATUS, no others; returns STATUS, which closes on exec."""
-    wanted = {0: stdin, 1: pipes["stdout"].write, 2: pipes["stderr"].write}
-    for number, fd in {**wanted, REPORT: pipes["report"].write, TOKEN: pipes["token"].read}.items():
+    standard = {0: stdin, 1: pipes["stdout"].write, 2: pipes["stderr"].write}
+    for number, fd in {**standard, REPORT: pipes["report"].write, TOKEN: pipes["token"].read}.items():
         os.dup2(fd, number, inheritable=number <= 2)
     os.dup2(pipes["status"].write, STATUS, inheritable=False)
     os.closerange(3, REPORT)
@@ -232,7 +232,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
     os.setsid()
     cpu_s = int(-(-limits["cpu_s"] // 1))
     _, stack = resource.getrlimit(resource.RLIMIT_STACK)
-    for what, value in {
+    for resource_id, value in {
         resource.RLIMIT_CPU: (cpu_s, cpu_s + 1),
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_NOFILE: limits["open_files"],
@@ -242,7 +242,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
         resource.RLIMIT_STACK: (OPEN_STACK, stack),
         resource.RLIMIT_AS if bound == "address_space" else resource.RLIMIT_DATA: limits["memory_bytes"],
     }.items():
-        resource.setrlimit(what, value if isinstance(value, tuple) else (value, value))
+        resource.setrlimit(resource_id, value if isinstance(value, tuple) else (value, value))
     if settings.isolated:
         if settings.counted is not None:
             resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"] + settings.counted,) * 2)
@@ -301,14 +301,14 @@ class _Watched:
         poll.register(self._channel, select.POLLRDHUP)
         self.waited, began, extended_s = None, time.monotonic(), 0.0
         while not self.killed_for and not self._has_ended(child):
-            left = began + within_s + extended_s - time.monotonic()
-            if left <= 0:
+            remaining_s = began + within_s + extended_s - time.monotonic()
+            if remaining_s <= 0:
                 waited_s = min(_measure_waiting(child), WAITING_S)
-                left += waited_s - extended_s
+                remaining_s += waited_s - extended_s
                 extended_s = waited_s
-            if left <= 0:
+            if remaining_s <= 0:
                 self.killed_for = "wall"
-            for fd, _ in poll.poll(max(left, 0) * 1000 + 1):
+            for fd, _ in poll.poll(max(remaining_s, 0) * 1000 + 1):
                 if fd == self._channel:
                     self.host_is_gone = True
                     return
@@ -374,9 +374,9 @@ class _Watched:
             os.close(fd)
             return False
         most = self._task.limits["output_bytes"] if name in ("stdout", "stderr") else 4096
-        taken = self.taken[name]
-        taken += block[: most - len(taken)]
-        if len(taken) >= most:
+        output = self.taken[name]
+        output += block[: most - len(output)]
+        if len(output) >= most:
             self.killed_for = self.killed_for or name
             return False
         return True

@@ -126,7 +126,7 @@ def _look_new(settings: Settings) -> None:
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     builtins.help = _sitebuiltins._Helper()
     os.environ["PYTHONPATH"] = os.pathsep.join(settings.packages)  # for interpreters that a program starts itself
-    sys.path = [*(one for one in sys.path if one not in ("", OURS)), *settings.packages]
+    sys.path = [*(folder for folder in sys.path if folder not in ("", OURS)), *settings.packages]
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
     # the standard streams, on descriptors of the kinds that a program's fork has there: a file, and pipes
