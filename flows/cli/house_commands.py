@@ -151,7 +151,7 @@ def _show_walls(walls: Inspection) -> None:
     typer.echo(f"{walls.engine}, Python {walls.python}; memory is {group}")
     width = max(len(probe.name) for probe in walls.probes)
     for probe in walls.probes:
-        typer.secho(f"{'held' if probe.is_intact else 'FELL':<6}", fg="green" if probe.is_intact else "red", nl=False)
+        typer.secho(f"{'held' if probe.held else 'FELL':<6}", fg="green" if probe.held else "red", nl=False)
         typer.echo(f"{probe.name:<{width}}  {probe.detail}")
     for language, why in walls.languages.items():
         typer.secho(f"{'not' if why else 'runs':<6}", fg="yellow" if why else "green", nl=False)

@@ -117,7 +117,7 @@ def _programs() -> Iterator[Check]:
     except SandboxUnavailable as error:
         yield warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
     else:
-        walls, fallen = len(found.probes), [probe.name for probe in found.probes if not probe.is_intact]
+        walls, fallen = len(found.probes), [probe.name for probe in found.probes if not probe.held]
         if fallen:
             yield warn(name, f"{found.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
         else:

@@ -123,12 +123,8 @@ def _refuse_clash(point: EntryPoint, added: DocumentFormat, earlier: DocumentFor
         if shared := [claim for claim in getattr(added, field) if claim in getattr(earlier, field)]:
             raise _unusable(point, f"its {field} {shared} belong to the format {earlier.name!r} of {owner}")
     containers = (OLE_MAGIC, *ZIP_MAGIC)
-    if container_magic := [
-        magic for magic in added.magic if any(container.startswith(magic) for container in containers)
-    ]:
-        raise _unusable(
-            point, f"its magic {container_magic} matches every zip or OLE file; use zip_members or ole_streams"
-        )
+    if too_short := [magic for magic in added.magic if any(container.startswith(magic) for container in containers)]:
+        raise _unusable(point, f"its magic {too_short} matches every zip or OLE file; use zip_members or ole_streams")
 
 
 def _unusable(point: EntryPoint, why: str) -> errors.ReaderUnusable:

@@ -179,16 +179,14 @@ def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
     # attachments by their names, in the order of their numbers
     folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
     tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)
-    attachment_names = [
-        next(filter(None, (_text(container, tag, below=f"{folder}/") for tag in tags)), "") for folder in folders
-    ]
+    names = [next(filter(None, (_text(container, tag, below=f"{folder}/") for tag in tags)), "") for folder in folders]
     html, text = _bytes(container, HTML), _text(container, BODY)
     only_rich = not html and not text and container.exists(f"__substg1.0_{RTF}0102")
     return Message(
         headers={name: " ".join(value.split()) for name, value in headers.items() if value.strip()},
         html=html,
         text=text.encode() or None,
-        attachments=tuple(name or "a file without a name" for name in attachment_names),
+        attachments=tuple(name or "a file without a name" for name in names),
         notes=("The mail keeps its text as rich text only, which is not read; save it as HTML.",) if only_rich else (),
     )
 

@@ -91,7 +91,7 @@ class Handler(WithoutDoctype):
 def stream(
     pieces: Iterable[bytes], handler: Handler, *, name: str, is_done: Callable[[], bool] = lambda: False
 ) -> None:
-    """Feed a part to its handler until its end, or until `done`. Raises CorruptDocument, RefusedDocument."""
+    """Feed a part to its handler until its end, or until `is_done`. Raises CorruptDocument, RefusedDocument."""
     parser = XMLParser(target=handler)
     try:
         for piece in pieces:

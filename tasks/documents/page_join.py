@@ -57,9 +57,7 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
     in_margins = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
-    placed = drawn.places(
-        [block for block in blocks if all(block is not marginal_block for marginal_block in in_margins)]
-    )
+    placed = drawn.places([block for block in blocks if all(block is not margin for margin in in_margins)])
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
@@ -351,8 +349,7 @@ def _margin(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Bl
     if not text:
         return []
     key = _folded(text)
-    stored = next(
-        (block for block in marginal_blocks if block.kind == kind and key and _folded(block.text) == key), None
-    )
+    of_kind = [block for block in marginal_blocks if block.kind == kind and key]
+    stored = next((block for block in of_kind if _folded(block.text) == key), None)
     drawn = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
     return [(stored or drawn).model_copy(update={"page": number, "bbox": outline(boxes)})]

@@ -273,9 +273,9 @@ def has_close_number(answer: str, gold: str) -> bool:
         return any(
             _equal(amount, gold_amount)
             for candidate in candidates
-            if (candidate.number.value < 0) == (gold_number.number.value < 0)
-            or candidate.either_sign
+            if candidate.either_sign
             or gold_number.either_sign
+            or (candidate.number.value < 0) == (gold_number.number.value < 0)
             for amount in _amounts(candidate.number, compared=gold_number.number)
             for gold_amount in _amounts(gold_number.number, compared=candidate.number)
         )
@@ -309,9 +309,8 @@ def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
         yield Amount(value * 100, "share", scale * 100)
     if unit == "%":
         yield Amount(value, "share", scale)
-    in_scale = compared.unit in SCALE_WORDS or (
-        compared.unit in _OF_AMOUNTS and abs(compared.value) != _written(compared)
-    )
+    is_scaled = compared.unit in _OF_AMOUNTS and abs(compared.value) != _written(compared)
+    in_scale = compared.unit in SCALE_WORDS or is_scaled
     if _is_bare(number) and in_scale and len(re.sub(r"\D", "", number.text).lstrip("0")) >= FEWEST_DIGITS:
         yield from (Amount(value * header, compared.unit, header) for header in HEADER_SCALES)
 

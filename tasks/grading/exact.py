@@ -131,15 +131,14 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
             yield graded(score=0.0, reason=why_missing(response), missing=True)
             continue
         try:
-            text_score = measure(answer, golds)
+            graded_text = measure(answer, golds)
         except TimeoutError:
             reason = f"the pattern took more than {PATTERN_S:g} s on this answer; write it without nested repeats"
             yield graded(status="unscored", extracted=answer[:SHOWN_CHARS], reason=reason)
             continue
-        extracted = (answer if text_score.extracted is None else text_score.extracted)[:SHOWN_CHARS]
-        yield graded(
-            score=text_score.score, extracted=extracted, reason=text_score.reason, values=dict(text_score.values)
-        )
+        score, reason, extracted, values = graded_text
+        extracted = (answer if extracted is None else extracted)[:SHOWN_CHARS]
+        yield graded(score=score, extracted=extracted, reason=reason, values=dict(values))
 
 
 def includes(answer: str, golds: Sequence[str]) -> TextScore:

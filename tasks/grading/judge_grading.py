@@ -99,8 +99,8 @@ def judge_by(
                 earlier = judgments_of_window[number].get(name)
                 judgments_of_window[number][name] = _read_judgment(answer, read, earlier.keys if earlier else ())
             missing = [
-                {name for name, judgment in each.items() if judgment.failed and judgment.answered}
-                for each in judgments_of_window
+                {name for name, judgment in judgments.items() if judgment.failed and judgment.answered}
+                for judgments in judgments_of_window
             ]
             if not any(missing):
                 break

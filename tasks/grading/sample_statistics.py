@@ -222,13 +222,10 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: S
     for answer, score in zip(votes, scores, strict=True):
         if answer is None or not (spelled := spelling(answer)):
             continue
-        group = next(
-            (earlier for earlier in groups if spelled in earlier.spellings or (score == earlier.score == 1)), None
-        )
+        group = next((group for group in groups if spelled in group.spellings or (score == group.score == 1)), None)
         if group is None and score < 1:
-            group = next(
-                (earlier for earlier in groups if earlier.score == score and are_equal(earlier.answer, answer)), None
-            )
+            candidates = (group for group in groups if group.score == score)
+            group = next((group for group in candidates if are_equal(group.answer, answer)), None)
         if group is None:
             group = _Group(answer, score, [], set())
             groups.append(group)

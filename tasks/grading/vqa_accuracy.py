@@ -54,17 +54,14 @@ def vqa_accuracy(answer: str, answers: Sequence[str], *, stem: bool = False) -> 
     return accuracy_among(people(tuple(answers), stem=stem), answer)
 
 
-def accuracy_among(people_answers: People, answer: str) -> float:
+def accuracy_among(peers: People, answer: str) -> float:
     """`vqa_accuracy` for prepared answers of people."""
-    agree = people_answers.counts.get(
-        comparable(answer, normalised=people_answers.disagree, stem=people_answers.stem), 0
-    )
-    agreeing, agreeing_without_one = min(agree, ENOUGH), min(agree - 1, ENOUGH)
-    return (
-        ((people_answers.total - agree) * agreeing + agree * agreeing_without_one) / (ENOUGH * people_answers.total)
-        if agree
-        else 0.0
-    )
+    agree = peers.counts.get(comparable(answer, normalised=peers.disagree, stem=peers.stem), 0)
+    if not agree:
+        return 0.0
+    # without one who disagrees `agree` people remain who gave the answer, without one of these `agree` - 1
+    without_other, without_agreeing = min(agree, ENOUGH), min(agree - 1, ENOUGH)
+    return ((peers.total - agree) * without_other + agree * without_agreeing) / (ENOUGH * peers.total)
 
 
 @lru_cache(CACHED_QUESTIONS)

@@ -46,7 +46,7 @@ class Probe(NamedTuple):
     """One wall, and whether it held."""
 
     name: str
-    is_intact: bool
+    held: bool
     detail: str
 
 
@@ -64,14 +64,14 @@ class Inspection(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether all walls held."""
-        return all(probe.is_intact for probe in self.probes)
+        return all(probe.held for probe in self.probes)
 
 
 def inspect(sandbox: Sandbox) -> Inspection:
     """What a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
     sandbox.start()
     first_probes = tuple(_look(sandbox))
-    probes = (*first_probes, *(_try(sandbox) if all(probe.is_intact for probe in first_probes) else ()))
+    probes = (*first_probes, *(_try(sandbox) if all(probe.held for probe in first_probes) else ()))
     languages = {language.name: unavailable(language) for language in LANGUAGES}
     return Inspection("bubblewrap", sandbox.python.version, sandbox.grouped, probes, languages)
 
@@ -122,9 +122,8 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
     kill = sandbox.run(Program("import os\nos.kill(-1, 9)", limits=SMALL))
     after = sandbox.run(Program("print('still here')", limits=SMALL))
     is_intact = after.stdout == "still here\n" and sandbox.pids() == zygotes
-    yield Probe(
-        "kill", is_intact, f"{kill.reason or kill.status}; {'the next program ran' if is_intact else 'it killed more'}"
-    )
+    outcome = "the next program ran" if is_intact else "it killed more"
+    yield Probe("kill", is_intact, f"{kill.reason or kill.status}; {outcome}")
 
 
 def _call_out(sandbox: Sandbox) -> Probe:

@@ -89,7 +89,7 @@ def sees(**changed: object) -> Answer:
 
 
 def fallen(answer: Answer) -> list[tuple[str, str]]:
-    return [(probe.name, probe.detail) for probe in walls.inspect(Answering(answer)).probes if not probe.is_intact]
+    return [(probe.name, probe.detail) for probe in walls.inspect(Answering(answer)).probes if not probe.held]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def inspection() -> Iterator[Inspection]:
 
 
 def test_the_walls_of_this_machine_stand_and_each_is_told_of_once(inspection: Inspection):
-    assert [probe for probe in inspection.probes if not probe.is_intact] == []
+    assert [probe for probe in inspection.probes if not probe.held] == []
     assert inspection.ok
     assert inspection.python == ".".join(map(str, sys.version_info[:3])) or "TRIVET_SANDBOX_PYTHON" in os.environ
     assert [probe.name for probe in inspection.probes] == [
@@ -134,8 +134,8 @@ def test_an_engine_that_shows_too_much_is_found_out(inspection: Inspection, tmp_
     assert engine
     with Sandbox(workers=1, engine=Shows(engine.bwrap, engine.privileged)) as sandbox, watchdog(sandbox):
         found = walls.inspect(sandbox)
-    fell = [probe for probe in found.probes if not probe.is_intact]
-    assert (found.ok, fell) == (False, [Probe("reading /etc/shadow", is_intact=False, detail="it can be read")])
+    fell = [probe for probe in found.probes if not probe.held]
+    assert (found.ok, fell) == (False, [Probe("reading /etc/shadow", held=False, detail="it can be read")])
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_what_kills_the_next_program_or_the_zygote_is_named():
 
     numbers = itertools.count(100)
     assert [name for name, _ in fallen(where("still here", broken("the sandbox broke")))] == ["kill"]
-    assert [probe.name for probe in walls.inspect(Renewed(holds)).probes if not probe.is_intact] == ["kill"]
+    assert [probe.name for probe in walls.inspect(Renewed(holds)).probes if not probe.held] == ["kill"]
 
 
 def test_behind_a_wall_that_fell_and_where_nothing_is_executed_nothing_is_tried():

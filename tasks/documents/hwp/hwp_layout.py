@@ -187,7 +187,5 @@ def render_pages(
     for number in sorted(boxes):
         if 1 <= number <= len(pages):
             with pymupdf.open(stream=pages[number - 1].encode(), filetype="svg") as drawing:
-                svg_boxes = [
-                    (x0 / _POINTS, y0 / _POINTS, x1 / _POINTS, y1 / _POINTS) for x0, y0, x1, y1 in boxes[number]
-                ]
-                yield number, drawn_page(drawing[0], svg_boxes)
+                units = [(x0 / _POINTS, y0 / _POINTS, x1 / _POINTS, y1 / _POINTS) for x0, y0, x1, y1 in boxes[number]]
+                yield number, drawn_page(drawing[0], units)

@@ -192,11 +192,7 @@ def _is_diagram(elements: Sequence[Element]) -> bool:
     boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
     if not 3 <= len(boxes) <= MOST_NODES:
         return False
-    apart = [
-        box
-        for box in boxes
-        if not any(neighbour is not box and box.grown(1, 1).touches(neighbour) for neighbour in boxes)
-    ]
+    apart = [box for box in boxes if not any(near is not box and box.grown(1, 1).touches(near) for near in boxes)]
     if len(apart) < 3:
         return False
     links = [element for element in elements if element.kind != "box"]

@@ -207,9 +207,8 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fr
         errors = process.stderr.decode("utf-8", "replace").strip().splitlines()
         raise OcrFailed(f"tesseract failed: {errors[-1] if errors else f'exit code {process.returncode}'}")
 
-    table = csv.DictReader(
-        io.StringIO(process.stdout.decode("utf-8", "replace")), delimiter="\t", quoting=csv.QUOTE_NONE
-    )
+    output = io.StringIO(process.stdout.decode("utf-8", "replace"))
+    table = csv.DictReader(output, delimiter="\t", quoting=csv.QUOTE_NONE)
     words = [row for row in table if row["level"] == "5" and row["text"].strip()]
     words = [row for row in words if float(row["conf"]) >= MIN_CONFIDENCE]
     points_per_pixel = 72 / dpi

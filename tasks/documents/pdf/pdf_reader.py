@@ -160,9 +160,8 @@ class PdfReader:
         """The page with its blocks."""
         text = loaded.text
         near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
-        running = running_rows(
-            loaded.margins, {distance: neighbour.margins for distance, neighbour in near.items() if neighbour}
-        )
+        near_margins = {distance: page.margins for distance, page in near.items() if page}
+        running = running_rows(loaded.margins, near_margins)
 
         # tables, and the text outside of them
         fragments = list(text.fragments)

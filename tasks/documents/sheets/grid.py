@@ -113,13 +113,9 @@ def _areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
         if len(runs) == 1 and len(across[0]) == 1:
             yield Area(runs[0][0], across[0][0][0], runs[0][-1], across[0][0][-1])
             continue
-        waiting += reversed(
-            [
-                (run, column_run[0], column_run[-1])
-                for run, column_runs in zip(runs, across, strict=True)
-                for column_run in column_runs
-            ]
-        )
+        # the last area that is pushed is read first, so they are pushed from the bottom right
+        parts = [(run, columns[0], columns[-1]) for run, in_run in zip(runs, across, strict=True) for columns in in_run]
+        waiting += reversed(parts)
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -89,19 +89,18 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
         prefix, part = f"{name}_" if language_named(name) else None, "" if name == first else f"group={name}"
         parts.append(Part(prefix, part, totals.groups.get(name, {}), headline=name == first))
     sizes = sorted({1, *(ks or USUAL_KS)})
-    found_of = [(part, dict(part.passes(sizes))) for part in parts]
+    passes_of = [(part, dict(part.passes(sizes))) for part in parts]
     metrics: dict[str, JsonValue] = {}
     left_out: dict[str, JsonValue] = {}
-    for part, passes in found_of:
+    for part, passes in passes_of:
         if part.prefix is not None:
             metrics[f"{part.prefix}pass@1"] = None  # where nothing was scored
             metrics |= {f"{part.prefix}pass@{k}": pass_estimate.value for k, pass_estimate in passes.items()}
             left_out |= part.left_out(sizes, totals.counts) if ks else {}
     metrics |= {"num_total": totals.counts.items} | unscored_metric(totals.counts)
     metrics |= {"k_left_out": left_out} if left_out else {}
-    return Summary(
-        metrics, tuple(pass_estimate for _, passes in found_of for pass_estimate in passes.values()), totals.counts
-    )
+    estimates = tuple(pass_estimate for _, passes in passes_of for pass_estimate in passes.values())
+    return Summary(metrics, estimates, totals.counts)
 
 
 class Part(NamedTuple):
