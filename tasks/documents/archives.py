@@ -26,11 +26,11 @@ UTF8_NAME = 0x800
 ENCRYPTED = 0x1
 PIECE_BYTES = 1 << 16
 DAMAGED = (BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)
-"""What zipfile raises for members that are damaged."""
+"""Exceptions that zipfile raises for damaged members."""
 
 
 class ZipCaps(Record):
-    """Limits of an archive that is accepted."""
+    """The limits above which an archive is refused instead of read."""
 
     members: int = 10_000
     member_bytes: int = 200_000_000
@@ -46,13 +46,13 @@ class ZipCaps(Record):
 
 
 class Package:
-    """A document that is a zip of parts. Raises RefusedDocument or CorruptDocument on opening and reading."""
+    """A document that is a zip of parts, such as DOCX. Opening and reading raise RefusedDocument or CorruptDocument."""
 
     def __init__(self, path: Path, *, caps: ZipCaps | None = None) -> None:
         self._caps = caps or ZipCaps()
         self._zip = open_zip(path, caps=self._caps)
         self.names = self._zip.NameToInfo.keys()
-        """In the order of the zip."""
+        """Names of the parts, in the order of the zip."""
         for info in self._zip.infolist():
             if sentence := refusal(info, caps=self._caps):
                 self._zip.close()
@@ -65,7 +65,7 @@ class Package:
         self._zip.close()
 
     def read(self, name: str) -> bytes:
-        """The bytes of the part `name`. Raises CorruptDocument if it is missing or damaged."""
+        """Return the bytes of the part `name`. Raises CorruptDocument if it is missing or damaged."""
         try:
             info = self._zip.getinfo(name)
         except KeyError as error:
@@ -73,7 +73,10 @@ class Package:
         return read_member(self._zip, info)
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """The bytes of a part in pieces: whoever streams them needs no memory for the whole. Raises as `read`."""
+        """Yield the bytes of a part in pieces, so that a reader of streams never holds the whole.
+
+        Raises as `read` does.
+        """
         try:
             with self._zip.open(name) as file:
                 while piece := file.read(PIECE_BYTES):
@@ -84,7 +87,7 @@ class Package:
             raise CorruptDocument(f"The part `{name}` is damaged ({error}); get the file again.") from error
 
     def xml_source(self, name: str) -> bytes:
-        """The bytes of an XML part. Raises RefusedDocument if there are more than a tree should be built of."""
+        """Return the bytes of an XML part. Raises RefusedDocument if they are too many to build a tree of."""
         if name in self.names and (size := self._zip.getinfo(name).file_size) > self._caps.xml_bytes:
             raise RefusedDocument(
                 f"The part `{name}` has {size:,} bytes of XML, more than the {self._caps.xml_bytes:,} that are read; "
@@ -93,12 +96,12 @@ class Package:
         return self.read(name)
 
     def xml(self, name: str) -> ET.Element:
-        """The part `name` as a tree. Raises RefusedDocument if it declares entities or is too large."""
+        """Return the part `name` as a tree. Raises RefusedDocument if it declares entities or is too large."""
         return parse_xml(self.xml_source(name), name=name)
 
 
 def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
-    """An archive whose directory is sound and within the caps. Raises CorruptDocument, RefusedDocument."""
+    """Open an archive whose directory is sound and within the caps. Raises CorruptDocument or RefusedDocument."""
     try:
         archive = ZipFile(source)
     except (BadZipFile, EOFError, OSError, OverflowError, ValueError, NotImplementedError) as error:
@@ -115,12 +118,12 @@ def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
 
 
 def refusal(info: ZipInfo, *, caps: ZipCaps) -> str | None:
-    """Why a member is not taken; None if its name stays within the archive and its size within the caps."""
+    """Return why a member is refused; None if its name stays within the archive and its size within the caps."""
     return misplaced(info) or oversized(info, caps=caps)
 
 
 def misplaced(info: ZipInfo) -> str | None:
-    """Why the name of a member is refused; None if it stays within the archive."""
+    """Return why the name of a member is refused; None if it stays within the archive."""
     name = info.orig_filename.replace("\\", "/")  # zipfile itself cuts names at NUL
     member = f"The zip member `{printable(name)}`"
     if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/") or "\0" in name:
@@ -131,7 +134,7 @@ def misplaced(info: ZipInfo) -> str | None:
 
 
 def oversized(info: ZipInfo, *, caps: ZipCaps) -> str | None:
-    """Why the size of a member is refused; None if it stays within the caps."""
+    """Return why the size of a member is refused; None if it stays within the caps."""
     member = f"The zip member `{printable(info.orig_filename)}`"
     if info.file_size > caps.member_bytes:
         return f"{member} unpacks to {info.file_size:,} bytes, more than {caps.member_bytes:,}"
@@ -156,13 +159,13 @@ def member_name(info: ZipInfo) -> str:
 
 
 def printable(name: str) -> str:
-    """A name that can stand in a sentence or in JSON: control characters and lone surrogates escaped."""
+    """Return a name that can stand in a sentence or in JSON: control characters and lone surrogates are escaped."""
     unseen = ("Cc", "Cs", "Zl", "Zp")
     return "".join(s.encode("unicode_escape").decode() if unicodedata.category(s) in unseen else s for s in name)
 
 
 def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
-    """The content of one member, never more than its directory declares. Raises DocumentError."""
+    """Return the content of one member, never more than its directory declares. Raises DocumentError."""
     member = f"The zip member `{printable(info.filename)}`"
     if info.flag_bits & ENCRYPTED:
         raise NeedsPassword(f"{member} is encrypted; unpack it and index the folder.")
@@ -179,7 +182,10 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
 
 
 def parse_xml(data: bytes, *, name: str) -> ET.Element:
-    """The tree of an XML part. Raises RefusedDocument if it has a DOCTYPE, CorruptDocument if it is not well-formed."""
+    """Return the tree of an XML part.
+
+    Raises RefusedDocument if it has a DOCTYPE, CorruptDocument if it is not well-formed.
+    """
     try:
         return ET.fromstring(data, parser=ET.XMLParser(target=WithoutDoctype()))
     except (ET.ParseError, ValueError, LookupError) as error:
@@ -189,8 +195,9 @@ def parse_xml(data: bytes, *, name: str) -> ET.Element:
 
 
 class WithoutDoctype(ET.TreeBuilder):
-    """Refuses a DOCTYPE, and so every entity: office formats declare none, entity bombs need one."""
+    """A tree builder that refuses a DOCTYPE and so every entity: office formats declare none, entity bombs need one."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        """Raise RefusedDocument as soon as the parser meets a document type declaration."""
         declared = printable(pubid or system or name)
         raise RefusedDocument(f"The XML declares a document type (`{declared}`), as entity attacks do; it is not read.")

@@ -22,7 +22,7 @@ Kind = Literal["paragraph", "heading", "list", "table", "figure", "caption", "he
 
 
 class PageStatus(StrEnum):
-    """What became of a page; anything but `ok` and `ocr` carries a reason."""
+    """The outcome of reading a page; every outcome but `ok` and `ocr` comes with a reason."""
 
     OK = "ok"
     OCR = "ocr"
@@ -33,7 +33,7 @@ class PageStatus(StrEnum):
 
 
 class Cell(Record):
-    """One cell of a table; a merged cell stands once, at its top left, with its spans."""
+    """One cell of a table; a merged cell is listed once, at its top left, with its spans."""
 
     row: int
     col: int
@@ -59,7 +59,7 @@ class Place(Record):
 
 
 class Block(Record):
-    """A paragraph, table, figure … as it stands in the document; text is NFC and otherwise untouched."""
+    """A paragraph, table, figure … as the document has it; its text is NFC and otherwise untouched."""
 
     kind: Kind
     text: str
@@ -79,14 +79,14 @@ class Page(Record):
     """One page, or the whole text of a document that stores no pages (`number` None)."""
 
     number: int | None
-    """1-based."""
+    """1-based number of the page; None for the whole text of a document without pages."""
     status: PageStatus
     reason: str | None = None
     """Why the page is not `ok`: blank, image-only, glyphs without Unicode, timeout after 20 s …"""
     width: float | None = None
-    """Points."""
+    """Width in points; None where the format has none."""
     height: float | None = None
-    """Points."""
+    """Height in points; None where the format has none."""
     blocks: tuple[Block, ...] = ()
 
 
@@ -116,7 +116,7 @@ class ImageCandidate(Record):
     """1-based order on its page, or in its document where there are no pages."""
     source: Literal["raster", "vector"]
     png: bytes = b""
-    """Empty when there is a problem."""
+    """The picture as PNG; empty when it could not be decoded."""
     width: int = 0
     """Pixels of the original, before it was scaled down."""
     height: int = 0

@@ -16,29 +16,39 @@ from typing import ClassVar
 
 
 class DocumentError(Exception):
-    """The message is a full sentence: what is wrong, and what to do."""
+    """The root of all reasons why a document is not read; its message says what is wrong and what to do."""
 
     reason: ClassVar[str] = "unreadable"
-    """Short code for records and tables."""
+    """Short code of the reason, for records and tables."""
 
 
 class NeedsPassword(DocumentError):
+    """The document is encrypted, and no password or a wrong one was given."""
+
     reason = "needs_password"
 
 
 class CorruptDocument(DocumentError):
+    """The file is truncated, damaged, or not of the format that it claims."""
+
     reason = "corrupt"
 
 
 class UnsupportedDocument(DocumentError):
+    """The file has a format or an encryption that no reader reads."""
+
     reason = "unsupported"
 
 
 class EmptyDocument(DocumentError):
+    """The file has no bytes."""
+
     reason = "empty"
 
 
 class RefusedDocument(DocumentError):
+    """The file is hostile: path traversal, an entity or deflate bomb, or larger than the caps."""
+
     reason = "refused"
 
 

@@ -76,44 +76,45 @@ class SimpleReader:
         self._pages = pages
 
     def pages(self, first: int = 1) -> Iterator[Page]:
+        """Return the pages from position `first` (1-based) on."""
         return iter(self._pages[first - 1 :])
 
 
 def read_whole(pages: Sequence[Page], *, page_source: PageSource | None = None, **about: Any) -> SimpleReader:
-    """The reader of these pages, at least one.
+    """Return a reader of pages that were all read already; there must be at least one.
 
-    page_source: by default, pages with numbers are stored ones. about: further fields of its Header.
+     page_source: by default, pages with numbers are stored ones. about: further fields of its Header.
     """
     source = page_source or ("none" if pages[0].number is None else "stored")
     return SimpleReader(Header(page_source=source, page_count=len(pages), **about), pages)
 
 
 class Headings:
-    """The open headings at a point of a document."""
+    """The headings that are open at a point of a document."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
 
     def path(self) -> tuple[str, ...]:
-        """Outermost first."""
+        """Return the open headings, outermost first."""
         return tuple(heading for _, heading in self._open)
 
     def add(self, text: str, level: int) -> tuple[str, ...]:
-        """The path of a heading; it closes headings of its level and deeper and opens itself."""
+        """Open a heading, which closes those of its level and deeper, and return the path above it."""
         self._open = [(above, heading) for above, heading in self._open if above < level]
         path = self.path()
         self._open.append((level, text))
         return path
 
     def path_of(self, kind: Kind, text: str, level: int | None) -> tuple[str, ...]:
-        """The path of any block; headers, footers and notes stand below no heading."""
+        """Return the headings above a block of any kind; headers, footers and notes are below none."""
         if kind == "heading":
             return self.add(" ".join(text.split()), level or 1)
         return () if kind in ("header", "footer", "note") else self.path()
 
 
 def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:
-    """Pages that were read independently, with block numbers and heading paths of the whole document."""
+    """Return pages that were read independently, with block numbers and heading paths of the whole document."""
     headings, count = Headings(), itertools.count()
 
     def placed(block: Block) -> Block:
@@ -125,7 +126,7 @@ def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:
 
 
 class BlockList:
-    """Collects blocks in reading order and assigns their places."""
+    """Collects blocks in reading order and gives each its place in the document."""
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
@@ -165,11 +166,11 @@ class BlockList:
         return len(self._blocks)
 
     def unpaged(self) -> list[Page]:
-        """The one page of a document that stores no pages."""
+        """Return the one page of a document that stores no pages."""
         return [page_of(None, self._blocks, if_empty="the document holds no text")]
 
     def paged(self, count: int) -> list[Page]:
-        """Pages 1 to `count`; a block without a page stands on the last one."""
+        """Return the pages 1 to `count`; a block without a page goes to the last one."""
         by_page: dict[int, list[Block]] = defaultdict(list)
         for block in self._blocks:
             by_page[block.page or count].append(block)
@@ -184,19 +185,19 @@ def page_of(
     width: float | None = None,
     height: float | None = None,
 ) -> Page:
-    """A page with its blocks; if_empty: why it has none."""
+    """Return a page with its blocks; `if_empty` is the reason that it gets when there are none."""
     status, reason = (PageStatus.OK, None) if blocks else (PageStatus.EMPTY, if_empty)
     return Page(number=number, status=status, reason=reason, width=width, height=height, blocks=tuple(blocks))
 
 
 def storable(text: str) -> str:
-    """NFC, and without what JSON and PostgreSQL cannot hold: NUL goes, a lone surrogate becomes U+FFFD."""
+    """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD."""
     text = text.replace("\0", "")
     return text if text.isascii() else unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
 
 
 def table_text(cells: Sequence[Cell], *, between: str = " | ") -> str:
-    """Rows as lines, cells with `between` between them; a merged cell stands once."""
+    """Return the rows of a table as lines, with `between` between cells; a merged cell is written once."""
     rows = itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row"))
     lines = [[" ".join(cell.text.split()) for cell in row] for _, row in rows]
     return "\n".join(between.join(line) for line in lines if any(line))
@@ -209,7 +210,7 @@ _ROMAN = (
 
 
 def roman(number: int) -> str:
-    """A list number in small Roman letters."""
+    """Return a list number in lower-case Roman numerals."""
     letters = ""
     for value, sign in _ROMAN:
         letters += sign * (number // value)

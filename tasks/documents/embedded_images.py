@@ -35,7 +35,7 @@ class Picture(NamedTuple):
 
 
 class Embedded(NamedTuple):
-    """An image's bytes, or why there are none."""
+    """The bytes of an embedded image, or the reason why there are none."""
 
     data: bytes
     problem: str | None = None
@@ -45,11 +45,11 @@ ABROAD = Embedded(b"", "the image is outside the document and is not fetched")
 
 
 class Undecodable(Exception):
-    """The bytes are no readable picture, for the reason given."""
+    """The bytes are no readable picture; the message gives the reason."""
 
 
 def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
-    """Numbered candidates of a document without pages."""
+    """Yield numbered candidates of a document without pages."""
     for n, image in enumerate(images, start=1):
         candidate = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
         if image.problem is None:
@@ -61,7 +61,7 @@ def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
 
 
 def read_embedded(read: Callable[[], bytes]) -> Embedded:
-    """The bytes that `read` returns; of a damaged or refused part, the reason."""
+    """Return the bytes that `read` gives, or the reason where the part is damaged or refused."""
     try:
         return Embedded(read())
     except NeedsPassword:
@@ -71,7 +71,7 @@ def read_embedded(read: Callable[[], bytes]) -> Embedded:
 
 
 def decode_image(data: bytes) -> Picture:
-    """The first frame, turned as its EXIF says, alpha composited on white. Raises Undecodable."""
+    """Decode the first frame, turned as its EXIF says, with alpha composited on white. Raises Undecodable."""
     from PIL import Image  # not needed to read text, and readers import this module
 
     if not data:

@@ -29,7 +29,7 @@ ENTRY_POINTS = "trivet.readers"
 
 Suffix = Annotated[str, Field(pattern=r"^\.[a-z0-9]+$")]
 Target = Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
-"""`package.module:function`."""
+"""A function by its import path, `package.module:function`."""
 Magic = Annotated[bytes, BeforeValidator(lambda given: given.encode("latin-1") if isinstance(given, str) else given)]
 
 
@@ -64,7 +64,7 @@ class DocumentFormat(Record):
 
     @property
     def has_signature(self) -> bool:
-        """Whether the content alone tells the format."""
+        """Whether the content alone identifies the format."""
         return bool(self.magic or self.zip_members or self.ole_streams)
 
     def matches(self, head: bytes) -> bool:
@@ -77,7 +77,7 @@ BUILT_IN = TypeAdapter(tuple[DocumentFormat, ...]).validate_python(_TABLE["forma
 
 
 def formats() -> tuple[DocumentFormat, ...]:
-    """Built-in formats, then those of installed packages. Raises ReaderUnusable naming the package."""
+    """Return the built-in formats, then those of installed packages. Raises ReaderUnusable, which names the package."""
     registered = list(BUILT_IN)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
         try:
@@ -93,12 +93,12 @@ def formats() -> tuple[DocumentFormat, ...]:
 
 
 def suffixes() -> tuple[str, ...]:
-    """Suffixes of all formats, in the order of the formats. Raises ReaderUnusable."""
+    """Return the suffixes of all formats, in the order of the formats. Raises ReaderUnusable."""
     return tuple(suffix for format in formats() for suffix in format.suffixes)
 
 
 def format_named(name: str) -> DocumentFormat:
-    """The format called `name`. Raises UnsupportedDocument, ReaderUnusable."""
+    """Return the format called `name`. Raises UnsupportedDocument or ReaderUnusable."""
     built_in = {format.name: format for format in BUILT_IN}
     # the entry points are loaded only for a format that is not built in
     if format := built_in.get(name) or next((format for format in formats() if format.name == name), None):
@@ -110,12 +110,12 @@ def format_named(name: str) -> DocumentFormat:
 
 
 def format_with_suffix(suffix: str) -> DocumentFormat | None:
-    """The format to which a suffix belongs. Raises ReaderUnusable."""
+    """Return the format to which a suffix belongs, if there is one. Raises ReaderUnusable."""
     return next((format for format in formats() if suffix in format.suffixes), None)
 
 
 def _refuse_clash(point: EntryPoint, added: DocumentFormat, earlier: DocumentFormat) -> None:
-    """Raises ReaderUnusable if both formats claim the same files."""
+    """Raise ReaderUnusable if both formats claim the same files."""
     owner = earlier.distribution or "Trivet itself"
     if added.name == earlier.name:
         raise _unusable(point, f"{owner} already reads a format named {added.name!r}")
@@ -143,14 +143,14 @@ _UNREAD: dict[str, dict[str, str]] = _TABLE["unread"]
 
 
 class Sniffed(NamedTuple):
-    """Name of the format to read a file as, and notes for the owner of the file."""
+    """The name of the format to read a file as, with notes for the owner of the file."""
 
     format: str
     notes: tuple[str, ...]
 
 
 def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
-    """The format of a file; `suffix` replaces that of `path`. Raises DocumentError, ReaderUnusable."""
+    """Return the format of a file; `suffix` replaces that of `path`. Raises DocumentError or ReaderUnusable."""
     suffix = (path.suffix if suffix is None else suffix).lower()
     format = _format_by_content(path, suffix)
     promised = format_with_suffix(suffix)
@@ -228,7 +228,7 @@ def _zip_format(path: Path) -> str:
 
 
 def format_of_members(names: frozenset[str]) -> str | None:
-    """The format whose packages hold members of these names; None for an archive of files."""
+    """Return the format whose packages hold members of these names; None for an archive of files."""
     return next((format.name for format in formats() if not names.isdisjoint(format.zip_members)), None)
 
 

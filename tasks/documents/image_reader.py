@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "TIFF")
 MOST_FRAMES = 500
 SCREEN_DPI = 96
-"""Of pictures that do not tell their resolution."""
+"""Resolution of pictures that do not tell theirs."""
 LEAST_DPI, MOST_DPI = 36, 2400
 """What lies beyond is no resolution."""
 
 
 def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A picture, a page for each of its frames; text by tesseract, where it is installed."""
+    """Read a picture as a document with a page for each frame; tesseract reads the text, where it is installed."""
     document, kind = _as_pdf(path)
     reader = PdfReader(document, path, password=None, options=options.model_copy(update={"pdf_reader": "auto"}))
     note = "There is no tesseract that reads Korean or English, so the text of the picture was not read."
@@ -45,7 +45,7 @@ def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Rea
 
 
 def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:  # noqa: ARG001
-    """Each frame as a picture that fills its page."""
+    """Yield each frame as a picture that fills its page."""
     for number, frame in enumerate(_frames(path), start=1):
         candidate = ImageCandidate(page=number, bbox=(0.0, 0.0, *_points(frame)), n=1, source="raster")
         try:
@@ -57,7 +57,7 @@ def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandida
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
+    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
     del password  # pictures have none
     document, _ = _as_pdf(path)
     yield from drawn_pages(document, boxes)

@@ -31,7 +31,7 @@ JOBS_PER_CHILD = 200  # parsers leak memory; a child is replaced after this many
 
 
 class ReadLimits(Record):
-    """Limits for reading one page."""
+    """The budget of CPU seconds, wall time and memory for reading one page."""
 
     page_cpu_s: float = 30.0
     """CPU seconds for a page; a format without pages counts as one page."""
@@ -42,7 +42,7 @@ class ReadLimits(Record):
 
 
 class Failure(Record):
-    """Why a document (or a page) could not be read."""
+    """The reason why a document or a page could not be read."""
 
     reason: str
     """Short code: corrupt, needs_password, timeout, memory, crash …"""
@@ -52,7 +52,7 @@ class Failure(Record):
 
 
 class DocumentUnreadable(Exception):
-    """Nothing was read, because of `failure`."""
+    """Nothing of the document was read; `failure` gives the reason."""
 
     def __init__(self, reason: str, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class DocumentUnreadable(Exception):
 
 
 class Job(NamedTuple):
-    """A document to be read."""
+    """A document to be read, with what its reader needs to open it."""
 
     path: Path
     digest: str
@@ -69,7 +69,7 @@ class Job(NamedTuple):
 
 
 class ReadDocument(NamedTuple):
-    """A document, and failures of its pages that are worth a retry."""
+    """A document that was read, with those failures of its pages that are worth a retry."""
 
     document: Document
     retryable: tuple[str, ...]
@@ -114,7 +114,7 @@ class FoundImage(NamedTuple):
 
 
 def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[FoundImage]:
-    """Pictures of a document, written below `scratch`. Raises DocumentUnreadable."""
+    """Yield the pictures of a document, written below `scratch`. Raises DocumentUnreadable."""
     finder = format_named(job.format).image_finder
     if finder is None:
         return
@@ -125,7 +125,10 @@ def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[Foun
 def render_pages(
     job: Job, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
 ) -> Iterator[tuple[int, Path]]:
-    """(1-based page, PNG below `scratch`) with boxes drawn, if the format has a renderer. Raises DocumentUnreadable."""
+    """Yield (1-based page, PNG below `scratch`) with boxes drawn, if the format has a renderer.
+
+    Raises DocumentUnreadable.
+    """
     renderer = format_named(job.format).page_renderer
     if renderer is None:
         return
@@ -167,13 +170,13 @@ def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
 
 
 def close_idle_readers() -> None:
-    """End the children that read nothing now, which gives back some 90 MB each; the next document starts a new one."""
+    """End the idle child processes, which frees some 90 MB each; the next document starts a new one."""
     for children in _by_memory.values():
         children.close_idle()
 
 
 class _Child:
-    """One child process and its pipes."""
+    """One child process with the pipes to it."""
 
     def __init__(self, memory_mb: int) -> None:
         # without secrets, as the child reads untrusted files, and for one thread, so that CPU time is comparable
@@ -196,6 +199,7 @@ class _Child:
         self._buffer = b""
 
     def send(self, task: dict[str, Any]) -> None:
+        """Give the child a job. Raises DocumentUnreadable if it has died."""
         self.jobs += 1
         self.idle = False
         assert self.process.stdin is not None
@@ -206,7 +210,7 @@ class _Child:
             raise self._death() from error
 
     def receive(self, limits: ReadLimits) -> dict[str, Any]:
-        """The next answer. Raises DocumentUnreadable when the budget is spent or the child dies."""
+        """Return the next answer. Raises DocumentUnreadable when the budget is spent or the child dies."""
         assert self.process.stdout is not None
         started, cpu = time.monotonic(), self._cpu_s()
         with selectors.DefaultSelector() as selector:
@@ -227,6 +231,7 @@ class _Child:
         return json.loads(line)
 
     def close(self) -> None:
+        """Kill the child and close the pipes to it."""
         self.process.kill()
         self.process.wait()
         for pipe in filter(None, (self.process.stdin, self.process.stdout)):
@@ -249,7 +254,7 @@ class _Child:
 
 
 class _Children:
-    """Idle children of one memory budget, ready for the next document."""
+    """The idle child processes of one memory budget, ready for the next document."""
 
     def __init__(self, memory_mb: int) -> None:
         self._memory_mb = memory_mb
@@ -260,7 +265,7 @@ class _Children:
 
     @contextmanager
     def borrow(self) -> Generator[_Child]:
-        """A child for one document; it is killed if the job fails."""
+        """Lend a child for one document; it is killed if the job fails."""
         try:
             child = self._idle.get_nowait()
         except Empty:
@@ -274,7 +279,7 @@ class _Children:
                 child.close()
 
     def close_idle(self) -> None:
-        """End those that have nothing to do."""
+        """End the child processes that have nothing to do."""
         with suppress(Empty):
             while True:
                 self._idle.get_nowait().close()

@@ -25,6 +25,6 @@ def starts_item(text: str) -> bool:
 
 
 def mark_of(text: str) -> str:
-    """The bullet or the number that a text opens with; "" without one."""
+    """Return the bullet or the number that a text opens with; "" without one."""
     match = BULLET.match(text) or COUNTED.match(text)
     return text[: match.end()].split()[0] if match else ""

@@ -32,7 +32,7 @@ ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkc
 
 
 def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A mail, one page without a number."""
+    """Read a mail (EML) as one page without a number."""
     try:
         try:
             message = message_from_bytes(read_bytes(path), policy=policy.default)
@@ -97,21 +97,21 @@ MOST_NAMED = 20
 
 
 class Message(NamedTuple):
-    """A message as its file keeps it."""
+    """A message as its file keeps it, before it becomes blocks."""
 
     headers: dict[str, str]
     """Of From, To, Cc, Date and Subject, those that it has, in this order."""
     html: bytes | None
     text: bytes | None
     attachments: tuple[str, ...]
-    """Their names."""
+    """Names of the attached files."""
     notes: tuple[str, ...] = ()
 
 
 def message_reader(message: Message, *, format: str) -> Reader:
-    """The subject as heading, sender, recipients and date, then the body: HTML where there is some. Nothing is fetched.
+    """Return a reader of the subject as heading, the headers, and the body, HTML where there is some.
 
-    Raises RefusedDocument for HTML that is nested as no program writes it.
+    Nothing is fetched. Raises RefusedDocument for HTML that is nested as no program writes it.
     """
     blocks, notes = BlockList(), list(message.notes)
     subject = message.headers.get("Subject", "")
@@ -156,7 +156,7 @@ FIXED_FROM = 32
 
 
 def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A mail, one page without a number. Raises CorruptDocument."""
+    """Read a mail of Outlook (MSG) as one page without a number. Raises CorruptDocument."""
     try:
         with olefile.OleFileIO(str(path)) as container:
             message = _read_msg(container)

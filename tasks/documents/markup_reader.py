@@ -34,7 +34,7 @@ _BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
 
 def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """An HTML file, one page without a number."""
+    """Read an HTML file as one page without a number."""
     decoded = decode_html(read_bytes(path))
     blocks = BlockList()
     try:
@@ -48,7 +48,7 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A Markdown file, one page without a number."""
+    """Read a Markdown file as one page without a number."""
     from markdown_it import MarkdownIt
 
     decoded = decode(read_bytes(path))
@@ -78,14 +78,14 @@ def _reader(
 
 
 def add_html(blocks: BlockList, source: str) -> ET.Element:
-    """Add the visible text of HTML; its tree. Raises RecursionError if it nests elements hundreds deep."""
+    """Add the visible text of HTML and return its tree. Raises RecursionError if it nests elements hundreds deep."""
     root = _tree(source)
     _HtmlWriter(blocks).add(root)
     return root
 
 
 def decode_html(data: bytes) -> Decoded:
-    """Text by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
+    """Decode by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
     declared = _CHARSET.search(data[:4096])
     name = declared[1].decode().lower() if declared else ""
     try:
@@ -115,11 +115,11 @@ class _HtmlWriter:
         self._marker: str | None = None
         """Number or bullet of the list item whose first text is still to come."""
         self._depth = 0
-        """Of nested lists."""
+        """Number of lists that are open around the text."""
         self._images: list[str] = []
 
     def add(self, node: ET.Element) -> None:
-        """Add everything below `node`."""
+        """Add the visible text of everything below `node` to the blocks."""
         self._children(node)
         self._flush()
 
@@ -236,7 +236,7 @@ def _span(node: ET.Element, name: str) -> int:
 
 
 class _MarkdownWriter:
-    """Turns tokens into blocks."""
+    """Turns the tokens of markdown-it into blocks."""
 
     def __init__(self, blocks: BlockList) -> None:
         self._blocks = blocks
@@ -247,6 +247,7 @@ class _MarkdownWriter:
         self._heading: int | None = None
 
     def add(self, tokens: Iterator[Token]) -> None:
+        """Add the blocks of a stream of tokens."""
         for token in tokens:
             match token.type:
                 case "table_open":

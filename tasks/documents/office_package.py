@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 
 def refuse_encrypted(path: Path, password: str | None, *, program: str) -> None:
-    """Raises NeedsPassword for an encrypted document: an OLE container around the zip."""
+    """Raise NeedsPassword for an encrypted document, which is an OLE container around the zip."""
     with path.open("rb") as file:
         if file.read(len(OLE_MAGIC)) != OLE_MAGIC:
             return
@@ -51,7 +51,7 @@ def refuse_encrypted(path: Path, password: str | None, *, program: str) -> None:
 
 
 def links(package: Package, part: str) -> dict[str, Link]:
-    """The relationships of a part by id; those of the package itself for ""."""
+    """Return the relationships of a part by id; those of the package itself for ""."""
     folder, file = posixpath.split(part)
     listing = posixpath.join(folder, "_rels", f"{file}.rels")
     if listing not in package.names:
@@ -66,7 +66,7 @@ def links(package: Package, part: str) -> dict[str, Link]:
 
 
 def core_properties(package: Package) -> dict[str, str]:
-    """Title, author and dates."""
+    """Return title, author and dates by our names; none where the package has none."""
     if "docProps/core.xml" not in package.names:
         return {}
     properties = {local(node.tag): (node.text or "").strip() for node in package.xml("docProps/core.xml")}
@@ -80,12 +80,12 @@ def has_macros(package: Package) -> bool:
 
 @lru_cache(maxsize=4096)
 def local(tag: str) -> str:
-    """A name without its namespace: the two variants of the standard differ in namespaces only."""
+    """Return a name without its namespace: the two variants of the standard differ in namespaces only."""
     return tag.rpartition("}")[2]
 
 
 class Handler(WithoutDoctype):
-    """Receives the elements of a part as they come."""
+    """Receives the elements of a part as they are parsed."""
 
 
 def stream(
@@ -122,10 +122,10 @@ class Part(NamedTuple):
 
 
 class WordPackage(Package):
-    """A Word document's parts."""
+    """A Word document as parts in one set of namespaces."""
 
     def main(self) -> Part:
-        """The part that holds the body. Raises CorruptDocument if there is none."""
+        """Return the part that holds the body. Raises CorruptDocument if there is none."""
         targets = [link.target for link in links(self, "").values() if link.type == "officeDocument"]
         for name in (*targets, "word/document.xml"):
             if name in self.names:
@@ -133,33 +133,33 @@ class WordPackage(Package):
         raise CorruptDocument("The package holds no Word document; it may be another Office file, or truncated.")
 
     def part(self, name: str) -> Part:
-        """The part `name`."""
+        """Return the part `name` with its relationships. Raises CorruptDocument."""
         return Part(name, self.tree(name), links(self, name))
 
     def related(self, part: Part, kind: str) -> Part | None:
-        """The part of a kind (`styles`, `footnotes` …) that `part` points to, if there is one."""
+        """Return the part of a kind (`styles`, `footnotes` …) that `part` points to, if there is one."""
         for relationship in part.relationships.values():
             if relationship.type == kind and not relationship.external and relationship.target in self.names:
                 return self.part(relationship.target)
         return None
 
     def tree(self, name: str) -> ET.Element:
-        """The XML of a part, in the transitional namespaces."""
+        """Return the XML of a part, in the transitional namespaces."""
         return parse_xml(_STRICT.sub(_TRANSITIONAL, self.xml_source(name)), name=name)
 
 
 def attribute(node: ET.Element, name: str) -> str | None:
-    """An attribute in the namespace of WordprocessingML: `w:val` for `val`."""
+    """Return an attribute in the namespace of WordprocessingML: `w:val` for `val`."""
     return node.get(W + name)
 
 
 def child_value(node: ET.Element, path: str) -> str | None:
-    """The `w:val` of a child, found by a path such as `pPr/pStyle`."""
+    """Return the `w:val` of a child, found by a path such as `pPr/pStyle`."""
     child = node.find("/".join(W + step for step in path.split("/")))
     return None if child is None else attribute(child, "val")
 
 
 def child_is_on(node: ET.Element, path: str) -> bool:
-    """Whether a switch such as `pPr/pageBreakBefore` is there and not set to off."""
+    """Whether a switch such as `pPr/pageBreakBefore` is present and not set to off."""
     child = node.find("/".join(W + step for step in path.split("/")))
     return child is not None and attribute(child, "val") not in ("0", "false", "off")

@@ -40,25 +40,25 @@ _SETTINGS = (
 
 
 class ProgramFailed(Exception):
-    """The document was not converted; the message says why."""
+    """LibreOffice did not convert the document; the message says why."""
 
 
 def open_doc(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A Word document of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
+    """Read a Word document of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.docx.docx_reader import open_docx
 
     return _converted(path, "doc", "docx", lambda made: open_docx(made, password=None, options=options))
 
 
 def open_xls(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """An Excel workbook of 97–2003. Raises UnsupportedDocument without LibreOffice."""
+    """Read an Excel workbook of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.sheets.xlsx_reader import open_xlsx
 
     return _converted(path, "xls", "xlsx", lambda made: open_xlsx(made, password=None, options=options))
 
 
 def open_ppt(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A PowerPoint presentation of 97–2003. Raises UnsupportedDocument without LibreOffice."""
+    """Read a PowerPoint file of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.pptx_reader import open_pptx
 
     return _converted(path, "ppt", "pptx", lambda made: open_pptx(made, password=None, options=options))
@@ -67,7 +67,7 @@ def open_ppt(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 def _converted(
     path: Path, format: str, to: Literal["docx", "xlsx", "pptx"], opened: Callable[[Path], Reader]
 ) -> Reader:
-    """The reader of the converted document, which it has read whole when the copy goes."""
+    """Return the reader of the converted document, which has read all of it before the copy is removed."""
     if shutil.which(PROGRAM) is None:
         raise UnsupportedDocument(
             f"The file is {format.upper()}; install LibreOffice, which Trivet reads it with, or save it as .{to}."
@@ -84,9 +84,9 @@ def _converted(
 
 @contextmanager
 def converted(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "pdf"]) -> Generator[Path]:
-    """The document in another format, as long as the context lasts. Raises ProgramFailed.
+    """Convert a document to another format and lend the copy while the context lasts.
 
-    suffix: of the document's own format, by which LibreOffice goes.
+    Raises ProgramFailed. suffix: of the document's own format, by which LibreOffice decides how to read it.
     """
     program = shutil.which(PROGRAM)
     if program is None:

@@ -31,27 +31,31 @@ _WORD_GAP = 0.25
 
 
 class LaidPage(NamedTuple):
-    """What stands on a page, in the order in which it is drawn."""
+    """A page as a layout engine draws it: signs with their boxes, in the order of drawing."""
 
     width: float
-    """Points."""
+    """Width of the page in points."""
     height: float
+    """Height of the page in points."""
     signs: str
-    """Without white space."""
+    """The characters on the page, without white space."""
     zones: str
     """One letter for each sign: b for the body, h for what stands above it, f for what stands below."""
     boxes: tuple[BBox, ...]
-    """One for each sign."""
+    """The box of each sign, in points."""
     images: tuple[tuple[int, BBox], ...] = ()
-    """Each with the number of signs that are drawn before it."""
+    """Boxes of the pictures, each with the number of signs that are drawn before it."""
 
 
 class LayoutFailed(Exception):
-    """There is no layout; the message says why."""
+    """A document could not be laid out as pages; the message says why."""
 
 
 def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
-    """The pages with their blocks; what has no place comes last, in a page without a number. Raises LayoutFailed."""
+    """Return the pages with their blocks; blocks without a place come last, in a page without a number.
+
+     Raises LayoutFailed if too few blocks are found on the pages.
+    """
     drawn = _Drawn(laid)
     margins = {_folded(text) for page in laid for zone in "hf" if (text := _zone(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
@@ -93,7 +97,7 @@ class _Piece(NamedTuple):
 
 
 class _Drawn:
-    """The letters of all bodies in the order in which they are drawn; those that have been found are used up."""
+    """The letters of all bodies in the order in which they are drawn; letters are used up as blocks are found."""
 
     def __init__(self, laid: Sequence[LaidPage]) -> None:
         letters = list[str]()
@@ -117,7 +121,7 @@ class _Drawn:
         """Where the last piece ends, be it near or far."""
 
     def places(self, blocks: Sequence[Block]) -> list[Block]:
-        """The blocks with pages and boxes, in their order. Raises LayoutFailed."""
+        """Return the blocks with pages and boxes, in their order. Raises LayoutFailed."""
         body = [block for block in blocks if block.kind != "note"]
         texts = {id(block): _Text(block, self, self.cursor) for block in body}
         self.cursor = 0  # notes stand at the feet of pages, or behind the text
@@ -130,7 +134,7 @@ class _Drawn:
         return [part for block in blocks for part in texts[id(block)].parts()]
 
     def pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
-        """Where the key is drawn; halved as long as it does not stand together."""
+        """Return where the key is drawn; it is halved until each part is found in one run."""
         size = len(key)
         if not size:
             return []
@@ -200,7 +204,7 @@ class _Text:
         drawn.cursor = max([drawn.cursor, *ends])
 
     def parts(self) -> list[Block]:
-        """A block for each page on which the text stands; the block itself where it is not found."""
+        """Return a block for each page that shows the text; the block itself where it is not found."""
         pages = [self._pages(spots) for spots in self._spots]
         numbers = sorted({page for per_sign in pages for page in per_sign if page})
         if not numbers:
@@ -299,7 +303,7 @@ class _Text:
 
 
 def outline(boxes: Sequence[BBox]) -> BBox | None:
-    """The box around all boxes; None without any."""
+    """Return the smallest box around all boxes; None for no boxes."""
     if not boxes:
         return None
     left, top, right, bottom = zip(*boxes, strict=True)

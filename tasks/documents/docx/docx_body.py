@@ -21,7 +21,7 @@ _MOST_COLUMNS = 1000  # Word itself allows 63
 
 
 class Item(NamedTuple):
-    """A block before it knows its place in the document."""
+    """A block that has no place in the document yet."""
 
     kind: Kind
     text: str
@@ -35,14 +35,14 @@ class Item(NamedTuple):
 
 @dataclass
 class PageCounter:
-    """The current page, counted from the page breaks in the file."""
+    """Counts the pages of a Word document by the page breaks in its file."""
 
     page: int = 1
     manual_breaks: int = 0
     """Breaks set by the author since the last text or rendered break."""
 
     def turn(self, *, at_least: int = 0) -> int:
-        """The page on which the next text stands; a rendered break is the same break as a manual one before it."""
+        """Return the page of the next text; a rendered break that follows a manual one is the same break."""
         self.page += max(at_least, self.manual_breaks)
         self.manual_breaks = 0
         return self.page
@@ -50,7 +50,7 @@ class PageCounter:
 
 @dataclass
 class Findings:
-    """What the walk finds besides text."""
+    """Everything besides text that the walk over a Word document meets."""
 
     references: list[tuple[docx_inline.NoteReference, int]] = field(
         default_factory=list[tuple[docx_inline.NoteReference, int]]
@@ -59,7 +59,7 @@ class Findings:
     sections: list[ET.Element] = field(default_factory=list[ET.Element])
     """Section properties, one per section."""
     hidden: int = 0
-    """Runs of hidden text."""
+    """Number of runs of hidden text."""
     pictures: list[tuple[Part, str]] = field(default_factory=list[tuple[Part, str]])
     """In the order of the text: the part that shows each, and the id of its relationship there."""
     external_images: int = 0
@@ -68,7 +68,7 @@ class Findings:
 
 
 class StoryWalker:
-    """Reads one part; numbering and findings run on from part to part."""
+    """Reads one part of a Word document; list numbers and findings continue from part to part."""
 
     def __init__(
         self, package: WordPackage, part: Part, *, styles: Styles, numbering: Numbering, findings: Findings
@@ -84,7 +84,7 @@ class StoryWalker:
         """Text boxes and figures, kept until the text that they are anchored in is out."""
 
     def items(self, node: ET.Element) -> Iterator[Item]:
-        """Paragraphs, tables and figures below `node`."""
+        """Yield the paragraphs, tables and figures below `node` in reading order."""
         for child in _unwrapped(node):
             if child.tag == f"{W}p":
                 yield from self._paragraph(child)
@@ -202,7 +202,7 @@ class StoryWalker:
 
 
 class _Grid:
-    """A table's cells while it is read."""
+    """The cells of a table that is being read."""
 
     def __init__(self) -> None:
         self.pages: dict[int, int] = {}
@@ -212,6 +212,7 @@ class _Grid:
         """Column → index of the cell that continues downwards."""
 
     def put(self, row: int, column: int, text: str, *, span: int, merge: str | None, header: bool) -> None:
+        """Add a cell, or extend the one above it where `merge` is `continue`."""
         above = self._open.get(column)
         if merge == "continue" and above is not None:
             cell = self._cells[above]
@@ -224,7 +225,7 @@ class _Grid:
         self._cells.append(Cell(row=row, col=column, text=text, col_span=span, header=header))
 
     def by_page(self) -> Iterator[tuple[int, tuple[Cell, ...]]]:
-        """The cells of each page, rows counted from its first one and cut after its last."""
+        """Yield each page with its cells; rows are counted from the first on the page and spans end with its last."""
         ordered = sorted(self._cells, key=lambda cell: (cell.row, cell.col))
         for page, cells in groupby(ordered, key=lambda cell: self.pages[cell.row]):
             rows = [row for row, its_page in self.pages.items() if its_page == page]

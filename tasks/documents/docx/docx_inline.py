@@ -19,14 +19,14 @@ VML = "{urn:schemas-microsoft-com:vml}"
 
 
 class PageBreak(NamedTuple):
-    """A new page begins here."""
+    """The start of a new page within a paragraph."""
 
     rendered: bool
     """Recorded by the program that laid out the document last; else set by the author."""
 
 
 class Picture(NamedTuple):
-    """An image."""
+    """A picture in the text, with its alternative text."""
 
     alt: str
     relationship: str | None
@@ -34,20 +34,20 @@ class Picture(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A chart or diagram; its text is in another part."""
+    """A chart or diagram, whose text is in another part."""
 
     alt: str
     relationship: str
 
 
 class TextBox(NamedTuple):
-    """Paragraphs and tables anchored here."""
+    """A text box with paragraphs and tables, at the point where it is anchored."""
 
     content: ET.Element
 
 
 class NoteReference(NamedTuple):
-    """A footnote, endnote or comment belongs here."""
+    """The mark of a footnote, endnote or comment in the text."""
 
     kind: str
     """`footnotes`, `endnotes`, `comments`: the type of the part that holds it."""
@@ -55,7 +55,7 @@ class NoteReference(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """A run of hidden text."""
+    """A run of hidden text, which is counted and not read."""
 
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ _SYMBOLS = {
 
 
 def inline(node: ET.Element) -> Iterator[Token]:
-    """Tokens of everything below `node`; deleted text is left out, inserted text stays."""
+    """Yield the tokens of everything below `node`; deleted text is left out, inserted text stays."""
     for child in node:
         tag = child.tag
         if tag == f"{W}t":
@@ -122,7 +122,7 @@ def inline(node: ET.Element) -> Iterator[Token]:
 
 
 def first_copy(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
-    """What `read` gives for the first alternative of the content that is not empty."""
+    """Return what `read` gives for the first alternative of the content that is not empty."""
     copies = [copy for name in ("Choice", "Fallback") for copy in node.findall(MC + name)]
     return next(filter(None, (list(read(copy)) for copy in copies)), [])
 
@@ -176,7 +176,7 @@ _PROPERTIES = "Pr"  # fPr, sSupPr, ctrlPr … carry looks
 
 
 def linear_math(node: ET.Element) -> str:
-    """The equation below `node` on one line, with brackets where its layout groups."""
+    """Return the equation below `node` on one line, with brackets where its layout groups terms."""
     match node.tag.removeprefix(M):
         case "f":
             return f"{_grouped(node, 'num')}/{_grouped(node, 'den')}"

@@ -38,7 +38,7 @@ TWIPS = 20
 
 
 def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
-    """A Word document, read whole: its pages are those of LibreOffice, or those that its last editor noted."""
+    """Read a Word document as a whole. Its pages are those of LibreOffice, or else those that its last editor noted."""
     refuse_encrypted(path, password, program="Word")
     try:
         with WordPackage(path) as package:
@@ -152,7 +152,7 @@ def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
 
 
 def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
-    """What was not read."""
+    """Return a sentence for each kind of content that was not read."""
     notes = {
         "The document holds macros; they were neither read nor run.": has_macros(package),
         f"Hidden text was left out: {findings.hidden} runs.": findings.hidden,
@@ -163,7 +163,7 @@ def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
 
 
 def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Pictures of body, notes, headers and footers, in the order of the text. Raises DocumentError."""
+    """Yield the pictures of body, notes, headers and footers in the order of the text. Raises DocumentError."""
     del password  # encrypted documents are refused on opening
     with WordPackage(path) as package:
         findings = Findings()
@@ -203,7 +203,7 @@ def _laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
+    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
     from tasks.documents.pdf import pdf_document
 
     try:

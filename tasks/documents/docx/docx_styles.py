@@ -20,14 +20,14 @@ class ListItem(NamedTuple):
 
     list_id: str
     level: int
-    """0-based."""
+    """0-based level in the list."""
 
 
 class ParagraphLook(NamedTuple):
-    """Properties of a paragraph after styles are resolved."""
+    """The properties of a paragraph after its styles are resolved."""
 
     heading: int | None
-    """1-based depth."""
+    """1-based depth of the heading; None for what is no heading."""
     title: bool
     caption: bool
     item: ListItem | None
@@ -46,7 +46,7 @@ class _Style(NamedTuple):
 
 
 class Styles:
-    """Paragraph styles by id."""
+    """The paragraph styles of a document by id, with their inheritance."""
 
     def __init__(self, root: ET.Element | None) -> None:
         nodes = [] if root is None else root.findall(f"{W}style")
@@ -66,7 +66,7 @@ class Styles:
         self._default = attribute(defaults[0], "styleId") if defaults else None
 
     def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
-        """The resolved properties of `paragraph`."""
+        """Return the properties of `paragraph`, those of its style and the ancestors of that style included."""
         # the style and its ancestors; a cycle ends the chain
         chain: list[_Style] = []
         style_id = child_value(paragraph, "pPr/pStyle") or self._default
@@ -142,7 +142,7 @@ class _List(NamedTuple):
 
 
 class Numbering:
-    """Makes the labels of numbered paragraphs, which must be requested in reading order."""
+    """Makes the labels of numbered paragraphs, which have to be requested in reading order."""
 
     def __init__(self, root: ET.Element | None) -> None:
         self._lists = {} if root is None else _lists(root)
@@ -150,12 +150,12 @@ class Numbering:
         self._started: set[tuple[str, int]] = set()
 
     def level_of_style(self, list_id: str, style: str) -> int:
-        """0-based level on which a paragraph style stands in a list."""
+        """Return the 0-based list level that a paragraph style belongs to."""
         levels = self._lists[list_id].levels if list_id in self._lists else {}
         return next((number for number, level in levels.items() if level.style == style), 0)
 
     def next_label(self, list_id: str, level: int) -> str | None:
-        """Number or bullet of the next paragraph on a 0-based level; None if there is no such list."""
+        """Return the number or bullet of the next paragraph on a 0-based level; None if there is no such list."""
         entry = self._lists.get(list_id)
         if entry is None or level not in entry.levels:
             return None
@@ -192,7 +192,7 @@ class Numbering:
 
 
 def format_number(number: int, format: str) -> str:
-    """A number in one of Word's formats; an unknown format gives decimals."""
+    """Write a number in one of Word's formats; an unknown format gives decimals."""
     match format:
         case "none":
             return ""
@@ -266,7 +266,7 @@ def _levels(node: ET.Element) -> dict[int, _Level]:
 
 
 def integer(text: str | None, otherwise: int) -> int:
-    """A whole number, small enough to count with; `otherwise` for anything else."""
+    """Read a whole number that is small enough to count with; anything else gives `otherwise`."""
     try:
         return int(text or "") if len(text or "") < 10 else otherwise
     except ValueError:

@@ -24,9 +24,8 @@ from tasks.documents.page_join import LayoutFailed, join
 
 
 def hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
-    """The reader of a document, with the pages on which its blocks are laid out; one without a number if that fails.
-
-    data: the file, which the layout engine reads by itself; None for no layout.
+    """Return the reader of a document with the pages on which its blocks are laid out; one without numbers if that
+    fails. data: the file, which the layout engine reads by itself; None for no layout.
     """
     blocks, notes = assemble(document), document.notes
     try:
@@ -48,12 +47,12 @@ def _unpaged(blocks: tuple[Block, ...]) -> Page:
 
 
 def assemble(document: HangulDocument) -> tuple[Block, ...]:
-    """All blocks of the document; `place.block` counts them in this order."""
+    """Return all blocks of the document, whose `place.block` counts them in this order."""
     return _Assembly(document).blocks(document.sections)
 
 
 class _Assembly:
-    """Collects blocks; keeps list counters, open headings, and asides for the end."""
+    """Collects blocks and keeps list counters, open headings, and anchored texts for the end."""
 
     def __init__(self, document: HangulDocument) -> None:
         self._counters = ListCounters(document.styles)
@@ -64,6 +63,7 @@ class _Assembly:
         self._outline_id = 0
 
     def blocks(self, sections: Iterable[Section]) -> tuple[Block, ...]:
+        """Return the blocks of the body, then those of notes, headers and footers."""
         for index, section in enumerate(sections):
             self._section, self._outline_id = index, section.outline_id
             self._add_paragraphs(section.paragraphs)

@@ -19,7 +19,7 @@ _KINDS: dict[int, hwp.ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
 def read_docinfo(records: list[Record]) -> hwp.ListStyles:
-    """The document's lists; ids of lists count from 1, those of paragraph shapes from 0."""
+    """Return the lists of a document; ids of lists count from 1, those of paragraph shapes from 0."""
     flat = [record for top in records for record in (top, *top.children)]
     numberings = [_levels(record) for record in flat if record.tag == Tag.NUMBERING]
     signs = [record.u16(_HEAD_BYTES) for record in flat if record.tag == Tag.BULLET]
@@ -76,7 +76,7 @@ _PICTURES = frozenset({Tag.PICTURE, Tag.OLE, Tag.CHART, Tag.VIDEO})
 
 
 def read_section(records: list[Record], styles: hwp.ListStyles) -> hwp.Section:
-    """The section's paragraphs; text outside of them (memos) becomes notes."""
+    """Return the paragraphs of a section; text outside of them (memos) becomes notes."""
     properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
     outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
     return hwp.Section(tuple(_paragraphs(records, styles)), outline_id)

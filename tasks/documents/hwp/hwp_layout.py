@@ -43,7 +43,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def lay_out(data: bytes) -> list[LaidPage]:
-    """The pages of a document. Raises LayoutFailed."""
+    """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
     drawn = in_own_process(lambda: [_page(svg) for svg in _drawings(data)])
     pages = [
         LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
@@ -55,9 +55,9 @@ def lay_out(data: bytes) -> list[LaidPage]:
 
 
 def in_own_process(work: Callable[[], Any]) -> Any:
-    """The JSON value that `work` returns in a forked process with limits. Raises LayoutFailed.
+    """Return the JSON value that `work` gives in a forked process with limits.
 
-    An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
+    Raises LayoutFailed. An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
     """
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -82,7 +82,7 @@ def in_own_process(work: Callable[[], Any]) -> Any:
 
 
 def _work(work: Callable[[], Any], sender: Connection) -> None:
-    """The life of the forked process."""
+    """Run `work` in the forked process, which ends here."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))  # counted from the fork
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -174,7 +174,7 @@ def _number(attributes: Mapping[str, str], name: str) -> float:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """(1-based page, PNG) for each existing page of `boxes`. Raises DocumentError."""
+    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
     del password  # the engine opens no encrypted document, which therefore has no pages
     import pymupdf
 

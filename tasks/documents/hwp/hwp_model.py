@@ -24,12 +24,16 @@ class Generated(str):
 
 
 class Caption(NamedTuple):
+    """The caption of a table, picture or text box."""
+
     paragraphs: tuple[Paragraph, ...]
     before: bool
-    """Above or left of its object; else below or right."""
+    """Whether it stands above or left of its object; else below or right."""
 
 
 class TableCell(NamedTuple):
+    """A cell at its 0-based row and column, with its spans and paragraphs."""
+
     row: int
     col: int
     row_span: int
@@ -39,10 +43,12 @@ class TableCell(NamedTuple):
 
 
 class Table(NamedTuple):
+    """A table with the caption that belongs to it."""
+
     cells: tuple[TableCell, ...]
     caption: Caption | None
     in_line: bool
-    """Treated like a character; else it floats beside the paragraph."""
+    """Whether it is treated like a character; else it floats beside the paragraph."""
 
 
 class Shape(NamedTuple):
@@ -68,30 +74,36 @@ ListKind = Literal["outline", "number", "bullet"]
 
 
 class ListHead(NamedTuple):
-    """The list that numbers or bullets a paragraph."""
+    """The list of which a paragraph is an item, with its number or bullet."""
 
     kind: ListKind
     list_id: int
     level: int
-    """0 is the outermost."""
+    """Level in the list; 0 is the outermost."""
 
 
 class Paragraph(NamedTuple):
+    """Text and objects in their order, and the list that the paragraph is an item of."""
+
     runs: tuple[Run, ...]
     head: ListHead | None
 
 
 class Section(NamedTuple):
+    """The paragraphs of one section of the body."""
+
     paragraphs: tuple[Paragraph, ...]
     outline_id: int
     """The numbering that this section's outline paragraphs follow; 0 if none."""
 
 
 class NumberingLevel(NamedTuple):
+    """How one level of a list writes its numbers."""
+
     pattern: str
     """`제^1조`, `^1.^2.`: ^n stands for the number of level n."""
     style: str
-    """OWPML's name: DIGIT, HANGUL_SYLLABLE …"""
+    """Number style by OWPML's name: DIGIT, HANGUL_SYLLABLE …"""
     start: int
 
 
@@ -101,10 +113,12 @@ class ListStyles(NamedTuple):
     numberings: Mapping[int, tuple[NumberingLevel, ...]]
     bullets: Mapping[int, str]
     heads: Mapping[str, ListHead]
-    """By paragraph shape id."""
+    """Paragraph shape id → the list that paragraphs of this shape belong to."""
 
 
 class HangulDocument(NamedTuple):
+    """A document of HWP 5 or HWPX before its conversion to blocks."""
+
     sections: tuple[Section, ...]
     styles: ListStyles
     title: str | None
@@ -120,7 +134,7 @@ def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]
 def shape(
     paragraphs: tuple[Paragraph, ...], *, picture: bool, description: str, caption: Caption | None, in_line: bool
 ) -> list[Run]:
-    """A drawing object with its author's description; nothing for a line, an arrow, an empty box."""
+    """Return a drawing object with its author's description; nothing for a line, an arrow or an empty box."""
     if not (paragraphs or picture or caption):
         return []
     # Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`
@@ -147,7 +161,7 @@ class ListCounters:
         self._counts: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
     def mark(self, head: ListHead, *, outline_id: int) -> str:
-        """The bullet or number of the next paragraph of this list; "" if it has none."""
+        """Return the bullet or number of the next paragraph of a list; "" where the list has none."""
         if head.kind == "bullet":
             return self._styles.bullets.get(head.list_id, "").translate(_WINGDINGS)
         list_id = outline_id if head.kind == "outline" else head.list_id
@@ -171,14 +185,14 @@ class ListCounters:
 
 
 def number_text(number: int, style: str) -> str:
-    """The number in one of OWPML's styles; plain digits where the style has no such number."""
+    """Write a number in one of OWPML's styles; plain digits where the style has no such number."""
     spell = _SPELLERS.get(style)
     # a larger number is written in digits: a Roman million would have a thousand letters
     return (spell(number) if spell and 1 <= number <= 100_000 else "") or str(number)
 
 
 def style_named(index: int) -> str:
-    """OWPML's name of a number style that HWP 5 gives by its index."""
+    """Return OWPML's name of a number style that HWP 5 gives by its index."""
     return list(_SPELLERS)[index] if index < len(_SPELLERS) else "DIGIT"
 
 

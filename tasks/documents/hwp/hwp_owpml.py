@@ -27,7 +27,7 @@ _KINDS: dict[str, hwp.ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BU
 
 
 def read_head(root: Element) -> hwp.ListStyles:
-    """The lists that header.xml defines."""
+    """Return the lists that header.xml defines."""
     heads: dict[str, hwp.ListHead] = {}
     numberings: dict[int, tuple[hwp.NumberingLevel, ...]] = {}
     bullets: dict[int, str] = {}
@@ -55,7 +55,7 @@ def read_head(root: Element) -> hwp.ListStyles:
 
 
 def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> hwp.Section:
-    """The section's paragraphs. `master_page` gives the root of the master page of an id, if it is there."""
+    """Return the paragraphs of a section. `master_page` gives the root of the master page of an id, if there is one."""
     reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
     return hwp.Section(paragraphs, reader.outline_id)
@@ -71,7 +71,7 @@ class _SectionReader:
         self._depth = 0
 
     def paragraphs(self, parent: Element) -> Iterator[hwp.Paragraph]:
-        """The paragraphs of a list; an object without a paragraph around it counts as one."""
+        """Return the paragraphs of a list; an object without a paragraph around it counts as one."""
         self._depth += 1
         if self._depth > hwp.MAX_NESTING:
             raise RefusedDocument(
@@ -176,7 +176,7 @@ class _SectionReader:
 
 
 def local_name(element: Element) -> str:
-    """The tag without its namespace."""
+    """Return the tag of an element without its namespace."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 

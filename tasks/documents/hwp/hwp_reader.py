@@ -41,7 +41,7 @@ class _Flags(NamedTuple):
 
 
 def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
-    """Reads an HWP 5 document. Raises DocumentError."""
+    """Read an HWP 5 document as a whole. Raises DocumentError."""
     import olefile
 
     document = read_hwp(path, password=password)
@@ -54,13 +54,13 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
-    """The document before its conversion to blocks."""
+    """Return an HWP 5 document before its conversion to blocks. Raises DocumentError."""
     with open_container(path) as ole:
         return Container(ole, password, file_bytes=path.stat().st_size).document()
 
 
 def open_container(path: Path) -> Any:
-    """The OLE container, open. Raises DocumentError."""
+    """Open the OLE container of a file for as long as the context lasts. Raises DocumentError."""
     import olefile
 
     with path.open("rb") as file:
@@ -103,7 +103,7 @@ class Container:
             raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def document(self) -> HangulDocument:
-        """The text, its lists and what is said about it."""
+        """Return the text with its lists, and the title and metadata of the summary."""
         styles = read_docinfo(self.docinfo())
         folder = "ViewText" if self.flags.distribution else "BodyText"
         numbers = sorted(
@@ -126,6 +126,7 @@ class Container:
         return HangulDocument(sections, styles, metadata.pop("title", None), metadata, tuple(filter(None, notes)))
 
     def raw(self, name: str) -> bytes:
+        """Return the bytes of a stream as stored. Raises CorruptDocument if it is missing or damaged."""
         try:
             for size in (self._ole.root.size, self._ole.get_size(name)):
                 if size > self._file_bytes:  # olefile would go round a cycle of sectors until it has as many bytes
@@ -137,7 +138,7 @@ class Container:
             ) from error
 
     def docinfo(self) -> list[hwp_streams.Record]:
-        """DocInfo's records. Raises NeedsPassword if the password is wrong."""
+        """Return the records of DocInfo. Raises NeedsPassword if the password is wrong."""
         try:
             records = hwp_streams.record_tree(self.stream("DocInfo", compressed=self.flags.compressed), name="DocInfo")
         except errors.DocumentError as error:
@@ -160,7 +161,7 @@ class Container:
         return hwp_streams.inflate(packed, name=name) if self.flags.compressed else packed
 
     def stream(self, name: str, *, compressed: bool) -> bytes:
-        """A stream, decrypted if the document has a password, and inflated."""
+        """Return a stream, decrypted if the document has a password, and inflated."""
         data = self.raw(name)
         if self.flags.password:
             data = hwp_streams.decrypt_stream(data, self.password or "", encrypt_version=self.flags.encrypt_version)
@@ -195,9 +196,9 @@ _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
 def read_summary(data: bytes) -> dict[str, str]:
-    """The document properties by name; none if the summary is damaged.
+    """Return the document properties by name; none if the summary is damaged.
 
-    Not read by olefile, which reads strings past their end and allocates as many values as the file claims.
+     It is not read by olefile, which reads strings past their end and allocates as many values as the file claims.
     """
     properties: dict[str, str] = {}
     try:
@@ -224,7 +225,7 @@ def read_summary(data: bytes) -> dict[str, str]:
 
 
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Pictures in the order of their insertion into the document. Raises DocumentError."""
+    """Yield the pictures in the order of their insertion into the document. Raises DocumentError."""
     with open_container(path) as ole:
         container = Container(ole, password, file_bytes=path.stat().st_size)
         streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}

@@ -55,7 +55,7 @@ _READ_TAGS = frozenset(int(tag) for tag in Tag)
 
 @dataclass(slots=True)
 class Record:
-    """A record with its children."""
+    """A record of an HWP 5 stream with its children."""
 
     tag: int
     level: int
@@ -63,13 +63,18 @@ class Record:
     children: list[Record] = field(default_factory=list["Record"])
 
     def u16(self, offset: int) -> int:
+        """Return the unsigned 16-bit number at the offset. Raises CorruptDocument beyond the end."""
         return self._unpack("<H", offset)
 
     def u32(self, offset: int) -> int:
+        """Return the unsigned 32-bit number at the offset. Raises CorruptDocument beyond the end."""
         return self._unpack("<I", offset)
 
     def text(self, offset: int) -> str:
-        """The counted UTF-16 string at the offset."""
+        """Return the UTF-16 string at the offset, whose length stands before it.
+
+        Raises CorruptDocument beyond the end.
+        """
         return self._unpack(f"{2 * self.u16(offset)}s", offset + 2).decode("utf-16-le", "replace")
 
     def _unpack(self, layout: str, offset: int) -> Any:
@@ -82,12 +87,12 @@ class Record:
 
 
 def damaged(defect: str) -> CorruptDocument:
-    """The error of a file that is not whole."""
+    """Return the error of a file that is not whole, with the remedy."""
     return CorruptDocument(f"{defect}; ask for an intact copy.")
 
 
 def inflate(packed: bytes, *, name: str) -> bytes:
-    """A raw deflate stream, inflated; its CRC and length are checked where Hangul wrote them."""
+    """Inflate a raw deflate stream; its CRC and length are checked where Hangul wrote them."""
     limit = min(MAX_STREAM_BYTES, max(_SMALL_BYTES, MAX_RATIO * len(packed)))
     inflater = zlib.decompressobj(-15)
     try:
@@ -110,7 +115,7 @@ def inflate(packed: bytes, *, name: str) -> bytes:
 
 
 def record_tree(data: bytes, *, name: str) -> list[Record]:
-    """The top records of a stream with their children, without records that have neither text nor structure."""
+    """Return the top records of a stream with their children; records without text and structure are left out."""
     top: list[Record] = []
     open_: list[Record] = []  # the last record of every level above the current one
     offset = count = 0
@@ -154,9 +159,9 @@ _DISTRIBUTION_BYTES = 256
 
 
 def distribution_key(record: bytes) -> bytes:
-    """The AES-128 key inside the record of a distribution document.
+    """Return the AES-128 key inside the record of a distribution document.
 
-    Source: Hancom, HWP document format, distribution documents, revision 1.2.
+     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
     if len(record) < _DISTRIBUTION_BYTES:
         raise damaged(
@@ -181,14 +186,14 @@ def distribution_key(record: bytes) -> bytes:
 
 
 def decrypt_distribution(data: bytes, key: bytes) -> bytes:
-    """AES-128-ECB without an incomplete last block."""
+    """Decrypt AES-128-ECB, without an incomplete last block."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     return Cipher(algorithms.AES(key), modes.ECB()).decryptor().update(data[: len(data) // 16 * 16])
 
 
 def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes:
-    """A decrypted stream of HWP 5; a wrong password gives noise that does not inflate."""
+    """Decrypt a stream of HWP 5; a wrong password gives noise that does not inflate."""
     if encrypt_version >= 4:
         # the key is SHA-1 over each byte preceded by its predecessor rotated left by one bit
         mixed, previous = bytearray(), 0xEC
@@ -235,7 +240,7 @@ def decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
 
 
 def open_document_key(password: str, *, salt: bytes, iterations: int, key_bytes: int) -> bytes:
-    """The key of an HWPX member: PBKDF2-HMAC-SHA-1 over the SHA-256 of the password."""
+    """Return the key of an HWPX member: PBKDF2-HMAC-SHA-1 over the SHA-256 of the password."""
     if not 1 <= iterations <= _MAX_ITERATIONS or key_bytes not in (16, 24, 32):
         raise UnsupportedDocument(
             f"The encryption asks for {iterations} iterations and a key of {key_bytes} bytes; "
@@ -246,7 +251,7 @@ def open_document_key(password: str, *, salt: bytes, iterations: int, key_bytes:
 
 
 def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
-    """AES-CBC with the padding left on: deflate streams have an end mark."""
+    """Decrypt AES-CBC and leave the padding on, since deflate streams have an end mark."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if len(vector) != 16 or len(data) % 16:

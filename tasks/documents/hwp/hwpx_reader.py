@@ -41,7 +41,7 @@ _MANIFEST = "META-INF/manifest.xml"
 
 
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
-    """Reads an HWPX document. Raises DocumentError."""
+    """Read an HWPX document as a whole. Raises DocumentError."""
     document = read_hwpx(path, password=password)
     return hangul_reader(
         document,
@@ -52,7 +52,7 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def read_hwpx(path: Path, *, password: str | None) -> HangulDocument:
-    """The document before it becomes blocks."""
+    """Return an HWPX document before its conversion to blocks. Raises DocumentError."""
     with HwpxPackage(path, password) as package:
         return _Parts(package).document()
 
@@ -76,7 +76,7 @@ class HwpxPackage(Package):
         return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
 
     def xml(self, name: str) -> Element:
-        """The root of an XML member, parsed without entities, DTD or network."""
+        """Return the root of an XML member, parsed without entities, DTD or network."""
         data = self.read(name)
         if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data[:4096]:
             raise errors.RefusedDocument(_entities(name))
@@ -97,7 +97,7 @@ class HwpxPackage(Package):
         return root
 
     def read(self, name: str) -> bytes:
-        """The content of a member, decrypted."""
+        """Return the content of a member, decrypted where it is encrypted."""
         if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
             raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
         data, cipher = super().read(name), self.ciphers.get(name)
@@ -186,7 +186,7 @@ class _Parts:
         self._members = {id_: name for id_, name in resolved.items() if name}
 
     def document(self) -> HangulDocument:
-        """The text, its lists and what is said about it."""
+        """Return the text with its lists, and the title and metadata of the package file."""
         package, styles = self._package, ListStyles({}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
             styles = read_head(package.xml(header))
@@ -232,7 +232,7 @@ class _Parts:
         return spine + forgotten
 
     def images(self) -> Iterator[Embedded]:
-        """Pictures in the order of the text, then those that only styles use."""
+        """Yield the pictures in the order of the text, then those that only styles use."""
         pictures: dict[str, str | None] = {}
         """Member of each picture by item id, None for one outside the document."""
         for item in self._items:
@@ -251,6 +251,6 @@ class _Parts:
 
 
 def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """Pictures in the order of the text, then those that only styles use. Raises DocumentError."""
+    """Yield the pictures in the order of the text, then those that only styles use. Raises DocumentError."""
     with HwpxPackage(path, password) as package:
         yield from candidates(_Parts(package).images())
