@@ -83,7 +83,7 @@ class SimpleReader:
 def read_whole(pages: Sequence[Page], *, page_source: PageSource | None = None, **about: Any) -> SimpleReader:
     """Return a reader of pages that were all read already; there must be at least one.
 
-     page_source: by default, pages with numbers are stored ones. about: further fields of its Header.
+    page_source: by default, pages with numbers are stored ones. about: further fields of its Header.
     """
     source = page_source or ("none" if pages[0].number is None else "stored")
     return SimpleReader(Header(page_source=source, page_count=len(pages), **about), pages)

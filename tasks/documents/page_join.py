@@ -54,7 +54,7 @@ class LayoutFailed(Exception):
 def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     """Return the pages with their blocks; blocks without a place come last, in a page without a number.
 
-     Raises LayoutFailed if too few blocks are found on the pages.
+    Raises LayoutFailed if too few blocks are found on the pages.
     """
     drawn = _Drawn(laid)
     margins = {_folded(text) for page in laid for zone in "hf" if (text := _zone(page, zone)[0])}

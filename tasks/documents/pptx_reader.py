@@ -25,14 +25,14 @@ RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relations
 
 
 class Placed(NamedTuple):
-    """A shape outside any group, with its box on the slide in points; None where nothing says it."""
+    """A shape outside any group, with its box on the slide in points; None where the file gives no place."""
 
     shape: Any
     bbox: BBox | None
 
 
 class _Frame(NamedTuple):
-    """How a group places what is in it: x on the slide = left + (x - inner_left) * across."""
+    """How a group places its members: x on the slide = left + (x - inner_left) * across."""
 
     left: float = 0.0
     top: float = 0.0
@@ -42,13 +42,13 @@ class _Frame(NamedTuple):
     down: float = 1.0
 
     def box(self, left: float, top: float, width: float, height: float) -> tuple[float, float, float, float]:
-        """Left, top, width and height on the slide."""
+        """Return left, top, width and height on the slide."""
         x, y = (left - self.inner_left) * self.across, (top - self.inner_top) * self.down
         return self.left + x, self.top + y, width * self.across, height * self.down
 
 
 def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A presentation, a page for each slide."""
+    """Read a presentation as a whole, with a page for each slide."""
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
         metadata = core_properties(package)
@@ -84,7 +84,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """The pictures of all slides, with page and box."""
+    """Yield the pictures of all slides, with page and box. Raises DocumentError."""
     refuse_encrypted(path, password, program="PowerPoint")
     Package(path).__exit__()
 

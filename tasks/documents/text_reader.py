@@ -28,6 +28,8 @@ _HEADING_CHARS = 60
 
 
 class Decoded(NamedTuple):
+    """A text with the encoding that its bytes were read in."""
+
     text: str
     encoding: str
     notes: tuple[str, ...]
@@ -35,7 +37,7 @@ class Decoded(NamedTuple):
 
 
 def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A plain text file; pages only where form feeds part it."""
+    """Read a plain text file; it has pages only where form feeds separate them."""
     decoded = decode(read_bytes(path))
     pages = decoded.text.split("\f")
     if len(pages) > 1 and not pages[-1].strip():
@@ -50,7 +52,7 @@ def open_text(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a text file. Raises EmptyDocument, RefusedDocument."""
+    """Return the bytes of a text file. Raises EmptyDocument or RefusedDocument."""
     size = path.stat().st_size
     if size == 0:
         raise EmptyDocument("The file has no bytes; get it again, or remove it from the folder.")
@@ -60,7 +62,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(data: bytes) -> Decoded:
-    """Text of unknown encoding: by its byte order mark, else UTF-8, else CP949, else a guess."""
+    """Decode text of unknown encoding: by its byte order mark, else as UTF-8, else CP949, else by a guess."""
     notes: list[str] = []
     encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _wide_encoding(data)
     if encoding:
@@ -132,7 +134,7 @@ def _guess(data: bytes) -> str | None:
 
 
 def add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:
-    """Add a text whose paragraphs are parted by empty lines; numbered lines that stand alone are headings."""
+    """Add a text whose paragraphs are separated by empty lines; numbered lines that stand alone are headings."""
     paragraphs = [stripped for part in re.split(r"\n[ \t\u3000]*\n", text) if (stripped := part.strip("\n \t"))]
     for paragraph, following in zip(paragraphs, [*paragraphs, ""][1:], strict=True):
         level = heading_level(paragraph)
@@ -144,7 +146,7 @@ def add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:
 
 
 def heading_level(paragraph: str) -> int | None:
-    """Depth of a numbered heading (`제1장`, `Ⅰ.`, `1.`, `1.1`, `가.`) that stands on a line of its own."""
+    """Return the depth of a numbered heading, such as `제1장` or `1.1`, on a line of its own; None for other lines."""
     if "\n" in paragraph or len(paragraph) > _HEADING_CHARS or paragraph.endswith((".", ",", ";", "!", "?")):
         return None
     return next((level for level, pattern in _HEADINGS if pattern.match(paragraph)), None)

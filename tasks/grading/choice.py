@@ -28,19 +28,19 @@ TAIL_CHARS = 20_000
 LONGEST_BOX = 2_000
 LONGEST_LONE_LINE = 200
 WINDOW_CHARS = 500
-"""Of what follows the announcement of an answer, as much is read."""
+"""Characters that are read after the announcement of an answer."""
 MOST_STATEMENTS = 100
 PART_OF_ALL = 0.25
 """Credit for each of several right letters when some are left out and none is wrong; source: JEEBench."""
 
 
 class Choice(NamedTuple):
-    """What a response settles on."""
+    """The letters that a response settles on, and where it names them."""
 
     letters: str
-    """One or more, in alphabetical order."""
+    """One or more letters, in alphabetical order."""
     where: str
-    """`box`, `statement`, `remark`; or `line`, `bold`, `prose`."""
+    """Where they were found: `box`, `statement`, `remark`; or `line`, `bold`, `prose`."""
 
 
 class ChoiceQuestion(NamedTuple):
@@ -54,7 +54,7 @@ class ChoiceQuestion(NamedTuple):
 
 
 def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE) -> Iterator[Sample]:
-    """A sample for each response, in order.
+    """Yield a sample for each response, in order.
 
     `item.gold`: the letter, or several of them (`ACD`); `item.detail`: `options` as they were shown, `letters` where
     there are no options, `several` where more than one may be right, with partial credit.
@@ -63,7 +63,9 @@ def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBL
 
 
 def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
-    """1 for the right letters, 0 for wrong ones or none; in between where several are right and some are left out."""
+    """Score 1 for the right letters, 0 for wrong ones or none, and between where some of several right ones are left
+    out.
+    """
     question = asked_of(item)
     gold = "".join(sorted(set(str(item.gold).upper()) & set(question.letters)))
     readings, where = read(response.text, question, rule)
@@ -88,14 +90,14 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
 
 
 class Read(NamedTuple):
-    """The letters that each policy reads, and where the strict and the flexible one found them."""
+    """The letters that each policy reads, and where the strict and the flexible policy found them."""
 
     readings: Readings
     where: dict[str, str]
 
 
-def read(response: str, asked: ChoiceQuestion, rule: Rule) -> Read:
-    """The letters that a response names, under each policy."""
+def read(response: str, asked: Asked, rule: Rule) -> Read:
+    """Return the letters that a response names, under each policy."""
     visible = visible_answer(response)
     if visible is None:
         return Read(UNREAD, {})
@@ -108,15 +110,15 @@ def read(response: str, asked: ChoiceQuestion, rule: Rule) -> Read:
     return Read(readings, where)
 
 
-def asked_of(item: Item) -> ChoiceQuestion:
-    """The choices of an item."""
+def asked_of(item: Item) -> Asked:
+    """Return the options and letters among which an item lets the model choose."""
     options = tuple(map(str, cast("Sequence[Any]", item.detail.get("options") or ())))
     letters = str(item.detail.get("letters") or LETTERS[: len(options)] or LETTERS)
     return ChoiceQuestion(letters, options, bool(item.detail.get("several")))
 
 
-def find_choice(text: str, asked: ChoiceQuestion) -> Choice | None:
-    """The choice that `text`, which holds no reasoning, announces last; None where it announces none."""
+def find_choice(text: str, asked: Asked) -> Choice | None:
+    """Return the choice that `text`, which holds no reasoning, announces last; None where it announces none."""
     if "box" in text:
         from tasks.grading.math.boxes import last_boxed
 
@@ -139,8 +141,8 @@ def find_choice(text: str, asked: ChoiceQuestion) -> Choice | None:
     return None
 
 
-def find_unannounced(text: str, asked: ChoiceQuestion) -> Choice | None:
-    """The choice that stands where answers stand: alone in a line, in bold, or in prose such as `I think it's B`."""
+def find_unannounced(text: str, asked: Asked) -> Choice | None:
+    """Return the choice where answers usually stand: alone on a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
         if line.strip() and (letters := _all_that_is_said(line, asked)):
@@ -183,7 +185,7 @@ _TO_SPACE = bytes.maketrans(b"~", b" ")
 
 
 def unmarked(text: str) -> str:
-    """`text` without the marks of Markdown and LaTeX around its words."""
+    """Return `text` without the marks of Markdown and LaTeX around its words."""
     if "\\" in text:
         text = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
         text = _LATEX_SPACE.sub(" ", text)
@@ -193,7 +195,7 @@ def unmarked(text: str) -> str:
 
 
 def canonical(text: str) -> str:
-    """`text` as options are compared: without marks, case, spaces and final punctuation."""
+    """Return `text` as options are compared: without marks, case, spaces and final punctuation."""
     plain = unicodedata.normalize("NFKC", unmarked(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
     return "".join(plain.casefold().split()).strip(".,;:!")
 
@@ -216,7 +218,7 @@ STATES = announcements(
     ("answer", "correct", "right", "best", "final", "####", "選擇", "选择"),
     re.VERBOSE,
 )
-"""Announces an answer, which follows."""
+"""Matches a phrase that announces an answer; the answer follows the match."""
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
 NUMBERED = re.compile(rf"\(?(?:(?P<circled>[{CIRCLED}])|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?")
 LEAD = r"(?:(?i:the|an|either|both)\s)?(?:(?i:options?|choices?|letters?|statements?|answers?|보기|선택지)\s?:?\s?)?"

@@ -51,14 +51,16 @@ _OF_A_WORD = rf"[^\W{_CJK}]"
 
 
 class Renumbered(NamedTuple):
-    """An answer whose marks number the blocks that it cites in the order of first use."""
+    """An answer whose marks number the cited blocks in the order of first use."""
 
     text: str
     blocks: list[int]
-    """Old number of each cited block; that of the new number n is at n - 1."""
+    """Old number of each cited block; the new number n is at index n - 1."""
 
 
 class Sentence(NamedTuple):
+    """A sentence of an answer with the numbers of the blocks that it cites."""
+
     text: str
     words: str
     """`text` without its marks."""
@@ -66,7 +68,7 @@ class Sentence(NamedTuple):
 
 
 def renumbered(answer: str, *, blocks: int) -> Renumbered:
-    """`answer` with its marks renumbered; a mark that names none of the `blocks` is removed."""
+    """Renumber the marks of `answer` by first use; a mark that names none of the `blocks` is removed."""
     used: list[int] = []
 
     def new_marks(mark: re.Match[str]) -> str:
@@ -81,7 +83,7 @@ def renumbered(answer: str, *, blocks: int) -> Renumbered:
 
 
 def sentences_in(answer: str) -> list[Sentence]:
-    """The sentences of an answer with the blocks that each cites."""
+    """Return the sentences of an answer with the blocks that each cites."""
     sentences: list[Sentence] = []
     for sentence in sentences_of(answer):
         marks = frozenset(number for mark in CITATION_MARK.finditer(sentence) for number in _numbers_of(mark.group()))
@@ -109,13 +111,13 @@ def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = 
 
 
 def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
-    """Whether the sentences only say that the documents do not tell."""
+    """Whether the sentences only say that the documents do not give the answer."""
     claims = any(_claims(sentence, question) for sentence in sentences)
     return not claims and any(_says_unknown(sentence) for sentence in sentences)
 
 
 def abstains(answer: str) -> bool:
-    """Whether an answer, its marks aside, only says that the documents do not tell."""
+    """Whether an answer, its marks aside, only says that the documents do not give the answer."""
     return only_abstains(sentences_in(renumbered(answer, blocks=0).text))
 
 
@@ -171,7 +173,7 @@ def _numbers_of(mark: str) -> Iterator[int]:
 
 
 def _claims(sentence: Sentence, question: str) -> bool:
-    """Whether it needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
+    """Whether a sentence needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
     words = sentence.words
     if not any(sign.isalnum() for sign in words):
         return False
@@ -186,7 +188,7 @@ def _claims(sentence: Sentence, question: str) -> bool:
 
 
 def _says_unknown(sentence: Sentence) -> bool:
-    """Whether it says that the documents do not tell; `Not available on Sundays [1]` is a fact."""
+    """Whether a sentence says that the documents lack the answer; `Not available on Sundays [1]` is a fact."""
     unknown = _NOT_THERE.search(sentence.words) is not None
     return unknown and (not sentence.marks or _OF_DOCUMENTS.search(sentence.words) is not None)
 
@@ -240,17 +242,21 @@ _BRACKETS = re.compile(
 
 
 class Amount(NamedTuple):
+    """A number as compared: its absolute value, unit and scale."""
+
     value: Decimal
-    """In whole units, without its sign."""
+    """Absolute value in whole units."""
     unit: str
     scale: Decimal
     """Value of 1 as written: 1000000 for numbers in millions."""
 
 
 class Signed(NamedTuple):
+    """A number that may be negative by a word or brackets beside it."""
+
     number: Number
     either_sign: bool
-    """Whether a word or brackets beside it tell the sign: `a loss of 5` is -5."""
+    """Whether a word or brackets give the sign: `a loss of 5` is -5."""
 
 
 def has_close_number(answer: str, gold: str) -> bool:
@@ -292,12 +298,12 @@ def _signed_numbers(text: str) -> Iterator[Signed]:
 
 
 def _is_calendar(number: Number) -> bool:
-    """A date, a time, or a bare 2019, which may be a year."""
+    """Whether a number is a date, a time, or a bare 2019, which may be a year."""
     return number.unit in CALENDAR or number.unit == "year" or _YEAR.fullmatch(number.text.strip("() ")) is not None
 
 
 def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
-    """What a number may mean beside another."""
+    """Yield the amounts that a number may mean when it is compared with another."""
     written, unit, value = _written(number), number.unit, abs(number.value)
     scale = value / written if written else Decimal(1)
     yield Amount(value, unit, scale)
@@ -326,7 +332,7 @@ def _equal(answer: Amount, gold: Amount) -> bool:
 
 
 def _rounded_to(amount: Amount) -> Decimal:
-    """The unit to which a whole number seems rounded: 100 for 7,300; 0 where it is not."""
+    """Return the unit to which a whole number seems rounded: 100 for 7,300; 0 where it is not rounded."""
     digits = str(int(amount.value / amount.scale))
     zeros = len(digits) - len(digits.rstrip("0"))
     return 10**zeros * amount.scale if zeros else Decimal(0)

@@ -34,7 +34,7 @@ ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)")
 
 
 def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE) -> Iterator[Sample]:
-    """A sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
+    """Yield a sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
         yield graded_by(rule, read(response.text, rule), item, response, partial(_grade, response, golds))
@@ -52,9 +52,9 @@ def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str
 
 
 def read(response: str, rule: Rule) -> Readings:
-    """What each policy reads: strict the last box, a JSON field or what follows the last `answer:`.
+    """Return what each policy reads: strict the last box, a JSON field or what follows the last `answer:`.
 
-    Flexible also what is bold in the last line, else the last line.
+    The flexible policy also reads what is bold in the last line, else the last line.
     """
     text = visible_answer(response)
     if text is None:
@@ -89,7 +89,7 @@ def same_words(gold: str, answer: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """`text` as it is compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
+    """Return `text` as compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
     words = " ".join(unicodedata.normalize("NFKC", unmarked(text)).casefold().split())
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
 
@@ -110,11 +110,14 @@ _WORD = re.compile(r"\w+")
 
 
 class TextScore(NamedTuple):
+    """The score of an answer against its golds, with the reason."""
+
     score: float
     reason: str
     extracted: str | None = None
-    """What was compared. Unset: the answer."""
+    """The text that was compared; None for the whole answer."""
     values: Mapping[str, float] = {}
+    """Further scores by name."""
 
 
 Measure = Callable[[str, Sequence[str]], TextScore]
@@ -122,7 +125,7 @@ Measure = Callable[[str, Sequence[str]], TextScore]
 
 
 def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> Iterator[Sample]:
-    """A sample for each response, in order; `item.gold`: the gold, a list of accepted ones, or None."""
+    """Yield a sample for each response, in order; `item.gold`: the gold, a list of accepted ones, or None."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
         gold_text = " | ".join(golds)[:SHOWN_CHARS] or None
@@ -142,14 +145,17 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
 
 
 def includes(answer: str, golds: Sequence[str]) -> TextScore:
-    """1 if a gold stands in the answer, in whatever case."""
+    """Score 1 if the answer contains a gold, in any case."""
     folded = answer.casefold()
     included = next((gold for gold in golds if gold.casefold() in folded), None)
     return TextScore(float(included is not None), "included" if included is not None else "not included")
 
 
 def matches(pattern: str) -> Measure:
-    """1 if the pattern matches; one with a group, where there are golds, if what it matched last is one of them."""
+    """Return a measure that scores 1 if the pattern matches.
+
+    With a group in the pattern and golds in the item, the group's last match must be one of the golds.
+    """
     compiled = regex.compile(pattern)
 
     def measure(answer: str, golds: Sequence[str]) -> TextScore:
@@ -168,7 +174,7 @@ def matches(pattern: str) -> Measure:
 
 
 def f1(answer: str, golds: Sequence[str]) -> TextScore:
-    """The best F1 of words, without articles, punctuation and case. Source: SQuAD's evaluate-v1.1.py."""
+    """Return the best F1 of words, without articles, punctuation and case. Source: SQuAD's evaluate-v1.1.py."""
     words, best_f1 = _words(answer), 0.0
     for gold in map(_words, golds):
         shared = sum((Counter(words) & Counter(gold)).values())
@@ -182,7 +188,7 @@ def _words(text: str) -> list[str]:
 
 
 def rouge(answer: str, golds: Sequence[str]) -> TextScore:
-    """ROUGE-L (F-measure) of the nearest gold by rouge-score; `values` also has its ROUGE-1 and ROUGE-2."""
+    """Return ROUGE-L (F-measure) of the nearest gold by rouge-score; `values` also has its ROUGE-1 and ROUGE-2."""
     every = [_rouge().score(gold, answer) for gold in golds]
     best = max(every, key=lambda scores: scores["rougeL"].fmeasure)
     values = {name: float(score.fmeasure) for name, score in best.items()}
@@ -200,14 +206,14 @@ def _rouge() -> Any:
         ascii = DefaultTokenizer(use_stemmer=False)
 
         def tokenize(self, text: str) -> list[str]:
-            """As rouge-score does where it can."""
+            """Tokenize ASCII as rouge-score does, and other scripts by words."""
             return self.ascii.tokenize(text) if text.isascii() else _WORD.findall(text.lower())
 
     return RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=Words())
 
 
 def bleu(answer: str, golds: Sequence[str]) -> TextScore:
-    """BLEU of the answer by sacrebleu, 0 to 1, of short golds up to their own length (effective order)."""
+    """Return BLEU of the answer by sacrebleu, 0 to 1, of short golds up to their own length (effective order)."""
     import sacrebleu
 
     bleu_score = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True)

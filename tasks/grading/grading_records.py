@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class GradingError(Exception):
-    """Root; its text is a full sentence with the remedy."""
+    """The root of grading errors; its message is a full sentence with the remedy."""
 
 
 class RulesUnusable(GradingError):
-    """The instructions of an item are not ones that can be checked."""
+    """The instructions of an item cannot be checked; the message names the kind and the argument."""
 
 
 class TemplateUnusable(GradingError):
-    """A judge prompt that cannot be filled."""
+    """A judge prompt is no template, or has a slot that nothing fills."""
 
 
 class PriorTurn(FiniteRecord):
@@ -38,7 +38,7 @@ class PriorTurn(FiniteRecord):
 
 
 class Item(FiniteRecord):
-    """One problem of a benchmark, as it is asked; a line of the items artifact."""
+    """One problem of a benchmark as the model is asked it; a line of the items artifact."""
 
     id: str
     """The data file's id as text (id, unique_id, idx, key, question_id, task_id); without one the row number."""
@@ -57,11 +57,11 @@ class Item(FiniteRecord):
 
 
 class Reply(FiniteRecord):
-    """A model's answer to one turn, and its cost."""
+    """The answer of a model to one turn, with its cost."""
 
     text: str
     finish_reason: str = "stop"
-    """`length`: cut off at max_tokens."""
+    """Why the model stopped; `length` means that it was cut off at max_tokens."""
     key: str | None = None
     """Response store key; None for a recorded answer without one."""
     prompt_tokens: int | None = None
@@ -72,7 +72,7 @@ class Reply(FiniteRecord):
 
 
 class Response(FiniteRecord):
-    """The answer to an item; a line of the responses artifact."""
+    """All answers of a model to one item; a line of the responses artifact."""
 
     item: str
     repeat: int = Field(default=0, ge=0)
@@ -83,17 +83,17 @@ class Response(FiniteRecord):
 
     @property
     def text(self) -> str:
-        """The last turn, empty if there is none."""
+        """Return the text of the last turn; empty if there is none."""
         return self.turns[-1].text if self.turns else ""
 
     @property
     def truncated(self) -> bool:
-        """True when a turn was cut off at max_tokens."""
+        """Whether a turn was cut off at max_tokens."""
         return any(reply.finish_reason == "length" for reply in self.turns)
 
     @property
     def call_keys(self) -> tuple[str, ...]:
-        """Response store keys of its turns."""
+        """Return the response store keys of the turns."""
         return tuple(reply.key for reply in self.turns if reply.key)
 
 
@@ -105,27 +105,27 @@ def graded_sample(item: Item, response: Response, **found: Any) -> Sample:
 
 
 class Counts(FiniteRecord):
-    """How many samples of each kind; always shown beside the score."""
+    """Numbers of samples by kind; they are always shown beside the score."""
 
     items: int = 0
     samples: int = 0
-    """Items × repeats."""
+    """Number of items times repeats."""
     scored: int = 0
     unscored: int = 0
     truncated: int = 0
     missing: int = 0
-    """Scored 0 since no answer was found."""
+    """Samples that score 0 since no answer was found."""
     differing: int = 0
     """Items that another reading policy scores otherwise than the headline's."""
 
 
 class Summary(NamedTuple):
-    """The figures of a benchmark over all its samples."""
+    """The metrics of a benchmark over all its samples."""
 
     metrics: dict[str, JsonValue]
-    """By evalchemy's keys."""
+    """Metrics by evalchemy's keys."""
     estimates: tuple[Estimate, ...]
-    """Figures with error bars; exactly one is the headline."""
+    """Metrics with error bars; exactly one is the headline."""
     counts: Counts
     notes: tuple[str, ...] = ()
-    """Remarks on them."""
+    """Sentences that are shown below the metrics."""

@@ -49,6 +49,8 @@ LABEL = re.compile(r"\[\[([A-Z<>=]{1,4})\]\]")
 
 
 class Judge(NamedTuple):
+    """A judge by its id, with the function that asks it."""
+
     id: str
     ask_all: AskAll
 
@@ -61,11 +63,11 @@ class Tools(NamedTuple):
     sandbox: Sandbox | None = None
     """For generated code; None: this process's shared one."""
     extract: Policy = "published"
-    """How answers are read for the headline."""
+    """The policy whose reading of answers gives the headline."""
 
 
 class Judgment(NamedTuple, Generic[Verdict]):
-    """A judge's reply, in its last draw."""
+    """The reply of a judge in its last draw, with the verdict read from it."""
 
     verdict: Verdict | None
     text: str
@@ -74,10 +76,12 @@ class Judgment(NamedTuple, Generic[Verdict]):
     failed: str = ""
     """Why there is no verdict; empty exactly where there is one."""
     answered: bool = True
-    """False: the call failed, after the retries of `ask_all`."""
+    """False if the call failed, after the retries of `ask_all`."""
 
 
 class Judged(NamedTuple, Generic[Verdict]):
+    """A response with its judgments by name."""
+
     item: Item
     response: Response
     judgments: dict[str, Judgment[Verdict]]
@@ -86,9 +90,9 @@ class Judged(NamedTuple, Generic[Verdict]):
 def judge_by(
     answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: Read[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
-    """Each response with its judgments, in order; one without a verdict is asked for again as a new draw.
+    """Yield each response with its judgments, in order; one without a verdict is requested again as a new draw.
 
-    Raises what `read` raises, and `ask_all`: no such judge, a spent budget.
+    Raises what `read` raises, and what `ask_all` raises: no such judge, a spent budget.
     """
     coming = iter(answered)
     while window := list(islice(coming, WINDOW)):
@@ -135,7 +139,7 @@ def _read_judgment(answer: Answer | ModelError, read: Read[Verdict], keys: tuple
 
 
 def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
-    """The rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from `low` to `high`.
+    """Return the rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from `low` to `high`.
 
     The last one counts (FastChat takes the first): prompts want it after the explanation, in which an answer that rates
     itself may be quoted.
@@ -148,7 +152,7 @@ def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
 
 
 def label(text: str, *, labels: Sequence[str]) -> str | None:
-    """The label in a judgment, `[[A>>B]]`; None where there is none of `labels`, or several that differ.
+    """Return the label in a judgment, `[[A>>B]]`; None where there is none of `labels`, or several that differ.
 
     Source: `get_score` of lmarena/arena-hard-auto, gen_judgment.py of v0.1.
     """
@@ -157,7 +161,7 @@ def label(text: str, *, labels: Sequence[str]) -> str | None:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with its `{slots}` filled; braces in the values stay as they are. Raises TemplateUnusable."""
+    """Fill the `{slots}` of `template`; braces in the values stay as they are. Raises TemplateUnusable."""
     try:
         pieces = [text + (values[slot] if slot is not None else "") for text, slot, _, _ in Formatter().parse(template)]
     except KeyError as error:
@@ -170,14 +174,14 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def judge_request(prompt: str, *, system: str = "", max_tokens: int) -> ChatRequest:
-    """A request to a judge, at temperature 0 as in all four benchmarks."""
+    """Return a request to a judge, at temperature 0 as in all four benchmarks."""
     system_messages = (Message(role="system", content=(Text(text=system),)),) if system else ()
     question = Message(role="user", content=(Text(text=prompt),))
     return ChatRequest(messages=(*system_messages, question), temperature=0.0, max_tokens=max_tokens)
 
 
 def answers_of(item: Item, response: Response) -> list[str]:
-    """The answer to each prompt without its reasoning; empty where there is none."""
+    """Return the answer to each prompt without its reasoning; empty where there is none."""
     answers = [(visible_answer(reply.text) or "") for reply in response.turns[: len(item.prompts)]]
     return answers + [""] * (len(item.prompts) - len(answers))
 
@@ -192,7 +196,7 @@ def sample_of(
     detail: Mapping[str, JsonValue] | None = None,
     missing: bool = False,
 ) -> Sample:
-    """A sample whose detail names the judge and holds the judgments; where one failed it is unscored."""
+    """Return a sample whose detail names the judge and holds the judgments; it is unscored where one failed."""
     item, response, judgments = judged
     failed = [f"{name}: {judgment.failed}" for name, judgment in judgments.items() if judgment.failed]
     records: dict[str, JsonValue] = {}

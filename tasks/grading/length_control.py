@@ -24,14 +24,14 @@ Floats = NDArray[np.float64]
 
 
 class Gamed(NamedTuple):
-    """How a gamed baseline fared on an instruction."""
+    """The result of a gamed baseline on an instruction."""
 
     length_difference: float  # in standard deviations
     preference: float  # 0 to 1
 
 
 class Compared(NamedTuple):
-    """A model's output beside the reference's."""
+    """The output of a model compared with that of the reference."""
 
     preference: float | None
     """Probability that the judge prefers the model's; None: it gave no verdict."""
@@ -42,7 +42,7 @@ class Compared(NamedTuple):
 
 
 def length_controlled(compared: Sequence[Compared]) -> float | None:
-    """The length-controlled win rate, 0 to 1; None with fewer than five verdicts, or where lengths never differ."""
+    """Return the length-controlled win rate, 0 to 1; None with fewer than five verdicts or where no lengths differ."""
     spread = float(np.std([pair.longer_by for pair in compared], ddof=1)) if len(compared) > 1 else 0.0
     if not spread or sum(pair.preference is not None for pair in compared) < FOLDS:
         return None

@@ -40,7 +40,7 @@ _BRACE = re.compile(r"[{}]")
 
 
 class Pattern(Record):
-    """A regular expression; the answer is its first group that matched."""
+    """A regular expression whose first matching group is the answer."""
 
     first: str | None = None
     """The first match decides."""
@@ -73,35 +73,35 @@ Step = Literal["last_box", "strict", "flexible"] | Pattern
 
 
 class Readings(NamedTuple):
-    """What each policy reads in one response; None: no answer."""
+    """The answer that each policy reads in one response; None for no answer."""
 
     published: str | None
     strict: str | None
     flexible: str | None
 
     def of(self, policy: Policy) -> str | None:
-        """What `policy` reads."""
+        """Return the answer that `policy` reads."""
         return cast("str | None", getattr(self, policy))
 
     @property
     def distinct(self) -> tuple[str | None, ...]:
-        """Each reading once."""
+        """Return each different reading once."""
         return tuple(dict.fromkeys(self))
 
 
 UNREAD = Readings(None, None, None)
-"""Of a response without a visible answer."""
+"""The readings of a response without a visible answer."""
 
 
 class Rule(NamedTuple):
-    """How the responses to a benchmark are read."""
+    """How the answers of the responses to a benchmark are read."""
 
     published: tuple[Step, ...]
     headline: Policy = "published"
     """The policy that decides the score."""
 
     def read(self, visible: str, strict: str | None, flexible: str | None) -> Readings:
-        """The readings of a response; `visible`: its text without reasoning."""
+        """Return the readings of a response; `visible`: its text without reasoning."""
         published = None
         for step in self.published:
             if isinstance(step, Pattern):
@@ -118,11 +118,10 @@ STRICT, FLEXIBLE = Rule(("strict",)), Rule(("flexible",))
 
 
 def last_box(text: str) -> str | None:
-    """Content of the last `\\boxed{…}`, or of the last `\\fbox{…}` where there is none.
+    """Return the content of the last `\\boxed{…}`, or of the last `\\fbox{…}` where there is none.
 
-    None if it is never closed, or longer than MOST_BOX_CHARS.
-
-    Source: `last_boxed_only_string` and `remove_boxed` of hendrycks/math, as lm_eval and evalchemy have them.
+    None if it is never closed, or longer than MOST_BOX_CHARS. Source: `last_boxed_only_string` and `remove_boxed` of
+    hendrycks/math, as lm_eval and evalchemy have them.
     """
     start = text.rfind("\\boxed")
     start = start if start >= 0 else text.rfind("\\fbox")
@@ -168,9 +167,10 @@ def _compiled(pattern: str) -> tuple[regex.Pattern[str], float | None]:
 def graded_by(
     rule: Rule, readings: Readings, item: Item, response: Response, grade: Callable[[str | None], dict[str, Any]]
 ) -> Sample:
-    """The sample of the headline's reading, with what other policies read where that differs; each is graded once.
+    """Return the sample of the headline's reading, with what other policies read where that differs.
 
-    grade: fields of the sample of what was read, `score` and `extracted` among them.
+    grade: gives the fields of the sample for a reading, `score` and `extracted` among them; each reading is graded
+    once.
     """
     graded = {answer: grade(answer) for answer in readings.distinct}
     headline = graded[readings.of(rule.headline)]
@@ -186,38 +186,39 @@ def graded_by(
 
 
 def readings_of(sample: Sample) -> Mapping[str, Mapping[str, JsonValue]]:
-    """Policy → `extracted` and `score`, of policies that read another answer than the headline's."""
+    """Return `extracted` and `score` by policy, for policies that read another answer than the headline's."""
     return cast("Mapping[str, Mapping[str, JsonValue]]", sample.detail.get(READINGS) or {})
 
 
 def score_under(policy: Policy, sample: Sample) -> float | None:
-    """The score of a sample under a policy; None where it could not be graded."""
+    """Return the score of a sample under a policy; None where it could not be graded."""
     reading = readings_of(sample).get(policy)
     return sample.score if reading is None else cast("float | None", reading["score"])
 
 
 def policies_beside(headline: Policy) -> tuple[Policy, ...]:
-    """The policies that are reported beside the headline's."""
+    """Return the policies that are reported beside the headline's."""
     return ("strict", "flexible") if headline == "published" else POLICIES
 
 
 TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"))
-"""Of DeepSeek and Qwen, Claude-like, Magistral, and Kimi models."""
+"""Tags around the reasoning of DeepSeek and Qwen, Claude-like, Magistral, and Kimi models."""
 FINAL_CHANNEL = "<|channel|>final<|message|>"
 """Begins the answer of gpt-oss where a server passes its harmony format on."""
 HARMONY_END = re.compile(r"<\|(?:return|end|start|call)\|>.*", re.S)
 
 
 def visible_answer(text: str) -> str | None:
-    """`text` without its reasoning, stripped; None where the reasoning was never closed."""
+    """Return `text` without its reasoning, stripped; None where the reasoning was never closed."""
     visible = visible_text(text)
     return None if visible is None else visible.strip()
 
 
 def visible_text(text: str) -> str | None:
-    """The same, not stripped, since the indentation of a program matters.
+    """Return `text` without its reasoning, not stripped, since the indentation of a program matters.
 
-    A closing tag without an opening one ends reasoning too: many chat templates write the opening tag themselves.
+    None where the reasoning was never closed. A closing tag without an opening one ends reasoning too: many chat
+    templates write the opening tag themselves.
     """
     if "<|channel|>" in text:
         _, final, answer = text.rpartition(FINAL_CHANNEL)
@@ -232,7 +233,7 @@ def visible_text(text: str) -> str | None:
 
 
 def why_missing(response: Response, nothing_found: str = "") -> str:
-    """Why there is no answer in a response: the call failed, its reasoning was never closed, or `nothing_found`."""
+    """Return why a response has no answer: the call failed, its reasoning was never closed, or `nothing_found`."""
     if response.missed:
         return f"no response: {response.missed}"
     if visible_text(response.text) is not None:
@@ -255,7 +256,7 @@ class Anchored:
         self._overlap = max(map(len, self._words)) - 1
 
     def backwards(self, text: str) -> Iterator[re.Match[str]]:
-        """The matches in `text`, the last first; those that overlap each count."""
+        """Yield the matches in `text`, the last first; overlapping matches each count."""
         high, window = len(text), FIRST_WINDOW
         while high > 0:
             low = max(0, high - window)
@@ -276,7 +277,7 @@ class Anchored:
             high, window = low, window * GROWTH
 
     def last(self, text: str) -> re.Match[str] | None:
-        """The match that begins last."""
+        """Return the match that begins last; None without one."""
         return next(self.backwards(text), None)
 
 
@@ -298,9 +299,10 @@ _SIGNS = ("최종", "정답", "답", "答", "解答", "正解")
 
 
 def announcements(english: str, words: Sequence[str], flags: int = 0) -> Anchored:
-    """Finds what announces an answer, in English or another language; a match ends where the answer begins.
+    """Return a pattern of what announces an answer, in English or another language.
 
-    english: the source of a regular expression without groups; words: its matches begin with one of them.
+    A match ends where the answer begins. english: the source of a regular expression without groups; words: its matches
+    begin with one of them.
     """
     other_languages = rf"(?-x:(?:{_OTHER_LANGUAGES})\**[ \t]*:?[ \t]*)"
     return Anchored(rf"{english}|{other_languages}", (*words, *_WORDS, *_SIGNS), flags)
@@ -313,7 +315,7 @@ _FIELD = re.compile(
 
 
 def json_field(text: str) -> str | None:
-    """The value of the last JSON field `answer`, a text or a number, in `text`; None without one."""
+    """Return the value of the last JSON field `answer`, a text or a number, in `text`; None without one."""
     if not (matches := deque(_FIELD.finditer(text), maxlen=1)):
         return None
     value = matches[0]["value"]

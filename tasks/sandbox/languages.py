@@ -32,18 +32,18 @@ SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
 
 
 class Language(NamedTuple):
-    """How programs of a language are run. The arguments `{source}` and `{binary}` stand for paths."""
+    """How programs of a language are compiled and run; `{source}` and `{binary}` in its commands stand for paths."""
 
     name: str
     aliases: tuple[str, ...]
     """Other names, also as tags of fenced blocks."""
     file: str
     run: tuple[str, ...]
-    """Empty: Python, which runs in the fork itself."""
+    """Command that runs a program; empty for Python, which runs in the fork itself."""
     tools: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
     run_tested: tuple[str, ...] = ()
-    """With tests; empty: as without."""
+    """Command that runs a program with tests; empty where it is that without tests."""
     ends: str = ""
     """Appended to the tests, see above."""
     limits_memory_by: Literal["address_space", "data"] = "address_space"
@@ -51,15 +51,15 @@ class Language(NamedTuple):
 
     @property
     def marks_end(self) -> bool:
-        """Whether the token says that the tests are through; False: exit code 0 is all that is known."""
+        """Whether the token shows that the tests are through; else exit code 0 is all that is known."""
         return self.name == "python" or bool(self.ends or self.run_tested)
 
     def run_command(self, *, tested: bool) -> tuple[str, ...]:
-        """The program and its arguments, with `{folder}` for where the source is; empty for Python."""
+        """Return the program and its arguments, with `{folder}` for where the source is; empty for Python."""
         return self._filled((tested and self.run_tested) or self.run)
 
     def compile_command(self) -> tuple[str, ...]:
-        """The compiler and its arguments, likewise; empty where nothing is compiled."""
+        """Return the compiler and its arguments, with `{folder}` as above; empty where nothing is compiled."""
         return self._filled(self.compile)
 
     def _filled(self, argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ _BY_NAME = {name: language for language in LANGUAGES for name in (language.name,
 
 
 def find(name: str) -> Language:
-    """The language of a name or an alias, in any case. Raises LanguageUnavailable, which lists the known ones."""
+    """Return the language of a name or an alias, in any case. Raises LanguageUnavailable, which lists the names."""
     language = _BY_NAME.get(name.strip().lower())
     if language is None:
         names = ", ".join(" or ".join((language.name, *language.aliases)) for language in LANGUAGES)
@@ -85,13 +85,13 @@ def find(name: str) -> Language:
 
 
 def language_named(name: str) -> str | None:
-    """The name of a language, given that or an alias; None for an unknown one."""
+    """Return the name of a language by its name or an alias; None for an unknown one."""
     language = _BY_NAME.get(name.strip().lower())
     return language.name if language else None
 
 
 def unavailable(language: Language) -> str | None:
-    """Why its programs cannot be run here; None: they can."""
+    """Return why programs of a language cannot be run here; None where they can."""
     for tool in language.tools:
         if _seek(tool, os.environ.get("PATH", os.defpath)):
             continue
@@ -105,7 +105,7 @@ def unavailable(language: Language) -> str | None:
 
 @cache
 def _seek(tool: str, path: str) -> str | None:
-    """Path of a tool that the sandbox shows; None: it shows none."""
+    """Return the path of a tool that the sandbox shows; None where it shows none."""
     for candidate in filter(None, (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))):
         real = os.path.realpath(candidate)
         if _is_shown(Path(real)):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 
 class SandboxError(Exception):
-    """Root; its text is a full sentence with the remedy."""
+    """The root of the errors of the sandbox; its message is a full sentence with the remedy."""
 
 
 class SandboxUnavailable(SandboxError):
-    """There is no way to execute generated code without trusting it."""
+    """Generated code cannot be executed here without trusting it."""
 
 
 class UnsafeCodeRefused(SandboxUnavailable):
@@ -22,4 +22,4 @@ class UnsafeCodeRefused(SandboxUnavailable):
 
 
 class LanguageUnavailable(SandboxError):
-    """A language that is not known, or that this machine cannot run."""
+    """A language is unknown, or this machine cannot run it."""

@@ -74,7 +74,7 @@ class Sandbox:
 
     @property
     def python(self) -> Interpreter:
-        """What executes Python programs. Raises SandboxUnavailable."""
+        """Return the interpreter that executes Python programs. Raises SandboxUnavailable."""
         return interpreter(self._named)
 
     def start(self) -> None:
@@ -87,11 +87,10 @@ class Sandbox:
             self._free.put(worker)
 
     def run(self, program: Program) -> Execution:
-        """Execute a program, once more if it was not its own fault that it ended; the status is `broken` after that.
+        """Execute a program, and once more if it did not end by its own fault; the status is `broken` after that.
 
-        A zygote that broke is replaced; one on a machine that was full goes on.
-
-        Raises SandboxUnavailable, LanguageUnavailable.
+        A zygote that broke is replaced; one on a machine that was full continues. Raises SandboxUnavailable,
+        LanguageUnavailable.
         """
         language = find(program.language)
         if why := unavailable(language):
@@ -132,7 +131,7 @@ class Sandbox:
         return execution
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """`function` of each item, in order, in as many threads as there are workers; items are read lazily."""
+        """Yield `function` of each item, in order, in as many threads as there are workers; items are read lazily."""
         with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as threads:
             waiting: deque[Future[Result]] = deque()
             try:
@@ -150,18 +149,18 @@ class Sandbox:
                     future.cancel()
 
     def pids(self) -> list[int]:
-        """Process IDs of the engines on this machine."""
+        """Return the process IDs of the engines on this machine."""
         with self._lock:
             return [worker.pid for worker in self._started]
 
     @property
     def grouped(self) -> bool:
-        """Whether a cgroup bounds all processes of a program together; known once a program ran."""
+        """Whether a cgroup bounds all processes of a program together; False before the first program ran."""
         with self._lock:
             return any(worker.group for worker in self._started)
 
     def close(self) -> None:
-        """End all that runs, from any thread; programs under way raise SandboxUnavailable where they are waited for."""
+        """End all programs, from any thread; threads that wait for one get SandboxUnavailable."""
         self.closed = True
         with self._lock:
             started, self._started = list(self._started), set()
@@ -175,7 +174,10 @@ class Sandbox:
         self.close()
 
     def _refuse_when_closed(self) -> None:
-        """A program that ended with its sandbox is not `broken`: its result is no longer wanted."""
+        """Raise SandboxUnavailable if the sandbox was closed.
+
+        A program that ended with its sandbox is not `broken`: nobody waits for its result any more.
+        """
         if self.closed:
             raise SandboxUnavailable("The sandbox was closed; no program is executed any more. Run it again to go on.")
 
@@ -207,7 +209,7 @@ class Sandbox:
 
 
 def shared_sandbox(*, unsafe: bool = False) -> Sandbox:
-    """The sandbox of this process, closed with it; a new one after Ctrl-C has closed the last."""
+    """Return the sandbox of this process, closed with it; a new one after Ctrl-C has closed the last."""
     with _shared_lock:
         sandbox = _shared.get(unsafe)
         if sandbox is None or (sandbox.closed and not _stopped.is_set()):
@@ -225,7 +227,7 @@ def stop_executing() -> None:
 
 
 def processors() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

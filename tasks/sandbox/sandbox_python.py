@@ -27,17 +27,17 @@ EXAMINATION = (
 
 
 class Interpreter(NamedTuple):
-    """A Python of this machine."""
+    """A Python of this machine with its version and packages."""
 
     path: str
     prefix: str
-    """Where it and its standard library are."""
+    """Folder that holds the interpreter and its standard library."""
     packages: tuple[str, ...]
     version: str
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of its version and its installed packages, on which the outcome of programs depends."""
+        """Return the SHA-256 (hex) of version and installed packages, on which the outcome of programs depends."""
         installed = (entry for folder in self.packages for entry in Path(folder).iterdir() if entry.suffix in INSTALLED)
         names = sorted(entry.name for entry in installed)
         return hashlib.sha256("\n".join([self.version, *names]).encode()).hexdigest()
@@ -62,12 +62,12 @@ class Interpreter(NamedTuple):
 
 
 def interpreter(python: Path | None = None) -> Interpreter:
-    """The Python named, else that of TRIVET_SANDBOX_PYTHON, else this one. Raises SandboxUnavailable."""
+    """Return the Python named, else that of TRIVET_SANDBOX_PYTHON, else this one. Raises SandboxUnavailable."""
     return _examine(str(python or os.environ.get("TRIVET_SANDBOX_PYTHON") or sys.executable))
 
 
 def another_python() -> str:
-    """Version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it is equivalent to this one."""
+    """Return version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it equals this one."""
     own, configured = "", interpreter()
     with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
         own = _examine(sys.executable).digest

@@ -24,7 +24,7 @@ NOT_STARTED = "the sandbox could not set it up"
 
 
 class Limits(NamedTuple):
-    """What a program may use. Each process has its own cpu_s and memory_bytes; the rest is for all of them."""
+    """The limits of a program: cpu_s and memory_bytes hold for each process, the rest for all of them together."""
 
     cpu_s: float = 10.0
     """CPU seconds of a process; the kernel counts whole ones, so 2.5 is 3."""
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     file_bytes: int = 64 * MIB
     """All that it writes, in its own folder, which is in memory."""
     inodes: int = 4096
-    """Files and folders in it."""
+    """Number of files and folders in the folder of the program."""
     processes: int = 64
     """Processes and threads at a time."""
     open_files: int = 256
@@ -58,7 +58,7 @@ class Program(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """The result of a program."""
+    """The result of executing a program."""
 
     status: Status
     exit_code: int | None
@@ -96,7 +96,7 @@ def outcome(
 
 
 def too_long(program: Program) -> Execution | None:
-    """The result for a source too large for its folder; None: it fits."""
+    """Return the result for a source that is too large for its folder; None where it fits."""
     most = program.limits.file_bytes // 2
     if len(program.source) <= most:
         return None
@@ -105,7 +105,7 @@ def too_long(program: Program) -> Execution | None:
 
 
 def broken(why: str) -> Execution:
-    """The result for a program about which nothing is known."""
+    """Return the result for a program about which nothing is known."""
     return Execution("broken", None, "", "", 0.0, 0.0, why)
 
 

@@ -37,11 +37,11 @@ PRELOAD = (
 
 
 class WorkerLost(Exception):
-    """The zygote is gone, or does not speak; nothing is known about the program."""
+    """The zygote is gone or does not answer; nothing is known about the program."""
 
 
 class Worker:
-    """A zygote; not thread-safe. Raises WorkerLost where it does not start."""
+    """The host's side of one zygote; not thread-safe. Raises WorkerLost where it does not start."""
 
     def __init__(self, engine: Engine, python: Interpreter) -> None:
         self.group: cgroups.Cgroup | None = None
@@ -62,7 +62,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Process ID of bubblewrap on this machine."""
+        """Return the process ID of bubblewrap on this machine."""
         return self._process.pid if self._process else 0
 
     def ask(self, program: Program, language: Language) -> tuple[Frame, int]:
@@ -106,7 +106,7 @@ class Worker:
             raise WorkerLost(str(error)) from error
 
     def stop(self) -> None:
-        """End it and everything that it runs; from any thread."""
+        """End the zygote and everything that it runs, from any thread."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits there, too
         self._channel.close()

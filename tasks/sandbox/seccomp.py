@@ -55,7 +55,7 @@ UNKNOWN = -1
 
 @cache
 def filter_program() -> bytes | None:
-    """Instructions of 8 bytes each, for `kernel.load_filter`; None, with a line in the log, where it cannot be made."""
+    """Return instructions of 8 bytes each, for `kernel.load_filter`; None, with a line in the log, where that fails."""
     try:
         import pyseccomp
 

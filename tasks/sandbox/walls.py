@@ -25,7 +25,7 @@ status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read()
 status["namespaces"] = {{kind: os.readlink("/proc/self/ns/" + kind) for kind in {PRIVATE}}}
 print(json.dumps(status))
 """
-"""Tells what the kernel says of the program."""
+"""Source of a program that prints what the kernel says of it."""
 FORKS = f"""
 import os, time
 made = 0
@@ -43,7 +43,7 @@ print(made)
 
 
 class Probe(NamedTuple):
-    """One wall, and whether it held."""
+    """One wall of the sandbox, and whether it held."""
 
     name: str
     held: bool
@@ -51,7 +51,7 @@ class Probe(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What `trivet doctor --sandbox` shows."""
+    """The result of an inspection, as `trivet doctor --sandbox` shows it."""
 
     engine: str
     python: str
@@ -63,12 +63,12 @@ class Inspection(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether all walls held."""
+        """Whether every wall held."""
         return all(probe.held for probe in self.probes)
 
 
 def inspect(sandbox: Sandbox) -> Inspection:
-    """What a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
+    """Return what a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
     sandbox.start()
     first_probes = tuple(_look(sandbox))
     probes = (*first_probes, *(_try(sandbox) if all(probe.held for probe in first_probes) else ()))
@@ -77,7 +77,7 @@ def inspect(sandbox: Sandbox) -> Inspection:
 
 
 def look_at_itself(sandbox: Sandbox) -> dict[str, Any]:
-    """`/proc/self/status` of a program, with its namespaces; `failed` where it did not run."""
+    """Return `/proc/self/status` of a program with its namespaces; `failed` where it did not run."""
     execution = sandbox.run(Program(LOOKS, limits=SMALL))
     return json.loads(execution.stdout) if execution.passed else {"failed": execution.reason}
 
@@ -139,6 +139,6 @@ def _call_out(sandbox: Sandbox) -> Probe:
 
 
 def _try_program(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
-    """Whether a program ends with this status; otherwise: what is said of one that passes."""
+    """Return whether a program ends with this status; `otherwise` describes one that passes."""
     execution = sandbox.run(Program(source, limits=SMALL))
     return Probe(name, execution.status == status, execution.reason or otherwise)

@@ -198,7 +198,7 @@ _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 def read_summary(data: bytes) -> dict[str, str]:
     """Return the document properties by name; none if the summary is damaged.
 
-     It is not read by olefile, which reads strings past their end and allocates as many values as the file claims.
+    It is not read by olefile, which reads strings past their end and allocates as many values as the file claims.
     """
     properties: dict[str, str] = {}
     try:

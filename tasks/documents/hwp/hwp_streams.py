@@ -161,7 +161,7 @@ _DISTRIBUTION_BYTES = 256
 def distribution_key(record: bytes) -> bytes:
     """Return the AES-128 key inside the record of a distribution document.
 
-     Source: Hancom, HWP document format, distribution documents, revision 1.2.
+    Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
     if len(record) < _DISTRIBUTION_BYTES:
         raise damaged(

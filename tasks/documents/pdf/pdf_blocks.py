@@ -22,7 +22,7 @@ from tasks.documents.pdf.pdf_words import outline
 
 
 class Draft(NamedTuple):
-    """A block of a page in the making."""
+    """A block of a page that is still being put together."""
 
     kind: Kind
     text: str
@@ -30,7 +30,7 @@ class Draft(NamedTuple):
     level: int | None = None
     cells: tuple[Cell, ...] = ()
     left: float = 0.0
-    """Where the first row begins."""
+    """Left edge of the first row, in points."""
     mark: str = ""
     """The bullet or the number of a list item."""
     alone: bool = False
@@ -38,14 +38,14 @@ class Draft(NamedTuple):
 
 
 class BodyStyle(NamedTuple):
-    """Font size (points) and weight of most of the text."""
+    """The font size (points) and weight of most of the text."""
 
     size: float
     bold: bool
 
 
 def body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
-    """The commonest style, by characters; None without text."""
+    """Return the commonest style, weighted by characters; None without text."""
     styles: Counter[BodyStyle] = Counter()
     for fragment in fragments:
         styles[BodyStyle(round(fragment.size * 2) / 2, fragment.bold)] += len(fragment.text)
@@ -82,7 +82,7 @@ SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s
 
 
 def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
-    """Kind of a paragraph, and its level where it has one."""
+    """Return the kind of a paragraph, and its level where the kind has levels."""
     rows, first = paragraph.rows, paragraph.rows[0]
     larger = first.size >= LARGER * body.size
     bold = all(row.bold for row in rows) and not body.bold
@@ -180,10 +180,10 @@ def page_blocks(
     comments: Iterable[tuple[str, BBox]] = (),
     to_page: Callable[[BBox], BBox] | None = None,
 ) -> tuple[Block, ...]:
-    """Blocks of a page with their places, from boxes in reading space.
+    """Return the blocks of a page with their places, from boxes in reading space.
 
-    fragments: text outside of tables; comments: annotations that are not printed;
-    to_page: from reading space to the shown page, where these differ.
+    fragments: text outside of tables; comments: annotations that are not printed; to_page: from reading space to the
+    shown page, where these differ.
     """
     own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
     items = [draft for item in arrange(own, tables) for draft in _drafts(item, body)]
@@ -263,17 +263,17 @@ PAGE_NUMBER = re.compile(r"\W*(?:(?:page|p\.|쪽)\s*)?\d{1,4}(?:\s*(?:/|of|쪽|�
 
 
 class EdgeRow(NamedTuple):
-    """A row near an end of a page."""
+    """A row near the upper or lower edge of a page."""
 
     y0: float
     y1: float
     text: str
     lines: frozenset[tuple[int, int]]
-    """Runs that it is made of."""
+    """Keys (`Fragment.line`) of the runs of text that it is made of."""
 
 
 class Margins(NamedTuple):
-    """Outermost rows of a page, from its edge inwards."""
+    """The outermost rows of a page, from each edge inwards."""
 
     height: float
     top: tuple[EdgeRow, ...]
@@ -281,14 +281,14 @@ class Margins(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Runs (`Fragment.line`) of headers and footers."""
+    """The runs (`Fragment.line`) that are headers and footers."""
 
     header: frozenset[tuple[int, int]]
     footer: frozenset[tuple[int, int]]
 
 
 def margins_of(text: PageText) -> Margins:
-    """The outermost rows of a page, which are compared with those of its neighbours."""
+    """Return the outermost rows of a page, which are compared with those of its neighbours."""
     upright = sorted((f for f in text.fragments if f.upright), key=lambda f: f.y0 + f.y1)
     top = tuple(map(_edge_row, rows_of(upright[:EDGE_RUNS])[:EDGE_ROWS]))
     bottom = tuple(map(_edge_row, reversed(rows_of(upright[-EDGE_RUNS:])[-EDGE_ROWS:])))
@@ -296,7 +296,7 @@ def margins_of(text: PageText) -> Margins:
 
 
 def running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Running:
-    """Headers and footers of a page; neighbours: by distance in pages (-1 is the page before)."""
+    """Return the headers and footers of a page; neighbours: by distance in pages (-1 is the page before)."""
     above = {distance: margins.top for distance, margins in neighbours.items()}
     below = {distance: margins.bottom for distance, margins in neighbours.items()}
     header = _from_edge([(row, row.y1) for row in own.top], own.height, above)

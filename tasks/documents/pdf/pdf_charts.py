@@ -35,7 +35,7 @@ Colour = tuple[float, ...]
 
 
 class Element(NamedTuple):
-    """A rule, a box, or a free shape."""
+    """A rule, a box, or a free shape among the drawings of a page."""
 
     kind: str
     """`rule`: a straight line along an axis; `box`: a rectangle; `free`: anything with a curve or a slant."""
@@ -45,10 +45,10 @@ class Element(NamedTuple):
 
 
 def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[], Sequence[BBox]]) -> list[Rect]:
-    """Boxes of the drawn charts and diagrams with their labels, top to bottom.
+    """Return the boxes of the drawn charts and diagrams with their labels, top to bottom.
 
-    paths: as pymupdf's `Page.get_cdrawings()` gives them.
-    words: boxes of the page's words; asked for only when the drawings look like a picture.
+    paths: as pymupdf's `Page.get_cdrawings()` gives them. words: gives the boxes of the page's words; called only when
+    the drawings look like a picture.
     """
     elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if page.touches(element.rect)]
     # neither the border of the page nor its background
@@ -267,7 +267,7 @@ def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
 
 
 class Rect(NamedTuple):
-    """x0, y0, x1, y1 in points."""
+    """A rectangle (x0, y0, x1, y1) in points; y grows downwards."""
 
     x0: float
     y0: float
@@ -276,31 +276,38 @@ class Rect(NamedTuple):
 
     @property
     def width(self) -> float:
+        """Return the width in points."""
         return self.x1 - self.x0
 
     @property
     def height(self) -> float:
+        """Return the height in points."""
         return self.y1 - self.y0
 
     @property
     def area(self) -> float:
+        """Return the area in square points."""
         return self.width * self.height
 
     def grown(self, dx: float, dy: float) -> Rect:
+        """Return the rectangle with each side moved outwards by `dx` or `dy` points."""
         return Rect(self.x0 - dx, self.y0 - dy, self.x1 + dx, self.y1 + dy)
 
     def union(self, box: BBox) -> Rect:
+        """Return the smallest rectangle around this one and `box`."""
         return Rect(min(self.x0, box[0]), min(self.y0, box[1]), max(self.x1, box[2]), max(self.y1, box[3]))
 
     def touches(self, box: BBox) -> bool:
+        """Whether `box` overlaps the rectangle or shares an edge with it."""
         return self.x0 <= box[2] and box[0] <= self.x1 and self.y0 <= box[3] and box[1] <= self.y1
 
     def holds(self, box: BBox) -> bool:
+        """Whether `box` lies within the rectangle."""
         return self.x0 <= box[0] and self.y0 <= box[1] and box[2] <= self.x1 and box[3] <= self.y1
 
 
 def merged(boxes: Sequence[Rect]) -> list[Rect]:
-    """Boxes that overlap become one, until none do."""
+    """Join overlapping boxes until none overlap."""
     apart: list[Rect] = []
     for box in boxes:
         while overlapped := next((earlier for earlier in apart if earlier.touches(box)), None):
@@ -311,12 +318,12 @@ def merged(boxes: Sequence[Rect]) -> list[Rect]:
 
 
 def hull(rects: Iterable[BBox]) -> Rect:
-    """Smallest box around all of them."""
+    """Return the smallest rectangle around all of them; there must be at least one."""
     x0s, y0s, x1s, y1s = zip(*rects, strict=True)
     return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
 
 
 def common(first: Rect, second: Rect) -> Rect:
-    """The intersection of two boxes; its sides are zero where they do not overlap."""
+    """Return the intersection of two rectangles; its sides are zero where they do not overlap."""
     x0, y0 = max(first.x0, second.x0), max(first.y0, second.y0)
     return Rect(x0, y0, max(x0, min(first.x1, second.x1)), max(y0, min(first.y1, second.y1)))

@@ -37,7 +37,7 @@ TITLES_POINTS = 60.0
 
 
 def completed(grid: Grid, words: Sequence[Word]) -> Grid:
-    """The grid with the lines that its words show; words: of the page, without those in other tables."""
+    """Return the grid with the lines that its words call for; words: of the page, without those in other tables."""
     inside = words_in(grid.bbox, words)
     return _with_header(_with_rows(_with_columns(grid, inside, words), inside), inside, words)
 

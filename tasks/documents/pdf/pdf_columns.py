@@ -20,7 +20,7 @@ PARTIAL_SHARE = 0.6
 
 
 def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
-    """Tables in `own`, the runs of the page that are not headers or footers."""
+    """Return the tables in `own`, the runs of the page that are not headers or footers."""
     ruled_both_ways = len(edges.horizontal) > 1 and len(edges.vertical) > 1
     if not ruled_both_ways and not any(len(row) > 1 for row in rows_of(own)):
         return []
@@ -75,7 +75,7 @@ MAX_MEDIAN_CHARS = 28
 
 
 class Segment(NamedTuple):
-    """Texts of a row without a gap."""
+    """The texts of a row that no gap separates."""
 
     x0: float
     x1: float
@@ -90,7 +90,7 @@ class _Line(NamedTuple):
 
 
 def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Grid]:
-    """Grids over rows whose texts stand in columns, from top to bottom.
+    """Return grids over rows whose texts are aligned in columns, from top to bottom.
 
     fragments: what is not in drawn tables; rules: horizontal edges, which speak for a table.
     """

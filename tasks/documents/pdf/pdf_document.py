@@ -29,7 +29,7 @@ METADATA_NAMES = {name: name for name in ("title", "author", "subject", "keyword
     "modDate": "modified",
     "format": "version",
 }
-"""Ours by MuPDF's."""
+"""MuPDF's name of a metadata field → ours."""
 MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
 MAX_NOTES = 4
 MAX_NOTE_CHARS = 120
@@ -41,7 +41,7 @@ PDF_DATE = re.compile(r"D:(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)(\d\d)?)?(?:([+-])
 
 
 def open_document(path: Path, password: str | None) -> pymupdf.Document:
-    """The document, unlocked; MuPDF prints nothing from here on. Raises DocumentError, OSError."""
+    """Open and unlock a PDF; MuPDF prints nothing from here on. Raises DocumentError or OSError."""
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
     pymupdf.TOOLS.reset_mupdf_warnings()
@@ -73,7 +73,7 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
 
 
 def metadata_of(document: pymupdf.Document) -> dict[str, str]:
-    """Title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
+    """Return title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
     stored = {name: (document.metadata or {}).get(theirs) for theirs, name in METADATA_NAMES.items()}
     metadata = {name: storable(str(value)).strip() for name, value in stored.items() if value}
     for name in ("created", "modified"):
@@ -89,13 +89,13 @@ def metadata_of(document: pymupdf.Document) -> dict[str, str]:
 
 
 def opening_notes(document: pymupdf.Document) -> tuple[str, ...]:
-    """Whether the file was repaired, and MuPDF's first warnings."""
+    """Return whether the file was repaired, and MuPDF's first warnings, as notes."""
     repaired = ["the file is damaged and was repaired; some of it may be missing"] if document.is_repaired else []
     return (*repaired, *complaints())
 
 
 def complaints(*more: str) -> tuple[str, ...]:
-    """The first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
+    """Return the first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
     lines = [line.strip()[:MAX_NOTE_CHARS] for line in (*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more)]
     return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("...")))[:MAX_NOTES]
 
@@ -103,20 +103,20 @@ def complaints(*more: str) -> tuple[str, ...]:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """(1-based page, PNG) for each existing page of `boxes`, in points of the shown page. Raises DocumentError."""
+    """Yield (1-based page, PNG) for each existing page of `boxes`, which are in points. Raises DocumentError."""
     with open_document(path, password) as document:
         yield from drawn_pages(document, boxes)
 
 
 def drawn_pages(document: pymupdf.Document, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
-    """(1-based page, PNG) for each existing page of `boxes`."""
+    """Yield (1-based page, PNG) for each existing page of `boxes`."""
     for number in sorted(boxes):
         if 1 <= number <= document.page_count:
             yield number, drawn_page(document[number - 1], boxes[number])
 
 
 def drawn_page(page: pymupdf.Page, boxes: Sequence[BBox]) -> bytes:
-    """A page as PNG with boxes, in units of the page, tinted yellow inside a red frame."""
+    """Draw a page as PNG with boxes, in units of the page, tinted yellow inside a red frame."""
     from PIL import Image, ImageDraw  # not needed to read text
 
     points = max(page.rect.width * page.rect.height, 1.0)
@@ -148,7 +148,7 @@ def is_blank(page: pymupdf.Page) -> bool:
 
 
 def why_no_text(page: pymupdf.Page) -> str:
-    """What a page without text shows instead."""
+    """Return what a page without text shows instead."""
     drawn = Counter(str(entry[0]) for entry in page.get_bboxlog())
     if any("text" in kind for kind in drawn):
         return "glyphs without Unicode"
@@ -166,7 +166,7 @@ def is_scan(page: pymupdf.Page) -> bool:
 
 
 def read_scan(page: pymupdf.Page) -> list[Fragment]:
-    """Lines that tesseract reads on the page, in points of the shown page. Raises OcrFailed."""
+    """Return the lines that tesseract reads on the page, in points of the shown page. Raises OcrFailed."""
     dpi = OCR_DPI
     pixels = page.rect.width * page.rect.height * (dpi / 72) ** 2
     if pixels > MAX_OCR_PIXELS:
@@ -181,12 +181,12 @@ TIMEOUT_S = 120.0
 
 
 class OcrFailed(Exception):
-    """Tesseract took too long or failed."""
+    """Tesseract took too long or failed; the message says which."""
 
 
 @cache
 def languages() -> tuple[str, ...]:
-    """Which of Korean and English tesseract can read; empty where it is not installed."""
+    """Return which of Korean and English tesseract can read; empty where it is not installed."""
     program = shutil.which("tesseract")
     if program is None:
         return ()
@@ -195,7 +195,7 @@ def languages() -> tuple[str, ...]:
 
 
 def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fragment]:
-    """Lines of an image in reading order, in points. Raises OcrFailed."""
+    """Return the lines of an image in reading order, in points. Raises OcrFailed."""
     # one thread: the pages of a collection are read side by side, and tesseract's threads cost more than they give
     command = ["env", "OMP_THREAD_LIMIT=1", "tesseract", "stdin", "stdout"]
     command += ["-l", "+".join(languages()), "--dpi", str(dpi), "tsv"]

@@ -37,7 +37,7 @@ Point = tuple[float, float]
 
 
 class Edge(NamedTuple):
-    """A drawn line along one axis."""
+    """A drawn line along one axis, in points."""
 
     at: float
     """Position across the line: y of a horizontal edge, x of a vertical one."""
@@ -46,14 +46,14 @@ class Edge(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """All edges of a page."""
+    """All drawn edges of a page, by direction."""
 
     horizontal: list[Edge]
     vertical: list[Edge]
 
 
 class GridCell(NamedTuple):
-    """A rectangle of a grid, in rows and columns."""
+    """A rectangle of a grid, counted in its rows and columns."""
 
     row: int
     col: int
@@ -70,16 +70,16 @@ class Grid(NamedTuple):
 
     @property
     def bbox(self) -> BBox:
-        """The outline of all cells."""
+        """Return the outline of all cells, in points."""
         return (self.xs[0], self.ys[0], self.xs[-1], self.ys[-1])
 
     def box(self, cell: GridCell) -> BBox:
-        """The outline of a cell."""
+        """Return the outline of a cell, in points."""
         row, col = cell.row, cell.col
         return (self.xs[col], self.ys[row], self.xs[col + cell.col_span], self.ys[row + cell.row_span])
 
     def places(self) -> dict[tuple[int, int], GridCell]:
-        """The cell of each row and column."""
+        """Return the cell that covers each (row, column)."""
         return {
             (row, col): cell
             for cell in self.cells
@@ -88,7 +88,7 @@ class Grid(NamedTuple):
         }
 
     def place(self, x: float, y: float) -> tuple[int, int]:
-        """Row and column of a point, which may lie outside."""
+        """Return the row and column of a point, which may lie outside of the grid."""
         return bisect_right(self.ys, y) - 1, bisect_right(self.xs, x) - 1
 
 
@@ -102,7 +102,7 @@ class _Crossing(NamedTuple):
 def drawn_edges(
     drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *, width: float, height: float
 ) -> Edges:
-    """Edges of all straight lines and rectangles, except for a frame around the whole page; curves have none.
+    """Return the edges of all straight lines and rectangles but for a frame around the page; curves have none.
 
     drawings: as `Page.get_cdrawings` reports them, in unrotated page space; to_reading: from there to reading space.
     """
@@ -132,14 +132,14 @@ def drawn_edges(
 
 
 def find_grids(edges: Edges) -> list[Grid]:
-    """Grids that the edges draw, from top to bottom; a single box is not a grid."""
+    """Return the grids that the edges draw, from top to bottom; a single box is not a grid."""
     crossings = _crossings(_merge(edges.horizontal), _merge(edges.vertical))
     grids = [grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
     return sorted(grids, key=lambda grid: (grid.ys[0], grid.xs[0]))
 
 
 def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
-    """The grid whose lines are the sides of its cells."""
+    """Return the grid whose lines are the sides of the given cells."""
     xs = sorted({x for box in boxes for x in (box[0], box[2])})
     ys = sorted({y for box in boxes for y in (box[1], box[3])})
     col = {x: i for i, x in enumerate(xs)}
@@ -150,7 +150,7 @@ def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
 
 
 def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
-    """The grid over given column lines whose cells are the boxes; a box need not lie on the lines exactly."""
+    """Return the grid over given column lines with the boxes as cells; a box need not lie on the lines exactly."""
     boxes = list(boxes)
     ys = sorted({y for box in boxes for y in (box[1], box[3])})
     row = {y: i for i, y in enumerate(ys)}
@@ -166,7 +166,7 @@ def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
 
 
 def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
-    """Cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
+    """Return cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
     lines = lines_of(words_in((xs[0], top, xs[-1], bottom), words))
     if not lines:
         return []
@@ -296,7 +296,7 @@ CENTRED_POINTS = 6.0
 
 
 def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
-    """Grids of equal width, one below the other, whose gap holds a few rows of text, as one grid.
+    """Join grids of equal width, one below the other, whose gap holds a few rows of text.
 
     Tables with every other row shaded are drawn so.
     """

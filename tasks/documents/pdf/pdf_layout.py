@@ -36,24 +36,24 @@ SENTENCE_STOP = re.compile(r"[.:;!?。][”’\"')\]]*\s*$")
 
 
 class Row(NamedTuple):
-    """Text on one baseline within a column."""
+    """The text on one baseline within a column."""
 
     x0: float
     y0: float
     x1: float
     y1: float
     text: str
-    """With the space at its end, if any."""
+    """The text, with the space at its end where there is one."""
     size: float
     bold: bool
     tabular: bool
-    """Made of separate runs."""
+    """Whether it is made of separate runs, as rows of a table are."""
     mark: str = ""
     """The bullet or number of a list item, where it stands apart from the text."""
 
 
 class Paragraph(NamedTuple):
-    """Rows that belong together, in the column from `left` to `right`."""
+    """Rows that belong together, in the column from `left` to `right` (points)."""
 
     rows: tuple[Row, ...]
     left: float
@@ -69,7 +69,7 @@ class _Placed(NamedTuple):
 
 
 def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
-    """Paragraphs and tables in reading order; vertical text comes last."""
+    """Return paragraphs and tables in reading order; vertical text comes last."""
     fragments = list(fragments)
     boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
     boxes += [_Placed(*table.bbox, table) for table in tables]
@@ -78,7 +78,7 @@ def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Para
 
 
 def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
-    """Runs grouped by baseline, rows from top to bottom, each from left to right."""
+    """Group runs by baseline: rows from top to bottom, each from left to right."""
     rows: list[list[Fragment]] = []
     lead = None
     for fragment in sorted(fragments, key=lambda f: f.y0 + f.y1):

@@ -43,20 +43,20 @@ PAGE = re.compile(r"(?:[A-Z]{1,2}-)?\d{1,3}")
 
 
 class Item(NamedTuple):
-    """A row of a list: its cells from left to right, with the rows that continue them."""
+    """An item of a list: its cells from left to right, with the rows that continue them."""
 
     text: str
     bbox: BBox
 
 
 def is_list(cells: Sequence[Cell]) -> bool:
-    """Whether rows number documents or lead to pages: they hold no figures."""
+    """Whether rows number documents or lead to pages, and so hold no amounts."""
     texts = _columns(cells)
     return len(texts) > 1 and (_numbers_documents(texts) or _leads_to_pages(texts))
 
 
 def items_of(cells: Sequence[Cell]) -> list[Item]:
-    """The items of a list; a row without a number continues the one above."""
+    """Return the items of a list; a row without a number continues the item above."""
     groups: list[list[Cell]] = []
     rows: dict[int, list[Cell]] = defaultdict(list)
     paged = _leads_to_pages(_columns(cells))
@@ -79,7 +79,7 @@ def items_of(cells: Sequence[Cell]) -> list[Item]:
 
 
 def without_notes(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> Grid:
-    """The grid without the rows at its end that are sentences below the table."""
+    """Return the grid without those last rows that are sentences below the table."""
     rows: dict[int, list[tuple[GridCell, list[Word]]]] = defaultdict(list)
     for cell, words in placed.items():
         rows[cell.row].append((cell, words))

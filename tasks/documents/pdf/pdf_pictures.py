@@ -29,7 +29,7 @@ PDF_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError,
 
 
 class Placement(NamedTuple):
-    """A picture and its place on the unrotated page."""
+    """A picture with its place on the unrotated page."""
 
     rect: Rect
     scale: tuple[float, float]
@@ -38,7 +38,7 @@ class Placement(NamedTuple):
 
 
 def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
-    """The pictures of each page, top to bottom. Raises DocumentError."""
+    """Yield the pictures of each page, top to bottom. Raises DocumentError."""
     with open_document(path, password) as document:
         for number in range(1, document.page_count + 1):
             try:

@@ -64,7 +64,7 @@ RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
 
 class _Loaded(NamedTuple):
     number: int
-    """1-based."""
+    """1-based number of the page."""
     page: pymupdf.Page
     text: PageText
     margins: Margins
@@ -77,12 +77,12 @@ _BROKEN = re.compile(r"zlib|cannot (load|find|parse|open) (object|xref|stream)|p
 
 
 def open_pdf(path: Path, *, password: str | None, options: ReadOptions) -> PdfReader:
-    """The document, ready to be read page by page. Raises DocumentError, OSError."""
+    """Open a PDF to be read page by page. Raises DocumentError or OSError."""
     return PdfReader(open_document(path, password), path, password=password, options=options)
 
 
 class PdfReader:
-    """An open PDF. Implements Reader."""
+    """An open PDF that is read page by page; it implements Reader."""
 
     def __init__(self, document: pymupdf.Document, path: Path, *, password: str | None, options: ReadOptions) -> None:
         self._document = document
@@ -103,7 +103,7 @@ class PdfReader:
         )
 
     def pages(self, first: int = 1) -> Iterator[Page]:
-        """Pages from number `first` (1-based) on; a page that cannot be read has status `error` and a reason."""
+        """Yield the pages from number `first` (1-based) on; an unreadable one has status `error` and a reason."""
         for number in range(first, self.header.page_count + 1):
             for passed in [n for n in self._loaded if n < number + NEIGHBOURS[0]]:
                 del self._loaded[passed]
@@ -157,7 +157,7 @@ class PdfReader:
     def _page(
         self, loaded: _Loaded, comments: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
     ) -> Page:
-        """The page with its blocks."""
+        """Return the page with its blocks; `comments` are form values and annotations."""
         text = loaded.text
         near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
         near_margins = {distance: page.margins for distance, page in near.items() if page}
@@ -250,7 +250,7 @@ def _damage(text: PageText) -> str | None:
 
 
 class Plumber:
-    """The document as pdfplumber reads it; raises whatever pdfplumber and pdfminer raise."""
+    """The document as pdfplumber reads it; its methods raise whatever pdfplumber and pdfminer raise."""
 
     def __init__(self, path: Path, password: str | None) -> None:
         import pdfplumber  # slow to import, and most documents do without
@@ -259,7 +259,7 @@ class Plumber:
         self._document: Any = pdfplumber.open(BytesIO(path.read_bytes()), password=password or "")
 
     def text(self, number: int) -> PageText:
-        """The text of a page (1-based)."""
+        """Return the text of a page (1-based)."""
         page = self._document.pages[number - 1]
         words = page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True)
         # words that stand close, on one line and in one size, are a run
@@ -293,7 +293,7 @@ class Plumber:
         )
 
     def grids(self, number: int) -> list[Grid]:
-        """Tables of a page (1-based) by pdfplumber's default finder."""
+        """Return the grids of a page (1-based) by pdfplumber's default finder."""
         page = self._document.pages[number - 1]
         grids = [
             grid_of_boxes([(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in table.cells])

@@ -48,12 +48,12 @@ LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·
 
 
 class Table(NamedTuple):
-    """A table with its text."""
+    """A table of a page: its cells and the words that went into them."""
 
     bbox: BBox
     cells: tuple[Cell, ...]
     words: tuple[Word, ...]
-    """What went into it."""
+    """The words of the page that went into its cells."""
     listed: bool = False
     """Its rows are items of a list, not rows of a table."""
 
@@ -76,7 +76,7 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
 
 
 def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
-    """The grids with their words, without those that only decorate text."""
+    """Return the grids with their words as tables, without grids that only decorate text."""
     whole: list[Grid] = []
     for grid in grids:
         # a few empty places are cells whose lines were forgotten
@@ -104,7 +104,7 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
 
 
 def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequence[Table]) -> list[Fragment]:
-    """The runs of text without the words that went into tables."""
+    """Return the runs of text without the words that went into tables."""
     table_words = {word for table in tables for word in table.words}
     touched = {word.line for word in table_words}
     rest: dict[tuple[int, int], list[Word]] = defaultdict(list)
@@ -122,7 +122,7 @@ def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequen
 
 
 def table_text(cells: Iterable[Cell]) -> str:
-    """A line per row, cells joined by ` | `.
+    """Write a line per row, cells joined by ` | `.
 
     Empty places stay, so that columns line up; those that a merged cell covers are not written.
     """

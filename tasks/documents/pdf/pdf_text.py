@@ -32,7 +32,7 @@ GARBAGE_SHARE = 0.3  # of unreadable characters in a text that is useless; bulle
 
 
 class Fragment(NamedTuple):
-    """A run of text without a wide gap, on one baseline."""
+    """A run of text on one baseline without a wide gap."""
 
     x0: float
     y0: float
@@ -40,7 +40,7 @@ class Fragment(NamedTuple):
     y1: float
     text: str
     size: float
-    """Font size, points."""
+    """Font size in points."""
     bold: bool
     upright: bool
     """False for text that runs up or down the page."""
@@ -49,7 +49,7 @@ class Fragment(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word, or a single character, with its box."""
+    """A word or a single character with its box, in points."""
 
     x0: float
     y0: float
@@ -60,7 +60,7 @@ class Word(NamedTuple):
 
 
 class PageText(NamedTuple):
-    """The text of a page in reading space: rotated so that most of it runs from left to right."""
+    """The text of a page in reading space, which is rotated so that most text runs from left to right."""
 
     width: float
     height: float
@@ -73,11 +73,11 @@ class PageText(NamedTuple):
     to_page: pymupdf.Matrix | None = None
     """From reading space to the page as it is shown; None where they are the same."""
     note: str | None = None
-    """What was replaced or removed."""
+    """What was replaced in the text or removed from it; None where nothing was."""
 
 
 def extract_text(page: pymupdf.Page) -> PageText:
-    """The page's text, including what form fields and annotations draw."""
+    """Return the text of a page, including what form fields and annotations draw."""
     upright = pymupdf.Matrix(page.rotation_matrix)
     size = (page.rect.width, page.rect.height)
     text, directions = _extract_along(page, upright, size)
@@ -99,7 +99,7 @@ def extract_text(page: pymupdf.Page) -> PageText:
 
 
 def unreadable(texts: Iterable[str]) -> tuple[int, int]:
-    """Numbers of characters without meaning outside their font, and of all characters except spaces."""
+    """Return two counts: characters without meaning outside their font, and all characters except spaces."""
     text = "".join(texts)
     return len(MEANINGLESS.findall(text)), len(text) - text.count(" ")
 
@@ -111,7 +111,7 @@ def mostly_unreadable(texts: Iterable[str]) -> bool:
 
 
 def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
-    """The upright box around a transformed box."""
+    """Return the upright box around a transformed box."""
     moved = pymupdf.Rect(box) * matrix
     return (moved.x0, moved.y0, moved.x1, moved.y1)
 
@@ -213,7 +213,7 @@ PRINTED = ("FreeText", "Stamp")  # annotations that are part of the page; others
 
 
 class Remark(NamedTuple):
-    """The value of a form field, or the text of an annotation."""
+    """The value of a form field, or the text of an annotation, with its place."""
 
     text: str
     bbox: BBox
@@ -223,7 +223,7 @@ class Remark(NamedTuple):
 
 
 def remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
-    """Values of form fields, then contents of annotations; what `shown` already holds is left out."""
+    """Return values of form fields, then contents of annotations, without those that `page_text` already holds."""
     remarks: list[Remark] = []
     for widget in cast("Iterable[Any]", page.widgets()):
         if widget.field_type_string in FIELDS_WITH_TEXT:
@@ -261,7 +261,7 @@ def runs_right_to_left(texts: Sequence[str]) -> bool:
 
 
 def line_of(pieces: Sequence[Fragment | Word]) -> str:
-    """The text of such a line, its pieces given from left to right; where they do not touch, there is a space.
+    """Return a line of right-to-left text from its pieces in visual order; pieces that do not touch get a space.
 
     Words of Latin letters, and numbers behind them, keep their order (Unicode's bidirectional algorithm, rule L2).
     """

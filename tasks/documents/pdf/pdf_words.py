@@ -35,7 +35,7 @@ SINGLE = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+|\d{1,4})(?:\
 
 
 class Phrase(NamedTuple):
-    """Words of a line that belong together: an amount with its signs, or words of a label."""
+    """Words of a line that belong together: an amount with its signs, or the words of a label."""
 
     x0: float
     x1: float
@@ -43,7 +43,7 @@ class Phrase(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is an amount, a share, a date in figures or a dash."""
+    """Whether a text is an amount, a share, a date in digits or a dash."""
     return bool(NUMBER.fullmatch(text))
 
 
@@ -68,7 +68,7 @@ def is_word(text: str) -> bool:
 
 
 def lines_of(words: Iterable[Word]) -> list[list[Word]]:
-    """Words in lines from top to bottom, each from left to right."""
+    """Return words in lines from top to bottom, each from left to right."""
     lines: list[list[Word]] = []
     for word in sorted(words, key=lambda w: w.y0 + w.y1):
         lead = lines[-1][0] if lines else None
@@ -80,19 +80,19 @@ def lines_of(words: Iterable[Word]) -> list[list[Word]]:
 
 
 def outline(boxes: Sequence[BBox]) -> BBox:
-    """The box around boxes."""
+    """Return the smallest box around all boxes; there must be at least one."""
     x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
     return min(x0s), min(y0s), max(x1s), max(y1s)
 
 
 def words_in(box: BBox, words: Iterable[Word]) -> list[Word]:
-    """The words whose middle lies in a box."""
+    """Return the words whose middle lies in a box."""
     x0, y0, x1, y1 = box
     return [w for w in words if y0 <= (w.y0 + w.y1) / 2 < y1 and x0 <= (w.x0 + w.x1) / 2 < x1]
 
 
 def phrases_of(line: Sequence[Word]) -> list[Phrase]:
-    """The phrases of a line from left to right; two amounts are two phrases, however close they stand."""
+    """Return the phrases of a line from left to right; two amounts are two phrases, however close they are."""
     phrases: list[Phrase] = []
     for word in line:
         before = phrases[-1] if phrases else None
@@ -126,9 +126,9 @@ def _belongs(before: Phrase, word: Word) -> bool:
 
 
 def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> list[tuple[float, float]]:
-    """Where the white between columns begins and ends; at most CROSSING_SHARE of the rows cross it.
+    """Return where the white between columns begins and ends; at most CROSSING_SHARE of the rows cross it.
 
-    rows: from where to where each text of a row runs. least: points that a gutter has at least.
+    rows: from where to where each text of a row runs. least: width in points that a gutter has at least.
     """
     left = min((x0 for row in rows for x0, _ in row), default=0.0)
     width = int(max((x1 for row in rows for _, x1 in row), default=0.0) - left) + 2
@@ -156,5 +156,5 @@ def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> l
 
 
 def gaps_of(line: Sequence[Word]) -> int:
-    """How often the words of a line stand further apart than words of a sentence do."""
+    """Return how often the words of a line are further apart than the words of a sentence."""
     return sum(word.x0 - before.x1 > 0.8 * (word.y1 - word.y0) for before, word in pairwise(line))

@@ -22,7 +22,7 @@ MOST_FIELD_CHARS = 1_000_000
 
 
 def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A CSV or TSV file as a sheet: its rows and columns are named as a spreadsheet program would."""
+    """Read a CSV or TSV file as a sheet whose rows and columns are named as a spreadsheet program names them."""
     decoded = decode(read_bytes(path))
     delimiter = delimiter_of(decoded.text)
     cells, ended_at = _cells(decoded.text, delimiter)
@@ -37,7 +37,7 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 
 def delimiter_of(text: str) -> str:
-    """The delimiter that gives most rows the same number of fields, more than one; the comma if none does."""
+    """Return the delimiter that gives most rows the same number of fields, more than one; the comma if none does."""
     best, best_share = ",", 0.0
     for delimiter in DELIMITERS:
         rows = [row for row in itertools.islice(_rows(text, delimiter), SAMPLED_ROWS) if row]

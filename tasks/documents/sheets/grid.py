@@ -21,14 +21,14 @@ YEAR = re.compile(r"['’]?(?:19|20)\d\d\s*(?:년도?)?")
 
 
 class Value(NamedTuple):
-    """A cell as people see it."""
+    """The content of a cell as its program shows it."""
 
     text: str
     kind: Literal["text", "number", "date"]
 
 
 class Area(NamedTuple):
-    """A rectangle of cells, 0-based, its ends included."""
+    """A rectangle of cells: 0-based rows and columns, both ends included."""
 
     top: int
     left: int
@@ -37,7 +37,7 @@ class Area(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`B3:D9`; `B3` of a single cell."""
+        """Return the name of the area, `B3:D9`, or `B3` for a single cell."""
         first, last = f"{letters(self.left)}{self.top + 1}", f"{letters(self.right)}{self.bottom + 1}"
         return first if first == last else f"{first}:{last}"
 
@@ -47,7 +47,7 @@ Cells = Mapping[int, Mapping[int, Value]]
 
 
 class Piece(NamedTuple):
-    """A table, or lines of text, of a sheet."""
+    """A table or lines of text on a sheet, with the area that it covers."""
 
     kind: Literal["table", "caption", "paragraph"]
     area: Area
@@ -56,7 +56,7 @@ class Piece(NamedTuple):
 
 
 def letters(column: int) -> str:
-    """The name of a column: A for 0, AA for 26."""
+    """Return the name of a column: A for 0, AA for 26."""
     name = ""
     column += 1
     while column:
@@ -66,7 +66,7 @@ def letters(column: int) -> str:
 
 
 def pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
-    """The tables and texts of a sheet, from the top left; empty rows and columns part them."""
+    """Yield the tables and texts of a sheet from the top left; empty rows and columns separate them."""
     spans = {(area.top, area.left): area for area in merged}
     # areas that one empty row or column parts are one table if the second names no rows or columns itself
     joined: list[Area] = []
@@ -229,7 +229,7 @@ _NAME = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))
 
 
 def area_named(name: str) -> Area | None:
-    """The area `B3:D9`; None for what is no name."""
+    """Return the area that a name such as `B3:D9` means; None for any other text."""
     match = _NAME.fullmatch(name)
     if not match:
         return None
@@ -242,7 +242,10 @@ _LAST_RANGE = re.compile(r"[A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?$")
 
 
 def cell_name(cells: str | None, row: int, column: int) -> str | None:
-    """The cell in a row and column, 0-based, of a table: `Sheet '예산', C5` of `Sheet '예산', B3:D9`, 2 and 1."""
+    """Return the name of a cell of a table by its 0-based row and column there.
+
+    `Sheet '예산', B3:D9` with 2 and 1 gives `Sheet '예산', C5`.
+    """
     match = _LAST_RANGE.search(cells) if cells else None
     area = area_named(match[0]) if match else None
     if not cells or not match or not area:
@@ -251,7 +254,7 @@ def cell_name(cells: str | None, row: int, column: int) -> str | None:
 
 
 def number_of(name: str) -> int:
-    """The 0-based number of a column: 26 for AA."""
+    """Return the 0-based number of a column from its name: 26 for AA."""
     number = 0
     for letter in name:
         number = number * 26 + ord(letter) - 64

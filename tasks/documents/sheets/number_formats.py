@@ -32,19 +32,19 @@ _CONDITION = re.compile(r"[<>=]")
 
 
 class Token(NamedTuple):
-    """A piece of a format: its kind, and what it shows or how often it stands."""
+    """A piece of a format: its kind, and what it shows or how often it is repeated."""
 
     kind: str
     text: str
 
 
 class Section(NamedTuple):
-    """One of the formats for positive, negative, zero and text, which `;` parts."""
+    """One of the formats for positive, negative, zero and text, which `;` separates."""
 
     tokens: tuple[Token, ...]
     is_date: bool
     is_read: bool
-    """False for a condition, an exponent or a fraction."""
+    """Whether the section can be applied; False for a condition, an exponent or a fraction."""
 
 
 def is_date(code: str) -> bool:
@@ -67,7 +67,7 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
 
 
 def general(value: float) -> str:
-    """A number without a format: eleven digits at most, as cells show it."""
+    """Write a number without a format: eleven digits at most, as cells show it."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     text = f"{value:.11g}"

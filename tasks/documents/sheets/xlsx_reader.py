@@ -32,7 +32,7 @@ _PICTURES = re.compile(r"xl/(?:charts/chart[^/]*\.xml|media/.+)")
 
 
 def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """A workbook, a page for each sheet; sheets have no page numbers, their cells have names."""
+    """Read a workbook as a whole, with a page for each sheet; pages have no numbers, cells have names."""
     refuse_encrypted(path, password, program="Excel")
     with Package(path, caps=CAPS) as package:
         book = read_workbook(package)
@@ -79,7 +79,7 @@ def add_sheet(
 
 
 def sheet_name(name: str) -> str:
-    """`Sheet '예산'`."""
+    """Return the name of a sheet as citations write it: `Sheet '예산'`."""
     return f"Sheet '{name}'"
 
 
@@ -120,7 +120,7 @@ _CELL_NAME = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 
 
 class SheetPart(NamedTuple):
-    """A sheet as the workbook lists it."""
+    """A sheet as the workbook lists it, before it is read."""
 
     name: str
     part: str
@@ -128,7 +128,7 @@ class SheetPart(NamedTuple):
 
 
 class Workbook(NamedTuple):
-    """What the cells of all sheets refer to."""
+    """Strings, formats and names that the cells of all sheets refer to."""
 
     sheets: tuple[SheetPart, ...]
     texts: Sequence[str]
@@ -136,11 +136,11 @@ class Workbook(NamedTuple):
     """The number format of each cell style."""
     since_1904: bool
     external: int
-    """Links to other workbooks."""
+    """Number of links to other workbooks, which are not followed."""
 
 
 def read_workbook(package: Package) -> Workbook:
-    """The workbook of a package. Raises CorruptDocument if there is none."""
+    """Return the workbook of a package. Raises CorruptDocument if there is none."""
     targets = [link.target for link in links(package, "").values() if link.type == "officeDocument"]
     main = next((name for name in (*targets, "xl/workbook.xml") if name in package.names), None)
     if main is None:
@@ -212,9 +212,11 @@ class Sheet(Handler):
 
     @property
     def is_full(self) -> bool:
+        """Whether as many cells were read as a sheet may have."""
         return self.count >= self._most
 
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
+        """Note the beginning of an element, such as the address of a cell."""
         hidden = attrs.get("hidden") in ("1", "true")
         match local(tag):
             case "c":
@@ -245,10 +247,12 @@ class Sheet(Handler):
                 pass
 
     def data(self, data: str) -> None:
+        """Collect the characters of a value that is being read."""
         if self._reads:
             self._value.append(data)
 
     def end(self, tag: str) -> None:  # type: ignore[override]
+        """Store a cell when its element ends."""
         match local(tag):
             case "c":
                 raw = "".join(self._value)
@@ -295,14 +299,14 @@ class Sheet(Handler):
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
-    """The cells of a sheet; of a very large one, its first rows."""
+    """Return the cells of a sheet; of a very large one, its first rows."""
     sheet = Sheet(book, most_cells)
     stream(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_full)
     return sheet
 
 
 def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
-    """(cell, text) of the notes and comments on a sheet."""
+    """Return the cell and the text of each note and comment on a sheet."""
     notes: list[tuple[str, str]] = []
     for link in links(package, sheet.part).values():
         if link.type == "comments" and not link.external and link.target in package.names:

@@ -24,7 +24,7 @@ TAB = 4
 
 
 class Block(NamedTuple):
-    """A fenced block of Markdown."""
+    """A fenced block of Markdown with its language tag."""
 
     tag: str
     """The word behind the opening fence, lower case: `python`, `js`; empty where there is none."""
@@ -32,7 +32,7 @@ class Block(NamedTuple):
 
 
 def code_in(text: str, language: str) -> str:
-    """The first fenced block of a language, else the longest fenced block, else the text itself, with \\n line ends.
+    """Return the first fenced block of a language, else the longest block, else the text itself, with \\n line ends.
 
     text: an answer without its reasoning. Blocks may be fenced by ``` or ~~~, indented as in a list, or never closed,
     as where an answer was cut off; empty ones are skipped.
@@ -45,13 +45,13 @@ def code_in(text: str, language: str) -> str:
 
 
 def with_plain_ends(text: str) -> str:
-    """`text` without carriage returns before its line feeds, of which there may be several."""
+    """Return `text` without carriage returns before its line feeds, of which there may be several."""
     *lines, last = text.split("\n")
     return "\n".join([*(line.rstrip("\r") for line in lines), last])
 
 
 def blocks_in(text: str) -> Iterator[Block]:
-    """The fenced blocks of a text, in their order."""
+    """Yield the fenced blocks of a text, in order."""
     lines = (match[0] for match in LINE.finditer(text))
     # a fence in a docstring of code that stands there without a fence opens nothing; a quotation mark without its
     # partner is one that the prose speaks of
@@ -105,14 +105,14 @@ def defines(code: str, entry_point: str, language: str) -> bool:
 
 
 def before_signature(prompt: str, entry_point: str, language: str) -> str:
-    """Imports, helpers and comments of a prompt; empty where it does not begin the function."""
+    """Return imports, helpers and comments of a prompt; empty where it does not begin the function."""
     signatures = list(signature_of(entry_point, language).finditer(prompt))
     return prompt[: signatures[-1].start()] if signatures else ""
 
 
 @cache
 def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
-    """Matches the definition of a function from the start of its line, but no call of it."""
+    """Return a pattern of the definition of a function, from the start of its line, that matches no call of it."""
     name = re.escape(entry_point)
     # a body may have a variable of the function's name, so what is bound has to be a function
     arrow = r"(?:\([^\n]{0,500}\)|\w+)[^\n=]{0,200}=>"  # bounded, as below: quadratic else
@@ -135,7 +135,7 @@ def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
 
 
 def canonical_name(language: str) -> str:
-    """The name of a language in the table of languages, by any alias; an unknown name stays as it is."""
+    """Return the name of a language by any alias; an unknown name stays as it is."""
     return language_named(language) or language.lower()
 
 

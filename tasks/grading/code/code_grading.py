@@ -28,7 +28,7 @@ USUAL_KS = (1, 10, 100)
 
 
 class Verdict(NamedTuple):
-    """A benchmark's verdict on one answer."""
+    """The verdict of a benchmark on one program."""
 
     score: float | None
     """None: nothing is known about the code, since the sandbox broke or a library that the item needs is missing."""
@@ -43,7 +43,7 @@ TryOut = Callable[[Item, str, Sandbox], Verdict]
 
 
 def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sandbox) -> Sample:
-    """The sample of one response; one without an answer is scored 0 and `missing`."""
+    """Return the sample of one response; one without an answer is scored 0 and `missing`."""
     graded = partial(graded_sample, item, response)
     answer = visible_text(response.text)
     if answer is None or not answer.strip():
@@ -61,7 +61,7 @@ def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sand
 
 
 def verdict_of(execution: Execution, code: str) -> Verdict:
-    """Scores 1 when the program passed and 0 when not; no score when the sandbox broke."""
+    """Return score 1 if the program passed, 0 if not, and no score if the sandbox broke."""
     if execution.status == "broken":
         return Verdict(None, f"{BROKEN}{execution.reason}", code)
     return Verdict(float(execution.passed), execution.reason or execution.status, code, stderr=execution.stderr)
@@ -104,7 +104,7 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
 
 
 class Part(NamedTuple):
-    """All items, or those of one group."""
+    """All items, or the items of one group."""
 
     prefix: str | None
     """Prefix of its keys among the metrics; None: it is not among them."""
@@ -115,11 +115,11 @@ class Part(NamedTuple):
 
     @property
     def fewest(self) -> int:
-        """Scored samples of the item that has the fewest; 0 without items."""
+        """Return the number of scored samples of the item that has the fewest; 0 without items."""
         return min(map(len, self.scores.values()), default=0)
 
     def passes(self, ks: Sequence[int]) -> Iterator[tuple[int, Estimate]]:
-        """Each k that fits, with its pass@k."""
+        """Yield each k that fits with its pass@k."""
         for k in ks:
             if k <= self.fewest:
                 # the mean itself, which the product is but for the last bit
@@ -128,7 +128,7 @@ class Part(NamedTuple):
                 yield k, estimate(metric, by_item, part=self.name, headline=self.headline and k == 1)
 
     def left_out(self, ks: Sequence[int], counts: Counts) -> dict[str, JsonValue]:
-        """Key of each k that does not fit → why; nothing where nothing was scored."""
+        """Return the key of each k that does not fit with the reason; empty where nothing was scored."""
         item = next((item for item, own in self.scores.items() if len(own) == self.fewest), None)
         if item is None:
             return {}
@@ -137,7 +137,7 @@ class Part(NamedTuple):
 
 
 def _noting_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
-    """The same samples; on the way their groups are collected, also those of which nothing was scored."""
+    """Pass the samples on and collect their groups on the way, also groups without a scored sample."""
     for sample in samples:
         if sample.group is not None:
             groups.add(sample.group)

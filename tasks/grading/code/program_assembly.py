@@ -38,14 +38,14 @@ RUST_USE = re.compile(r"^use[ \t][^;]*?(\w+);[ \t]*\n?", re.M)
 
 
 class Tested(NamedTuple):
-    """A program in its two parts, as `Program` takes them."""
+    """A program and its tests, as `Program` takes them."""
 
     source: str
     tests: str
 
 
 class Parts(NamedTuple):
-    """Code that defines the function itself, prepared to stand between prompt and tests."""
+    """Code that defines the function itself, cut to stand between prompt and tests."""
 
     before: str
     code: str
@@ -119,7 +119,7 @@ def _without_usage(code: str, entry_point: str, language: str) -> str:
 
 
 def _go(before: str, code: str) -> Parts:
-    """One package, and no import twice."""
+    """Give the program one package and no import twice."""
     specs = [
         spec.strip()
         for match in GO_IMPORTS.finditer(code)

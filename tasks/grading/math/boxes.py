@@ -25,7 +25,7 @@ class _Box(NamedTuple):
 
 
 def last_boxed(text: str) -> str | None:
-    """What the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
+    """Return what the last `\\boxed{}` or `\\fbox{}` holds, the innermost of nested ones; None where there is none."""
     if "box" not in text:
         return None
     openings: list[re.Match[str]] = []
@@ -88,7 +88,10 @@ def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
 
 
 def closing_brace(text: str, position: int) -> int | None:
-    """Index of the brace that closes the one at `position`; None if none does within the longest answer's length."""
+    """Return the index of the brace that closes the one at `position`.
+
+    None if none does within the length of the longest answer.
+    """
     depth = 0
     for brace in re.compile(r"\\[{}\\]|[{}]").finditer(text, position, position + 4 * MAX_CHARS):
         sign = brace.group()

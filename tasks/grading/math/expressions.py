@@ -19,6 +19,8 @@ MAX_FACTORIAL = 1_000
 
 
 class Number(NamedTuple):
+    """A rational number with the number of its written decimal places."""
+
     value: Fraction
     places: int | None = None
     """Digits after the point; None without a point, which means an exact number."""
@@ -31,6 +33,8 @@ class Symbol(NamedTuple):
 
 
 class Apply(NamedTuple):
+    """A function or an operation applied to arguments."""
+
     name: str
     args: tuple[Node, ...]
 
@@ -44,12 +48,12 @@ class Undecided(Exception):
 
 
 def symbols(node: Node) -> set[str]:
-    """Names of the variables in `node`."""
+    """Return the names of the variables in `node`."""
     return {part.name for part in walk(node) if isinstance(part, Symbol)} - CONSTANTS.keys()
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """`node` and all below it."""
+    """Yield `node` and all nodes below it."""
     pending: list[Node] = [node]
     while pending:
         part = pending.pop()
@@ -59,12 +63,12 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def has_decimal(node: Node) -> bool:
-    """True where a number is written with a point."""
+    """Whether a number in `node` is written with a point."""
     return any(isinstance(part, Number) and part.places is not None for part in walk(node))
 
 
 def rational(node: Node) -> Fraction | None:
-    """The exact value of `node`; None if it is not rational or too large."""
+    """Return the exact value of `node`; None if it is not rational or too large."""
     if isinstance(node, Number):
         return node.value
     if isinstance(node, Symbol):
@@ -134,7 +138,7 @@ _EXACT: Mapping[str, Callable[..., Fraction | None]] = {
 
 
 def evaluate(node: Node, point: Mapping[str, Fraction]) -> complex:
-    """Value of `node` with variables as in `point`, in double precision. Raises Undecided."""
+    """Return the value of `node` with variables as in `point`, in double precision. Raises Undecided."""
     try:
         value = _value(node, point)
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
@@ -236,7 +240,7 @@ class Decimal(NamedTuple):
 
     value: Fraction
     digits: int
-    """Significant digits."""
+    """Number of significant digits."""
     unit: Fraction
     """Unit of the last decimal place."""
 
@@ -264,7 +268,7 @@ def same_value(a: Node, b: Node) -> bool:
 
 
 def written_decimal(node: Node) -> Decimal | None:
-    """`node` as a decimal: 0.667, -4.5, 4.5e33, 6.02 \\times 10^{23}; None if it is none."""
+    """Return `node` as a decimal: 0.667, -4.5, 4.5e33, 6.02 \\times 10^{23}; None if it is none."""
     if isinstance(node, Number):
         if node.places is None:
             return None
@@ -308,7 +312,7 @@ def _same_constant(a: Node, b: Node) -> bool:
 
 
 def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
-    """Fixed values for the variables `names`, each with whether all are positive."""
+    """Yield fixed values for the variables `names`, each with whether all are positive."""
     rows: list[tuple[dict[str, Fraction], bool]] = []
     for row in range(7):
         point: dict[str, Fraction] = {}
@@ -344,7 +348,7 @@ def _same_function(a: Node, b: Node) -> bool:
 
 
 def proportional(a: Node, b: Node) -> int | None:
-    """The sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
+    """Return the sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
     names = symbols(a) | symbols(b)
     if not names:
         return None

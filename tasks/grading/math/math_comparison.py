@@ -42,7 +42,7 @@ _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of
 
 
 def same_answer(gold: Answer, answer: Answer) -> bool:
-    """True if `answer` equals `gold`. Raises Undecided."""
+    """Whether `answer` equals `gold`. Raises Undecided where that cannot be decided."""
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
         return True
@@ -108,12 +108,12 @@ def _nodes(ratio: Ratio) -> list[Node]:
 
 
 def _same_items(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
-    """In order."""
+    """Whether both have equal items in the same order."""
     return len(gold) == len(answer) and all(same_answer(left, right) for left, right in zip(gold, answer, strict=True))
 
 
 def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
-    """In any order, each item with one partner."""
+    """Whether both have equal items in any order, each with one partner."""
     if len(gold) != len(answer):
         return False
     unmatched = list(answer)
@@ -126,7 +126,7 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
 
 
 def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
-    """`y = 2, x = 1` in the order of coordinates."""
+    """Return `y = 2, x = 1` in the order of coordinates."""
     return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
 
 
@@ -317,7 +317,7 @@ MIRRORED = {"<": ">", ">": "<", "le": "ge", "ge": "le", "=": "=", "ne": "ne", "e
 
 
 def subject_of(item: Answer) -> str:
-    """The left side of an equation as written; empty for other answers."""
+    """Return the left side of an equation as written; empty for other answers."""
     return item.subject if isinstance(item, Relation) and set(item.signs) == {"="} else ""
 
 
@@ -357,7 +357,7 @@ def same_name(gold: Relation, answer: Relation) -> bool:
 
 
 def as_difference(relation: Relation) -> Node | None:
-    """The first side less the last; None where one is no formula."""
+    """Return the first side less the last; None where one is no formula."""
     first, last = relation.sides[0], relation.sides[-1]
     if not isinstance(first, Formula) or not isinstance(last, Formula):
         return None
@@ -365,18 +365,18 @@ def as_difference(relation: Relation) -> Node | None:
 
 
 def symbols_of(side: Answer) -> set[str]:
-    """Variables of a formula; empty for other answers."""
+    """Return the variables of a formula; empty for other answers."""
     return symbols(side.node) if isinstance(side, Formula) else set()
 
 
 def variable(relation: Relation) -> str | None:
-    """The one variable, or function, that a relation bounds."""
+    """Return the one variable or function that a relation bounds; None where it bounds none or several."""
     nodes = [side.node for side in relation.sides if isinstance(side, Formula) and symbols(side.node) - {INFINITY.name}]
     return nodes[0].name if len(nodes) == 1 and isinstance(nodes[0], Symbol) else None
 
 
 def as_interval(relation: Relation) -> Answer | None:
-    """`1 < x <= 2` as (1, 2]; None where it is not that simple."""
+    """Return `1 < x <= 2` as (1, 2]; None for a relation that is no interval."""
     if variable(relation) is None:
         return None
     middle = next(index for index, side in enumerate(relation.sides) if symbols_of(side) - {INFINITY.name})
@@ -400,9 +400,10 @@ def as_interval(relation: Relation) -> Answer | None:
 
 
 def solution_set(listed: Listed) -> Answer | None:
-    """Inequalities in one variable as a set: of two overlapping rays, `x > 2, x < 5`, the common part, else the union.
+    """Return inequalities in one variable as a set.
 
-    None where an item is no such inequality.
+    The set is the common part of two overlapping rays (`x > 2, x < 5`), else the union. None where an item is no such
+    inequality.
     """
     relations = [item for item in listed.items if isinstance(item, Relation)]
     intervals = [as_interval(relation) for relation in relations]

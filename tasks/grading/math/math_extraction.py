@@ -194,7 +194,7 @@ def _inside(span: re.Match[str]) -> str:
 
 
 def last_expression(text: str) -> str | None:
-    """The last mathematics or the last number in a text, whichever is later."""
+    """Return the last mathematics or the last number in a text, whichever is later."""
     tail = text[-TAIL_CHARS:]
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
@@ -261,9 +261,10 @@ def _is_mathematical(word: str) -> bool:
 
 
 def answer_in(text: str) -> str | None:
-    """The answer in a bare answer or a whole response, as `eval score --task math` takes both; None without one.
+    """Return the answer in a bare answer or a whole response; None without one.
 
-    Where none is announced, a text without sentences is the answer itself; of others it is the last mathematics.
+    `eval score --task math` takes both. Where none is announced, a text without sentences is the answer itself; of
+    other texts it is the last mathematics.
     """
     if PLAIN_NUMBER.fullmatch(text):
         return text

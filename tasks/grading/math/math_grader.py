@@ -34,7 +34,7 @@ SHOWN_CHARS = 500
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is equal to the gold, and which stage decided."""
+    """Whether an answer equals the gold, and which stage decided it."""
 
     equal: bool
     stage: str
@@ -64,16 +64,16 @@ class MathGrader:
         self.close()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the worker processes."""
         self._workers.close()
 
     def equal(self, gold: str, answer: str) -> Verdict:
-        """Compare; both may be bare, in dollars, in a box, or in a whole text."""
+        """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text."""
         verdict, pair = self._cheaply(gold, answer)
         return verdict or self._symbolically(*pair)
 
     def equal_all(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> Iterator[Verdict]:
-        """Verdicts in the order of `pairs`, read as they are needed; `extracted`: answers are bare already."""
+        """Yield verdicts in the order of `pairs`, which are read lazily; `extracted`: answers are bare already."""
         with ThreadPoolExecutor(self._count, thread_name_prefix="math-grader") as threads:
             waiting: deque[Verdict | Future[Verdict]] = deque()
             for gold, answer in pairs:
@@ -108,7 +108,7 @@ class MathGrader:
 
 @cache
 def shared_grader() -> MathGrader:
-    """This process's grader; its workers start with the first answer that needs them."""
+    """Return the grader of this process; its workers start with the first answer that needs them."""
     grader = MathGrader()
     atexit.register(grader.close)
     return grader
@@ -132,7 +132,7 @@ _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 
 @lru_cache(CACHED)
 def decide(gold: str, answer: str) -> Verdict | None:
-    """Whether two bare answers are equal; None where only sympy can decide."""
+    """Return whether two bare answers are equal; None where only sympy can decide."""
     if gold == answer and PLAIN_NUMBER.fullmatch(gold):
         return Verdict(True, "string")
     left, right = normalize(gold), normalize(answer)
@@ -182,7 +182,7 @@ def _same_decimal_comma(gold: str, answer: str) -> bool:
 
 
 def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader, rule: Rule = STRICT) -> Iterator[Sample]:
-    """A sample for each response, in order; the reason names the stage that decided and what was compared.
+    """Yield a sample for each response, in order; the reason names the stage that decided and what was compared.
 
     An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
     number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
@@ -193,7 +193,7 @@ def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader, ru
 def grade_against(
     answered: Iterable[tuple[Item, Response, str]], grader: MathGrader, rule: Rule = STRICT
 ) -> Iterator[Sample]:
-    """A sample for each response to an item with this gold, in order."""
+    """Yield a sample for each response to an item with this gold, in order."""
     for_samples, for_grader = tee(
         (item, response, gold, UNREAD if response.missed else read(response.text, rule))
         for item, response, gold in answered
@@ -213,7 +213,7 @@ def grade_against(
 
 
 def gold_of(item: Item) -> str:
-    """The gold of an item as one text. Raises ValueError where there is none."""
+    """Return the gold of an item as one text. Raises ValueError where there is none."""
     golds = item.gold if isinstance(item.gold, list) else [item.gold]
     texts = [str(gold).strip() for gold in golds if isinstance(gold, str | int | float) and str(gold).strip()]
     if not texts:
@@ -256,7 +256,7 @@ def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:
 
 
 def number_in(text: str) -> float | None:
-    """The number that a bare answer is; None for all else."""
+    """Return the number that a bare answer is; None for all else."""
     if len(text) > MAX_CHARS:
         return None
     try:

@@ -19,7 +19,7 @@ INFINITY = Symbol("infinity")
 
 
 def parse_formula(tokens: Sequence[Token]) -> Node:
-    """The formula of all `tokens`. Raises NotUnderstood."""
+    """Return the formula of all `tokens`. Raises NotUnderstood."""
     reader = _Reader(tokens)
     node = reader.sum()
     if reader.position != len(reader.tokens):
@@ -38,33 +38,40 @@ class _Reader:
         self.bars = 0
 
     def peek(self, ahead: int = 0) -> Token:
+        """Return the token `ahead` places further on without consuming it."""
         index = self.position + ahead
         return self.tokens[index] if index < len(self.tokens) else Token("end", "")
 
     def next(self) -> Token:
+        """Consume a token and return it."""
         token = self.peek()
         self.position += 1
         return token
 
     def at(self, *texts: str) -> bool:
+        """Whether the next token is a sign or command with one of the texts."""
         token = self.peek()
         return token.kind in ("sign", "command") and token.text in texts
 
     def take(self, *texts: str) -> bool:
+        """Consume the next token if it has one of the texts; return whether it had."""
         matches = self.at(*texts)
         self.position += matches
         return matches
 
     def need(self, text: str) -> None:
+        """Consume a token with this text. Raises NotUnderstood if another follows."""
         if not self.take(text):
             raise NotUnderstood(f"`{text}` is missing")
 
     def enter(self) -> None:
+        """Go one level deeper. Raises NotUnderstood where nesting is too deep for the stack."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise NotUnderstood("too deep")
 
     def sum(self) -> Node:
+        """Read terms with `+` or `-` between them."""
         self.enter()
         terms = [self.signed(self.product)]
         while self.at("+", "-"):
@@ -80,6 +87,7 @@ class _Reader:
         return Apply("neg", (read(),)) if negative else read()
 
     def product(self) -> Node:
+        """Read factors with `*`, `/` or `mod` between them, or with nothing."""
         node = self.factors()
         while True:
             if self.take("*"):
@@ -102,12 +110,14 @@ class _Reader:
         return self.factors()
 
     def starts_factor(self) -> bool:
+        """Whether the next token can begin a factor."""
         token = self.peek()
         if token.kind == "sign":
             return token.text in ("(", "[", "{") or (token.text == "|" and not self.bars)
         return token.kind in ("number", "symbol") or (token.kind == "command" and token.text in _BEGIN_FACTORS)
 
     def factors(self) -> Node:
+        """Read factors that stand side by side, which are multiplied, or a mixed number."""
         parts = [self.postfixed()]
         while self.starts_factor():
             if self.peek().kind == "number" and isinstance(parts[-1], Number) and not self._mixed_ahead():
@@ -144,6 +154,7 @@ class _Reader:
         return None
 
     def postfixed(self) -> Node:
+        """Read an atom with its factorials, powers, degrees and primes."""
         node = self.atom()
         while True:
             if self.take("!"):
@@ -163,6 +174,7 @@ class _Reader:
                 return node
 
     def raised(self, base: Node) -> Node:
+        """Read an exponent; towers associate to the right."""
         self.need("^")
         if isinstance(base, Symbol) and (self.at("'") or (self.at("{") and self.peek(1).text == "'")):
             group, start = self.take("{"), self.position
@@ -191,6 +203,7 @@ class _Reader:
         return self.signed(self.argument) if self.at("-", "+") else self.atom()
 
     def fraction(self) -> Node:
+        """Read the two arguments of `\\frac`."""
         return Apply("div", (self._digit_or_argument(), self._digit_or_argument()))
 
     def _digit_or_argument(self) -> Node:
@@ -202,6 +215,7 @@ class _Reader:
         return self.argument()
 
     def atom(self) -> Node:
+        """Read a number, a symbol, a group in brackets, or a command."""
         token = self.next()
         self.enter()
         match token.kind:
@@ -221,6 +235,7 @@ class _Reader:
         return node
 
     def symbol(self, token: Token) -> Node:
+        """Read a variable with its index, or an unknown function with its argument, `f(x)`."""
         name = token.text
         if self.take("_"):
             name += "_" + (self._braced() if self.at("{") else self.next().text)
@@ -233,6 +248,7 @@ class _Reader:
         return Symbol("e" if name == "mathe" else name)
 
     def bracketed(self, token: Token) -> Node:
+        """Read a group in brackets or an absolute value, whose opening sign is `token`."""
         if token.text == "|":
             self.bars += 1
             node = self.sum()
@@ -248,6 +264,7 @@ class _Reader:
         return node
 
     def command(self, name: str) -> Node:
+        """Read what follows the command `name`."""
         match name:
             case "frac":
                 return self.fraction()
@@ -280,6 +297,7 @@ class _Reader:
         return texts
 
     def root(self) -> Node:
+        """Read the arguments of `\\sqrt`."""
         degree: Node | None = None
         if self.take("["):
             degree = self.sum()
@@ -289,6 +307,7 @@ class _Reader:
         return Apply("root", (radicand, degree)) if degree else Apply("pow", (radicand, Number(Fraction(1, 2))))
 
     def function(self, name: str) -> Node:
+        """Read base, exponent and arguments of a known function."""
         base: Node | None = None
         exponent: Node | None = None
         while self.at("_", "^"):
@@ -314,6 +333,7 @@ class _Reader:
         return Apply("pow", (node, exponent)) if exponent else node
 
     def function_arguments(self) -> tuple[Node, ...]:
+        """Read arguments in brackets, or the factors behind a function without brackets."""
         if self.at("(", "{", "[", "\\{"):
             opening = self.next().text
             args = [self.sum()]

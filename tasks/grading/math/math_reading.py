@@ -30,11 +30,11 @@ _NUMBER_WORDS = {name: str(value) for value, name in enumerate(NUMBER_NAMES)}
 
 
 class Formula(NamedTuple):
-    """A number or an expression."""
+    """A number or an expression, with its unit."""
 
     node: Node
     unit: str = ""
-    """In canonical form; empty where there is none, or an unknown one."""
+    """Unit in canonical form; empty where there is none, or an unknown one."""
 
 
 class Percentage(NamedTuple):
@@ -44,13 +44,13 @@ class Percentage(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Text, lower case."""
+    """An answer that is text, in lower case."""
 
     text: str
 
 
 class Based(NamedTuple):
-    """A number in a given base: `204_5`."""
+    """A number in a given base, such as `204_5`."""
 
     digits: str
     base: str
@@ -85,35 +85,37 @@ class Joined(NamedTuple):
 
 
 class Matrix(NamedTuple):
+    """A matrix or a column vector by its rows."""
+
     rows: tuple[tuple[Answer, ...], ...]
 
 
 class Relation(NamedTuple):
-    """`a = b`, `a < x <= b`: sides with signs between them."""
+    """Sides with signs between them: `a = b`, `a < x <= b`."""
 
     sides: tuple[Answer, ...]
     signs: tuple[str, ...]
     subject: str = ""
-    """The left side as written."""
+    """The left side as it was written."""
 
 
 Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | Listed | Joined | Matrix | Relation
 
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
-    """Parse a normalized answer. Raises NotUnderstood."""
+    """Parse a normalized answer. Raises NotUnderstood where it is outside the grammar."""
     words = _read_words(normalized)
     return _read(_trimmed(tokenize(normalized, thousands=thousands))) if words is None else words
 
 
 def choice_letter(normalized: str) -> str | None:
-    """The letter of a choice with which a short answer begins."""
+    """Return the letter of the choice with which a short answer begins; None without one."""
     match = _LETTER.fullmatch(normalized) or _CHOICE.match(normalized) or _LISTED_CHOICE.match(normalized)
     return next((letter for letter in match.groups() if letter), None) if match else None
 
 
 def _read_words(normalized: str) -> Answer | None:
-    """Text without mathematics."""
+    """Return an answer that is text without mathematics; None for any other."""
     inner = re.sub(r"\\(?:text\w*|mathrm|mbox|operatorname)\s*\{([^{}]*)\}", r"\1", normalized).strip()
     if not _PLAIN_WORDS.fullmatch(inner):
         return None
@@ -333,7 +335,7 @@ def _join_derivation(lines: list[list[Token]]) -> list[list[Token]]:
 
 
 def _based(tokens: list[Token]) -> Based | None:
-    """`204_5`, `(204)_{5}`, `A3_{16}`."""
+    """Return a number with its base: `204_5`, `(204)_{5}`, `A3_{16}`; None for any other answer."""
     split = _split(tokens, {"_"})
     if len(split) != 2:
         return None

@@ -19,11 +19,12 @@ WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("math_words.json").r
 
 
 def listed_words(kind: str) -> frozenset[str]:
-    """The words of one kind in math_words.json."""
+    """Return the words of one kind in math_words.json."""
     return word_set(" ".join(WORDS[kind]))
 
 
 def word_set(words: str) -> frozenset[str]:
+    """Return the words of a text that spaces separate."""
     return frozenset(words.split())
 
 
@@ -63,13 +64,13 @@ _PROSE = listed_words("prose")
 
 
 class Token(NamedTuple):
-    """A piece of an answer."""
+    """A token of an answer: a number, a symbol, a command, a sign or text."""
 
     kind: str
     """`number`, `symbol`, `command`, `sign`, `text`."""
     text: str
     spaced: bool = False
-    """True after a space."""
+    """Whether a space stands before it."""
 
 
 class NotUnderstood(Exception):
@@ -77,7 +78,10 @@ class NotUnderstood(Exception):
 
 
 def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
-    """Tokens of a normalized answer; `thousands`: `1,234` outside brackets is one number. Raises NotUnderstood."""
+    """Return the tokens of a normalized answer.
+
+    Raises NotUnderstood. thousands: whether `1,234` outside brackets is one number.
+    """
 
     def join(group: re.Match[str]) -> str:
         before = normalized[: group.start()]
@@ -200,7 +204,7 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
 
 
 def literal(text: str) -> Number:
-    """The number of a literal: `4.5e33`, `.5`, `12`, `3.`."""
+    """Return the number of a literal: `4.5e33`, `.5`, `12`, `3.`. Raises NotUnderstood for one too large."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     shift = int(exponent or 0)
@@ -211,7 +215,7 @@ def literal(text: str) -> Number:
 
 
 def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
-    """A formula without the unit after it, and that unit in canonical form, empty for an unknown one."""
+    """Return a formula without the unit after it, and that unit in canonical form, empty for an unknown one."""
     end, units = len(tokens), list[str]()
     while end:
         token = tokens[end - 1]

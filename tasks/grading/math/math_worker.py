@@ -19,7 +19,7 @@ _LARGE_FACTORIAL = re.compile(r"\d{4,}\s*\}?\)?\s*!|!\s*!|!\s*\)\s*!")
 
 
 def bomb(latex: str) -> bool:
-    """True for LaTeX with an enormous value: towers of powers, factorials of thousands."""
+    """Whether LaTeX has an enormous value: towers of powers, factorials of thousands."""
     return bool(len(latex) > MAX_CHARS or _TOWER.search(latex) or _LARGE_FACTORIAL.search(latex))
 
 
@@ -46,7 +46,7 @@ def _are_equal(gold: str, answer: str) -> bool:
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Read pairs from stdin and write verdicts until it closes."""
     import logging
 
     verdicts = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")

@@ -70,7 +70,7 @@ _REWRITES = (
 )
 """One or two texts, of which one is in all that the pattern matches; the pattern; how that is spelled."""
 PLAIN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-"""Has but one spelling."""
+"""Matches a number that has only one spelling."""
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(?<=\d)\s{{0,9}}(?:\\text\w*\s*\{{\s*)?({'|'.join(_SCALES)})s?\b(?P<rest>[^{{}}]*\}})?", re.I)
 _CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
@@ -90,7 +90,7 @@ _OUTWARD = re.compile(r"(?P<opening>[][(])(?P<ends>[^][(),;]{1,100},[^][(),;]{1,
 
 
 def plain_characters(text: str) -> str:
-    """`text` with Unicode mathematics spelled in LaTeX, and without signs that mean nothing."""
+    """Return `text` with Unicode mathematics spelled in LaTeX, and without signs that mean nothing."""
     if text.isascii():
         return text.replace("\0", "")
     text = _RAISED.sub(lambda raised: "^{" + "".join(_SUPERSCRIPTS[sign] for sign in raised.group()) + "}", text)
@@ -102,7 +102,7 @@ def plain_characters(text: str) -> str:
 
 
 def normalize(answer: str) -> str:
-    """`answer` in one spelling of LaTeX: what draws the same is written the same, sizes and colours are gone."""
+    """Return `answer` in one spelling of LaTeX: what draws the same is written the same, without sizes and colours."""
     if PLAIN_NUMBER.fullmatch(answer):
         return answer
     text = plain_characters(answer).strip()
@@ -129,13 +129,13 @@ def normalize(answer: str) -> str:
 
 
 def _scaled(match: re.Match[str]) -> str:
-    """`2 million` as a number, what stands behind it in the same `\\text{}` as such."""
+    """Return `2 million` as a number; text behind it in the same `\\text{}` stays text."""
     rest = (match.group("rest") or "").rstrip("}").strip()
     return rf" \cdot 10^{{{_SCALES[match.group(1).lower()]}}}" + (rf" \text{{{rest}}}" if rest else "")
 
 
 def _repeated(match: re.Match[str]) -> str:
-    """`0.1\\overline{6}` as the fraction that it is."""
+    """Return `0.1\\overline{6}` as the fraction that it is."""
     whole, fixed, *rest = (group or "" for group in match.groups())
     period = "".join(rest)
     value = Fraction(
@@ -145,23 +145,23 @@ def _repeated(match: re.Match[str]) -> str:
 
 
 def _inward(match: re.Match[str]) -> str:
-    """`]2,5[` as (2,5)."""
+    """Return an interval with outward brackets, `]2,5[`, as (2,5)."""
     opening, closing = ("(" if match["opening"] == "]" else match["opening"]), match["closing"]
     return f"{opening}{match['ends']}{')' if closing == '[' else closing}"
 
 
 def plain_words(normalized: str) -> str:
-    """The letters of an answer that is nothing but text, however it is set; empty for all else."""
+    """Return the letters of an answer that is nothing but text, however it is set; empty for all else."""
     text = _TEXT_COMMAND.sub(r"\1", normalized).strip()
     text = _ARTICLE.sub("", text)
     return " ".join(text.lower().split()) if _ONLY_LETTERS.fullmatch(text) else ""
 
 
 def for_sympy(normalized: str) -> str:
-    """A normalized answer in LaTeX that others read."""
+    """Return a normalized answer in LaTeX that other parsers read."""
     return normalized.replace("\\newline ", "\\\\ ").replace("\\degree ", r"^{\circ} ")
 
 
 def spelling(normalized: str) -> str:
-    """What two answers share that are the same text but for spaces."""
+    """Return a normalized answer without spaces, by which equal spellings are found."""
     return _SPACE.sub("", normalized)

@@ -30,7 +30,7 @@ class WorkerUnavailable(Exception):
 
 
 class _Worker:
-    """One process; used by one thread at a time. Raises WorkerUnavailable when it does not start."""
+    """One worker process, used by one thread at a time. Raises WorkerUnavailable when it does not start."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"PYTHONHASHSEED": "0"}
@@ -81,6 +81,7 @@ class _Worker:
         return line
 
     def kill(self) -> None:
+        """Kill the process and close its pipes."""
         self.process.kill()
         self.process.wait()  # so that a thread that reads sees the end before the pipes are closed
         with suppress(OSError), self.process:  # closes them; a dead worker's input may hold what was not written

@@ -76,49 +76,49 @@ Patterns = Annotated[list[str], Argument(_are_patterns, "a list of words, or of 
 
 
 def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
-    """Arguments of a check besides the response, by name."""
+    """Return the arguments of a check besides the response, by name."""
     hints = get_type_hints(check, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if name not in ("response", "return")}
 
 
 def compares(counted: Iterable[Any], relation: Relation, threshold: int) -> bool:
-    """True if `found` has at least, or less than, `threshold` members; it is read no further."""
+    """Whether `counted` has at least, or less than, `threshold` members; it is read no further than needed."""
     reached = sum(1 for _ in islice(counted, threshold)) >= threshold
     return reached == (relation == "at least")
 
 
 def existence(response: str, *, keywords: Patterns) -> bool:
-    """Every keyword is somewhere in it, in any case."""
+    """Whether the response contains every keyword, in any case."""
     return all(re.search(keyword, response, re.IGNORECASE) for keyword in keywords)
 
 
 def frequency(response: str, *, keyword: Pattern, frequency: Count, relation: Relation) -> bool:
-    """The keyword occurs often, or seldom, enough; `the` occurs in `other`."""
+    """Whether the keyword occurs often, or seldom, enough; `the` also occurs in `other`."""
     return compares(re.finditer(keyword.strip(), response, re.IGNORECASE), relation, frequency)
 
 
 def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
-    """None of the words stands in it as a whole word, in any case."""
+    """Whether the response contains none of the words as a whole word, in any case."""
     return not any(re.search(rf"\b{word}\b", response, re.IGNORECASE) for word in forbidden_words)
 
 
 def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
-    """The letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
+    """Whether the letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
     return compares(re.finditer(re.escape(letter.lower()), response.lower()), let_relation, let_frequency)
 
 
 def number_sentences(response: str, *, num_sentences: Count, relation: Relation) -> bool:
-    """It has enough, or few enough, sentences; `1.` of a numbered list is one of its own."""
+    """Whether there are enough, or few enough, sentences; `1.` of a numbered list is one of its own."""
     return compares(sentences(response), relation, num_sentences)
 
 
 def number_words(response: str, *, num_words: Count, relation: Relation) -> bool:
-    """It has enough, or few enough, runs of letters, digits and underscores; `don't` is two."""
+    """Whether there are enough, or few enough, runs of letters, digits and underscores; `don't` is two."""
     return compares(re.finditer(r"\w+", response), relation, num_words)
 
 
 def number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
-    """It has exactly that many paragraphs between `***` dividers; only the first and the last may be empty."""
+    """Whether `***` dividers make exactly that many paragraphs; only the first and the last may be empty."""
     paragraphs = [bool(paragraph.strip()) for paragraph in DIVIDER.split(response)]
     return all(paragraphs[1:-1]) and sum(paragraphs) == num_paragraphs
 
@@ -143,39 +143,39 @@ def nth_paragraph_first_word(
 
 
 def number_placeholders(response: str, *, num_placeholders: Count) -> bool:
-    """It has at least that many `[placeholders]`."""
+    """Whether the response has at least that many `[placeholders]`."""
     return compares(_placeholders(response), "at least", num_placeholders)
 
 
 def postscript(response: str, *, postscript_marker: Pattern) -> bool:
-    """The marker is somewhere in it, in any case."""
+    """Whether the response contains the marker, in any case."""
     marker = postscript_marker.strip()
     return re.search(POSTSCRIPTS.get(marker, marker.lower()), response.lower()) is not None
 
 
 def number_bullet_lists(response: str, *, num_bullets: Count) -> bool:
-    """It has exactly that many lines that start with `*` or `-`, a rule `---` included."""
+    """Whether exactly that many lines start with `*` or `-`, a rule `---` included."""
     return sum(1 for bullet in (STAR_BULLET, DASH_BULLET) for _ in bullet.finditer(response)) == num_bullets
 
 
 def constrained_response(response: str) -> bool:
-    """One of the three allowed answers is in it, word for word."""
+    """Whether the response contains one of the three allowed answers, word for word."""
     return any(answer in response for answer in ANSWERS)
 
 
 def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
-    """It has at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
+    """Whether there are at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
     highlights = (match[1] for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT) for match in pattern.finditer(response))
     return compares(filter(str.strip, highlights), "at least", num_highlights)
 
 
 def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:
-    """It has at least that many headings `Section 1`."""
+    """Whether the response has at least that many headings `Section 1`."""
     return compares(re.finditer(rf"{section_spliter.strip()}\s?\d+", response), "at least", num_sections)
 
 
 def json_format(response: str) -> bool:
-    """All of it is JSON, or one fenced block of JSON."""
+    """Whether the whole response is JSON, or one fenced block of JSON."""
     body = response.strip()
     for fence in FENCES:
         body = body.removeprefix(fence)
@@ -187,7 +187,7 @@ def json_format(response: str) -> bool:
 
 
 def title(response: str) -> bool:
-    """It has a `<<title>>` on one line, with something between the brackets."""
+    """Whether the response has a `<<title>>` on one line, with something between the brackets."""
     for line in response.split("\n"):
         start, end = line.find("<<"), line.rfind(">>")
         if 0 <= start <= end - 3 and line[start : end + 2].lstrip("<").rstrip(">").strip():
@@ -196,24 +196,24 @@ def title(response: str) -> bool:
 
 
 def two_responses(response: str) -> bool:
-    """It is two different texts with `******` between them."""
+    """Whether the response is two different texts with `******` between them."""
     parts = [part.strip() for part in response.split(TWO_RESPONSES)]
     filled = [part for part in parts if part]
     return all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
 
 
 def repeat_prompt(response: str, *, prompt_to_repeat: Text) -> bool:
-    """It starts with the request, in any case."""
+    """Whether the response starts with the request, in any case."""
     return response.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 def end_checker(response: str, *, end_phrase: Text) -> bool:
-    """Its last words are the phrase, in any case; quotes around the whole do not matter."""
+    """Whether the response ends with the phrase, in any case; quotes around the whole do not matter."""
     return response.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
 def quotation(response: str) -> bool:
-    """Straight double quotes stand around all of it."""
+    """Whether straight double quotes stand around the whole response."""
     text = response.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'
 
@@ -228,27 +228,27 @@ def _placeholders(response: str) -> Iterator[str]:
 
 
 def response_language(response: str, *, language: Text) -> bool:
-    """langdetect takes it for that language, or can tell none (digits only)."""
+    """Whether langdetect takes the response for that language, or can tell none (digits only)."""
     return detected_language(response) in (language, None)
 
 
 def english_capital(response: str) -> bool:
-    """English, and without small letters."""
+    """Whether the response is English without small letters."""
     return response.isupper() and response_language(response, language="en")
 
 
 def english_lowercase(response: str) -> bool:
-    """English, and without capital letters."""
+    """Whether the response is English without capital letters."""
     return response.islower() and response_language(response, language="en")
 
 
 def capital_word_frequency(response: str, *, capital_frequency: Count, capital_relation: Relation) -> bool:
-    """It has enough, or few enough, words in capitals; `I` and `A` are such words."""
+    """Whether there are enough, or few enough, words in capitals; `I` and `A` are such words."""
     return compares(capital_words(response), capital_relation, capital_frequency)
 
 
 def no_comma(response: str) -> bool:
-    """It has no comma; those of other scripts (`、`, `،`) are none."""
+    """Whether the response has no comma; commas of other scripts (`、`, `،`) do not count."""
     return "," not in response
 
 

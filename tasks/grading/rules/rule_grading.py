@@ -28,7 +28,7 @@ Rule = Callable[[str], bool]
 
 
 def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
-    """A sample for each response, in order; unscored where the item's instructions are not usable."""
+    """Yield a sample for each response, in order; it is unscored where the item's instructions are not usable."""
     for item, response in answered:
         try:
             kinds, rules = zip(*rules_of(item.detail), strict=True)
@@ -106,7 +106,7 @@ def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, pa
 
 
 def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
-    """The same samples; on the way their verdicts are collected, by kind and of all kinds."""
+    """Pass the samples on and collect their verdicts on the way, by kind and of all kinds."""
     for sample in samples:
         if sample.status == "scored":
             for name in VARIANTS:
@@ -118,7 +118,7 @@ def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -
 
 
 def check_rules(items: Iterable[Item]) -> Iterator[str]:
-    """A sentence on each item with unknown kinds, or with missing or unusable arguments."""
+    """Yield a sentence on each item with unknown kinds, or with missing or unusable arguments."""
     for item in items:
         try:
             rules_of(item.detail)
@@ -166,7 +166,7 @@ def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
 
 
 def followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[bool]]:
-    """Strict and loose verdicts on each rule; an empty response follows none."""
+    """Return the strict and the loose verdicts on each rule; an empty response follows none."""
     strict = [_follows(rule, [response]) for rule in rules]
     if all(strict):
         return strict, strict
@@ -175,7 +175,7 @@ def followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[boo
 
 
 def loose_variants(response: str) -> Iterator[str]:
-    """The response and seven others: without its first line, its last line, both; and each without asterisks."""
+    """Yield the response without its first line, its last line, both or neither; then each without asterisks."""
     after_first = response.partition("\n")[2]
     variants = (
         response,

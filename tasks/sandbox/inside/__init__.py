@@ -15,22 +15,23 @@ _HEAD = struct.Struct("<I")
 
 
 class Frame(NamedTuple):
-    """A message."""
+    """A message between host and sandbox: a JSON object and blobs of bytes."""
 
     fields: dict[str, Any]
     blobs: list[bytes]
 
 
 def send(channel: socket.socket, fields: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
-    """Raises OSError when the other side is gone."""
+    """Send a message to the other side. Raises OSError when that is gone."""
     head = json.dumps({"fields": fields, "sizes": [len(blob) for blob in blobs]}).encode()
     channel.sendall(b"".join([_HEAD.pack(len(head)), head, *blobs]))
 
 
 def receive(channel: socket.socket, *, most: int | None = None) -> Frame | None:
-    """The next message; None when the other side is gone. most: bytes of its blobs together; None: any number.
+    """Return the next message; None when the other side is gone.
 
-    Raises OSError, also when the socket times out and for what is no message.
+    most: bytes of its blobs together; None: any number. Raises OSError, also when the socket times out and for what is
+    no message.
     """
     try:
         head = _read_exactly(channel, _HEAD.unpack(_read_exactly(channel, _HEAD.size))[0])

@@ -67,13 +67,13 @@ def fork_into_pid_namespace() -> int:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Raises OSError."""
+    """Mount a file system, as mount(2) does. Raises OSError."""
     texts = [text and text.encode() for text in (source, target, kind, options)]
     _check(_mount(*texts[:3], flags, texts[3]), f"mount {target}")
 
 
 def prctl(option: int, value: int = 0, more: int = 0) -> None:
-    """Raises OSError."""
+    """Change a property of this process, as prctl(2) does. Raises OSError."""
     _check(_prctl(option, value, more, 0, 0), f"prctl {option}")
 
 
@@ -103,7 +103,7 @@ def load_filter(program: bytes) -> None:
 
 
 def leave_session_keyring() -> None:
-    """Replace the user's session keyring by a new, empty one."""
+    """Replace the session keyring of the user by a new, empty one."""
     number = KEYCTL.get(os.uname().machine)
     if number is not None:
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)

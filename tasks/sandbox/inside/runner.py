@@ -40,17 +40,19 @@ COMPILER = {
 
 
 class Pipe(NamedTuple):
+    """The two descriptors of a pipe."""
+
     read: int
     write: int
 
 
 class Settings(NamedTuple):
-    """What holds for every program of a zygote."""
+    """The settings that hold for every program of a zygote."""
 
     system_calls: bytes
-    """The filter; empty: none."""
+    """The filter of system calls; empty for none."""
     isolated: bool
-    """False: programs get no namespaces."""
+    """Whether programs get namespaces of their own."""
     uid: int | None
     """User that programs run as; None: the zygote's, without privileges."""
     counted: int | None
@@ -61,6 +63,8 @@ class Settings(NamedTuple):
 
 
 class Task(NamedTuple):
+    """A program to run, as the request of the host describes it."""
+
     source: bytes
     tests: bytes | None
     stdin: bytes
@@ -69,10 +73,10 @@ class Task(NamedTuple):
     path: str
     """Path of the source, relative to the folder."""
     argv: list[str]
-    """Empty: Python, which runs in the fork."""
+    """Command that runs the program; empty for Python, which runs in the fork."""
     compile: list[str]
     bound: str
-    """`address_space` or `data`: what memory_bytes bounds."""
+    """Whether memory_bytes bounds the `address_space` or the `data`."""
     limits: dict[str, Any]
     folder: str
     number: int
@@ -80,7 +84,7 @@ class Task(NamedTuple):
 
     @classmethod
     def read(cls, request: Frame, folder: str) -> Task:
-        """The task of a request; `{folder}` in its commands stands for the folder."""
+        """Return the task of a request; `{folder}` in its commands is replaced by the folder."""
         source, tests, stdin, *contents = request.blobs
         fields = dict(request.fields)
         tests = tests if fields.pop("tested") else None
@@ -92,7 +96,7 @@ class Task(NamedTuple):
 
 
 def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | None:
-    """Execute a program and reply to the host; in the fork that is to be a Python program: return its task."""
+    """Execute a program and reply to the host. The fork that becomes a Python program returns its task."""
     folder = FOLDER
     if not settings.isolated:
         import tempfile  # here, so that isolated programs do not pay for it
@@ -180,7 +184,7 @@ def _write(path: str, content: bytes, owner: int = -1) -> int:
 
 
 def _become_compiler(task: Task, settings: Settings, pipes: dict[str, Pipe]) -> None:
-    """Never returns."""
+    """Execute the compiler in place of this process; never returns."""
     try:
         _join(settings)
         _wire(pipes, stdin=os.open(os.devnull, os.O_RDONLY))
@@ -192,7 +196,7 @@ def _become_compiler(task: Task, settings: Settings, pipes: dict[str, Pipe]) -> 
 
 
 def _become_program(task: Task, settings: Settings, pipes: dict[str, Pipe], *, stdin: int) -> None:
-    """Returns in the process that is to execute a program of Python's."""
+    """Become the program; returns only in the process that is to execute Python."""
     status = pipes["status"].write
     try:
         _join(settings)
@@ -263,7 +267,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
 
 
 def _execute(argv: list[str]) -> None:
-    """Raises OSError, or never returns."""
+    """Execute a command in place of this process. Raises OSError, or never returns."""
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.environ.pop("PYTHONPATH", None)  # of another interpreter than what this may start
@@ -271,7 +275,7 @@ def _execute(argv: list[str]) -> None:
 
 
 class _Watched:
-    """A program under way, and what it wrote."""
+    """A program that is running, with what it has written so far."""
 
     def __init__(self, pipes: dict[str, Pipe], task: Task, channel: socket.socket) -> None:
         self.taken = {name: bytearray() for name in ("stdout", "stderr", "report", "status")}
@@ -291,9 +295,9 @@ class _Watched:
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
 
     def wait_for(self, child: int, *, within_s: float) -> None:
-        """Until `child` ended, the time is over, too much was written or the host is gone.
+        """Wait until `child` ends, its time is over, it wrote too much or the host is gone.
 
-        Time in which it waited for a processor, since others were running, is not its own.
+        Time in which it waited for a processor because others were running does not count.
         """
         poll = select.poll()
         for fd in (*self._names, self._wake):
@@ -322,7 +326,7 @@ class _Watched:
                 os.killpg(child, signal.SIGKILL)
 
     def end_all(self) -> None:
-        """Kill every process that is left, and read what they still wrote."""
+        """Kill every process that is left, and read what they wrote last."""
         if os.getpid() == 1:  # else -1 would be everybody
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
@@ -334,7 +338,7 @@ class _Watched:
                 pass
 
     def reply(self) -> dict[str, Any]:
-        """The fields of the reply to the host."""
+        """Return the fields of the reply to the host."""
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         report = bytes(self.taken["report"])
         return {
@@ -350,7 +354,7 @@ class _Watched:
         }
 
     def _has_ended(self, child: int) -> bool:
-        """Reap ended processes; whether the child is among them."""
+        """Reap ended processes; return whether the child is among them."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -361,7 +365,7 @@ class _Watched:
         return self.waited is not None
 
     def _take(self, poll: Any, fd: int) -> bool:
-        """Read; False when there is nothing more to read."""
+        """Read from a pipe; return False when there is nothing more to read."""
         name = self._names[fd]
         try:
             block = os.read(fd, BLOCK)

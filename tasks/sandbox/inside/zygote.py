@@ -41,7 +41,7 @@ Step = Callable[[], Any]
 
 
 def main() -> None:
-    """Serve; in the fork for a Python program, execute it."""
+    """Serve requests; in the fork of a Python program, execute it."""
     code = 0
     try:
         for _ in map(_call, _serve()):
