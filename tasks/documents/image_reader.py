@@ -14,7 +14,7 @@ from tasks.documents.blocks import BBox, ImageCandidate
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import MOST_PIXELS, UNREADABLE, Undecodable, decode_image
-from tasks.documents.pdf.pdf_document import drawn_pages, languages
+from tasks.documents.pdf.pdf_document import draw_pages, find_ocr_languages
 from tasks.documents.pdf.pdf_reader import PdfReader
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Rea
             "format": "image",
             "reader": "trivet image 1",
             "metadata": {"kind": kind},
-            "notes": () if languages() or options.ocr == "off" else (note,),
+            "notes": () if find_ocr_languages() or options.ocr == "off" else (note,),
         }
     )
     return reader
@@ -60,7 +60,7 @@ def render_pages(
     """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
     del password  # pictures have none
     document, _ = _as_pdf(path)
-    yield from drawn_pages(document, boxes)
+    yield from draw_pages(document, boxes)
 
 
 def _as_pdf(path: Path) -> tuple[pymupdf.Document, str]:

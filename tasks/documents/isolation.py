@@ -25,7 +25,7 @@ from storage.records import Record
 from tasks.documents import document_errors
 from tasks.documents.blocks import BBox, Document, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, join_pages
-from tasks.documents.formats import format_named
+from tasks.documents.formats import find_format
 
 JOBS_PER_CHILD = 200  # parsers leak memory; a child is replaced after this many documents
 
@@ -81,7 +81,7 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     retryable: list[str] = []
     header: Header | None = None
     while header is None or len(pages) < header.page_count:
-        task = _message(job, "read", format_named(job.format).opener, log=log)
+        task = _message(job, "read", find_format(job.format).opener, log=log)
         task |= {"options": options.model_dump(mode="json"), "first": len(pages) + 1}
         try:
             for answer in _run(task, limits):
@@ -115,7 +115,7 @@ class FoundImage(NamedTuple):
 
 def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[FoundImage]:
     """Yield the pictures of a document, written below `scratch`. Raises DocumentUnreadable."""
-    finder = format_named(job.format).image_finder
+    finder = find_format(job.format).image_finder
     if finder is None:
         return
     for answer in _run(_message(job, "images", finder) | {"scratch": str(scratch)}, limits):
@@ -129,7 +129,7 @@ def render_pages(
 
     Raises DocumentUnreadable.
     """
-    renderer = format_named(job.format).page_renderer
+    renderer = find_format(job.format).page_renderer
     if renderer is None:
         return
     drawn = {str(page): [list(box) for box in page_boxes] for page, page_boxes in boxes.items()}
@@ -144,7 +144,7 @@ def _message(
     return {
         "task": task,
         "target": target,
-        "reader": format_named(job.format).distribution,
+        "reader": find_format(job.format).distribution,
         "path": str(job.path),
         "digest": job.digest,
         "password": job.password,

@@ -24,7 +24,7 @@ def starts_item(text: str) -> bool:
     return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
 
 
-def mark_of(text: str) -> str:
+def find_mark(text: str) -> str:
     """Return the bullet or the number that a text opens with; "" without one."""
     match = BULLET.match(text) or COUNTED.match(text)
     return text[: match.end()].split()[0] if match else ""

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import olefile
 
-from tasks.documents.archives import printable
+from tasks.documents.archives import escape_unprintable
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.markup_reader import add_html, decode_html
 from tasks.documents.text_reader import add_paragraphs, decode, read_bytes
 
@@ -39,7 +39,7 @@ def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         except FAILURES as error:
             raise CorruptDocument(f"The mail cannot be read ({error!r:.120}); get it again.") from error
         assert isinstance(message, EmailMessage)  # the default policy makes no other
-        return message_reader(_read_eml(message), format="eml")
+        return make_message_reader(_read_eml(message), format="eml")
     except RecursionError as error:
         raise RefusedDocument("The mail nests its parts hundreds deep, as no program does.") from error
 
@@ -50,7 +50,7 @@ def _read_eml(message: EmailMessage) -> Message:
     for part in _parts(message):
         kind = part.get_content_type()
         try:
-            name = storable(part.get_filename() or "")
+            name = make_storable(part.get_filename() or "")
         except FAILURES:
             name = "a file without a readable name"
         if kind in ("text/html", "text/plain") and part.get_content_disposition() != "attachment" and not name:
@@ -60,7 +60,7 @@ def _read_eml(message: EmailMessage) -> Message:
     headers: dict[str, str] = {}
     for name in HEADERS:
         with suppress(*FAILURES):  # a header that cannot be read is left out
-            headers[name] = " ".join(storable(str(message.get(name, ""))).split())
+            headers[name] = " ".join(make_storable(str(message.get(name, ""))).split())
     sealed = any(part.get_content_type() in ENCRYPTED for part in message.walk())
     return Message(
         headers={name: value for name, value in headers.items() if value},
@@ -108,7 +108,7 @@ class Message(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def message_reader(message: Message, *, format: str) -> Reader:
+def make_message_reader(message: Message, *, format: str) -> Reader:
     """Return a reader of the subject as heading, the headers, and the body, HTML where there is some.
 
     Nothing is fetched. Raises RefusedDocument for HTML that is nested as no program writes it.
@@ -127,7 +127,7 @@ def message_reader(message: Message, *, format: str) -> Reader:
     if len(blocks) == before and message.text is not None:
         add_paragraphs(blocks, decode(message.text).text, page=None)
     if message.attachments:
-        names = ", ".join(printable(name) for name in message.attachments[:MOST_NAMED])
+        names = ", ".join(escape_unprintable(name) for name in message.attachments[:MOST_NAMED])
         more = len(message.attachments) - MOST_NAMED
         rest = f" and {more} more" if more > 0 else ""
         blocks.add("list", f"Attachments: {names}{rest}", level=1)
@@ -164,7 +164,7 @@ def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         raise CorruptDocument(
             f"The mail cannot be read ({' '.join(str(error).split())[:120]}); get it again."
         ) from error
-    return message_reader(message, format="msg")
+    return make_message_reader(message, format="msg")
 
 
 def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
@@ -205,7 +205,7 @@ def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> b
 
 def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> str:
     data = _bytes(container, tag, below=below)
-    return storable(decode(data).text) if data else ""
+    return make_storable(decode(data).text) if data else ""
 
 
 def _date(container: olefile.OleFileIO[Any]) -> str:

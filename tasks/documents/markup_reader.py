@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.text_reader import Decoded, decode, read_bytes
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _tree(source: str) -> ET.Element:
 
     # huge_tree: without it everything below 256 levels would be dropped in silence
     parser: Any = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
-    root: Any = etree.fromstring(storable(source).encode(), parser)
+    root: Any = etree.fromstring(make_storable(source).encode(), parser)
     return ET.Element("html") if root is None else cast(ET.Element, root)
 
 

@@ -17,7 +17,7 @@ from xml.etree.ElementTree import ParseError, XMLParser
 
 from tasks.documents.archives import OLE_MAGIC, Package, WithoutDoctype, parse_xml
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, UnsupportedDocument
-from tasks.documents.document_readers import storable
+from tasks.documents.document_readers import make_storable
 
 _CORE_NAMES = {
     "title": "title",
@@ -50,7 +50,7 @@ def refuse_encrypted(path: Path, password: str | None, *, program: str) -> None:
     raise UnsupportedDocument(f"The encryption of {program} documents is not supported, even with password; {remedy}.")
 
 
-def links(package: Package, part: str) -> dict[str, Link]:
+def read_links(package: Package, part: str) -> dict[str, Link]:
     """Return the relationships of a part by id; those of the package itself for ""."""
     folder, file = posixpath.split(part)
     listing = posixpath.join(folder, "_rels", f"{file}.rels")
@@ -65,12 +65,12 @@ def links(package: Package, part: str) -> dict[str, Link]:
     return references
 
 
-def core_properties(package: Package) -> dict[str, str]:
+def read_core_properties(package: Package) -> dict[str, str]:
     """Return title, author and dates by our names; none where the package has none."""
     if "docProps/core.xml" not in package.names:
         return {}
-    properties = {local(node.tag): (node.text or "").strip() for node in package.xml("docProps/core.xml")}
-    return {ours: storable(properties[theirs]) for theirs, ours in _CORE_NAMES.items() if properties.get(theirs)}
+    properties = {local_name(node.tag): (node.text or "").strip() for node in package.xml("docProps/core.xml")}
+    return {ours: make_storable(properties[theirs]) for theirs, ours in _CORE_NAMES.items() if properties.get(theirs)}
 
 
 def has_macros(package: Package) -> bool:
@@ -79,7 +79,7 @@ def has_macros(package: Package) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def local(tag: str) -> str:
+def local_name(tag: str) -> str:
     """Return a name without its namespace: the two variants of the standard differ in namespaces only."""
     return tag.rpartition("}")[2]
 
@@ -88,7 +88,7 @@ class Handler(WithoutDoctype):
     """Receives the elements of a part as they are parsed."""
 
 
-def stream(
+def feed_part(
     pieces: Iterable[bytes], handler: Handler, *, name: str, is_done: Callable[[], bool] = lambda: False
 ) -> None:
     """Feed a part to its handler until its end, or until `is_done`. Raises CorruptDocument, RefusedDocument."""
@@ -126,7 +126,7 @@ class WordPackage(Package):
 
     def main(self) -> Part:
         """Return the part that holds the body. Raises CorruptDocument if there is none."""
-        targets = [link.target for link in links(self, "").values() if link.type == "officeDocument"]
+        targets = [link.target for link in read_links(self, "").values() if link.type == "officeDocument"]
         for name in (*targets, "word/document.xml"):
             if name in self.names:
                 return self.part(name)
@@ -134,7 +134,7 @@ class WordPackage(Package):
 
     def part(self, name: str) -> Part:
         """Return the part `name` with its relationships. Raises CorruptDocument."""
-        return Part(name, self.tree(name), links(self, name))
+        return Part(name, self.tree(name), read_links(self, name))
 
     def related(self, part: Part, kind: str) -> Part | None:
         """Return the part of a kind (`styles`, `footnotes` …) that `part` points to, if there is one."""
@@ -148,7 +148,7 @@ class WordPackage(Package):
         return parse_xml(_STRICT.sub(_TRANSITIONAL, self.xml_source(name)), name=name)
 
 
-def attribute(node: ET.Element, name: str) -> str | None:
+def word_attribute(node: ET.Element, name: str) -> str | None:
     """Return an attribute in the namespace of WordprocessingML: `w:val` for `val`."""
     return node.get(W + name)
 
@@ -156,10 +156,10 @@ def attribute(node: ET.Element, name: str) -> str | None:
 def child_value(node: ET.Element, path: str) -> str | None:
     """Return the `w:val` of a child, found by a path such as `pPr/pStyle`."""
     child = node.find("/".join(W + step for step in path.split("/")))
-    return None if child is None else attribute(child, "val")
+    return None if child is None else word_attribute(child, "val")
 
 
 def child_is_on(node: ET.Element, path: str) -> bool:
     """Whether a switch such as `pPr/pageBreakBefore` is present and not set to off."""
     child = node.find("/".join(W + step for step in path.split("/")))
-    return child is not None and attribute(child, "val") not in ("0", "false", "off")
+    return child is not None and word_attribute(child, "val") not in ("0", "false", "off")

@@ -47,24 +47,24 @@ def open_doc(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     """Read a Word document of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.docx.docx_reader import open_docx
 
-    return _converted(path, "doc", "docx", lambda made: open_docx(made, password=None, options=options))
+    return _read_converted(path, "doc", "docx", lambda made: open_docx(made, password=None, options=options))
 
 
 def open_xls(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read an Excel workbook of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.sheets.xlsx_reader import open_xlsx
 
-    return _converted(path, "xls", "xlsx", lambda made: open_xlsx(made, password=None, options=options))
+    return _read_converted(path, "xls", "xlsx", lambda made: open_xlsx(made, password=None, options=options))
 
 
 def open_ppt(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a PowerPoint file of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.pptx_reader import open_pptx
 
-    return _converted(path, "ppt", "pptx", lambda made: open_pptx(made, password=None, options=options))
+    return _read_converted(path, "ppt", "pptx", lambda made: open_pptx(made, password=None, options=options))
 
 
-def _converted(
+def _read_converted(
     path: Path, format: str, to: Literal["docx", "xlsx", "pptx"], opened: Callable[[Path], Reader]
 ) -> Reader:
     """Return the reader of the converted document, which has read all of it before the copy is removed."""
@@ -73,7 +73,7 @@ def _converted(
             f"The file is {format.upper()}; install LibreOffice, which Trivet reads it with, or save it as .{to}."
         )
     try:
-        with converted(path, suffix=format, to=to) as copy:
+        with convert_document(path, suffix=format, to=to) as copy:
             reader = opened(copy)
     except ProgramFailed as failure:
         raise UnsupportedDocument(f"{failure}; save the file as .{to}.") from failure
@@ -83,7 +83,7 @@ def _converted(
 
 
 @contextmanager
-def converted(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "pdf"]) -> Generator[Path]:
+def convert_document(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "pdf"]) -> Generator[Path]:
     """Convert a document to another format and lend the copy while the context lasts.
 
     Raises ProgramFailed. suffix: of the document's own format, by which LibreOffice decides how to read it.

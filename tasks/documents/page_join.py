@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Page, PageStatus
-from tasks.documents.document_readers import page_of, table_text
+from tasks.documents.document_readers import format_table, make_page
 
 LEAST_FOUND = 0.8
 """Share of the text that the layout must show; below, the two are not of one document."""
@@ -51,7 +51,7 @@ class LayoutFailed(Exception):
     """A document could not be laid out as pages; the message says why."""
 
 
-def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
+def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     """Return the pages with their blocks; blocks without a place come last, in a page without a number.
 
     Raises LayoutFailed if too few blocks are found on the pages.
@@ -69,7 +69,7 @@ def join(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Page]:
     for number, page in enumerate(laid, start=1):
         header, footer = (_margin(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
-        pages.append(page_of(number, inside, if_empty="blank page", width=page.width, height=page.height))
+        pages.append(make_page(number, inside, if_empty="blank page", width=page.width, height=page.height))
     if unplaced := by_page.get(None):
         reason = f"no page: the layout does not show {len(unplaced)} of {len(blocks)} blocks where they are expected"
         pages.append(Page(number=None, status=PageStatus.OK, reason=reason, blocks=tuple(unplaced)))
@@ -243,7 +243,7 @@ class _Text:
             for at in signs
             if (spot := spots[at]) is not None and self._drawn.pages[spot] == page
         ]
-        return outline(boxes)
+        return enclosing_box(boxes)
 
     def _table_parts(self, pages: Sequence[Sequence[int | None]], numbers: Sequence[int]) -> list[Block]:
         """The table's rows by page; a cell that goes over the end of a page stands on both."""
@@ -297,12 +297,12 @@ class _Text:
         return cell.model_copy(update={"text": text, "bbox": self._box(self._spots[n], signs)})
 
     def _part(self, cells: Sequence[Cell], page: int, *, text: str | None = None) -> Block:
-        box = outline([cell.bbox for cell in cells if cell.bbox])
-        text = table_text(cells) if text is None else text
+        box = enclosing_box([cell.bbox for cell in cells if cell.bbox])
+        text = format_table(cells) if text is None else text
         return self._block.model_copy(update={"page": page, "bbox": box, "cells": tuple(cells), "text": text})
 
 
-def outline(boxes: Sequence[BBox]) -> BBox | None:
+def enclosing_box(boxes: Sequence[BBox]) -> BBox | None:
     """Return the smallest box around all boxes; None for no boxes."""
     if not boxes:
         return None
@@ -356,4 +356,4 @@ def _margin(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Bl
     of_kind = [block for block in marginal_blocks if block.kind == kind and key]
     stored = next((block for block in of_kind if _folded(block.text) == key), None)
     drawn = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
-    return [(stored or drawn).model_copy(update={"page": number, "bbox": outline(boxes)})]
+    return [(stored or drawn).model_copy(update={"page": number, "bbox": enclosing_box(boxes)})]

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from tasks.documents.archives import Package, parse_xml
 from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, page_of, read_whole
-from tasks.documents.embedded_images import ABROAD, Embedded, candidates
-from tasks.documents.office_package import core_properties, has_macros, local, refuse_encrypted
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
+from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates
+from tasks.documents.office_package import has_macros, local_name, read_core_properties, refuse_encrypted
 
 READER = "trivet pptx 1"
 EMU = 12_700
@@ -51,7 +51,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     """Read a presentation as a whole, with a page for each slide."""
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
-        metadata = core_properties(package)
+        metadata = read_core_properties(package)
         comments = sum(name.startswith("ppt/comments/") for name in package.names)
         sounds = [name for name in package.names if name.endswith((".mp4", ".mp3", ".wav", ".m4a"))]
         media = sum(name.startswith("ppt/media/") for name in sounds)
@@ -76,7 +76,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         if slide.element.get("show") in ("0", "false"):
             notes.append(f"Slide {number} is hidden; it was read too.")
         inside = list(blocks)[before:]
-        pages.append(page_of(number, inside, if_empty="blank slide", width=width, height=height))
+        pages.append(make_page(number, inside, if_empty="blank slide", width=width, height=height))
     if not pages:
         raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
     title = metadata.get("title")
@@ -99,7 +99,7 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
 
     for number, slide in enumerate(_opened(path).slides, start=1):
         pictures = [placed for placed in _placed(slide.shapes) if _is_picture(placed.shape)]
-        images = candidates(embedded(placed.shape) for placed in pictures)
+        images = make_candidates(embedded(placed.shape) for placed in pictures)
         for placed, candidate in zip(pictures, images, strict=True):
             yield candidate.model_copy(update={"page": number, "bbox": placed.bbox})
 
@@ -171,8 +171,8 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
         related = None if references is None else references.get(f"{{{RELATIONSHIPS}}}dm")
         part = shape.part.related_part(related) if related else None
         nodes = parse_xml(part.blob, name=str(part.partname)).iter() if part else ()
-        for point in (node for node in nodes if local(node.tag) == "pt"):
-            text = "".join(node.text or "" for node in point.iter() if local(node.tag) == "t")
+        for point in (node for node in nodes if local_name(node.tag) == "pt"):
+            text = "".join(node.text or "" for node in point.iter() if local_name(node.tag) == "t")
             blocks.add("list", text, level=1, page=number, bbox=box)
 
 

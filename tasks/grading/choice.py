@@ -17,7 +17,7 @@ from tasks.grading.reading import (
     Readings,
     Rule,
     announcements,
-    graded_by,
+    grade_readings,
     visible_answer,
     why_missing,
 )
@@ -66,9 +66,9 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     """Score 1 for the right letters, 0 for wrong ones or none, and between where some of several right ones are left
     out.
     """
-    question = asked_of(item)
+    question = read_question(item)
     gold = "".join(sorted(set(str(item.gold).upper()) & set(question.letters)))
-    readings, where = read(response.text, question, rule)
+    readings, where = read_choices(response.text, question, rule)
 
     def grade(letters: str | None) -> dict[str, Any]:
         if not letters:
@@ -86,7 +86,7 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
             "detail": {"chosen": question.options[question.letters.index(letters)]} if is_option else {},
         }
 
-    return graded_by(rule, readings, item, response, grade)
+    return grade_readings(rule, readings, item, response, grade)
 
 
 class Read(NamedTuple):
@@ -96,7 +96,7 @@ class Read(NamedTuple):
     where: dict[str, str]
 
 
-def read(response: str, asked: Asked, rule: Rule) -> Read:
+def read_choices(response: str, asked: Asked, rule: Rule) -> Read:
     """Return the letters that a response names, under each policy."""
     visible = visible_answer(response)
     if visible is None:
@@ -106,11 +106,11 @@ def read(response: str, asked: Asked, rule: Rule) -> Read:
     readings = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
     where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
     if readings.published and readings.published not in where:
-        readings = readings._replace(published=_all_that_is_said(readings.published, asked))
+        readings = readings._replace(published=_read_whole(readings.published, asked))
     return Read(readings, where)
 
 
-def asked_of(item: Item) -> Asked:
+def read_question(item: Item) -> Asked:
     """Return the options and letters among which an item lets the model choose."""
     options = tuple(map(str, cast("Sequence[Any]", item.detail.get("options") or ())))
     letters = str(item.detail.get("letters") or LETTERS[: len(options)] or LETTERS)
@@ -123,11 +123,13 @@ def find_choice(text: str, asked: Asked) -> Choice | None:
         from tasks.grading.math.boxes import last_boxed
 
         box = last_boxed(text)
-        if box is not None and len(box) <= LONGEST_BOX and (letters := _all_that_is_said(box, asked)):
+        if box is not None and len(box) <= LONGEST_BOX and (letters := _read_whole(box, asked)):
             return Choice(letters, "box")
-    for plain in map(unmarked, (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)):
+    for plain in map(strip_marks, (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)):
         ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
-        if letters := next(filter(None, (_stated(plain[end : end + WINDOW_CHARS], asked) for end in ends)), None):
+        if letters := next(
+            filter(None, (_read_statement(plain[end : end + WINDOW_CHARS], asked) for end in ends)), None
+        ):
             return Choice(letters, "statement")
         remark = _patterns(asked.letters).remark.last(plain)
         if any(sign in plain for sign in ("정답", "맞", "옳")):
@@ -145,14 +147,14 @@ def find_unannounced(text: str, asked: Asked) -> Choice | None:
     """Return the choice where answers usually stand: alone on a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
-        if line.strip() and (letters := _all_that_is_said(line, asked)):
+        if line.strip() and (letters := _read_whole(line, asked)):
             return Choice(letters, "line")
     tail, patterns = text[-TAIL_CHARS:], _patterns(asked.letters)
-    plain = unmarked(tail)
+    plain = strip_marks(tail)
     for line in map(str.strip, reversed(plain.split("\n"))):
-        if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _lone(line, asked)):
+        if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _read_lone(line, asked)):
             return Choice(alone, "line")
-    bold = (_lone(unmarked(match[1]).strip(), asked) for match in reversed(list(_BOLD.finditer(tail))))
+    bold = (_read_lone(strip_marks(match[1]).strip(), asked) for match in reversed(list(_BOLD.finditer(tail))))
     if letters := next((alone for alone in bold if alone), None):
         return Choice(letters, "bold")
     last = patterns.prose.last(plain)
@@ -162,20 +164,20 @@ def find_unannounced(text: str, asked: Asked) -> Choice | None:
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
-def _lone(plain: str, asked: ChoiceQuestion) -> str | None:
+def _read_lone(plain: str, asked: Asked) -> str | None:
     """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
     patterns = _patterns(asked.letters)
     if patterns.lone.fullmatch(plain):
         return _letters(plain.removesuffix(".").rpartition(" ")[2], asked)
     match = patterns.label.fullmatch(plain)
-    if match and canonical(match["rest"]) in _canonical_options(asked.options):
+    if match and canonicalize(match["rest"]) in _canonical_options(asked.options):
         return match["closed"] or match["open"]
     return None
 
 
 @lru_cache(maxsize=1_000)
 def _canonical_options(options: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(canonical, options))
+    return tuple(map(canonicalize, options))
 
 
 WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|boldsymbol|bf|rm|left|right)(?![A-Za-z])")
@@ -184,7 +186,7 @@ _MARKS = b"{}$*_`\"'"
 _TO_SPACE = bytes.maketrans(b"~", b" ")
 
 
-def unmarked(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return `text` without the marks of Markdown and LaTeX around its words."""
     if "\\" in text:
         text = WRAPPER.sub("", text.replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", ""))
@@ -194,9 +196,9 @@ def unmarked(text: str) -> str:
     return data.decode("utf-8", "surrogatepass").replace("“", "").replace("”", "").replace("‘", "").replace("’", "")
 
 
-def canonical(text: str) -> str:
+def canonicalize(text: str) -> str:
     """Return `text` as options are compared: without marks, case, spaces and final punctuation."""
-    plain = unicodedata.normalize("NFKC", unmarked(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
+    plain = unicodedata.normalize("NFKC", strip_marks(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
     return "".join(plain.casefold().split()).strip(".,;:!")
 
 
@@ -288,9 +290,9 @@ def _patterns(letters: str) -> _Patterns:
     )
 
 
-def _all_that_is_said(said: str, asked: ChoiceQuestion) -> str | None:
+def _read_whole(said: str, asked: Asked) -> str | None:
     """The letters that a box or a line names: as letters, by number, or by an option's text."""
-    plain, patterns = unmarked(said).strip(), _patterns(asked.letters)
+    plain, patterns = strip_marks(said).strip(), _patterns(asked.letters)
     if match := patterns.is_all.fullmatch(plain):
         return _letters(match["letters"], asked)
     if asked.several and re.fullmatch(rf"(?i:[{asked.letters}]{{2,26}})", plain):
@@ -303,13 +305,13 @@ def _all_that_is_said(said: str, asked: ChoiceQuestion) -> str | None:
     return match and (match["closed"] or match["open"])
 
 
-def _stated(following: str, asked: ChoiceQuestion) -> str | None:
+def _read_statement(following: str, asked: Asked) -> str | None:
     """The choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
     stated = line.strip(" \t\r:：=→->#")
     if not stated:
         lines = [below for below in (line_below.strip(" \t\r#") for line_below in rest.split("\n")) if below]
-        return _all_that_is_said(lines[0], asked) if lines else None
+        return _read_whole(lines[0], asked) if lines else None
     patterns = _patterns(asked.letters)
     if asked.several and (run := re.match(rf"\(?([{asked.letters}]{{2,26}})(?![A-Za-z])", stated)):
         return _letters(run[1], asked)
@@ -338,7 +340,7 @@ def _letter(number: int, asked: ChoiceQuestion) -> str | None:
 
 
 def _by_text(said: str, asked: Asked) -> str | None:
-    canonical_text = canonical(said)
+    canonical_text = canonicalize(said)
     options = zip(asked.letters, _canonical_options(asked.options), strict=False)
     equal_letters = (letter for letter, option in options if option == canonical_text)
     return next(equal_letters, None) if canonical_text else None

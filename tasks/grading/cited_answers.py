@@ -67,7 +67,7 @@ class Sentence(NamedTuple):
     marks: frozenset[int]
 
 
-def renumbered(answer: str, *, blocks: int) -> Renumbered:
+def renumber_citations(answer: str, *, blocks: int) -> Renumbered:
     """Renumber the marks of `answer` by first use; a mark that names none of the `blocks` is removed."""
     used: list[int] = []
 
@@ -82,7 +82,7 @@ def renumbered(answer: str, *, blocks: int) -> Renumbered:
     return Renumbered("\n".join(tidy).strip(), used)
 
 
-def sentences_in(answer: str) -> list[Sentence]:
+def split_sentences(answer: str) -> list[Sentence]:
     """Return the sentences of an answer with the blocks that each cites."""
     sentences: list[Sentence] = []
     for sentence in sentences_of(answer):
@@ -118,10 +118,10 @@ def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
 
 def abstains(answer: str) -> bool:
     """Whether an answer, its marks aside, only says that the documents do not give the answer."""
-    return only_abstains(sentences_in(renumbered(answer, blocks=0).text))
+    return only_abstains(split_sentences(renumber_citations(answer, blocks=0).text))
 
 
-def same_evidence(draft: str, rewritten: str) -> bool:
+def has_same_evidence(draft: str, rewritten: str) -> bool:
     """Whether a rewrite keeps every number and every mark, each number with the marks behind it."""
     evidence = _evidence(draft), _evidence(rewritten)
     return evidence[0].keys() == evidence[1].keys() and all(
@@ -152,10 +152,10 @@ def has_words(answer: str, gold: str) -> bool:
     Of a gold that lists things ("Oslo, Bergen and Bodø") each must be there, whatever stands between them.
     """
     items = [item for item in BETWEEN_ITEMS.split(gold) if item.strip(" .")]
-    return _holds(answer, gold) or (len(items) > 1 and all(_holds(answer, item) for item in items))
+    return _contains(answer, gold) or (len(items) > 1 and all(_contains(answer, item) for item in items))
 
 
-def _holds(answer: str, gold: str) -> bool:
+def _contains(answer: str, gold: str) -> bool:
     gold_words, answer_words = _plain_words(gold), _plain_words(answer)
     if not gold_words:
         return gold.strip() in answer
@@ -206,13 +206,13 @@ def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
             if CITATION_MARK.fullmatch(piece):
                 marks |= frozenset(_numbers_of(piece))
             elif piece.strip(" .,;"):
-                _keep(by_marks, marks, claim)
+                _add_evidence(by_marks, marks, claim)
                 claim, marks = piece, frozenset()
-        _keep(by_marks, marks, claim)
+        _add_evidence(by_marks, marks, claim)
     return by_marks
 
 
-def _keep(by_marks: dict[frozenset[int], list[Number]], marks: frozenset[int], claim: str) -> None:
+def _add_evidence(by_marks: dict[frozenset[int], list[Number]], marks: frozenset[int], claim: str) -> None:
     numbers = read_numbers(_without_label(claim))
     if marks or numbers:
         by_marks.setdefault(marks, []).extend(numbers)

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import regex
 
-from tasks.grading.choice import unmarked
-from tasks.grading.grading_records import Item, Response, Sample, graded_sample
+from tasks.grading.choice import strip_marks
+from tasks.grading.grading_records import Item, Response, Sample, make_sample
 from tasks.grading.reading import (
     FLEXIBLE,
     UNREAD,
     Readings,
     Rule,
     announcements,
-    graded_by,
+    grade_readings,
     json_field,
     visible_answer,
     why_missing,
@@ -37,11 +37,11 @@ def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE
     """Yield a sample for each response, in order; `item.gold`: the answer, or a list of accepted answers."""
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold])]
-        yield graded_by(rule, read(response.text, rule), item, response, partial(_grade, response, golds))
+        yield grade_readings(rule, read_answers(response.text, rule), item, response, partial(_grade, response, golds))
 
 
 def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str, Any]:
-    right = answer is not None and any(same_words(gold, answer) for gold in golds)
+    right = answer is not None and any(are_same_words(gold, answer) for gold in golds)
     return {
         "score": float(right),
         "extracted": answer,
@@ -51,7 +51,7 @@ def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str
     }
 
 
-def read(response: str, rule: Rule) -> Readings:
+def read_answers(response: str, rule: Rule) -> Readings:
     """Return what each policy reads: strict the last box, a JSON field or what follows the last `answer:`.
 
     The flexible policy also reads what is bold in the last line, else the last line.
@@ -79,18 +79,18 @@ def _announced(text: str) -> str | None:
     return None
 
 
-def same_words(gold: str, answer: str) -> bool:
+def are_same_words(gold: str, answer: str) -> bool:
     """Whether both are the same words or the same decimal number."""
-    gold_words, answer_words = plain(gold), plain(answer)
+    gold_words, answer_words = plain_text(gold), plain_text(answer)
     if gold_words == answer_words:
         return True
     numbers = _number(gold_words), _number(answer_words)
     return None not in numbers and numbers[0] == numbers[1]
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return `text` as compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
-    words = " ".join(unicodedata.normalize("NFKC", unmarked(text)).casefold().split())
+    words = " ".join(unicodedata.normalize("NFKC", strip_marks(text)).casefold().split())
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
 
 
@@ -129,7 +129,7 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
     for item, response in answered:
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
         gold_text = " | ".join(golds)[:SHOWN_CHARS] or None
-        graded = partial(graded_sample, item, response, gold=gold_text)
+        graded = partial(make_sample, item, response, gold=gold_text)
         if not (answer := visible_answer(response.text)):
             yield graded(score=0.0, reason=why_missing(response), missing=True)
             continue
@@ -167,7 +167,7 @@ def matches(pattern: str) -> Measure:
         if not compiled.groups or not golds:
             return TextScore(1.0, "the pattern matches", match.group())
         group_text = next((group for group in match.groups() if group is not None), "")
-        equal = any(same_words(gold, group_text) for gold in golds)
+        equal = any(are_same_words(gold, group_text) for gold in golds)
         return TextScore(float(equal), "same words" if equal else "other words", group_text)
 
     return measure

@@ -97,7 +97,7 @@ class Response(FiniteRecord):
         return tuple(reply.key for reply in self.turns if reply.key)
 
 
-def graded_sample(item: Item, response: Response, **found: Any) -> Sample:
+def make_sample(item: Item, response: Response, **found: Any) -> Sample:
     """The sample of a response, with the fields that the grader `found`."""
     found.setdefault("truncated", response.truncated)
     found.setdefault("keys", response.call_keys)

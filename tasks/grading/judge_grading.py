@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from models.model_errors import ModelError
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.calls import Answer
-from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable, graded_sample
+from tasks.grading.grading_records import Item, Response, Sample, TemplateUnusable, make_sample
 from tasks.grading.reading import Policy, visible_answer
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Judged(NamedTuple, Generic[Verdict]):
     judgments: dict[str, Judgment[Verdict]]
 
 
-def judge_by(
+def judge_responses(
     answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: Read[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
     """Yield each response with its judgments, in order; one without a verdict is requested again as a new draw.
@@ -138,7 +138,7 @@ def _read_judgment(answer: Answer | ModelError, read: Read[Verdict], keys: tuple
     return Judgment(None, text, keys, f"no verdict in {len(keys)} judgments{cut}; {ending}")
 
 
-def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
+def read_rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
     """Return the rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from `low` to `high`.
 
     The last one counts (FastChat takes the first): prompts want it after the explanation, in which an answer that rates
@@ -151,7 +151,7 @@ def rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
     return None
 
 
-def label(text: str, *, labels: Sequence[str]) -> str | None:
+def read_label(text: str, *, labels: Sequence[str]) -> str | None:
     """Return the label in a judgment, `[[A>>B]]`; None where there is none of `labels`, or several that differ.
 
     Source: `get_score` of lmarena/arena-hard-auto, gen_judgment.py of v0.1.
@@ -160,7 +160,7 @@ def label(text: str, *, labels: Sequence[str]) -> str | None:
     return labels_in_text.pop() if len(labels_in_text) == 1 and labels_in_text <= set(labels) else None
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill_template(template: str, values: Mapping[str, str]) -> str:
     """Fill the `{slots}` of `template`; braces in the values stay as they are. Raises TemplateUnusable."""
     try:
         pieces = [text + (values[slot] if slot is not None else "") for text, slot, _, _ in Formatter().parse(template)]
@@ -180,13 +180,13 @@ def judge_request(prompt: str, *, system: str = "", max_tokens: int) -> ChatRequ
     return ChatRequest(messages=(*system_messages, question), temperature=0.0, max_tokens=max_tokens)
 
 
-def answers_of(item: Item, response: Response) -> list[str]:
+def visible_answers(item: Item, response: Response) -> list[str]:
     """Return the answer to each prompt without its reasoning; empty where there is none."""
     answers = [(visible_answer(reply.text) or "") for reply in response.turns[: len(item.prompts)]]
     return answers + [""] * (len(item.prompts) - len(answers))
 
 
-def sample_of(
+def make_judged_sample(
     judged: Judged[Verdict],
     *,
     judge: Judge,
@@ -205,7 +205,7 @@ def sample_of(
         text, half = judgment.text, KEPT_CHARS // 2
         text = text if len(text) <= KEPT_CHARS else f"{text[:half]} […] {text[-half:]}"
         records[name] = {"verdict": verdict, "text": text, "draws": len(judgment.keys), "failed": judgment.failed}
-    return graded_sample(
+    return make_sample(
         item,
         response,
         status="unscored" if failed else "scored",

@@ -41,7 +41,7 @@ class Compared(NamedTuple):
     gamed: tuple[Gamed, ...] = ()
 
 
-def length_controlled(compared: Sequence[Compared]) -> float | None:
+def length_controlled_win_rate(compared: Sequence[Compared]) -> float | None:
     """Return the length-controlled win rate, 0 to 1; None with fewer than five verdicts or where no lengths differ."""
     spread = float(np.std([pair.longer_by for pair in compared], ddof=1)) if len(compared) > 1 else 0.0
     if not spread or sum(pair.preference is not None for pair in compared) < FOLDS:

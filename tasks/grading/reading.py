@@ -24,7 +24,7 @@ import regex
 from pydantic import JsonValue, field_validator, model_validator
 
 from storage.records import Record
-from tasks.grading.grading_records import Item, Response, Sample, graded_sample
+from tasks.grading.grading_records import Item, Response, Sample, make_sample
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def _compiled(pattern: str) -> tuple[regex.Pattern[str], float | None]:
     return regex.compile(pattern), PATTERN_S if set("*+{") & set(pattern) else None
 
 
-def graded_by(
+def grade_readings(
     rule: Rule, readings: Readings, item: Item, response: Response, grade: Callable[[str | None], dict[str, Any]]
 ) -> Sample:
     """Return the sample of the headline's reading, with what other policies read where that differs.
@@ -182,7 +182,7 @@ def graded_by(
     }
     if differing:
         headline["detail"] = headline.get("detail", {}) | {READINGS: differing}
-    return graded_sample(item, response, **headline)
+    return make_sample(item, response, **headline)
 
 
 def readings_of(sample: Sample) -> Mapping[str, Mapping[str, JsonValue]]:

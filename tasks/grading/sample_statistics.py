@@ -43,7 +43,7 @@ class Tally(NamedTuple):
     """Other reading policy → items that it scores otherwise than the headline's; True: higher."""
 
 
-def tally(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tally:
+def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tally:
     """Add up samples in one pass; repeats of an item keep their order.
 
     policies: further ones whose scores are needed.
@@ -64,7 +64,7 @@ def tally(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tall
         scores.append(sample.score)
         of_item = totals.scores.setdefault(sample.item, [])
         of_item.append(sample.score)
-        totals.votes.setdefault(sample.item, []).append(vote(sample.extracted))
+        totals.votes.setdefault(sample.item, []).append(shorten_vote(sample.extracted))
         if sample.group is not None:
             totals.groups.setdefault(sample.group, {})[sample.item] = of_item
         for policy in policies:
@@ -96,7 +96,7 @@ def summarise_repeats(
     policies: other reading policies whose accuracy is reported. ks: of which pass@k, cons@k and avg@k are wanted.
     same: whether two answers are equal, for votes.
     """
-    totals = tally(samples, policies=policies)
+    totals = tally_samples(samples, policies=policies)
     repeats = [(repeat, scores) for repeat, scores in totals.by_repeat.items() if scores]
     accuracies = [mean(scores) for _, scores in repeats]
     headline = estimates("accuracy_avg", totals.scores, groups=totals.groups, headline=True)
@@ -141,7 +141,7 @@ def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = 
 
     policies: other reading policies whose accuracy is reported.
     """
-    totals = tally(samples, policies=policies)
+    totals = tally_samples(samples, policies=policies)
     headline = estimates("accuracy", totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {
         "num_total": totals.counts.items,
@@ -207,14 +207,14 @@ def _votes_at(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -> d
     return {item: [_majority(totals.votes[item][:k], own[:k], are_equal)] for item, own in scores.items()}
 
 
-def vote(answer: str | None) -> str | None:
+def shorten_vote(answer: str | None) -> str | None:
     """Return `answer` as votes keep it: a long one as its digest."""
     if answer is None or len(answer) <= VOTE_CHARS:
         return answer
     return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def spelling(answer: str) -> str:
+def vote_spelling(answer: str) -> str:
     """Return `answer` without case, spaces and dollar signs."""
     plain = "".join(unicodedata.normalize("NFKC", answer).casefold().split())
     return plain.strip("$").rstrip(".")
@@ -227,7 +227,7 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: S
     """
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
-        if answer is None or not (spelled := spelling(answer)):
+        if answer is None or not (spelled := vote_spelling(answer)):
             continue
         group = next((group for group in groups if spelled in group.spellings or (score == group.score == 1)), None)
         if group is None and score < 1:

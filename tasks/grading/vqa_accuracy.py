@@ -51,12 +51,12 @@ def vqa_accuracy(answer: str, answers: Sequence[str], *, stem: bool = False) -> 
     With m of ten it is 0, .3, .6, .9 and from four on 1; with fewer than four people never 1. stem: as in `people`.
     Raises ValueError if nobody answered.
     """
-    return accuracy_among(people(tuple(answers), stem=stem), answer)
+    return accuracy_among(prepare_answers(tuple(answers), stem=stem), answer)
 
 
 def accuracy_among(peers: People, answer: str) -> float:
     """Return the VQA accuracy of `answer` among prepared answers of people, 0 to 1."""
-    agree = peers.counts.get(comparable(answer, normalised=peers.disagree, stem=peers.stem), 0)
+    agree = peers.counts.get(prepare_answer(answer, normalised=peers.disagree, stem=peers.stem), 0)
     if not agree:
         return 0.0
     # without one who disagrees `agree` people remain who gave the answer, without one of these `agree` - 1
@@ -65,7 +65,7 @@ def accuracy_among(peers: People, answer: str) -> float:
 
 
 @lru_cache(CACHED_QUESTIONS)
-def people(answers: tuple[str, ...], *, stem: bool = False) -> People:
+def prepare_answers(answers: tuple[str, ...], *, stem: bool = False) -> People:
     """Prepare people's answers for comparison.
 
     Raises ValueError if there are none. stem: words are compared by their Porter stems. OK-VQA publishes stems by an
@@ -75,11 +75,11 @@ def people(answers: tuple[str, ...], *, stem: bool = False) -> People:
     if not answers:
         raise ValueError("nobody answered this question; leave it out")
     disagree = len({_one_line(text) for text in answers}) > 1
-    counts = Counter(comparable(text, normalised=disagree, stem=stem) for text in answers)
+    counts = Counter(prepare_answer(text, normalised=disagree, stem=stem) for text in answers)
     return People(counts, len(answers), disagree, stem)
 
 
-def comparable(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
+def prepare_answer(answer: str, *, normalised: bool = True, stem: bool = False) -> str:
     """Return an answer as it is compared: exactly or normalised, and stemmed on demand."""
     prepared = normalise(answer) if normalised else _one_line(answer)
     return " ".join(map(_stem, prepared.split())) if stem else prepared

@@ -166,7 +166,7 @@ def refuse_unsafe() -> None:
         raise UnsafeCodeRefused("--unsafe-code is refused in tests")
 
 
-def remedy(engine: Engine | None) -> str:
+def find_remedy(engine: Engine | None) -> str:
     """Return what makes programs run here, where bubblewrap is missing or does not start."""
     if sys.platform != "linux":
         return f"use Linux, {UNSAFE}"
@@ -179,7 +179,7 @@ def remedy(engine: Engine | None) -> str:
     return f"{advice}, {UNSAFE}"
 
 
-def environment(python: Interpreter) -> dict[str, str]:
+def zygote_environment(python: Interpreter) -> dict[str, str]:
     """Return the whole environment of a zygote."""
     path = dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
     passed = {KERNELS: os.environ[KERNELS]} if KERNELS in os.environ else {}

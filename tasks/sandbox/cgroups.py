@@ -68,7 +68,7 @@ class NoCgroup(Exception):
     """No group can be made here; the message says why."""
 
 
-def make(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
+def make_group(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
     """Make a group with these limits, named `trivet-PID-…` after this process, for removal once that is dead.
 
     Raises NoCgroup.

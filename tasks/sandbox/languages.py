@@ -75,7 +75,7 @@ LANGUAGES = TypeAdapter(tuple[Language, ...]).validate_python(
 _BY_NAME = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
 
 
-def find(name: str) -> Language:
+def find_language(name: str) -> Language:
     """Return the language of a name or an alias, in any case. Raises LanguageUnavailable, which lists the names."""
     language = _BY_NAME.get(name.strip().lower())
     if language is None:
@@ -84,13 +84,13 @@ def find(name: str) -> Language:
     return language
 
 
-def language_named(name: str) -> str | None:
+def find_language_name(name: str) -> str | None:
     """Return the name of a language by its name or an alias; None for an unknown one."""
     language = _BY_NAME.get(name.strip().lower())
     return language.name if language else None
 
 
-def unavailable(language: Language) -> str | None:
+def why_unavailable(language: Language) -> str | None:
     """Return why programs of a language cannot be run here; None where they can."""
     for tool in language.tools:
         if _seek(tool, os.environ.get("PATH", os.defpath)):

@@ -22,11 +22,18 @@ from queue import LifoQueue
 from threading import Event, Lock, Thread
 from typing import Self, TypeVar
 
-from tasks.sandbox.bubblewrap import Engine, find_engine, refuse_unsafe, remedy
-from tasks.sandbox.languages import find, unavailable
+from tasks.sandbox.bubblewrap import Engine, find_engine, find_remedy, refuse_unsafe
+from tasks.sandbox.languages import find_language, why_unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
-from tasks.sandbox.sandbox_python import Interpreter, interpreter
-from tasks.sandbox.sandbox_records import NOT_STARTED, Execution, Program, broken, outcome, too_long
+from tasks.sandbox.sandbox_python import Interpreter, find_interpreter
+from tasks.sandbox.sandbox_records import (
+    NOT_STARTED,
+    Execution,
+    Program,
+    broken_execution,
+    read_outcome,
+    refuse_too_long,
+)
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
@@ -61,7 +68,7 @@ class Sandbox:
         if unsafe:
             refuse_unsafe()
             engine = Engine(bwrap=None)
-        self.workers = workers or min(MOST_WORKERS, processors())
+        self.workers = workers or min(MOST_WORKERS, count_processors())
         self.closed = False
         self._engine = engine
         self._named = python
@@ -75,7 +82,7 @@ class Sandbox:
     @property
     def python(self) -> Interpreter:
         """Return the interpreter that executes Python programs. Raises SandboxUnavailable."""
-        return interpreter(self._named)
+        return find_interpreter(self._named)
 
     def start(self) -> None:
         """Start a worker before the first program. Raises SandboxUnavailable, with the remedy."""
@@ -92,16 +99,16 @@ class Sandbox:
         A zygote that broke is replaced; one on a machine that was full continues. Raises SandboxUnavailable,
         LanguageUnavailable.
         """
-        language = find(program.language)
-        if why := unavailable(language):
+        language = find_language(program.language)
+        if why := why_unavailable(language):
             raise LanguageUnavailable(why)
         for path in program.files:
             pure = PurePosixPath(path)
             if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path:
                 raise ValueError(f"files: {path!r} is no relative path within a program's folder")
-        if (execution := too_long(program)) is not None:
+        if (execution := refuse_too_long(program)) is not None:
             return execution
-        execution = broken("")
+        execution = broken_execution("")
         for _ in range(TRIES):
             self._refuse_when_closed()
             worker = self._free.get()
@@ -109,7 +116,7 @@ class Sandbox:
                 worker = worker or self._start()
                 full = _killed_for_memory()
                 reply, killed = worker.ask(program, language)
-                execution = outcome(
+                execution = read_outcome(
                     program,
                     reply,
                     marks_end=language.marks_end,
@@ -119,7 +126,7 @@ class Sandbox:
                 if execution.status == "broken" and execution.reason.startswith(NOT_STARTED):
                     worker = self._end(worker)
             except WorkerLost as error:
-                worker, execution = self._end(worker), broken(f"the sandbox broke: {error}")
+                worker, execution = self._end(worker), broken_execution(f"the sandbox broke: {error}")
             except BaseException:
                 worker = self._end(worker)
                 raise
@@ -192,7 +199,7 @@ class Sandbox:
             if self._has_started or self.closed:
                 raise
             why = f"Generated code is not executed here, since no sandbox can be made ({error})"
-            raise SandboxUnavailable(f"{why}; {remedy(engine)}") from error
+            raise SandboxUnavailable(f"{why}; {find_remedy(engine)}") from error
         with self._lock:
             self._has_started = True
             if not self.closed:
@@ -226,7 +233,7 @@ def stop_executing() -> None:
         Thread(target=sandbox.close, daemon=True, name="sandbox-close").start()
 
 
-def processors() -> int:
+def count_processors() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

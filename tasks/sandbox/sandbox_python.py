@@ -61,14 +61,14 @@ class Interpreter(NamedTuple):
         return path
 
 
-def interpreter(python: Path | None = None) -> Interpreter:
+def find_interpreter(python: Path | None = None) -> Interpreter:
     """Return the Python named, else that of TRIVET_SANDBOX_PYTHON, else this one. Raises SandboxUnavailable."""
     return _examine(str(python or os.environ.get("TRIVET_SANDBOX_PYTHON") or sys.executable))
 
 
-def another_python() -> str:
+def identify_other_python() -> str:
     """Return version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it equals this one."""
-    own, configured = "", interpreter()
+    own, configured = "", find_interpreter()
     with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
         own = _examine(sys.executable).digest
     return "" if configured.digest == own else f"{configured.version}-{configured.digest[:12]}"

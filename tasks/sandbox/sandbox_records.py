@@ -77,7 +77,7 @@ class Execution(NamedTuple):
         return self.status == "ok"
 
 
-def outcome(
+def read_outcome(
     program: Program, reply: Frame, *, marks_end: bool, killed_for_memory: int, machine_was_full: bool
 ) -> Execution:
     """The result of a program, from its zygote's reply.
@@ -95,7 +95,7 @@ def outcome(
     return Execution(status, code, stdout, stderr, fields["wall_s"], fields["cpu_s"], reason)
 
 
-def too_long(program: Program) -> Execution | None:
+def refuse_too_long(program: Program) -> Execution | None:
     """Return the result for a source that is too large for its folder; None where it fits."""
     most = program.limits.file_bytes // 2
     if len(program.source) <= most:
@@ -104,7 +104,7 @@ def too_long(program: Program) -> Execution | None:
     return Execution("failed", None, "", "", 0.0, 0.0, why)
 
 
-def broken(why: str) -> Execution:
+def broken_execution(why: str) -> Execution:
     """Return the result for a program about which nothing is known."""
     return Execution("broken", None, "", "", 0.0, 0.0, why)
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from tasks.sandbox import cgroups, seccomp
-from tasks.sandbox.bubblewrap import NOBODY, Engine, environment, etc_files
+from tasks.sandbox.bubblewrap import NOBODY, Engine, etc_files, zygote_environment
 from tasks.sandbox.inside import Frame, receive, send
 from tasks.sandbox.inside.runner import COMPILER, WAITING_S
 from tasks.sandbox.languages import Language
@@ -128,7 +128,7 @@ class Worker:
         if engine.bwrap and engine.privileged == (os.geteuid() == 0):  # root that stands for a user makes none
             name, limits = f"trivet-{os.getpid()}-{secrets.token_hex(4)}", Limits()
             try:
-                self.group = cgroups.make(name, memory_bytes=limits.memory_bytes, processes=limits.processes)
+                self.group = cgroups.make_group(name, memory_bytes=limits.memory_bytes, processes=limits.processes)
             except cgroups.NoCgroup as error:
                 log.info("no cgroup: %s", error)
             else:
@@ -143,7 +143,7 @@ class Worker:
             stdin=theirs.fileno(),
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            env=environment(python),
+            env=zygote_environment(python),
             cwd="/",
             pass_fds=(*groups, *etc.values()),
             start_new_session=True,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.sandbox.languages import LANGUAGES, unavailable
+from tasks.sandbox.languages import LANGUAGES, why_unavailable
 from tasks.sandbox.sandbox_pool import Sandbox
 from tasks.sandbox.sandbox_records import MIB, Limits, Program, Status
 
@@ -67,12 +67,12 @@ class Inspection(NamedTuple):
         return all(probe.held for probe in self.probes)
 
 
-def inspect(sandbox: Sandbox) -> Inspection:
+def inspect_walls(sandbox: Sandbox) -> Inspection:
     """Return what a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
     sandbox.start()
     first_probes = tuple(_look(sandbox))
     probes = (*first_probes, *(_try(sandbox) if all(probe.held for probe in first_probes) else ()))
-    languages = {language.name: unavailable(language) for language in LANGUAGES}
+    languages = {language.name: why_unavailable(language) for language in LANGUAGES}
     return Inspection("bubblewrap", sandbox.python.version, sandbox.grouped, probes, languages)
 
 

@@ -12,11 +12,11 @@ from pkgutil import resolve_name
 
 import pytest
 
-from tasks.documents.archives import Package, ZipCaps, member_name, open_zip, parse_xml, read_member, refusal
+from tasks.documents.archives import Package, ZipCaps, explain_refusal, member_name, open_zip, parse_xml, read_member
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.formats import format_named, sniff
+from tasks.documents.formats import find_format, sniff
 from tests.documents.ole_writer import ole_file
 from tests.documents.zips import zipped
 
@@ -37,7 +37,7 @@ def test_a_link_is_refused() -> None:
     info = zipfile.ZipInfo("link")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
 
-    assert "is a link" in (refusal(info, caps=ZipCaps()) or "")
+    assert "is a link" in (explain_refusal(info, caps=ZipCaps()) or "")
 
 
 def test_a_member_that_lies_about_its_size_gives_no_more_than_it_declares() -> None:
@@ -84,7 +84,7 @@ def test_a_doctype_is_refused_in_any_encoding(encoding: str) -> None:
 
 
 def _read(path: Path, password: str | None = None) -> list[Page]:
-    opener = resolve_name(format_named(path.suffix[1:]).opener)
+    opener = resolve_name(find_format(path.suffix[1:]).opener)
     return list(opener(path, password=password, options=ReadOptions(layout="off")).pages())
 
 

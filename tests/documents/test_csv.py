@@ -10,7 +10,7 @@ from tasks.documents.blocks import Block, Document
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.sheets import csv_reader
-from tasks.documents.sheets.csv_reader import delimiter_of, open_csv
+from tasks.documents.sheets.csv_reader import detect_delimiter, open_csv
 
 TABLE = "부서,2023,2024\n총무과,1200,1350\n기획과,868,450\n"
 
@@ -49,7 +49,7 @@ def test_korean_tables_are_read_in_any_encoding(tmp_path: Path, encoding: str) -
     ids=["comma", "tab", "semicolon", "bar", "decimal commas", "one column"],
 )
 def test_the_delimiter_is_the_one_that_fits(text: str, expected: str) -> None:
-    assert delimiter_of(text) == expected
+    assert detect_delimiter(text) == expected
 
 
 def test_quoted_fields_keep_delimiters_and_lines(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tasks.documents.hwp.hwp_model import (
     ListHead,
     ListStyles,
     NumberingLevel,
-    number_text,
+    format_number,
 )
 from tasks.documents.hwp.hwp_streams import Tag, inflate, record_tree
 
@@ -179,7 +179,7 @@ def test_endless_key_derivation_is_not_begun() -> None:
     ],
 )
 def test_numbers_are_spelled_in_their_style(number: int, style: str, text: str) -> None:
-    assert number_text(number, style) == text
+    assert format_number(number, style) == text
 
 
 def marks(styles: ListStyles, *heads: ListHead, outline_id: int = 1) -> list[str]:

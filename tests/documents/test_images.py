@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import NeedsPassword
 from tasks.documents.embedded_images import Undecodable, decode_image
-from tasks.documents.formats import format_named
+from tasks.documents.formats import find_format
 
 Picture = PIL.Image.Image
 Draw = Callable[[pymupdf.Page], object]
 
 
 def found(path: Path, *, password: str | None = None) -> list[ImageCandidate]:
-    finder = format_named(path.suffix[1:]).image_finder
+    finder = find_format(path.suffix[1:]).image_finder
     return list(resolve_name(finder)(path, password=password)) if finder else []
 
 

@@ -29,8 +29,8 @@ from tasks.documents.blocks import Block
 from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.docx.docx_reader import open_docx, render_pages
-from tasks.documents.formats import outside_reader, sniff
-from tasks.documents.office_program import converted, open_doc, open_ppt, open_xls
+from tasks.documents.formats import find_outside_reader, sniff
+from tasks.documents.office_program import convert_document, open_doc, open_ppt, open_xls
 from tests.documents.ole_writer import ole_file
 
 _installed = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
@@ -80,7 +80,7 @@ def test_a_word_document_has_the_pages_on_which_it_is_laid_out(tmp_path: Path) -
 def test_the_box_of_a_block_is_where_its_words_are_drawn(tmp_path: Path) -> None:
     path = word_file(tmp_path / "a.docx")
     (item,) = (b for b in blocks(open_docx(path, password=None, options=ReadOptions())) if b.kind == "list")
-    with converted(path, suffix="docx", to="pdf") as made, pymupdf.open(made) as document:
+    with convert_document(path, suffix="docx", to="pdf") as made, pymupdf.open(made) as document:
         drawn = document[1].search_for("bought")[0]
 
     assert item.bbox
@@ -146,7 +146,7 @@ def test_what_a_document_links_to_is_not_fetched(
     secret.write_text("the combination of the safe")
     path = linking(tmp_path / "a.docx", picture=f"{server}/x.png", text=secret.as_uri())
 
-    with converted(path, suffix="docx", to="pdf") as made, pymupdf.open(made) as document:
+    with convert_document(path, suffix="docx", to="pdf") as made, pymupdf.open(made) as document:
         shown = document[0].get_text()
 
     assert (paths, "combination" in shown, "Before" in shown) == ([], False, True)
@@ -239,7 +239,7 @@ def test_without_the_program_the_file_is_named(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     path = old(tmp_path / f"a{suffix}", stream)
 
-    assert (sniff(path).format, outside_reader(path, suffix=suffix)) == (suffix[1:], None)
+    assert (sniff(path).format, find_outside_reader(path, suffix=suffix)) == (suffix[1:], None)
     with pytest.raises(UnsupportedDocument, match=f"install LibreOffice, .* or save it as .{to}"):
         read(opened, path)
 
@@ -258,10 +258,10 @@ def test_a_file_that_failed_is_read_again_once_the_program_is_there(
     monkeypatch.setenv("PATH", str(tmp_path))
     path = old(tmp_path / "a.doc", "WordDocument")
 
-    before = outside_reader(path, suffix=".doc")
+    before = find_outside_reader(path, suffix=".doc")
     program("#!/bin/sh\n")
 
-    assert (before, outside_reader(path, suffix=".doc")) == (None, "soffice")
+    assert (before, find_outside_reader(path, suffix=".doc")) == (None, "soffice")
 
 
 FORKING = """#!/bin/sh

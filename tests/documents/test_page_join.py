@@ -10,10 +10,10 @@ from collections import Counter
 import pytest
 
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageStatus
-from tasks.documents.document_readers import join_pages, table_text
+from tasks.documents.document_readers import format_table, join_pages
 from tasks.documents.hwp import hwp_layout
-from tasks.documents.hwp.hwp_layout import in_own_process
-from tasks.documents.page_join import LaidPage, LayoutFailed, join
+from tasks.documents.hwp.hwp_layout import run_in_own_process
+from tasks.documents.page_join import LaidPage, LayoutFailed, place_on_pages
 
 SIZE = 10.0
 
@@ -42,15 +42,15 @@ def table(*rows: tuple[str, ...], header: bool = False) -> Block:
         for row, texts in enumerate(rows)
         for col, text in enumerate(texts)
     )
-    return Block(kind="table", text=table_text(cells), cells=cells)
+    return Block(kind="table", text=format_table(cells), cells=cells)
 
 
 def told(blocks: list[Block], *laid: LaidPage) -> list[tuple[int | None, str]]:
-    return [(page.number, block.text) for page in join(blocks, laid) for block in page.blocks]
+    return [(page.number, block.text) for page in place_on_pages(blocks, laid) for block in page.blocks]
 
 
 def test_a_block_has_the_page_and_the_box_of_its_signs() -> None:
-    [_, second] = join([paragraph("alpha beta"), paragraph("gamma")], [page("alpha beta"), page("", "gamma")])
+    [_, second] = place_on_pages([paragraph("alpha beta"), paragraph("gamma")], [page("alpha beta"), page("", "gamma")])
     assert [(block.text, block.page, block.bbox) for block in second.blocks] == [("gamma", 2, (0.0, 40.0, 50.0, 50.0))]
 
 
@@ -88,20 +88,20 @@ def test_notes_stand_at_the_feet_of_their_pages() -> None:
 
 def test_what_may_stand_on_either_page_has_none_and_the_page_says_so() -> None:
     blocks = [paragraph("alpha of the first"), paragraph("※"), paragraph("gamma of the next")]
-    *_, last = join(blocks, [page("alpha of the first"), page("gamma of the next")])
+    *_, last = place_on_pages(blocks, [page("alpha of the first"), page("gamma of the next")])
     assert (last.number, [block.text for block in last.blocks]) == (None, ["※"])
     assert last.reason == "no page: the layout does not show 1 of 3 blocks where they are expected"
 
 
 def test_a_figure_takes_the_image_between_its_neighbours() -> None:
     figure = Block(kind="figure", text="")
-    [_, second] = join([paragraph("alpha"), figure], [page("alpha"), page(images=1)])
+    [_, second] = place_on_pages([paragraph("alpha"), figure], [page("alpha"), page(images=1)])
     assert [(block.kind, block.bbox) for block in second.blocks] == [("figure", (100.0, 100.0, 200.0, 200.0))]
 
 
 def test_a_layout_of_another_text_is_refused() -> None:
     with pytest.raises(LayoutFailed, match=r"shows 5 of the 25 letters"):
-        join([paragraph("alpha"), paragraph("nothing of this is shown")], [page("alpha")])
+        place_on_pages([paragraph("alpha"), paragraph("nothing of this is shown")], [page("alpha")])
 
 
 def test_no_letter_is_lost_or_told_twice() -> None:
@@ -120,13 +120,13 @@ def test_a_text_box_far_ahead_does_not_take_the_text_along() -> None:
 
 def test_a_crash_of_the_engine_is_a_failed_layout() -> None:
     with pytest.raises(LayoutFailed, match=r"crashed .*exit code -9"):
-        in_own_process(lambda: os.kill(os.getpid(), signal.SIGKILL))
+        run_in_own_process(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def test_a_hanging_engine_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hwp_layout, "WALL_S", 0.2)
     with pytest.raises(LayoutFailed, match="crashed or took more"):
-        in_own_process(lambda: time.sleep(60))
+        run_in_own_process(lambda: time.sleep(60))
 
 
 def test_what_the_engine_says_is_told() -> None:
@@ -134,7 +134,7 @@ def test_what_the_engine_says_is_told() -> None:
         raise ValueError("no such version")
 
     with pytest.raises(LayoutFailed, match="ValueError: no such version"):
-        in_own_process(refuse)
+        run_in_own_process(refuse)
 
 
 def read_page(number: int, *blocks: tuple[Kind, str, int | None]) -> Page:

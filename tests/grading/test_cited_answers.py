@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.grading.cited_answers import abstains, has_numbers, has_words, same_evidence
+from tasks.grading.cited_answers import abstains, has_numbers, has_same_evidence, has_words
 from tests.grading.marked_texts import ANSWERS
 
 CASES = json.loads(Path(__file__).with_name("cited_answers.json").read_text("utf-8"))
@@ -39,12 +39,12 @@ def test_an_answer_without_blocks_abstains_if_it_only_says_that_nothing_tells(te
 
 @pytest.mark.parametrize(("draft", "rewritten", "same"), CASES["rewrites"])
 def test_a_rewrite_keeps_every_number_with_its_marks(draft: str, rewritten: str, same: bool) -> None:
-    assert same_evidence(draft, rewritten) is same
+    assert has_same_evidence(draft, rewritten) is same
 
 
 @given(ANSWERS)
 def test_a_text_has_the_same_evidence_as_itself(text: str) -> None:
-    assert same_evidence(text, text)
+    assert has_same_evidence(text, text)
 
 
 @pytest.mark.parametrize(

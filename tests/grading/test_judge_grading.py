@@ -16,7 +16,15 @@ from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.grading import judge_grading as judging
 from tasks.grading.grading_records import TemplateUnusable
-from tasks.grading.judge_grading import Judgment, fill, judge_by, judge_request, label, rating, sample_of
+from tasks.grading.judge_grading import (
+    Judgment,
+    fill_template,
+    judge_request,
+    judge_responses,
+    make_judged_sample,
+    read_label,
+    read_rating,
+)
 from tasks.grading.reading import visible_answer
 from tests.evaluation.judging.judges import Bench, prompt_of, response, says
 
@@ -30,25 +38,28 @@ def asks(item: Item, response: Response) -> dict[str, ChatRequest]:
 
 
 def read(reply: ChatResponse) -> float | None:
-    return rating(visible_answer(reply.text) or "")
+    return read_rating(visible_answer(reply.text) or "")
 
 
 def judged(bench: Bench, *answers: str) -> list[Judgment[float]]:
     assert bench.tools.judge
     answered = [(ITEM, response(ITEM, answer)) for answer in answers]
-    return [one.judgments["score"] for one in judge_by(answered, requests_of=asks, read=read, judge=bench.tools.judge)]
+    return [
+        one.judgments["score"]
+        for one in judge_responses(answered, requests_of=asks, read=read, judge=bench.tools.judge)
+    ]
 
 
 def graded(bench: Bench, answer: str = "Because.") -> Sample:
     judge = bench.tools.judge
     assert judge
-    (one,) = judge_by([(ITEM, response(ITEM, answer))], requests_of=asks, read=read, judge=judge)
-    return sample_of(one, judge=judge, score=one.judgments["score"].verdict, reason="rated")
+    (one,) = judge_responses([(ITEM, response(ITEM, answer))], requests_of=asks, read=read, judge=judge)
+    return make_judged_sample(one, judge=judge, score=one.judgments["score"].verdict, reason="rated")
 
 
 @pytest.mark.parametrize(("said", "expected"), RATINGS, ids=range(len(RATINGS)))
 def test_the_last_rating_from_1_to_10_counts(said: str, expected: float | None):
-    assert rating(said) == expected
+    assert read_rating(said) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,18 +75,21 @@ def test_the_last_rating_from_1_to_10_counts(said: str, expected: float | None):
     ],
 )
 def test_a_label_counts_when_it_is_the_only_one(said: str, expected: str | None):
-    assert label(said, labels=BATTLE) == expected
+    assert read_label(said, labels=BATTLE) == expected
 
 
 @pytest.mark.parametrize("hostile", ["[[" * 500_000, "[[" + "1" * 1_000_000, "[[1" * 300_000, "\0[[8\0]]", "[[٨"])
 def test_a_hostile_judgment_is_read_in_linear_time(hostile: str):
-    assert rating(hostile) is None
-    assert label(hostile, labels=BATTLE) is None
+    assert read_rating(hostile) is None
+    assert read_label(hostile, labels=BATTLE) is None
 
 
 @given(st.text())
 def test_braces_in_an_answer_stay_as_they_are(answer: str):
-    assert fill("Q: {question} A: {answer}", {"question": "{answer}", "answer": answer}) == f"Q: {{answer}} A: {answer}"
+    assert (
+        fill_template("Q: {question} A: {answer}", {"question": "{answer}", "answer": answer})
+        == f"Q: {{answer}} A: {answer}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +97,7 @@ def test_braces_in_an_answer_stay_as_they_are(answer: str):
 )
 def test_a_prompt_that_does_not_render_is_refused(template: str):
     with pytest.raises(TemplateUnusable, match="judge prompt"):
-        fill(template, {"answer": "x"})
+        fill_template(template, {"answer": "x"})
 
 
 def test_a_judgment_without_a_verdict_is_asked_for_again_as_another_draw():

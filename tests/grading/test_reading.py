@@ -30,11 +30,11 @@ BOX = Rule(("last_box",))
 
 
 def math(response: str, rule: Rule = BOX) -> Readings:
-    return math_extraction.read(response, rule)
+    return math_extraction.read_answers(response, rule)
 
 
 def letters(response: str, rule: Rule = BOX) -> Readings:
-    return choice.read(response, ChoiceQuestion("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
+    return choice.read_choices(response, Asked("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
 
 
 @pytest.mark.parametrize(("response", "published", "strict", "flexible"), RESPONSES["mathematics"])
@@ -60,8 +60,8 @@ def test_letters_in_prose_are_read_flexibly_only(response: str, flexible: str | 
 
 
 def test_short_answers_are_bold_or_the_last_line() -> None:
-    assert exact.read("It is near.\nShe means **Venus**, I think.", FLEXIBLE) == ("Venus", None, "Venus")
-    assert exact.read("La respuesta es: Venus", STRICT) == ("Venus", "Venus", "Venus")
+    assert exact.read_answers("It is near.\nShe means **Venus**, I think.", FLEXIBLE) == ("Venus", None, "Venus")
+    assert exact.read_answers("La respuesta es: Venus", STRICT) == ("Venus", "Venus", "Venus")
 
 
 GSM8K = Rule((Pattern(last=r"(-?[$0-9.,]{2,})|(-?[0-9]+)"),))

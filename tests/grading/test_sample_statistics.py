@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.evaluation.benchmarks.base import Summary
 from tasks.evaluation.evaluation_records import Counts, Sample
 from tasks.grading.math.math_grader import MathGrader
-from tasks.grading.sample_statistics import summarise_repeats, summarise_single, tally, vote
+from tasks.grading.sample_statistics import shorten_vote, summarise_repeats, summarise_single, tally_samples
 
 
 def samples(scores: Mapping[str, Sequence[float | None]], *, group: str | None = None) -> list[Sample]:
@@ -93,7 +93,7 @@ def test_truncated_and_missing_are_counted() -> None:
         Sample(item="b", score=1, truncated=True),
         Sample(item="c", status="unscored", reason="x", truncated=True, missing=True),
     ]
-    assert tally(graded).counts == Counts(items=3, samples=3, scored=2, unscored=1, truncated=3, missing=1)
+    assert tally_samples(graded).counts == Counts(items=3, samples=3, scored=2, unscored=1, truncated=3, missing=1)
 
 
 def test_groups_have_figures_of_their_own() -> None:
@@ -185,7 +185,7 @@ def test_accuracy_under_other_policies_stands_beside_the_headline() -> None:
     ids=["10 MB", "NUL", "surrogates", "surrogate"],
 )
 def test_a_hostile_answer_is_a_short_vote(answer: str) -> None:
-    assert len(vote(answer) or "") <= 64
+    assert len(shorten_vote(answer) or "") <= 64
 
 
 @given(st.dictionaries(st.text(max_size=2), st.lists(st.sampled_from([0.0, 1.0, None]), min_size=1, max_size=5)))
@@ -201,6 +201,6 @@ def test_samples_are_read_once_and_not_held() -> None:
         for item in range(20_000):
             yield Sample(item=str(item), score=item % 2, extracted="x" * 10_000)
 
-    found = tally(endless())
+    found = tally_samples(endless())
     assert found.counts.scored == 20_000
     assert max(len(one or "") for of_item in found.votes.values() for one in of_item) <= 64

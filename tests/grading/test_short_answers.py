@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response
-from tasks.grading.exact import grade_exact, read, same_words
+from tasks.grading.exact import are_same_words, grade_exact, read_answers
 from tasks.grading.reading import FLEXIBLE
 
 CASES = json.loads(Path(__file__).with_name("short_answers.json").read_text("utf-8"))
@@ -18,12 +18,12 @@ CASES = json.loads(Path(__file__).with_name("short_answers.json").read_text("utf
 
 @pytest.mark.parametrize(("response", "answer"), CASES["answers"])
 def test_the_answer_is_the_box_the_announced_or_the_last_line(response: str, answer: str | None) -> None:
-    assert read(response, FLEXIBLE).flexible == answer
+    assert read_answers(response, FLEXIBLE).flexible == answer
 
 
 @pytest.mark.parametrize(("gold", "said", "same"), CASES["same"])
 def test_words_are_the_same_whatever_their_dress(gold: str, said: str, same: bool) -> None:
-    assert same_words(gold, said) is same
+    assert are_same_words(gold, said) is same
 
 
 def test_any_of_several_golds_is_right() -> None:
@@ -34,4 +34,4 @@ def test_any_of_several_golds_is_right() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_is_the_same_as_itself(text: str) -> None:
-    assert same_words(text, text)
+    assert are_same_words(text, text)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tasks.sandbox import Program
-from tasks.sandbox.languages import find, unavailable
+from tasks.sandbox.languages import find_language, why_unavailable
 from tasks.sandbox.sandbox_records import MIB
 from tests.sandbox.attacking import PROGRAMS, ROOT, SECRET, SECRET_NAME, SMALL, SPARE, Arena
 
@@ -176,5 +176,5 @@ def test_javascript_reads_writes_and_calls_nothing_outside(arena: Arena):
 
 
 def needs(language: str) -> None:
-    if why := unavailable(find(language)):
+    if why := why_unavailable(find_language(language)):
         pytest.skip(why)

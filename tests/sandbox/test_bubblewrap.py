@@ -19,12 +19,12 @@ from tasks.sandbox.bubblewrap import (
     SEEN_AS,
     UIDS,
     Engine,
-    environment,
     etc_files,
     find_bwrap,
     find_engine,
+    find_remedy,
     refuse_unsafe,
-    remedy,
+    zygote_environment,
 )
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter
@@ -123,9 +123,9 @@ def test_the_zygote_is_started_by_the_path_there_and_without_walls_by_the_path_h
 def test_the_environment_is_ours_and_hands_on_one_variable(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SECRET", "1")
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
-    assert environment(python_of("/usr")) == {"PATH": "/usr/bin:/usr/local/bin:/bin", **ENVIRONMENT}
+    assert zygote_environment(python_of("/usr")) == {"PATH": "/usr/bin:/usr/local/bin:/bin", **ENVIRONMENT}
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    assert environment(python_of("/usr"))["OPENBLAS_CORETYPE"] == "Haswell"
+    assert zygote_environment(python_of("/usr"))["OPENBLAS_CORETYPE"] == "Haswell"
 
 
 def test_etc_knows_one_user_one_host_and_a_name_server_that_nobody_is():
@@ -168,7 +168,7 @@ def test_it_is_the_systems_else_that_of_the_wheel_and_roots_for_root(tmp_path: P
         assert find_engine() == Engine(str(tmp_path / "bwrap"), privileged=uid == 0)
     monkeypatch.setattr(sys, "platform", "darwin")
     assert find_engine() is None
-    assert remedy(None).startswith("use Linux")
+    assert find_remedy(None).startswith("use Linux")
 
 
 def test_its_options_are_bubblewraps_own():

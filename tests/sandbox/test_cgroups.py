@@ -23,7 +23,7 @@ MIB = 1 << 20
 def why_not() -> str | None:
     """Why no group can be made here; None: one can, which was tried."""
     try:
-        cgroups.make(f"trivet-{os.getpid()}-{secrets.token_hex(4)}", memory_bytes=1 << 30, processes=16).remove()
+        cgroups.make_group(f"trivet-{os.getpid()}-{secrets.token_hex(4)}", memory_bytes=1 << 30, processes=16).remove()
     except cgroups.NoCgroup as error:
         return str(error)
     return None
@@ -73,7 +73,7 @@ def dead_pid() -> int:
 @pytest.fixture
 def group() -> Iterator[cgroups.Cgroup]:
     """Of 64 MiB and 4 processes."""
-    made = cgroups.make(new_name(), memory_bytes=64 * MIB, processes=4)
+    made = cgroups.make_group(new_name(), memory_bytes=64 * MIB, processes=4)
     yield made
     made.remove()
 
@@ -101,9 +101,9 @@ def test_limits_go_up_and_down(group: cgroups.Cgroup):
 
 @needs_groups
 def test_groups_of_dead_processes_go_and_others_stay(group: cgroups.Cgroup):
-    left = cgroups.make(new_name(dead_pid()), memory_bytes=64 * MIB, processes=4)
+    left = cgroups.make_group(new_name(dead_pid()), memory_bytes=64 * MIB, processes=4)
 
-    following = cgroups.make(new_name(), memory_bytes=64 * MIB, processes=4)
+    following = cgroups.make_group(new_name(), memory_bytes=64 * MIB, processes=4)
 
     following.remove()
     assert not any(path.exists() for path in left.procs)

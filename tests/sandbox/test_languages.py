@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.sandbox import Execution, Program, Sandbox
-from tasks.sandbox.languages import LANGUAGES, Language, find, language_named, unavailable
+from tasks.sandbox.languages import LANGUAGES, Language, find_language, find_language_name, why_unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def bash(sandbox: Sandbox):
 @pytest.fixture
 def javascript(sandbox: Sandbox):
     """Executes a source and tests of JavaScript's."""
-    if why := unavailable(find("javascript")):
+    if why := why_unavailable(find_language("javascript")):
         pytest.skip(why)
 
     def run(source: str, tests: str | None) -> Execution:
@@ -73,17 +73,17 @@ def javascript(sandbox: Sandbox):
     ],
 )
 def test_a_language_has_several_names(called: str, name: str):
-    assert find(called).name == name
-    assert language_named(called) == name
+    assert find_language(called).name == name
+    assert find_language_name(called) == name
 
 
 def test_an_unknown_language_is_told_what_there_is():
     with pytest.raises(
         LanguageUnavailable, match=r"no language is called 'cobol'; there are python or py .* bash or sh"
     ):
-        find("cobol")
+        find_language("cobol")
 
-    assert language_named("cobol") is None
+    assert find_language_name("cobol") is None
 
 
 # tools
@@ -105,7 +105,7 @@ def needing(tool: str) -> Language:
 def test_a_tool_that_is_nowhere_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert unavailable(needing("imaginec")) == "imaginec is not on PATH"
+    assert why_unavailable(needing("imaginec")) == "imaginec is not on PATH"
 
 
 def test_a_tool_that_the_sandbox_does_not_show_is_said_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -113,7 +113,7 @@ def test_a_tool_that_the_sandbox_does_not_show_is_said_where_it_is(monkeypatch: 
     monkeypatch.setenv("PATH", str(tmp_path))
 
     why = f"imaginec is at {tmp_path}/imaginec, outside of what the sandbox shows (/usr)"
-    assert unavailable(needing("imaginec")) == why
+    assert why_unavailable(needing("imaginec")) == why
 
 
 def test_a_link_from_elsewhere_to_a_shown_tool_is_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -122,7 +122,7 @@ def test_a_link_from_elsewhere_to_a_shown_tool_is_followed(monkeypatch: pytest.M
     language = needing("imaginec")
 
     shown = str(Path("/usr/bin/env").resolve())
-    assert unavailable(language) is None
+    assert why_unavailable(language) is None
     assert language.run_command(tested=False) == (shown, "{folder}/main.x")
 
 
@@ -132,7 +132,7 @@ def test_a_link_from_elsewhere_to_a_shown_tool_is_followed(monkeypatch: pytest.M
 @pytest.mark.machine
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
 def test_tests_decide(language: Language, sandbox: Sandbox):
-    if why := unavailable(language):
+    if why := why_unavailable(language):
         pytest.skip(why)
     source, tests = PASSING[language.name]
 
@@ -146,7 +146,7 @@ def test_tests_decide(language: Language, sandbox: Sandbox):
 @pytest.mark.machine
 @pytest.mark.parametrize("language", [one for one in LANGUAGES if one.compile], ids=lambda language: language.name)
 def test_what_does_not_compile_fails(language: Language, sandbox: Sandbox):
-    if why := unavailable(language):
+    if why := why_unavailable(language):
         pytest.skip(why)
 
     execution = sandbox.run(Program("this is no program", language.name))
@@ -161,7 +161,7 @@ def test_which_languages_mark_the_end():
 
 @pytest.mark.machine
 def test_elsewhere_exit_code_0_is_all_that_counts(sandbox: Sandbox):
-    if why := unavailable(find("perl")):
+    if why := why_unavailable(find_language("perl")):
         pytest.skip(why)
 
     assert sandbox.run(Program("exit 0;", "perl", "die;")).passed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.sandbox.inside import Frame
-from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, outcome, too_long
+from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, read_outcome, refuse_too_long
 
 LIMITS = Limits(cpu_s=2.5, wall_s=7.5, memory_bytes=256 * MIB, output_bytes=MIB // 2)
 TESTED = Program("x = 1", tests="assert x == 1", limits=LIMITS)
@@ -59,7 +59,7 @@ def of(
     killed_for_memory: int = 0,
     machine_was_full: bool = False,
 ) -> Execution:
-    return outcome(
+    return read_outcome(
         program,
         Frame(fields, [stdout, stderr.encode()]),
         marks_end=marks_end,
@@ -151,7 +151,7 @@ def test_a_kill_is_told_apart_by_time_and_memory(
 
 @pytest.mark.parametrize(("chars", "fits"), [(4 * MIB, True), (4 * MIB + 1, False), (0, True)])
 def test_a_source_has_half_of_the_room_for_files(chars: int, fits: bool):
-    done = too_long(Program("x" * chars, limits=LIMITS._replace(file_bytes=8 * MIB)))
+    done = refuse_too_long(Program("x" * chars, limits=LIMITS._replace(file_bytes=8 * MIB)))
     assert (done is None) == fits
     why = "its source has 4,194,305 characters; 4,194,304 are allowed, half of the files of a program"
     assert fits or done == Execution("failed", None, "", "", 0.0, 0.0, why)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tasks.sandbox.sandbox_python import Interpreter, another_python, interpreter
+from tasks.sandbox.sandbox_python import Interpreter, find_interpreter, identify_other_python
 
 HOME = "/home/somebody"
 
@@ -38,7 +38,7 @@ def stands_for_python(path: Path, says: str) -> Path:
 
 def test_without_another_named_it_is_this_python(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TRIVET_SANDBOX_PYTHON", raising=False)
-    found = interpreter()
+    found = find_interpreter()
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert Path(found.path).samefile(sys.executable)
     assert found.prefix == sys.base_prefix
@@ -51,31 +51,31 @@ def test_the_environment_names_another_and_an_argument_goes_before_it(tmp_path: 
         for name, version in (("one", "3.12.1"), ("two", "3.12.2"))
     )
     monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(one))
-    assert interpreter() == Interpreter("/usr/bin/one", "/usr", (), "3.12.1")
-    assert interpreter(two).version == "3.12.2"
+    assert find_interpreter() == Interpreter("/usr/bin/one", "/usr", (), "3.12.1")
+    assert find_interpreter(two).version == "3.12.2"
 
 
 def test_another_python_is_told_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TRIVET_SANDBOX_PYTHON", raising=False)
-    told = [another_python()]
+    told = [identify_other_python()]
     other = stands_for_python(tmp_path / "one", '["/usr/bin/one", "/usr", [], "3.12.1", [3, 12]]')
     for named in (sys.executable, str(other)):
         monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", named)
-        told.append(another_python())
-    assert told == ["", "", f"3.12.1-{interpreter().digest[:12]}"]
+        told.append(identify_other_python())
+    assert told == ["", "", f"3.12.1-{find_interpreter().digest[:12]}"]
 
 
 def test_where_this_python_is_of_no_use_the_other_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     other = stands_for_python(tmp_path / "one", '["/usr/bin/one", "/usr", [], "3.12.1", [3, 12]]')
     monkeypatch.setenv("TRIVET_SANDBOX_PYTHON", str(other))
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert another_python().startswith("3.12.1-")
+    assert identify_other_python().startswith("3.12.1-")
 
 
 @pytest.mark.parametrize("symlinks", [True, False], ids=["links", "copies"])
 def test_a_virtual_environment_brings_its_libraries_and_the_python_below_it(tmp_path: Path, symlinks: bool):
     venv.create(tmp_path / "venv", symlinks=symlinks)
-    found = interpreter(tmp_path / "venv" / "bin" / "python")
+    found = find_interpreter(tmp_path / "venv" / "bin" / "python")
     (packages,) = (tmp_path / "venv" / "lib").glob("python3*/site-packages")
     assert found.prefix == sys.base_prefix
     assert found.packages == (str(packages),)
@@ -86,7 +86,7 @@ def test_a_virtual_environment_brings_its_libraries_and_the_python_below_it(tmp_
 def test_what_does_not_answer_as_python_is_refused(tmp_path: Path, says: str):
     path = stands_for_python(tmp_path / "python", says)
     with pytest.raises(SandboxUnavailable, match=r"is no Python that can execute programs.*TRIVET_SANDBOX_PYTHON"):
-        interpreter(path)
+        find_interpreter(path)
 
 
 @pytest.mark.parametrize("name", ["absent", "not executable", "failing"])
@@ -96,7 +96,7 @@ def test_what_cannot_be_started_is_refused_by_its_path(tmp_path: Path, name: str
         path.write_text("#!/bin/sh\nexit 3\n")
         path.chmod(0o755 if name == "failing" else 0o644)
     with pytest.raises(SandboxUnavailable) as refused:
-        interpreter(path)
+        find_interpreter(path)
     assert str(refused.value).startswith(f"{path} is no Python that can execute programs (")
 
 
@@ -105,10 +105,10 @@ def test_an_old_python_is_refused(tmp_path: Path, number: list[int], refused: bo
     version = f"{number[0]}.{number[1]}.5"
     path = stands_for_python(tmp_path / "python", f'["/usr/bin/x", "/usr", [], "{version}", {number}]')
     if not refused:
-        assert interpreter(path).version == version
+        assert find_interpreter(path).version == version
         return
     with pytest.raises(SandboxUnavailable, match=f"{path} is Python {version}; .* TRIVET_SANDBOX_PYTHON, of 3.9"):
-        interpreter(path)
+        find_interpreter(path)
 
 
 def test_a_digest_changes_with_what_is_installed_and_with_the_version(tmp_path: Path):
@@ -182,4 +182,4 @@ def test_a_python_whose_library_is_a_home_or_above_one_is_refused(
     monkeypatch.setenv("HOME", HOME)
     path = stands_for_python(tmp_path / "python", f'["{prefix}/bin/x", "{prefix}", [], "3.12.1", [3, 12]]')
     with pytest.raises(SandboxUnavailable, match=f"its library in {prefix}, which programs would see"):
-        interpreter(path)
+        find_interpreter(path)

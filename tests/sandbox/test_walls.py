@@ -21,7 +21,7 @@ from tasks.sandbox.bubblewrap import Engine, find_engine
 from tasks.sandbox.languages import LANGUAGES
 from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter
-from tasks.sandbox.sandbox_records import broken
+from tasks.sandbox.sandbox_records import broken_execution
 from tasks.sandbox.walls import Inspection, Probe
 from tests.sandbox.attacking import watchdog
 
@@ -89,7 +89,7 @@ def sees(**changed: object) -> Answer:
 
 
 def fallen(answer: Answer) -> list[tuple[str, str]]:
-    return [(probe.name, probe.detail) for probe in walls.inspect(Answering(answer)).probes if not probe.held]
+    return [(probe.name, probe.detail) for probe in walls.inspect_walls(Answering(answer)).probes if not probe.held]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def inspection() -> Iterator[Inspection]:
     """Of this machine."""
     with Sandbox(workers=1) as sandbox, watchdog(sandbox):
         try:
-            yield walls.inspect(sandbox)
+            yield walls.inspect_walls(sandbox)
         except SandboxUnavailable as why:
             pytest.skip(str(why))
 
@@ -133,7 +133,7 @@ def test_an_engine_that_shows_too_much_is_found_out(inspection: Inspection, tmp_
     engine = find_engine()
     assert engine
     with Sandbox(workers=1, engine=Shows(engine.bwrap, engine.privileged)) as sandbox, watchdog(sandbox):
-        found = walls.inspect(sandbox)
+        found = walls.inspect_walls(sandbox)
     fell = [probe for probe in found.probes if not probe.held]
     assert (found.ok, fell) == (False, [Probe("reading /etc/shadow", held=False, detail="it can be read")])
 
@@ -164,7 +164,7 @@ def test_a_wall_that_fell_is_named_with_what_happened(answer: Answer, name: str,
 
 
 def test_without_a_filter_there_is_a_hint_and_no_fall():
-    found = walls.inspect(Answering(sees(Seccomp="0")))
+    found = walls.inspect_walls(Answering(sees(Seccomp="0")))
     assert found.ok
     assert "install libseccomp2" in {probe.name: probe.detail for probe in found.probes}["system calls"]
 
@@ -175,8 +175,8 @@ def test_what_kills_the_next_program_or_the_zygote_is_named():
             return [next(numbers)]
 
     numbers = itertools.count(100)
-    assert [name for name, _ in fallen(where("still here", broken("the sandbox broke")))] == ["kill"]
-    assert [probe.name for probe in walls.inspect(Renewed(holds)).probes if not probe.held] == ["kill"]
+    assert [name for name, _ in fallen(where("still here", broken_execution("the sandbox broke")))] == ["kill"]
+    assert [probe.name for probe in walls.inspect_walls(Renewed(holds)).probes if not probe.held] == ["kill"]
 
 
 def test_behind_a_wall_that_fell_and_where_nothing_is_executed_nothing_is_tried():
@@ -189,4 +189,6 @@ def test_behind_a_wall_that_fell_and_where_nothing_is_executed_nothing_is_tried(
 
     assert fallen(answer) == [("user", "user 0")]
     assert asked == [walls.LOOKS]
-    assert fallen(lambda _: broken("the sandbox broke: no room")) == [("first program", "the sandbox broke: no room")]
+    assert fallen(lambda _: broken_execution("the sandbox broke: no room")) == [
+        ("first program", "the sandbox broke: no room")
+    ]

@@ -11,13 +11,13 @@ import pytest
 
 from tasks.sandbox import Limits, Program, cgroups, sandbox_worker
 from tasks.sandbox.bubblewrap import Engine, find_engine
-from tasks.sandbox.languages import find
-from tasks.sandbox.sandbox_python import Interpreter, interpreter
+from tasks.sandbox.languages import find_language
+from tasks.sandbox.sandbox_python import Interpreter, find_interpreter
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 from tests.sandbox.attacking import SMALL, descendants
 from tests.sandbox.test_cgroups import why_not
 
-PYTHON = find("python")
+PYTHON = find_language("python")
 CYCLES = 4
 SOON_S = 20.0
 """Far more than it takes, far less than what is not waited for."""
@@ -53,7 +53,7 @@ def zygote(script: str) -> Engine:
 
 def lost(engine: Engine) -> str:
     with pytest.raises(WorkerLost) as why:
-        Worker(engine, interpreter())
+        Worker(engine, find_interpreter())
     return str(why.value)
 
 
@@ -73,7 +73,7 @@ def engine() -> Engine:
     if engine is None:
         pytest.skip("there is no bubblewrap")
     try:
-        Worker(engine, interpreter()).stop()
+        Worker(engine, find_interpreter()).stop()
     except WorkerLost as error:
         pytest.skip(f"it does not start: {error}")
     return engine
@@ -82,7 +82,7 @@ def engine() -> Engine:
 def test_starting_and_stopping_leaves_no_process_descriptor_thread_or_group(engine: Engine):
     before, threads = open_files(), threading.active_count()
     for _ in range(CYCLES):
-        one = Worker(engine, interpreter())
+        one = Worker(engine, find_interpreter())
         one.ask(Program("x = 1", limits=SMALL), PYTHON)
         processes = descendants([one.pid])
         groups = [path.parent for path in one.group.procs] if one.group else []
@@ -125,7 +125,7 @@ def test_a_zygote_that_does_not_come_back_is_given_up(monkeypatch: pytest.Monkey
     for name in ("GRACE_S", "WAITING_S"):
         monkeypatch.setattr(sandbox_worker, name, 0.1)
     engine = zygote("send(channel, {'ready': True})\nreceive(channel)\nimport time\ntime.sleep(600)")
-    one = Worker(engine, interpreter())
+    one = Worker(engine, find_interpreter())
     with pytest.raises(WorkerLost, match="timed out"):
         one.ask(Program("x = 1", limits=Limits(wall_s=0.1)), PYTHON)
     one.stop()
@@ -134,7 +134,7 @@ def test_a_zygote_that_does_not_come_back_is_given_up(monkeypatch: pytest.Monkey
 
 def test_a_reply_to_another_question_is_none():
     one = Worker(
-        zygote("send(channel, {'ready': True})\nreceive(channel)\nsend(channel, {'number': 7})"), interpreter()
+        zygote("send(channel, {'ready': True})\nreceive(channel)\nsend(channel, {'number': 7})"), find_interpreter()
     )
     with pytest.raises(WorkerLost, match="it told of another program"):
         one.ask(Program("x = 1"), PYTHON)
@@ -170,7 +170,7 @@ def _group_files() -> tuple[Path, ...]:
     """Of a group that is there for a moment, to learn where they are made."""
     if not GROUPS:
         return ()
-    one = cgroups.make(f"trivet-{os.getpid()}-test", memory_bytes=1 << 30, processes=16)
+    one = cgroups.make_group(f"trivet-{os.getpid()}-test", memory_bytes=1 << 30, processes=16)
     one.remove()
     return one.procs
 

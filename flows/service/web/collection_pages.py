@@ -35,7 +35,7 @@ from flows.service.web.place_page import in_collection_of, place_address
 from flows.service.web.visits import Pages, Problem, Visit
 from storage.engines import index_name
 from storage.storage_errors import StorageError
-from tasks.documents.archives import ZipCaps, open_zip, printable, refusal
+from tasks.documents.archives import ZipCaps, escape_unprintable, explain_refusal, open_zip
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.formats import suffixes
 from tasks.rag.indexing.chunks import Chunk
@@ -301,7 +301,7 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
             if not name:  # an input without a file sends an empty name
                 continue
             if why := fault_of_name(name):
-                left.append(RefusedFile(printable(name), why))
+                left.append(Left(escape_unprintable(name), why))
                 continue
             staged.append((name, Path(staging, str(number))))
             with staged[-1][1].open("xb") as file:
@@ -355,7 +355,7 @@ def _fault_of_content(name: str, path: Path) -> str:
     caps = ZipCaps()
     try:
         with open_zip(path, caps=caps) as archive:
-            faults = (refusal(info, caps=caps) for info in archive.infolist())
+            faults = (explain_refusal(info, caps=caps) for info in archive.infolist())
             return next((f"{fault}; the ZIP was not taken" for fault in faults if fault), "")
     except DocumentError as error:
         return str(error)

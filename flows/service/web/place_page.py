@@ -26,7 +26,7 @@ from storage.storage_errors import StorageError
 from tasks.documents.blocks import BBox, Block, Document
 from tasks.documents.blocks import Page as ReadPage
 from tasks.documents.document_errors import ReaderUnusable
-from tasks.documents.formats import format_named
+from tasks.documents.formats import find_format
 from tasks.documents.isolation import DocumentUnreadable, ReadLimits
 from tasks.rag.answering.evidence import NoPicture, draw_pages
 from tasks.rag.answers import Citation, page_source_of, place_of
@@ -218,7 +218,7 @@ def picture_link(keys: Keys, citation: Citation) -> str | None:
 def is_drawn(format: str | None) -> bool:
     """Whether pages of the format can be drawn."""
     try:
-        return format is not None and format_named(format).page_renderer is not None
+        return format is not None and find_format(format).page_renderer is not None
     except ReaderUnusable:
         return False
 

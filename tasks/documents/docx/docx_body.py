@@ -9,12 +9,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tasks.documents.blocks import Cell, Kind
-from tasks.documents.document_readers import table_text
+from tasks.documents.document_readers import format_table
 from tasks.documents.docx import docx_inline
-from tasks.documents.docx.docx_inline import CHART, MC, A, first_copy
-from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, integer
-from tasks.documents.list_marks import mark_of
-from tasks.documents.office_package import Part, W, WordPackage, attribute, child_value
+from tasks.documents.docx.docx_inline import CHART, MC, A, read_first_alternative
+from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, parse_integer
+from tasks.documents.list_marks import find_mark
+from tasks.documents.office_package import Part, W, WordPackage, child_value, word_attribute
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63
@@ -100,7 +100,7 @@ class StoryWalker:
         look = self._styles.look(node, self._numbering)
         self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
-        for token in docx_inline.inline(node):
+        for token in docx_inline.read_tokens(node):
             if isinstance(token, docx_inline.PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)
                 labelled, text = labelled or bool(text.strip()), ""
@@ -132,7 +132,7 @@ class StoryWalker:
                 kind = "caption"
             elif look.item is not None:
                 kind, level, marker = "list", look.item.level + 1, label
-            elif look.hangs and (marker := mark_of(text) or None):  # typed, as many people do
+            elif look.hangs and (marker := find_mark(text) or None):  # typed, as many people do
                 kind, level = "list", 1
             yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title, marker=marker)
         yield from self._later
@@ -152,7 +152,7 @@ class StoryWalker:
         elif isinstance(token, docx_inline.Drawn):
             text, relationship = token.alt, self._part.relationships.get(token.relationship)
             if relationship and not relationship.external and relationship.target in self._package.names:
-                text = "\n".join(filter(None, (text, drawn_text(self._package.tree(relationship.target)))))
+                text = "\n".join(filter(None, (text, read_drawing(self._package.tree(relationship.target)))))
             self._later.append(Item("figure", text, self.pages.turn(), self._section))
         elif isinstance(token, docx_inline.TextBox):
             # what it holds stands on the anchor's page, whatever breaks there are
@@ -173,25 +173,25 @@ class StoryWalker:
         for number, row in enumerate(rows):
             figures += self._row(row, number, grid)
         for page, cells in grid.by_page():
-            yield Item("table", table_text(cells), page, self._section, cells=cells)
+            yield Item("table", format_table(cells), page, self._section, cells=cells)
         yield from figures
 
     def _row(self, node: ET.Element, number: int, grid: _Grid) -> list[Item]:
         """Put a row into the grid; gives the figures of its cells. Cells lie side by side: each begins on one page."""
         first = self.pages.page
         header = node.find(f"{W}trPr/{W}tblHeader") is not None
-        column = min(integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
+        column = min(parse_integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
         starts, ends, figures = list[int](), list[int](), list[Item]()
         for cell in (child for child in _unwrapped(node) if child.tag == f"{W}tc"):
             self.pages.page = first
             items = list(self.items(cell))
-            span = min(max(1, integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
+            span = min(max(1, parse_integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
             texts = [item for item in items if item.kind != "figure"]
             # a nested table with tabs, as ` | ` would look like columns of the outer one
-            text = "\n".join(table_text(item.cells, between="\t") if item.cells else item.text for item in texts)
+            text = "\n".join(format_table(item.cells, between="\t") if item.cells else item.text for item in texts)
             figures += [item for item in items if item.kind == "figure"]
             merged = cell.find(f"{W}tcPr/{W}vMerge")  # `restart` begins a cell, `continue` goes on with the one above
-            merge = None if merged is None else attribute(merged, "val") or "continue"
+            merge = None if merged is None else word_attribute(merged, "val") or "continue"
             starts += [item.page for item in items[:1]]
             ends.append(self.pages.page)
             grid.put(number, column, text, span=span, merge=merge, header=header)
@@ -246,12 +246,12 @@ def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:
         if child.tag in _WRAPPERS:
             yield from _unwrapped(child)
         elif child.tag == f"{MC}AlternateContent":
-            yield from first_copy(child, _unwrapped)
+            yield from read_first_alternative(child, _unwrapped)
         else:
             yield child
 
 
-def drawn_text(root: ET.Element) -> str:
+def read_drawing(root: ET.Element) -> str:
     """A chart as title and rows (`category | series | series`), a diagram as lines."""
     paragraphs = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
     lines = [text for text in paragraphs if text.strip()]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from tasks.documents.office_package import R, W, attribute, child_is_on
+from tasks.documents.office_package import R, W, child_is_on, word_attribute
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING_PARTS = ("main", "picture", "wordprocessingDrawing", "chart", "diagram")
@@ -82,7 +82,7 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def inline(node: ET.Element) -> Iterator[Token]:
+def read_tokens(node: ET.Element) -> Iterator[Token]:
     """Yield the tokens of everything below `node`; deleted text is left out, inserted text stays."""
     for child in node:
         tag = child.tag
@@ -93,7 +93,7 @@ def inline(node: ET.Element) -> Iterator[Token]:
         elif tag == f"{W}r" and child_is_on(child, "rPr/vanish"):
             yield from () if child.find(f"{W}t") is None else (Hidden(),)
         elif tag == f"{W}br":
-            yield PageBreak(rendered=False) if attribute(child, "type") == "page" else "\n"
+            yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":
             yield PageBreak(rendered=True)
         elif tag == f"{W}sym":
@@ -104,24 +104,24 @@ def inline(node: ET.Element) -> Iterator[Token]:
             yield "☒" if child_is_on(box, "checked") or set_by_default else "☐"
         elif tag in (f"{M}oMath", f"{M}oMathPara"):
             equations = [child] if tag == f"{M}oMath" else child.findall(f"{M}oMath")
-            yield "\n".join(map(linear_math, equations))
+            yield "\n".join(map(linearize_math, equations))
         elif tag in _NOTES:
-            yield NoteReference(_NOTES[tag], attribute(child, "id") or "")
+            yield NoteReference(_NOTES[tag], word_attribute(child, "id") or "")
         elif tag == f"{MC}AlternateContent":
-            yield from first_copy(child, inline)
+            yield from read_first_alternative(child, read_tokens)
         elif tag in _DRAWINGS:
             yield from _drawing(child, alt="")
         elif tag == f"{W}ruby":
             for base in child.iter(f"{W}rubyBase"):
-                yield from inline(base)
+                yield from read_tokens(base)
             reading = "".join(text.text or "" for rt in child.iter(f"{W}rt") for text in rt.iter(f"{W}t"))
             if reading:
                 yield f"({reading})"
         elif tag not in _LEFT_OUT:
-            yield from inline(child)
+            yield from read_tokens(child)
 
 
-def first_copy(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
+def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
     """Return what `read` gives for the first alternative of the content that is not empty."""
     copies = [copy for name in ("Choice", "Fallback") for copy in node.findall(MC + name)]
     return next(filter(None, (list(read(copy)) for copy in copies)), [])
@@ -129,12 +129,12 @@ def first_copy(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> l
 
 def _symbol(node: ET.Element) -> str:
     try:
-        code = int(attribute(node, "char") or "", 16)
+        code = int(word_attribute(node, "char") or "", 16)
     except ValueError:
         return "\ufffd"
     if not 0 <= code <= 0xFFFF:
         return "\ufffd"
-    signs = _SYMBOLS.get((attribute(node, "font") or "").casefold(), {})
+    signs = _SYMBOLS.get((word_attribute(node, "font") or "").casefold(), {})
     return signs.get(code & 0xFF, chr(code))
 
 
@@ -162,7 +162,7 @@ def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
         elif tag == f"{VML}textpath":
             yield child.get("string", "")
         elif tag == f"{MC}AlternateContent":
-            yield from first_copy(child, partial(_drawing, alt=alt))
+            yield from read_first_alternative(child, partial(_drawing, alt=alt))
         else:
             yield from _drawing(child, alt=alt)
 
@@ -175,7 +175,7 @@ M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _PROPERTIES = "Pr"  # fPr, sSupPr, ctrlPr … carry looks
 
 
-def linear_math(node: ET.Element) -> str:
+def linearize_math(node: ET.Element) -> str:
     """Return the equation below `node` on one line, with brackets where its layout groups terms."""
     match node.tag.removeprefix(M):
         case "f":
@@ -206,10 +206,10 @@ def linear_math(node: ET.Element) -> str:
         case "acc":
             return _part(node, "e") + _property(node, "accPr/chr", "\u0302")
         case "m":
-            rows = (", ".join(map(linear_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
+            rows = (", ".join(map(linearize_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
             return f"[{'; '.join(rows)}]"
         case "eqArr":
-            return "; ".join(map(linear_math, node.findall(f"{M}e")))
+            return "; ".join(map(linearize_math, node.findall(f"{M}e")))
         case "t":
             return node.text or ""
         case _:
@@ -217,7 +217,7 @@ def linear_math(node: ET.Element) -> str:
 
 
 def _joined(nodes: Iterable[ET.Element]) -> str:
-    return "".join(linear_math(node) for node in nodes if not node.tag.endswith(_PROPERTIES))
+    return "".join(linearize_math(node) for node in nodes if not node.tag.endswith(_PROPERTIES))
 
 
 def _part(node: ET.Element, name: str) -> str:

@@ -15,22 +15,22 @@ from typing import Any
 
 from tasks.documents.blocks import BBox, ImageCandidate, Kind, Page
 from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
-from tasks.documents.docx.docx_styles import Numbering, Styles, integer
-from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.docx.docx_styles import Numbering, Styles, parse_integer
+from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates, read_embedded
 from tasks.documents.office_package import (
     Part,
     R,
     W,
     WordPackage,
-    attribute,
-    core_properties,
     has_macros,
+    read_core_properties,
     refuse_encrypted,
+    word_attribute,
 )
-from tasks.documents.office_program import PROGRAM, ProgramFailed, converted
-from tasks.documents.page_join import LaidPage, LayoutFailed, join
+from tasks.documents.office_program import PROGRAM, ProgramFailed, convert_document
+from tasks.documents.page_join import LaidPage, LayoutFailed, place_on_pages
 
 READER = "trivet docx 2"
 TWIPS = 20
@@ -67,12 +67,12 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
     laid, doubts = list[Page](), tuple[str, ...]()
     if to_lay_out:
         laid, doubts = _laid(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
-    metadata = core_properties(package)
+    metadata = read_core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
     about: dict[str, Any] = {
         "format": "docx",
         "reader": READER,
-        "title": title and storable(title),
+        "title": title and make_storable(title),
         "metadata": metadata,
         "notes": (*_notes(package, findings), *doubts),
     }
@@ -88,10 +88,11 @@ def _laid(
     # the narrowest margins of any section, so that no line of a body is taken for a header
     nodes = [node for section in findings.sections if (node := section.find(f"{W}pgMar")) is not None]
     top, bottom = (
-        min((abs(integer(attribute(node, side), 0)) for node in nodes), default=0) / TWIPS for side in ("top", "bottom")
+        min((abs(parse_integer(word_attribute(node, side), 0)) for node in nodes), default=0) / TWIPS
+        for side in ("top", "bottom")
     )
     try:
-        with converted(path, suffix="docx", to="pdf") as pdf, pymupdf.open(pdf, filetype="pdf") as document:
+        with convert_document(path, suffix="docx", to="pdf") as pdf, pymupdf.open(pdf, filetype="pdf") as document:
             laid = [_laid_page(page, top=top, bottom=bottom) for page in document]
     except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
         return [], (f"without a layout of pages: {failure}",)
@@ -101,7 +102,7 @@ def _laid(
         where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
         return [], (f"pages without boxes: {where}",)
     try:
-        return join(list(blocks), laid), ()
+        return place_on_pages(list(blocks), laid), ()
     except LayoutFailed as failure:
         return [], (f"without a layout of pages: {failure}",)
 
@@ -133,7 +134,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
     """Notes in the order of their references; comments that nothing refers to come last."""
     # a separator line is a note with a type
-    notes = {attribute(node, "id"): node for node in part.root if attribute(node, "type") in (None, "normal")}
+    notes = {word_attribute(node, "id"): node for node in part.root if word_attribute(node, "type") in (None, "normal")}
     pages = {reference.id: page for reference, page in findings.references if reference.kind == kind}
     unreferenced = [name for name in notes if name not in pages] if kind == "comments" else []
     for name in [*pages, *unreferenced]:
@@ -179,7 +180,7 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
                 else:
                     yield read_embedded(partial(package.read, relationship.target))
 
-        yield from candidates(pictures())
+        yield from make_candidates(pictures())
 
 
 def _laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
@@ -207,7 +208,7 @@ def render_pages(
     from tasks.documents.pdf import pdf_document
 
     try:
-        with converted(path, suffix="docx", to="pdf") as pdf:
+        with convert_document(path, suffix="docx", to="pdf") as pdf:
             yield from pdf_document.render_pages(pdf, boxes, password=password)
     except ProgramFailed as failure:
         raise UnsupportedDocument(f"The document cannot be laid out ({failure}); convert it to PDF.") from failure

@@ -6,8 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
-from tasks.documents.document_readers import counted, roman
-from tasks.documents.office_package import W, attribute, child_is_on, child_value
+from tasks.documents.document_readers import format_roman, spell_number
+from tasks.documents.office_package import W, child_is_on, child_value, word_attribute
 
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
 _TITLE_STYLES = {"title", "제목"}
@@ -50,9 +50,9 @@ class Styles:
 
     def __init__(self, root: ET.Element | None) -> None:
         nodes = [] if root is None else root.findall(f"{W}style")
-        paragraphs = [node for node in nodes if attribute(node, "type") in (None, "paragraph")]
+        paragraphs = [node for node in nodes if word_attribute(node, "type") in (None, "paragraph")]
         self._styles = {
-            attribute(node, "styleId") or "": _Style(
+            word_attribute(node, "styleId") or "": _Style(
                 name=child_value(node, "name") or "",
                 parent=child_value(node, "basedOn"),
                 outline=child_value(node, "pPr/outlineLvl"),
@@ -62,8 +62,8 @@ class Styles:
             )
             for node in paragraphs
         }
-        defaults = [node for node in paragraphs if attribute(node, "default") in ("1", "true", "on")]
-        self._default = attribute(defaults[0], "styleId") if defaults else None
+        defaults = [node for node in paragraphs if word_attribute(node, "default") in ("1", "true", "on")]
+        self._default = word_attribute(defaults[0], "styleId") if defaults else None
 
     def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
         """Return the properties of `paragraph`, those of its style and the ancestors of that style included."""
@@ -79,13 +79,13 @@ class Styles:
         heading_style = next((match for style in chain if (match := _HEADING_STYLE.fullmatch(style.name))), None)
         heading = int(heading_style[1]) if heading_style else None
         if outline is not None:
-            level = integer(outline, _BODY_TEXT_LEVEL)
+            level = parse_integer(outline, _BODY_TEXT_LEVEL)
             heading = None if level >= _BODY_TEXT_LEVEL else level + 1
 
         hangs = False
         if (indent := paragraph.find(f"{W}pPr/{W}ind")) is not None:
-            hanging = max(integer(attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
-            hangs = hanging > 0 or integer(attribute(indent, "firstLine"), 0) < 0
+            hanging = max(parse_integer(word_attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
+            hangs = hanging > 0 or parse_integer(word_attribute(indent, "firstLine"), 0) < 0
         name = chain[0].name.casefold() if chain else ""
         return ParagraphLook(
             heading=heading,
@@ -103,9 +103,9 @@ class Styles:
         if list_id is None or list_id == "0":  # 0 takes a paragraph out of its style's list
             return None
         if own_level is not None:
-            return ListItem(list_id, integer(own_level, 0))
+            return ListItem(list_id, parse_integer(own_level, 0))
         if own_id is None and from_style and from_style.list_level is not None:
-            return ListItem(list_id, integer(from_style.list_level, 0))
+            return ListItem(list_id, parse_integer(from_style.list_level, 0))
         return ListItem(list_id, numbering.level_of_style(list_id, child_value(paragraph, "pPr/pStyle") or ""))
 
 
@@ -202,7 +202,7 @@ def format_number(number: int, format: str) -> str:
             letter = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
             return letter.upper() if format == "upperLetter" else letter
         case "lowerRoman" | "upperRoman":
-            return roman(number).upper() if format == "upperRoman" else roman(number)
+            return format_roman(number).upper() if format == "upperRoman" else format_roman(number)
         case "ganada":
             return _GANADA[(number - 1) % 14]
         case "chosung":
@@ -210,9 +210,9 @@ def format_number(number: int, format: str) -> str:
         case "koreanDigital" | "koreanDigital2":
             return _digits(number, _HANJA_DIGITS if format.endswith("2") else _KOREAN_DIGITS)
         case "koreanCounting":
-            return counted(number, _KOREAN_DIGITS[1:], "십백천") or _digits(number, _KOREAN_DIGITS)
+            return spell_number(number, _KOREAN_DIGITS[1:], "십백천") or _digits(number, _KOREAN_DIGITS)
         case "koreanLegal" | "chineseCounting" | "ideographDigital" | "japaneseCounting":
-            return counted(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
+            return spell_number(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
         case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese" | "decimalEnclosedParen":
             first = ord("⑴" if format.endswith("Paren") else "①")
             return chr(first + number - 1) if 1 <= number <= 20 else f"({number})"
@@ -232,7 +232,7 @@ def _digits(number: int, digits: str) -> str:
 
 
 def _lists(root: ET.Element) -> dict[str, _List]:
-    abstracts = {attribute(node, "abstractNumId") or "": node for node in root.iter(f"{W}abstractNum")}
+    abstracts = {word_attribute(node, "abstractNumId") or "": node for node in root.iter(f"{W}abstractNum")}
     by_style = {link: name for name, node in abstracts.items() if (link := child_value(node, "styleLink")) is not None}
     lists: dict[str, _List] = {}
     for number in root.iter(f"{W}num"):
@@ -245,8 +245,8 @@ def _lists(root: ET.Element) -> dict[str, _List]:
             for override in number.iter(f"{W}lvlOverride"):
                 levels |= _levels(override)
                 if (start := child_value(override, "startOverride")) is not None:
-                    starts[integer(attribute(override, "ilvl"), 0)] = integer(start, 1)
-            lists[attribute(number, "numId") or ""] = _List(abstract, levels, starts)
+                    starts[parse_integer(word_attribute(override, "ilvl"), 0)] = parse_integer(start, 1)
+            lists[word_attribute(number, "numId") or ""] = _List(abstract, levels, starts)
     return lists
 
 
@@ -254,18 +254,18 @@ def _levels(node: ET.Element) -> dict[int, _Level]:
     levels: dict[int, _Level] = {}
     for level in node.findall(f"{W}lvl"):
         restart = child_value(level, "lvlRestart")
-        levels[integer(attribute(level, "ilvl"), 0)] = _Level(
+        levels[parse_integer(word_attribute(level, "ilvl"), 0)] = _Level(
             format=child_value(level, "numFmt") or "decimal",
             text=child_value(level, "lvlText") or "",
-            start=integer(child_value(level, "start"), 1),
-            restart=None if restart is None else integer(restart, 0),
+            start=parse_integer(child_value(level, "start"), 1),
+            restart=None if restart is None else parse_integer(restart, 0),
             legal=level.find(f"{W}isLgl") is not None,
             style=child_value(level, "pStyle"),
         )
     return levels
 
 
-def integer(text: str | None, otherwise: int) -> int:
+def parse_integer(text: str | None, otherwise: int) -> int:
     """Read a whole number that is small enough to count with; anything else gives `otherwise`."""
     try:
         return int(text or "") if len(text or "") < 10 else otherwise

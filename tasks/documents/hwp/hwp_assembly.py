@@ -10,26 +10,17 @@ from operator import attrgetter
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, read_whole
 from tasks.documents.hwp.hwp_layout import lay_out
-from tasks.documents.hwp.hwp_model import (
-    AnchoredText,
-    Caption,
-    HangulDocument,
-    ListCounters,
-    Paragraph,
-    Section,
-    Shape,
-    Table,
-)
-from tasks.documents.page_join import LayoutFailed, join
+from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
+from tasks.documents.page_join import LayoutFailed, place_on_pages
 
 
-def hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
+def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
     """Return the reader of a document with the pages on which its blocks are laid out; one without numbers if that
     fails. data: the file, which the layout engine reads by itself; None for no layout.
     """
     blocks, notes = assemble(document), document.notes
     try:
-        pages = [_unpaged(blocks)] if data is None else join(blocks, lay_out(data))
+        pages = [_unpaged(blocks)] if data is None else place_on_pages(blocks, lay_out(data))
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
     source: PageSource = "layout" if pages[0].number else "none"

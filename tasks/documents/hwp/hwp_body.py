@@ -52,7 +52,7 @@ def _levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
 def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
     patterns: list[tuple[str, str]] = []
     for _ in range(count):
-        patterns.append((record.text(offset + _HEAD_BYTES), hwp.style_named(record.u32(offset) >> 5 & 0x1F)))
+        patterns.append((record.text(offset + _HEAD_BYTES), hwp.number_style(record.u32(offset) >> 5 & 0x1F)))
         offset += _HEAD_BYTES + 2 + 2 * record.u16(offset + _HEAD_BYTES)
     return patterns, offset
 
@@ -150,7 +150,7 @@ def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
             # each is one UTF-16 unit, or missing
             user, prefix, suffix = (node.data[at : at + 2].decode("utf-16-le", "replace") for at in (10, 12, 14))
             style = attributes >> 4 & 0xFF
-            sign = user if style == _USER_SIGN else hwp.number_text(number, hwp.style_named(style))
+            sign = user if style == _USER_SIGN else hwp.format_number(number, hwp.number_style(style))
             return [hwp.Generated((prefix + sign + suffix).replace("\0", ""))]
         case "tcps":  # characters printed over each other
             return [node.text(4)]
@@ -198,7 +198,7 @@ def _drawing(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
     inside = list(_walk(node.children[body:]))
     # word art: four corner points, then the words
     art = [hwp.Paragraph((child.text(32),), None) for child in inside if child.tag == Tag.TEXT_ART]
-    return hwp.shape(
+    return hwp.make_shape(
         (*art, *_all_paragraphs(node.children[body:], styles)),
         picture=any(child.tag in _PICTURES for child in inside),
         description=node.text(44) if len(node.data) >= 46 else "",

@@ -44,7 +44,7 @@ _PR_SET_PDEATHSIG = 1
 
 def lay_out(data: bytes) -> list[LaidPage]:
     """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
-    drawn = in_own_process(lambda: [_page(svg) for svg in _drawings(data)])
+    drawn = run_in_own_process(lambda: [_page(svg) for svg in _drawings(data)])
     pages = [
         LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
         for width, height, signs, zones, boxes, images in drawn
@@ -54,7 +54,7 @@ def lay_out(data: bytes) -> list[LaidPage]:
     return pages
 
 
-def in_own_process(work: Callable[[], Any]) -> Any:
+def run_in_own_process(work: Callable[[], Any]) -> Any:
     """Return the JSON value that `work` gives in a forked process with limits.
 
     Raises LayoutFailed. An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
@@ -178,14 +178,14 @@ def render_pages(
     del password  # the engine opens no encrypted document, which therefore has no pages
     import pymupdf
 
-    from tasks.documents.pdf.pdf_document import drawn_page
+    from tasks.documents.pdf.pdf_document import draw_page
 
     try:
-        pages = in_own_process(partial(_drawings, path.read_bytes()))
+        pages = run_in_own_process(partial(_drawings, path.read_bytes()))
     except LayoutFailed as error:
         raise UnsupportedDocument(f"The document cannot be laid out ({error}); convert it to PDF.") from error
     for number in sorted(boxes):
         if 1 <= number <= len(pages):
             with pymupdf.open(stream=pages[number - 1].encode(), filetype="svg") as drawing:
                 units = [(x0 / _POINTS, y0 / _POINTS, x1 / _POINTS, y1 / _POINTS) for x0, y0, x1, y1 in boxes[number]]
-                yield number, drawn_page(drawing[0], units)
+                yield number, draw_page(drawing[0], units)

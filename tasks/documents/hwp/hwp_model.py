@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from tasks.documents.document_readers import counted, roman
+from tasks.documents.document_readers import format_roman, spell_number
 
 MAX_NESTING = 50  # tables in tables, boxes in boxes; deeper nesting is an attempt to exhaust the stack
 MAX_LEVEL = 9  # deepest level of lists and outlines; 0 is the outermost
@@ -131,7 +131,7 @@ def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]
     return [AnchoredText(kind, paragraphs)] if paragraphs else []
 
 
-def shape(
+def make_shape(
     paragraphs: tuple[Paragraph, ...], *, picture: bool, description: str, caption: Caption | None, in_line: bool
 ) -> list[Run]:
     """Return a drawing object with its author's description; nothing for a line, an arrow or an empty box."""
@@ -172,7 +172,7 @@ class ListCounters:
         counts[head.level] = counts.get(head.level, levels[head.level].start - 1) + 1
         for deeper in [level for level in counts if level > head.level]:
             del counts[deeper]
-        numbers = [number_text(counts.get(n, level.start), level.style) for n, level in enumerate(levels)]
+        numbers = [format_number(counts.get(n, level.start), level.style) for n, level in enumerate(levels)]
 
         def fill(match: re.Match[str]) -> str:
             code = match[1]
@@ -184,14 +184,14 @@ class ListCounters:
         return re.sub(r"\^([0-9nN])", fill, levels[head.level].pattern)
 
 
-def number_text(number: int, style: str) -> str:
+def format_number(number: int, style: str) -> str:
     """Write a number in one of OWPML's styles; plain digits where the style has no such number."""
     spell = _SPELLERS.get(style)
     # a larger number is written in digits: a Roman million would have a thousand letters
     return (spell(number) if spell and 1 <= number <= 100_000 else "") or str(number)
 
 
-def style_named(index: int) -> str:
+def number_style(index: int) -> str:
     """Return OWPML's name of a number style that HWP 5 gives by its index."""
     return list(_SPELLERS)[index] if index < len(_SPELLERS) else "DIGIT"
 
@@ -215,8 +215,8 @@ _SYLLABLES = (
 _SPELLERS: dict[str, Callable[[int], str]] = {
     "DIGIT": str,
     "CIRCLED_DIGIT": _signs((0x2460, 0x2473), (0x3251, 0x325F), (0x32B1, 0x32BF)),
-    "ROMAN_CAPITAL": lambda number: roman(number).upper() if number < 4000 else "",
-    "ROMAN_SMALL": lambda number: roman(number) if number < 4000 else "",
+    "ROMAN_CAPITAL": lambda number: format_roman(number).upper() if number < 4000 else "",
+    "ROMAN_SMALL": lambda number: format_roman(number) if number < 4000 else "",
     "LATIN_CAPITAL": _cycle("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
     "LATIN_SMALL": _cycle("abcdefghijklmnopqrstuvwxyz"),
     "CIRCLED_LATIN_CAPITAL": _signs((0x24B6, 0x24CF)),
@@ -225,8 +225,8 @@ _SPELLERS: dict[str, Callable[[int], str]] = {
     "CIRCLED_HANGUL_SYLLABLE": _signs((0x326E, 0x327B)),
     "HANGUL_JAMO": _cycle("ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"),
     "CIRCLED_HANGUL_JAMO": _signs((0x3260, 0x326D)),
-    "HANGUL_PHONETIC": lambda number: counted(number, "일이삼사오육칠팔구", "십백천"),
-    "IDEOGRAPH": lambda number: counted(number, "一二三四五六七八九", "十百千"),
+    "HANGUL_PHONETIC": lambda number: spell_number(number, "일이삼사오육칠팔구", "십백천"),
+    "IDEOGRAPH": lambda number: spell_number(number, "一二三四五六七八九", "十百千"),
     "CIRCLED_IDEOGRAPH": _signs((0x3280, 0x3289)),
     "DECAGON_CIRCLE": _cycle("갑을병정무기경신임계"),
     "DECAGON_CIRCLE_HANJA": _cycle("甲乙丙丁戊己庚辛壬癸"),

@@ -152,7 +152,7 @@ class _SectionReader:
 
     def _shape(self, element: Element) -> list[hwp.Run]:
         art = [hwp.Paragraph((text,), None)] if (text := element.get("text", "")) else []
-        return hwp.shape(
+        return hwp.make_shape(
             (*art, *self._drawn(element)),
             picture=any(local_name(part) in _PICTURES for part in _components(element)),
             description=_text_in(element, "shapeComment"),
@@ -213,7 +213,7 @@ def _auto_number(element: Element) -> hwp.Generated:
     format_node = _find(element, "autoNumFormat")
     look: dict[str, str] = {} if format_node is None else dict(format_node.attrib)
     style = look.get("type", "DIGIT")
-    sign = look.get("userChar", "") if style == "USER_CHAR" else hwp.number_text(number, style)
+    sign = look.get("userChar", "") if style == "USER_CHAR" else hwp.format_number(number, style)
     return hwp.Generated(look.get("prefixChar", "") + sign + look.get("suffixChar", ""))
 
 

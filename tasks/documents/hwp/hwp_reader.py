@@ -14,9 +14,9 @@ from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
+from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates, read_embedded
 from tasks.documents.hwp import hwp_streams
-from tasks.documents.hwp.hwp_assembly import hangul_reader
+from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
 from tasks.documents.hwp.hwp_layout import ENGINE
 from tasks.documents.hwp.hwp_model import HangulDocument
@@ -45,7 +45,7 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     import olefile
 
     document = read_hwp(path, password=password)
-    return hangul_reader(
+    return make_hangul_reader(
         document,
         path.read_bytes() if options.layout == "auto" else None,
         format="hwp",
@@ -79,11 +79,13 @@ def open_container(path: Path) -> Any:
     sectors = max(int.from_bytes(start[at : at + 4], "little") for at in (44, 64, 72))
     valid = len(start) >= 76 and start[30:34] in _SECTOR_SHIFTS
     if not valid or sectors << start[30] > path.stat().st_size:
-        raise hwp_streams.damaged("The document is a damaged OLE container: its header claims more than the file holds")
+        raise hwp_streams.damage_error(
+            "The document is a damaged OLE container: its header claims more than the file holds"
+        )
     try:
         return olefile.OleFileIO(str(path))
     except _DAMAGED as error:
-        raise hwp_streams.damaged(f"The document is a damaged OLE container ({error})") from error
+        raise hwp_streams.damage_error(f"The document is a damaged OLE container ({error})") from error
 
 
 class Container:
@@ -112,7 +114,7 @@ class Container:
             if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
         )
         if not numbers:
-            raise hwp_streams.damaged(f"The document has no {folder} section: it is damaged")
+            raise hwp_streams.damage_error(f"The document has no {folder} section: it is damaged")
         names = [f"{folder}/Section{number}" for number in numbers]
         sections = tuple(
             read_section(hwp_streams.record_tree(self._section(name), name=name), styles) for name in names
@@ -133,7 +135,7 @@ class Container:
                     raise ValueError(f"{size} bytes claimed, {self._file_bytes} in the file")
             return self._ole.openstream(name).read()
         except _DAMAGED as error:
-            raise hwp_streams.damaged(
+            raise hwp_streams.damage_error(
                 f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole"
             ) from error
 
@@ -156,7 +158,7 @@ class Container:
         # one plain record, 4 bytes of header and 256 of key material, then the cipher text
         first = int.from_bytes(stream[:4], "little")
         if first & 0x3FF != hwp_streams.Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
-            raise hwp_streams.damaged(f"Stream {name} has no distribution record: the file is damaged")
+            raise hwp_streams.damage_error(f"Stream {name} has no distribution record: the file is damaged")
         packed = hwp_streams.decrypt_distribution(stream[260:], hwp_streams.distribution_key(stream[4:260]))
         return hwp_streams.inflate(packed, name=name) if self.flags.compressed else packed
 
@@ -247,4 +249,4 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
                     else:
                         yield Embedded(b"", f"the document lists {file} and does not hold it")
 
-        yield from candidates(pictures())
+        yield from make_candidates(pictures())

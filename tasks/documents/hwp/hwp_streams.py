@@ -81,12 +81,12 @@ class Record:
         try:
             return struct.unpack_from(layout, self.data, offset)[0]
         except struct.error as error:
-            raise damaged(
+            raise damage_error(
                 f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged"
             ) from error
 
 
-def damaged(defect: str) -> CorruptDocument:
+def damage_error(defect: str) -> CorruptDocument:
     """Return the error of a file that is not whole, with the remedy."""
     return CorruptDocument(f"{defect}; ask for an intact copy.")
 
@@ -98,19 +98,19 @@ def inflate(packed: bytes, *, name: str) -> bytes:
     try:
         data = inflater.decompress(packed, limit + 1)
     except zlib.error as error:
-        raise damaged(f"Stream {name} does not inflate ({error})") from error
+        raise damage_error(f"Stream {name} does not inflate ({error})") from error
     if len(data) > limit:
         raise RefusedDocument(
             f"Stream {name} inflates from {len(packed)} to more than {limit} bytes: it looks like a deflate bomb; "
             "if it is a real document, open it in Hangul and save it anew."
         )
     if not inflater.eof:
-        raise damaged(f"Stream {name} ends early: the file is truncated")
+        raise damage_error(f"Stream {name} ends early: the file is truncated")
     # not in the published format, but Hangul ends a stream like gzip: CRC-32, then the length
     if len(inflater.unused_data) >= 8:
         crc, size = struct.unpack_from("<II", inflater.unused_data)
         if size == len(data) and crc != zlib.crc32(data):
-            raise damaged(f"Stream {name} fails its checksum: the file is damaged")
+            raise damage_error(f"Stream {name} fails its checksum: the file is damaged")
     return data
 
 
@@ -128,7 +128,7 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
             size = int.from_bytes(data[start : start + 4], "little")
             start += 4
         if start + size > len(data):
-            raise damaged(
+            raise damage_error(
                 f"Stream {name} has a record of {size} bytes at {offset}, but only {len(data) - start} are left: "
                 "the file is truncated or damaged"
             )
@@ -139,7 +139,7 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
                 "split it in Hangul into several."
             )
         if level > 2 * MAX_NESTING:
-            raise damaged(
+            raise damage_error(
                 f"Stream {name} nests deeper than {MAX_NESTING} objects, which no document that Hangul writes does: "
                 "the file is damaged"
             )
@@ -164,7 +164,7 @@ def distribution_key(record: bytes) -> bytes:
     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
     if len(record) < _DISTRIBUTION_BYTES:
-        raise damaged(
+        raise damage_error(
             f"The distribution record has {len(record)} bytes, expected {_DISTRIBUTION_BYTES}: the file is damaged"
         )
     seed = int.from_bytes(record[:4], "little")
@@ -255,7 +255,7 @@ def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if len(vector) != 16 or len(data) % 16:
-        raise damaged(
+        raise damage_error(
             f"An encrypted member has {len(data)} bytes and a vector of {len(vector)}; expected whole blocks of 16 "
             "and a vector of 16: the file is damaged"
         )

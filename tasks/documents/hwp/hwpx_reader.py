@@ -15,15 +15,21 @@ from zipfile import ZipInfo
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
 from tasks.documents import document_errors as errors
-from tasks.documents.archives import Package, ZipCaps, misplaced, oversized
+from tasks.documents.archives import Package, ZipCaps, explain_excessive_size, explain_misplaced_name
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import ABROAD, Embedded, candidates, read_embedded
-from tasks.documents.hwp.hwp_assembly import hangul_reader
+from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates, read_embedded
+from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_layout import ENGINE
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
-from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damaged, decrypt_open_document, inflate, open_document_key
+from tasks.documents.hwp.hwp_streams import (
+    WRONG_PASSWORD,
+    damage_error,
+    decrypt_open_document,
+    inflate,
+    open_document_key,
+)
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
 _METADATA = {
@@ -43,7 +49,7 @@ _MANIFEST = "META-INF/manifest.xml"
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
     """Read an HWPX document as a whole. Raises DocumentError."""
     document = read_hwpx(path, password=password)
-    return hangul_reader(
+    return make_hangul_reader(
         document,
         path.read_bytes() if options.layout == "auto" else None,
         format="hwpx",
@@ -73,7 +79,9 @@ class HwpxPackage(Package):
             raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def _refusal(self, info: ZipInfo) -> str | None:
-        return misplaced(info)  # sizes are checked on reading: a bomb in a picture affects that picture only
+        return explain_misplaced_name(
+            info
+        )  # sizes are checked on reading: a bomb in a picture affects that picture only
 
     def xml(self, name: str) -> Element:
         """Return the root of an XML member, parsed without entities, DTD or network."""
@@ -91,14 +99,14 @@ class HwpxPackage(Package):
         try:
             root = etree.fromstring(data, parser)
         except (etree.XMLSyntaxError, ValueError) as error:
-            raise damaged(f"Member {name} is not well-formed XML ({error})") from error
+            raise damage_error(f"Member {name} is not well-formed XML ({error})") from error
         if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
             raise errors.RefusedDocument(_entities(name))
         return root
 
     def read(self, name: str) -> bytes:
         """Return the content of a member, decrypted where it is encrypted."""
-        if name in self.names and (sentence := oversized(self._zip.getinfo(name), caps=_CAPS)):
+        if name in self.names and (sentence := explain_excessive_size(self._zip.getinfo(name), caps=_CAPS)):
             raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
         data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:
@@ -140,7 +148,7 @@ def _ciphers(manifest: Element) -> dict[str, _Cipher]:
             data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
             start_key = parts["start-key-generation"]
         except KeyError as error:
-            raise damaged(f"The manifest's encryption data lacks {error}") from error
+            raise damage_error(f"The manifest's encryption data lacks {error}") from error
         names = (
             *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
             *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
@@ -160,7 +168,7 @@ def _ciphers(manifest: Element) -> dict[str, _Cipher]:
                 checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
             )
         except ValueError as error:
-            raise damaged(f"The manifest's encryption data is damaged ({error})") from error
+            raise damage_error(f"The manifest's encryption data is damaged ({error})") from error
         ciphers[posixpath.normpath(_attribute(entry, "full-path")).lstrip("/")] = cipher
     return ciphers
 
@@ -253,4 +261,4 @@ class _Parts:
 def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Yield the pictures in the order of the text, then those that only styles use. Raises DocumentError."""
     with HwpxPackage(path, password) as package:
-        yield from candidates(_Parts(package).images())
+        yield from make_candidates(_Parts(package).images())

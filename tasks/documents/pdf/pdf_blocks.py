@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
 from tasks.documents.document_readers import Headings
-from tasks.documents.list_marks import BULLET, COUNTED, DIVISION, mark_of
-from tasks.documents.pdf.pdf_layout import SMALL_WORD, Paragraph, arrange, join_rows, rows_of
-from tasks.documents.pdf.pdf_lists import items_of
-from tasks.documents.pdf.pdf_tables import Table, table_text
+from tasks.documents.list_marks import BULLET, COUNTED, DIVISION, find_mark
+from tasks.documents.pdf.pdf_layout import SMALL_WORD, Paragraph, arrange_page, group_rows, join_rows
+from tasks.documents.pdf.pdf_lists import read_items
+from tasks.documents.pdf.pdf_tables import Table, format_table
 from tasks.documents.pdf.pdf_text import Fragment, PageText
-from tasks.documents.pdf.pdf_words import outline
+from tasks.documents.pdf.pdf_words import enclosing_box
 
 
 class Draft(NamedTuple):
@@ -44,7 +44,7 @@ class BodyStyle(NamedTuple):
     bold: bool
 
 
-def body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
+def find_body_style(fragments: Iterable[Fragment]) -> BodyStyle | None:
     """Return the commonest style, weighted by characters; None without text."""
     styles: Counter[BodyStyle] = Counter()
     for fragment in fragments:
@@ -81,7 +81,7 @@ STATEMENT = re.compile(r"[:：]\s*\S|(?:\.\s?){4,}|·{4,}|…{2,}|(?:[다요음�
 SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s*$")
 
 
-def classify(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
+def classify_paragraph(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
     """Return the kind of a paragraph, and its level where the kind has levels."""
     rows, first = paragraph.rows, paragraph.rows[0]
     larger = first.size >= LARGER * body.size
@@ -170,7 +170,7 @@ def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int 
 SHORT_SHARE = 0.2  # of the column's width that a title leaves free
 
 
-def page_blocks(
+def build_blocks(
     fragments: Sequence[Fragment],
     tables: Sequence[Table] = (),
     *,
@@ -186,7 +186,7 @@ def page_blocks(
     shown page, where these differ.
     """
     own = [fragment for fragment in fragments if fragment.line not in running.header | running.footer]
-    items = [draft for item in arrange(own, tables) for draft in _drafts(item, body)]
+    items = [draft for item in arrange_page(own, tables) for draft in _drafts(item, body)]
     drafts = _edge_drafts(fragments, running.header, "header")
     # the items of a run of list items get their depths by where their first rows begin; 1 is the outermost
     lefts: list[float] = []
@@ -230,8 +230,8 @@ def page_blocks(
 def _edge_drafts(
     fragments: Iterable[Fragment], lines: frozenset[tuple[int, int]], kind: Literal["header", "footer"]
 ) -> list[Draft]:
-    rows = rows_of([fragment for fragment in fragments if fragment.line in lines]) if lines else []
-    return [Draft(kind, _row_text(row), outline([f[:4] for f in row])) for row in rows]
+    rows = group_rows([fragment for fragment in fragments if fragment.line in lines]) if lines else []
+    return [Draft(kind, _row_text(row), enclosing_box([f[:4] for f in row])) for row in rows]
 
 
 def _row_text(row: Sequence[Fragment]) -> str:
@@ -240,16 +240,16 @@ def _row_text(row: Sequence[Fragment]) -> str:
 
 def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[Draft]:
     if isinstance(item, Table) and item.listed:
-        rows = items_of(item.cells)
-        return [Draft("list", row.text, row.bbox, left=item.bbox[0], mark=mark_of(row.text)) for row in rows]
+        rows = read_items(item.cells)
+        return [Draft("list", row.text, row.bbox, left=item.bbox[0], mark=find_mark(row.text)) for row in rows]
     if isinstance(item, Table):
-        return [Draft("table", table_text(item.cells), item.bbox, cells=item.cells)]
+        return [Draft("table", format_table(item.cells), item.bbox, cells=item.cells)]
     text = join_rows(item.rows)
-    kind, level = classify(item, text, body)
+    kind, level = classify_paragraph(item, text, body)
     first = item.rows[0]
-    mark = first.mark or mark_of(text) if kind == "list" else ""
+    mark = first.mark or find_mark(text) if kind == "list" else ""
     alone = len(item.rows) == 1 and first.x1 < item.right - SHORT_SHARE * (item.right - item.left)
-    return [Draft(kind, text, outline([row[:4] for row in item.rows]), level, (), first.x0, mark, alone)]
+    return [Draft(kind, text, enclosing_box([row[:4] for row in item.rows]), level, (), first.x0, mark, alone)]
 
 
 EDGE_ROWS = 3  # rows at each end of a page that may be a header or footer
@@ -287,15 +287,15 @@ class Running(NamedTuple):
     footer: frozenset[tuple[int, int]]
 
 
-def margins_of(text: PageText) -> Margins:
+def find_margins(text: PageText) -> Margins:
     """Return the outermost rows of a page, which are compared with those of its neighbours."""
     upright = sorted((f for f in text.fragments if f.upright), key=lambda f: f.y0 + f.y1)
-    top = tuple(map(_edge_row, rows_of(upright[:EDGE_RUNS])[:EDGE_ROWS]))
-    bottom = tuple(map(_edge_row, reversed(rows_of(upright[-EDGE_RUNS:])[-EDGE_ROWS:])))
+    top = tuple(map(_edge_row, group_rows(upright[:EDGE_RUNS])[:EDGE_ROWS]))
+    bottom = tuple(map(_edge_row, reversed(group_rows(upright[-EDGE_RUNS:])[-EDGE_ROWS:])))
     return Margins(text.height, top, bottom)
 
 
-def running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Running:
+def find_running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Running:
     """Return the headers and footers of a page; neighbours: by distance in pages (-1 is the page before)."""
     above = {distance: margins.top for distance, margins in neighbours.items()}
     below = {distance: margins.bottom for distance, margins in neighbours.items()}

@@ -59,11 +59,11 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
     word_boxes: list[BBox] = []
     charts: list[Rect] = []
     for cluster in _clusters(elements, page):
-        box = hull(element.rect for element in cluster)
+        box = enclosing_rect(element.rect for element in cluster)
         word_boxes = word_boxes or list(words())
         if _is_picture(cluster, box, word_boxes):
             charts.append(_with_labels(box, word_boxes, page))
-    return sorted(merged(charts), key=lambda chart: (chart.y0, chart.x0))
+    return sorted(merge_overlapping(charts), key=lambda chart: (chart.y0, chart.x0))
 
 
 def _elements(path: dict[str, Any]) -> list[Element]:
@@ -78,7 +78,7 @@ def _elements(path: dict[str, Any]) -> list[Element]:
     if not lines:
         return elements
 
-    rect = hull(map(_extent, lines))
+    rect = enclosing_rect(map(_extent, lines))
     if min(rect.width, rect.height) < RULE_PT:
         return [*elements, Element("rule", rect, fill, len(lines))]
     free = [item for item in lines if _is_free(item)]
@@ -129,7 +129,7 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
 
     cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
     grid = np.zeros((int(page.height / cell_pt) + 2, int(page.width / cell_pt) + 2), dtype=bool)
-    for rect in [*(element.rect for element in elements), *map(hull, _bar_groups(elements))]:
+    for rect in [*(element.rect for element in elements), *map(enclosing_rect, _bar_groups(elements))]:
         rows, columns = _covered(rect, page, cell_pt, grid.shape)
         grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
     labelled: Any = label(grid)  # connected areas, whose neighbours share an edge, by numbers from 1
@@ -139,13 +139,13 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
         clusters[int(labelled[0][rows.start, columns.start])].append(element)
 
     # those as large as a picture, each with the clusters inside its outline
-    hulls = [(hull(element.rect for element in cluster), cluster) for cluster in clusters.values()]
+    hulls = [(enclosing_rect(element.rect for element in cluster), cluster) for cluster in clusters.values()]
     large = [
         outer
         for outer, _ in hulls
         if outer.width >= SMALLEST_PT[0] and outer.height >= SMALLEST_PT[1] and outer.area <= PAGE_SHARE * page.area
     ]
-    frames = merged(large)
+    frames = merge_overlapping(large)
     return [[element for inner, cluster in hulls if frame.holds(inner) for element in cluster] for frame in frames]
 
 
@@ -181,7 +181,7 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
         return False
     straight = [element.rect for element in cluster if element.kind != "free"]
     axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
-    over = hull(marks)
+    over = enclosing_rect(marks)
     strewn = over.width > box.width / 2 and over.height > box.height / 2
     return axes and strewn and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
 
@@ -263,7 +263,7 @@ def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
     for line in lines:
         if reach.holds(line) or (line.width <= LABEL_PT and reach.touches(line)):
             box = box.union(line)
-    return common(box.grown(3, 3), page)
+    return intersection(box.grown(3, 3), page)
 
 
 class Rect(NamedTuple):
@@ -306,7 +306,7 @@ class Rect(NamedTuple):
         return self.x0 <= box[0] and self.y0 <= box[1] and box[2] <= self.x1 and box[3] <= self.y1
 
 
-def merged(boxes: Sequence[Rect]) -> list[Rect]:
+def merge_overlapping(boxes: Sequence[Rect]) -> list[Rect]:
     """Join overlapping boxes until none overlap."""
     apart: list[Rect] = []
     for box in boxes:
@@ -317,13 +317,13 @@ def merged(boxes: Sequence[Rect]) -> list[Rect]:
     return apart
 
 
-def hull(rects: Iterable[BBox]) -> Rect:
+def enclosing_rect(rects: Iterable[BBox]) -> Rect:
     """Return the smallest rectangle around all of them; there must be at least one."""
     x0s, y0s, x1s, y1s = zip(*rects, strict=True)
     return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
 
 
-def common(first: Rect, second: Rect) -> Rect:
+def intersection(first: Rect, second: Rect) -> Rect:
     """Return the intersection of two rectangles; its sides are zero where they do not overlap."""
     x0, y0 = max(first.x0, second.x0), max(first.y0, second.y0)
     return Rect(x0, y0, max(x0, min(first.x1, second.x1)), max(y0, min(first.y1, second.y1)))

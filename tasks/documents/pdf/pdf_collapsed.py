@@ -11,19 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tasks.documents.pdf.pdf_grids import HEADER_LINES, SNAP, SPILL, Grid, GridCell, grid_of, text_row_boxes
+from tasks.documents.pdf.pdf_grids import HEADER_LINES, SNAP, SPILL, Grid, GridCell, build_grid, make_text_row_boxes
 from tasks.documents.pdf.pdf_text import Word
 from tasks.documents.pdf.pdf_words import (
     CLOSING,
     CURRENCY,
     Phrase,
-    gutters,
+    find_gutters,
+    find_words,
+    group_lines,
+    group_phrases,
     is_amount,
     is_number,
     is_year,
-    lines_of,
-    phrases_of,
-    words_in,
 )
 
 MIN_GUTTER = 2.0
@@ -36,15 +36,15 @@ TITLES_POINTS = 60.0
 """How far above a table titles of columns decide where exactly between two columns a line is drawn."""
 
 
-def completed(grid: Grid, words: Sequence[Word]) -> Grid:
+def complete_grid(grid: Grid, words: Sequence[Word]) -> Grid:
     """Return the grid with the lines that its words call for; words: of the page, without those in other tables."""
-    inside = words_in(grid.bbox, words)
+    inside = find_words(grid.bbox, words)
     return _with_header(_with_rows(_with_columns(grid, inside, words), inside), inside, words)
 
 
 def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
     """Column lines through cells that hold several amounts in a line."""
-    lines = {cell: [phrases_of(line) for line in cell_lines] for cell, cell_lines in _by_cell(grid, inside).items()}
+    lines = {cell: [group_phrases(line) for line in cell_lines] for cell, cell_lines in _by_cell(grid, inside).items()}
     spans = {(cell.col, cell.col + cell.col_span) for cell in lines if any(map(holds_columns, lines[cell]))}
     if not spans:
         return grid
@@ -82,7 +82,7 @@ def _missing_lines(
     several = [line for line in rows if holds_columns(line)]
     below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
     extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
-    for start, end in gutters(extents, least=MIN_GUTTER):
+    for start, end in find_gutters(extents, least=MIN_GUTTER):
         if any(start - SNAP < x < end + SNAP for x in column_lines):
             continue
         near = [(w.x0, w.x1) for w in words if w.x1 > start and w.x0 < end]
@@ -122,7 +122,7 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
     """Heights between the amounts of a row's cells, given as their lines; none where it is one row."""
 
     def is_pile(line: Sequence[Word]) -> bool:
-        return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in phrases_of(line))
+        return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in group_phrases(line))
 
     piles = [lines for lines in cells if len(lines) > 1 and all(map(is_pile, lines))]
     pile = max(piles, key=len, default=[])
@@ -142,15 +142,15 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
 def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
     """The grid with the lines above it that name its columns, if amounts are the first to stand in them."""
     top = grid.ys[0]
-    column_texts = [[p.text for p in phrases_of(line) if p.x0 > grid.xs[1] - SNAP] for line in lines_of(inside)]
+    column_texts = [[p.text for p in group_phrases(line) if p.x0 > grid.xs[1] - SNAP] for line in group_lines(inside)]
     first = next(filter(None, column_texts), [])
     if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in first):
         return grid
-    above = lines_of(words_in((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))
+    above = group_lines(find_words((grid.xs[0] - SNAP, top - HEADER_POINTS, grid.xs[-1] + SNAP, top), words))
     begins = reached = top
     for line in reversed(above[-HEADER_LINES:]):
         height = max(w.y1 - w.y0 for w in line)
-        phrases = phrases_of(line)
+        phrases = group_phrases(line)
         across = any(p.x0 < grid.xs[1] - SNAP and p.x1 > grid.xs[1] + SNAP for p in phrases)
         if reached - max(w.y1 for w in line) > height or across:
             break
@@ -159,8 +159,8 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
             begins = reached
     if begins == top:
         return grid
-    header = text_row_boxes(grid.xs, begins, top, words)
-    return grid_of(grid.xs, [*header, *map(grid.box, grid.cells)])
+    header = make_text_row_boxes(grid.xs, begins, top, words)
+    return build_grid(grid.xs, [*header, *map(grid.box, grid.cells)])
 
 
 def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word]]]:
@@ -170,10 +170,10 @@ def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word
     for word in words:
         if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
             by_cell[cell].append(word)
-    return {cell: lines_of(inside) for cell, inside in by_cell.items()}
+    return {cell: group_lines(inside) for cell, inside in by_cell.items()}
 
 
-def without_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
+def drop_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
     """The grid in which currency signs and closing brackets stand with their amounts, not in columns of their own.
 
     Neighbouring columns are one if no row fills both, but for such a sign, and some row shows that they are.

@@ -9,30 +9,30 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, grid_of, join_stripes, text_row_boxes
-from tasks.documents.pdf.pdf_layout import rows_of
-from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, outside
+from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, build_grid, find_grids, join_stripes, make_text_row_boxes
+from tasks.documents.pdf.pdf_layout import group_rows
+from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
-from tasks.documents.pdf.pdf_words import gutters, is_number
+from tasks.documents.pdf.pdf_words import find_gutters, is_number
 
 PARTIAL_SHARE = 0.6
 """A drawn grid narrower than this share of an aligned table around it is a highlight in that table."""
 
 
-def page_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
+def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
     """Return the tables in `own`, the runs of the page that are not headers or footers."""
     ruled_both_ways = len(edges.horizontal) > 1 and len(edges.vertical) > 1
-    if not ruled_both_ways and not any(len(row) > 1 for row in rows_of(own)):
+    if not ruled_both_ways and not any(len(row) > 1 for row in group_rows(own)):
         return []
     lines = {fragment.line for fragment in own}
     words = [word for word in text.words() if word.line in lines]
     grids = join_stripes(find_grids(edges), words)
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
     drawn = fill_grids([grid for grid in grids if grid not in boxes], words, text.chars)
-    aligned = find_aligned(outside(own, words, []), edges.horizontal, words)
+    aligned = find_aligned(remove_table_words(own, words, []), edges.horizontal, words)
     tables = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
     if drawn:
-        aligned = find_aligned(outside(own, words, tables), edges.horizontal, words)
+        aligned = find_aligned(remove_table_words(own, words, tables), edges.horizontal, words)
     table_words = {word for table in tables for word in table.words}
     # texts around a box of words seem to stand in columns, and are a diagram
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
@@ -95,7 +95,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
     fragments: what is not in drawn tables; rules: horizontal edges, which speak for a table.
     """
     lines: list[_Line] = []
-    for row in rows_of([f for f in fragments if f.upright]):
+    for row in group_rows([f for f in fragments if f.upright]):
         size = max(f.size for f in row)
         segments: list[Segment] = []
         for piece in row:
@@ -123,7 +123,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
     grids: list[Grid] = []
     for run in runs:
         for rows, xs in _tables(run, rules):
-            grids.append(grid_of(xs, text_row_boxes(xs, rows[0].y0, rows[-1].y1, free)))
+            grids.append(build_grid(xs, make_text_row_boxes(xs, rows[0].y0, rows[-1].y1, free)))
     return grids
 
 
@@ -149,7 +149,7 @@ def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Lin
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
     extents = [[(s.x0, s.x1) for s in line.segments] for line in run if len(line.segments) > 1]
-    gaps = gutters(extents, least=MIN_GUTTER)
+    gaps = find_gutters(extents, least=MIN_GUTTER)
     xs = (left - 1, *((start + end) / 2 for start, end in gaps), right + 1)
     if gaps and _is_table(run, xs, rules):
         yield run, xs

@@ -20,9 +20,9 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, UnsupportedDocument
-from tasks.documents.document_readers import storable
+from tasks.documents.document_readers import make_storable
 from tasks.documents.pdf.pdf_text import Fragment
-from tasks.documents.pdf.pdf_words import outline
+from tasks.documents.pdf.pdf_words import enclosing_box
 
 METADATA_NAMES = {name: name for name in ("title", "author", "subject", "keywords", "creator", "producer")} | {
     "creationDate": "created",
@@ -60,7 +60,7 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
                 "The document holds no page that can be read: it is truncated or damaged; fetch it again."
             )
     except MUPDF_ERRORS as failure:
-        warnings = complaints(str(failure))
+        warnings = list_warnings(str(failure))
         if re.search(r"encryption handler|unsupported.*encrypt|unknown encryption", " ".join(warnings), re.IGNORECASE):
             raise UnsupportedDocument(
                 f"The document is protected by an encryption that is not read ({warnings[-1]}); "
@@ -72,10 +72,10 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
     return document
 
 
-def metadata_of(document: pymupdf.Document) -> dict[str, str]:
+def read_metadata(document: pymupdf.Document) -> dict[str, str]:
     """Return title and other metadata stored in the file; dates in ISO 8601 where they are well formed."""
     stored = {name: (document.metadata or {}).get(theirs) for theirs, name in METADATA_NAMES.items()}
-    metadata = {name: storable(str(value)).strip() for name, value in stored.items() if value}
+    metadata = {name: make_storable(str(value)).strip() for name, value in stored.items() if value}
     for name in ("created", "modified"):
         # `D:20230317171542-04'00'` becomes `2023-03-17T17:15:42-04:00`
         if match := PDF_DATE.match(metadata.get(name, "")):
@@ -88,13 +88,13 @@ def metadata_of(document: pymupdf.Document) -> dict[str, str]:
     return {name: value for name, value in metadata.items() if value}
 
 
-def opening_notes(document: pymupdf.Document) -> tuple[str, ...]:
+def note_repairs(document: pymupdf.Document) -> tuple[str, ...]:
     """Return whether the file was repaired, and MuPDF's first warnings, as notes."""
     repaired = ["the file is damaged and was repaired; some of it may be missing"] if document.is_repaired else []
-    return (*repaired, *complaints())
+    return (*repaired, *list_warnings())
 
 
-def complaints(*more: str) -> tuple[str, ...]:
+def list_warnings(*more: str) -> tuple[str, ...]:
     """Return the first few distinct MuPDF warnings since the last reset, without its counts of repetitions."""
     lines = [line.strip()[:MAX_NOTE_CHARS] for line in (*pymupdf.TOOLS.mupdf_warnings().splitlines(), *more)]
     return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("...")))[:MAX_NOTES]
@@ -105,17 +105,17 @@ def render_pages(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield (1-based page, PNG) for each existing page of `boxes`, which are in points. Raises DocumentError."""
     with open_document(path, password) as document:
-        yield from drawn_pages(document, boxes)
+        yield from draw_pages(document, boxes)
 
 
-def drawn_pages(document: pymupdf.Document, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
+def draw_pages(document: pymupdf.Document, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
     """Yield (1-based page, PNG) for each existing page of `boxes`."""
     for number in sorted(boxes):
         if 1 <= number <= document.page_count:
-            yield number, drawn_page(document[number - 1], boxes[number])
+            yield number, draw_page(document[number - 1], boxes[number])
 
 
-def drawn_page(page: pymupdf.Page, boxes: Sequence[BBox]) -> bytes:
+def draw_page(page: pymupdf.Page, boxes: Sequence[BBox]) -> bytes:
     """Draw a page as PNG with boxes, in units of the page, tinted yellow inside a red frame."""
     from PIL import Image, ImageDraw  # not needed to read text
 
@@ -185,7 +185,7 @@ class OcrFailed(Exception):
 
 
 @cache
-def languages() -> tuple[str, ...]:
+def find_ocr_languages() -> tuple[str, ...]:
     """Return which of Korean and English tesseract can read; empty where it is not installed."""
     program = shutil.which("tesseract")
     if program is None:
@@ -198,7 +198,7 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fr
     """Return the lines of an image in reading order, in points. Raises OcrFailed."""
     # one thread: the pages of a collection are read side by side, and tesseract's threads cost more than they give
     command = ["env", "OMP_THREAD_LIMIT=1", "tesseract", "stdin", "stdout"]
-    command += ["-l", "+".join(languages()), "--dpi", str(dpi), "tsv"]
+    command += ["-l", "+".join(find_ocr_languages()), "--dpi", str(dpi), "tsv"]
     try:
         process = subprocess.run(command, input=png, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as late:
@@ -220,7 +220,7 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fr
     for (block, paragraph, _), line in groupby(words, key=itemgetter("block_num", "par_num", "line_num")):
         line_words = list(line)
         edges = [[float(word[name]) for name in ("left", "top", "width", "height")] for word in line_words]
-        boxes.append(outline([(left, top, left + width, top + height) for left, top, width, height in edges]))
+        boxes.append(enclosing_box([(left, top, left + width, top + height) for left, top, width, height in edges]))
         texts.append(" ".join(word["text"] for word in line_words))
         paragraphs.append(f"{block} {paragraph}")
         heights[paragraphs[-1]].append(boxes[-1][3] - boxes[-1][1])

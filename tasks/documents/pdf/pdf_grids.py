@@ -18,7 +18,7 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.pdf.pdf_words import gaps_of, is_amount, lines_of, phrases_of, words_in
+from tasks.documents.pdf.pdf_words import count_gaps, find_words, group_lines, group_phrases, is_amount
 
 SNAP = 3.0
 """Points within which parallel edges are one, gaps in an edge are closed, and edges meet."""
@@ -99,9 +99,7 @@ class _Crossing(NamedTuple):
     vertical: set[int]
 
 
-def drawn_edges(
-    drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *, width: float, height: float
-) -> Edges:
+def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *, width: float, height: float) -> Edges:
     """Return the edges of all straight lines and rectangles but for a frame around the page; curves have none.
 
     drawings: as `Page.get_cdrawings` reports them, in unrotated page space; to_reading: from there to reading space.
@@ -134,11 +132,11 @@ def drawn_edges(
 def find_grids(edges: Edges) -> list[Grid]:
     """Return the grids that the edges draw, from top to bottom; a single box is not a grid."""
     crossings = _crossings(_merge(edges.horizontal), _merge(edges.vertical))
-    grids = [grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
+    grids = [build_grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
     return sorted(grids, key=lambda grid: (grid.ys[0], grid.xs[0]))
 
 
-def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
+def build_grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
     """Return the grid whose lines are the sides of the given cells."""
     xs = sorted({x for box in boxes for x in (box[0], box[2])})
     ys = sorted({y for box in boxes for y in (box[1], box[3])})
@@ -149,7 +147,7 @@ def grid_of_boxes(boxes: Sequence[BBox]) -> Grid:
     return Grid(tuple(xs), tuple(ys), tuple(cells))
 
 
-def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
+def build_grid(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
     """Return the grid over given column lines with the boxes as cells; a box need not lie on the lines exactly."""
     boxes = list(boxes)
     ys = sorted({y for box in boxes for y in (box[1], box[3])})
@@ -165,16 +163,16 @@ def grid_of(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
     return Grid(xs, tuple(ys), tuple(sorted(cells)))
 
 
-def text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
+def make_text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
     """Return cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
-    lines = lines_of(words_in((xs[0], top, xs[-1], bottom), words))
+    lines = group_lines(find_words((xs[0], top, xs[-1], bottom), words))
     if not lines:
         return []
     middles = [(min(w.y0 for w in line) + max(w.y1 for w in line)) / 2 for line in lines]
     bounds = [top, *((a + b) / 2 for a, b in pairwise(middles)), bottom]
     boxes: list[BBox] = []
     for line, (y0, y1) in zip(lines, pairwise(bounds), strict=True):
-        texts = phrases_of(line)
+        texts = group_phrases(line)
         uncrossed = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
         boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(uncrossed)]
     return boxes
@@ -327,8 +325,8 @@ def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
         return False
     # no line of text in the gap runs on over most of the columns
     width = above.xs[-1] - above.xs[0]
-    between = lines_of(words_in((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
-    return not any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and gaps_of(line) < 2 for line in between)
+    between = group_lines(find_words((above.xs[0], above.ys[-1], above.xs[-1], below.ys[0]), words))
+    return not any(sum(w.x1 - w.x0 for w in line) > PROSE_SHARE * width and count_gaps(line) < 2 for line in between)
 
 
 def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
@@ -337,12 +335,12 @@ def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
     for x in sorted(x for grid in run for x in grid.xs):
         if not xs or x > xs[-1] + SNAP:
             xs.append(x)
-    boxes = text_row_boxes(xs, _header_top(run[0], words), run[0].ys[0], words)
+    boxes = make_text_row_boxes(xs, _header_top(run[0], words), run[0].ys[0], words)
     for grid, following in zip(run, [*run[1:], None], strict=True):
         boxes += [grid.box(cell) for cell in grid.cells]
         below = following.ys[0] if following else _last_row(grid, xs, words)
-        boxes += text_row_boxes(xs, grid.ys[-1], below, words)
-    return grid_of(tuple(xs), boxes)
+        boxes += make_text_row_boxes(xs, grid.ys[-1], below, words)
+    return build_grid(tuple(xs), boxes)
 
 
 def _header_top(grid: Grid, words: Sequence[Word]) -> float:
@@ -350,9 +348,9 @@ def _header_top(grid: Grid, words: Sequence[Word]) -> float:
     top = grid.ys[0]
     x0, x1 = grid.xs[:2]
     height = grid.ys[1] - grid.ys[0]
-    above = lines_of(words_in((x0, top - HEADER_LINES * height, grid.xs[-1], top), words))
+    above = group_lines(find_words((x0, top - HEADER_LINES * height, grid.xs[-1], top), words))
     for line in reversed(above[-HEADER_LINES:]):
-        gaps, left = gaps_of(line), line[0].x0
+        gaps, left = count_gaps(line), line[0].x0
         # a title stands centred over the whole table, labels included, and so names no column
         off_centre = (left + line[-1].x1) / 2 - (x0 + grid.xs[-1]) / 2
         titled = gaps == 0 and abs(off_centre) < CENTRED_POINTS and left < x1
@@ -365,10 +363,10 @@ def _header_top(grid: Grid, words: Sequence[Word]) -> float:
 def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:
     """Where the row without shade ends that follows the last shaded one; the end of the grid where there is none."""
     bottom, height = grid.ys[-1], grid.ys[-1] - grid.ys[-2]
-    lines = lines_of(words_in((xs[0], bottom, xs[-1], bottom + LAST_ROW_HEIGHTS * height), words))
+    lines = group_lines(find_words((xs[0], bottom, xs[-1], bottom + LAST_ROW_HEIGHTS * height), words))
     if not lines:
         return bottom
-    phrases = phrases_of(lines[0])
+    phrases = group_phrases(lines[0])
     # what a cell may reach over: a column, or one with those of its signs
     spans = [(a, b) for i, a in enumerate(xs) for b in xs[i + 1 : i + 1 + SIGN_COLUMNS]]
     inside = all(any(a - SPILL <= p.x0 and p.x1 <= b + SPILL for a, b in spans) for p in phrases)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tasks.documents.list_marks import starts_item
 from tasks.documents.pdf.pdf_tables import Table
-from tasks.documents.pdf.pdf_text import Fragment, line_of, runs_right_to_left
-from tasks.documents.pdf.pdf_words import outline
+from tasks.documents.pdf.pdf_text import Fragment, join_right_to_left, runs_right_to_left
+from tasks.documents.pdf.pdf_words import enclosing_box
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
 MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
@@ -68,7 +68,7 @@ class _Placed(NamedTuple):
     item: Fragment | Table
 
 
-def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
+def arrange_page(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
     """Return paragraphs and tables in reading order; vertical text comes last."""
     fragments = list(fragments)
     boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
@@ -77,7 +77,7 @@ def arrange(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Para
     return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
 
 
-def rows_of(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
+def group_rows(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
     """Group runs by baseline: rows from top to bottom, each from left to right."""
     rows: list[list[Fragment]] = []
     lead = None
@@ -185,10 +185,10 @@ def _prose(side: Sequence[_Placed]) -> bool:
     """Whether one side of a gutter is a column of prose, or holds a table."""
     if any(isinstance(box.item, Table) for box in side):
         return True
-    lines = rows_of([box.item for box in side if isinstance(box.item, Fragment)])
+    lines = group_rows([box.item for box in side if isinstance(box.item, Fragment)])
     if len(lines) < MIN_COLUMN_LINES:
         return False
-    x0, _, x1, _ = outline([box[:4] for box in side])
+    x0, _, x1, _ = enclosing_box([box[:4] for box in side])
     widths = [sum(piece.x1 - piece.x0 for piece in line) for line in lines]
     size = median(line[0].size for line in lines)
     return median(widths) >= max(MIN_COLUMN_SHARE * (x1 - x0), MIN_COLUMN_EMS * size)
@@ -196,8 +196,8 @@ def _prose(side: Sequence[_Placed]) -> bool:
 
 def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     """The paragraphs and tables of a column from top to bottom."""
-    left, _, right, _ = outline([box[:4] for box in column])
-    lines = rows_of([box.item for box in column if isinstance(box.item, Fragment)])
+    left, _, right, _ = enclosing_box([box[:4] for box in column])
+    lines = group_rows([box.item for box in column if isinstance(box.item, Fragment)])
     pieces: list[Row | Table] = [_row(line) for line in lines]
     pieces += [box.item for box in column if isinstance(box.item, Table)]
     pieces.sort(key=lambda piece: piece.bbox[1] if isinstance(piece, Table) else (piece.y0 + piece.y1) / 2)
@@ -233,12 +233,12 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
 
 def _row(pieces: Sequence[Fragment]) -> Row:
     """The runs of one baseline as a row; a gap without a space gets one."""
-    box = outline([piece[:4] for piece in pieces])
+    box = enclosing_box([piece[:4] for piece in pieces])
     lead = max(pieces, key=lambda piece: len(piece.text))
     gaps = [after.x0 - before.x1 for before, after in pairwise(pieces)]
     wide = [gap > TAB_GAP_EMS * lead.size for gap in gaps]
     if gaps and runs_right_to_left([piece.text for piece in pieces]):
-        return Row(*box, line_of(pieces), lead.size, lead.bold, any(wide))
+        return Row(*box, join_right_to_left(pieces), lead.size, lead.bold, any(wide))
 
     # a bullet or a number at the beginning that stands apart from the text of its item
     mark = pieces[0].text.strip() if gaps else ""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_grids import Grid, GridCell
 from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.pdf.pdf_words import is_amount, is_word, outline
+from tasks.documents.pdf.pdf_words import enclosing_box, is_amount, is_word
 
 MIN_ITEMS = 3
 """Numbered rows that a list has at least."""
@@ -55,7 +55,7 @@ def is_list(cells: Sequence[Cell]) -> bool:
     return len(texts) > 1 and (_numbers_documents(texts) or _leads_to_pages(texts))
 
 
-def items_of(cells: Sequence[Cell]) -> list[Item]:
+def read_items(cells: Sequence[Cell]) -> list[Item]:
     """Return the items of a list; a row without a number continues the item above."""
     groups: list[list[Cell]] = []
     rows: dict[int, list[Cell]] = defaultdict(list)
@@ -73,12 +73,12 @@ def items_of(cells: Sequence[Cell]) -> list[Item]:
     items: list[Item] = []
     for group in groups:
         texts = [cell.text for cell in sorted(group, key=lambda cell: (cell.col, cell.row))]
-        box = outline([cell.bbox for cell in group if cell.bbox])
+        box = enclosing_box([cell.bbox for cell in group if cell.bbox])
         items.append(Item(" ".join(word for text in texts for word in text.split()), box))
     return items
 
 
-def without_notes(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> Grid:
+def drop_notes(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> Grid:
     """Return the grid without those last rows that are sentences below the table."""
     rows: dict[int, list[tuple[GridCell, list[Word]]]] = defaultdict(list)
     for cell, words in placed.items():

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 import pymupdf
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate
-from tasks.documents.pdf.pdf_charts import Rect, common, find_charts, hull
+from tasks.documents.pdf.pdf_charts import Rect, enclosing_rect, find_charts, intersection
 from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
@@ -63,7 +63,7 @@ def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     upright = Rect(*(page.rect * page.derotation_matrix))
     images: list[Placement] = []
     for info in cast("list[dict[str, Any]]", page.get_image_info()):  # inline images and stencils included
-        rect = common(Rect(*info["bbox"]), upright)
+        rect = intersection(Rect(*info["bbox"]), upright)
         if min(rect.width, rect.height) > SMALLEST_PT:
             # pixels per point across and down; an image that is turned by a quarter swaps its sides
             a, b, c, d = info["transform"][:4]
@@ -113,7 +113,7 @@ def _layered(pictures: Sequence[Placement]) -> list[Placement]:
     apart: list[Placement] = []
     for picture in sorted(pictures, key=lambda picture: -picture.rect.area):
         for position, larger in enumerate(apart):
-            if common(picture.rect, larger.rect).area > SAME_PLACE * picture.rect.area:
+            if intersection(picture.rect, larger.rect).area > SAME_PLACE * picture.rect.area:
                 apart[position] = _joined([larger, picture])
                 break
         else:
@@ -124,7 +124,7 @@ def _layered(pictures: Sequence[Placement]) -> list[Placement]:
 def _joined(pictures: Sequence[Placement]) -> Placement:
     scale = (max(picture.scale[0] for picture in pictures), max(picture.scale[1] for picture in pictures))
     drawn = any(picture.source == "vector" for picture in pictures)
-    return Placement(hull(picture.rect for picture in pictures), scale, "vector" if drawn else "raster")
+    return Placement(enclosing_rect(picture.rect for picture in pictures), scale, "vector" if drawn else "raster")
 
 
 def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:

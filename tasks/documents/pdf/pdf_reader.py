@@ -14,43 +14,43 @@ from typing import Any, NamedTuple
 import pymupdf
 
 from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_readers import Header, ReadOptions, storable
+from tasks.documents.document_readers import Header, ReadOptions, make_storable
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
     Margins,
-    body_style,
-    margins_of,
-    page_blocks,
-    running_rows,
+    build_blocks,
+    find_body_style,
+    find_margins,
+    find_running_rows,
 )
-from tasks.documents.pdf.pdf_columns import page_tables
+from tasks.documents.pdf.pdf_columns import find_tables
 from tasks.documents.pdf.pdf_document import (
     OcrFailed,
-    complaints,
+    find_ocr_languages,
     is_blank,
     is_scan,
-    languages,
-    metadata_of,
+    list_warnings,
+    note_repairs,
     open_document,
-    opening_notes,
+    read_metadata,
     read_scan,
     why_no_text,
 )
-from tasks.documents.pdf.pdf_grids import Grid, drawn_edges, grid_of_boxes
-from tasks.documents.pdf.pdf_tables import Table, fill_grids, outside
+from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
+from tasks.documents.pdf.pdf_tables import Table, fill_grids, remove_table_words
 from tasks.documents.pdf.pdf_text import (
     Fragment,
     PageText,
     Remark,
     Word,
+    count_unreadable,
     extract_text,
     has_fields,
+    is_mostly_unreadable,
     map_box,
-    mostly_unreadable,
-    remarks,
-    unreadable,
+    read_remarks,
 )
-from tasks.documents.pdf.pdf_words import outline
+from tasks.documents.pdf.pdf_words import enclosing_box
 
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
 STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned
@@ -91,7 +91,7 @@ class PdfReader:
         self._options = options
         self._loaded: dict[int, _Loaded] = {}
         library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
-        metadata = metadata_of(document)
+        metadata = read_metadata(document)
         self.header = Header(
             format="pdf",
             reader=f"{library} {version(library)}",
@@ -99,7 +99,7 @@ class PdfReader:
             page_count=document.page_count,
             title=metadata.pop("title", None),
             metadata=metadata,
-            notes=opening_notes(document),
+            notes=note_repairs(document),
         )
 
     def pages(self, first: int = 1) -> Iterator[Page]:
@@ -122,9 +122,9 @@ class PdfReader:
 
     def _read(self, loaded: _Loaded) -> Page:
         texts = [fragment.text for fragment in loaded.text.fragments]
-        comments = remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
+        comments = read_remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
         chars = sum(len(text) - text.count(" ") for text in texts)
-        if mostly_unreadable(texts):
+        if is_mostly_unreadable(texts):
             return self._recognised(loaded, comments, why="glyphs without Unicode")
         if chars < FEW_CHARS and not comments and is_scan(loaded.page):
             return self._recognised(loaded, comments, why="image-only")
@@ -138,9 +138,9 @@ class PdfReader:
         if not text.fragments and not comments and is_blank(page):
             return _textless(loaded, PageStatus.EMPTY, "blank")
         why = why or why_no_text(page)
-        legible = tuple(f for f in text.fragments if not mostly_unreadable([f.text]))
+        legible = tuple(f for f in text.fragments if not is_mostly_unreadable([f.text]))
         scanned: list[Fragment] = []
-        if self._options.ocr == "auto" and languages():
+        if self._options.ocr == "auto" and find_ocr_languages():
             try:
                 scanned = read_scan(page)
             except OcrFailed as failure:
@@ -161,7 +161,7 @@ class PdfReader:
         text = loaded.text
         near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
         near_margins = {distance: page.margins for distance, page in near.items() if page}
-        running = running_rows(loaded.margins, near_margins)
+        running = find_running_rows(loaded.margins, near_margins)
 
         # tables, and the text outside of them
         fragments = list(text.fragments)
@@ -171,10 +171,10 @@ class PdfReader:
                 tables = fill_grids(self._plumber.grids(loaded.number), text.words(), text.chars)
             else:
                 drawings = loaded.page.get_cdrawings() or []
-                edges = drawn_edges(drawings, text.to_reading, width=text.width, height=text.height)
+                edges = find_edges(drawings, text.to_reading, width=text.width, height=text.height)
                 own = [f for f in text.fragments if f.line not in running.header | running.footer]
-                tables = page_tables(text, own, edges)
-            fragments = outside(text.fragments, text.words(), tables) if tables else fragments
+                tables = find_tables(text, own, edges)
+            fragments = remove_table_words(text.fragments, text.words(), tables) if tables else fragments
 
         # values of form fields and stamps are runs of text in their places, comments are notes
         to_reading, to_page = text.to_reading, text.to_page
@@ -183,11 +183,11 @@ class PdfReader:
             if remark.printed:
                 box = map_box(remark.bbox, to_reading)
                 fragments.append(Fragment(*box, remark.text, size=size, bold=False, upright=True, line=(-1, i)))
-        blocks = page_blocks(
+        blocks = build_blocks(
             fragments,
             tables,
             running=running,
-            body=self._body or body_style(text.fragments) or DEFAULT_BODY,
+            body=self._body or find_body_style(text.fragments) or DEFAULT_BODY,
             page=loaded.number,
             comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in comments if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
@@ -199,7 +199,7 @@ class PdfReader:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            self._loaded[number] = _Loaded(number, page, text, margins_of(text), complaints())
+            self._loaded[number] = _Loaded(number, page, text, find_margins(text), list_warnings())
         return self._loaded[number]
 
     def _peek(self, number: int) -> _Loaded | None:
@@ -222,7 +222,7 @@ class PdfReader:
         count = self.header.page_count
         numbers = sorted({1 + (count - 1) * i // STYLE_SAMPLES for i in range(1, STYLE_SAMPLES)})
         peeked = [loaded for loaded in map(self._peek, numbers) if loaded]
-        return body_style(fragment for loaded in peeked for fragment in loaded.text.fragments)
+        return find_body_style(fragment for loaded in peeked for fragment in loaded.text.fragments)
 
     @cached_property
     def _plumber(self) -> Plumber:
@@ -230,7 +230,7 @@ class PdfReader:
 
 
 def _with_text(loaded: _Loaded, text: PageText) -> _Loaded:
-    return loaded._replace(text=text, margins=margins_of(text))
+    return loaded._replace(text=text, margins=find_margins(text))
 
 
 def _textless(loaded: _Loaded, status: PageStatus, reason: str | None) -> Page:
@@ -244,7 +244,7 @@ def _chars(fragments: Sequence[Fragment]) -> int:
 
 def _damage(text: PageText) -> str | None:
     """Characters of a page that were replaced or have no Unicode."""
-    bad, total = unreadable(fragment.text for fragment in text.fragments)
+    bad, total = count_unreadable(fragment.text for fragment in text.fragments)
     missing = f"glyphs without Unicode: {bad} of {total} characters" if bad > NOTED_SHARE * total else None
     return "; ".join(filter(None, (text.note, missing))) or None
 
@@ -273,8 +273,8 @@ class Plumber:
                 runs.append([word])
         fragments = [
             Fragment(
-                *outline([_word(word, i)[:4] for word in run]),
-                storable(" ".join(word["text"] for word in run)),
+                *enclosing_box([_word(word, i)[:4] for word in run]),
+                make_storable(" ".join(word["text"] for word in run)),
                 size=float(run[0]["size"]),
                 bold="Bold" in str(run[0]["fontname"]),
                 upright=bool(run[0]["upright"]),
@@ -296,7 +296,7 @@ class Plumber:
         """Return the grids of a page (1-based) by pdfplumber's default finder."""
         page = self._document.pages[number - 1]
         grids = [
-            grid_of_boxes([(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in table.cells])
+            build_grid_of_boxes([(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in table.cells])
             for table in page.find_tables()
         ]
         page.close()
@@ -305,4 +305,4 @@ class Plumber:
 
 def _word(word: dict[str, Any], number: int) -> Word:
     box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
-    return Word(*box, storable(word["text"]), (number, 0))
+    return Word(*box, make_storable(word["text"]), (number, 0))

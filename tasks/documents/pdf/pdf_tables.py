@@ -10,20 +10,20 @@ from math import isclose
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
-from tasks.documents.pdf.pdf_collapsed import completed, holds_columns, without_sign_columns
+from tasks.documents.pdf.pdf_collapsed import complete_grid, drop_sign_columns, holds_columns
 from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, SPILL, Edge, Grid, GridCell
-from tasks.documents.pdf.pdf_lists import is_list, without_notes
-from tasks.documents.pdf.pdf_text import Fragment, Word, line_of, runs_right_to_left
+from tasks.documents.pdf.pdf_lists import drop_notes, is_list
+from tasks.documents.pdf.pdf_text import Fragment, Word, join_right_to_left, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
-    gaps_of,
+    count_gaps,
+    enclosing_box,
+    find_words,
+    group_lines,
+    group_phrases,
     is_number,
     is_single_amount,
     is_word,
     is_year,
-    lines_of,
-    outline,
-    phrases_of,
-    words_in,
 )
 
 HOLE_SHARE = 0.34
@@ -70,8 +70,8 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
     beyond = [rule.at for rule in rules if rule.start < left <= rule.end or rule.start <= right < rule.end]
     if sum(any(abs(at - y) <= SNAP for at in beyond) for y in grid.ys) > len(grid.ys) / 2:
         return False
-    lines = lines_of(words_in(grid.bbox, words))
-    rows = sum(all(is_number(word.text) for word in line) or holds_columns(phrases_of(line)) for line in lines)
+    lines = group_lines(find_words(grid.bbox, words))
+    rows = sum(all(is_number(word.text) for word in line) or holds_columns(group_phrases(line)) for line in lines)
     return rows <= BOX_AMOUNTS * len(lines)
 
 
@@ -87,23 +87,23 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
             grid = grid._replace(cells=tuple(sorted([*grid.cells, *holes])))
         whole.append(grid)
 
-    inside = [frozenset(words_in(grid.bbox, words)) for grid in whole]
+    inside = [frozenset(find_words(grid.bbox, words)) for grid in whole]
     tables: list[Table] = []
     for number, grid in enumerate(whole):
         foreign_words = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
-        full = completed(grid, [word for word in words if word not in foreign_words])
-        if _over_prose(grid, words_in(grid.bbox, words)):
+        full = complete_grid(grid, [word for word in words if word not in foreign_words])
+        if _over_prose(grid, find_words(grid.bbox, words)):
             continue
         placed, placed_words = _place(full, words, chars)
-        if (body := without_notes(full, placed)) is not full:
+        if (body := drop_notes(full, placed)) is not full:
             full = body
             placed, placed_words = _place(full, words, chars)
         if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
-            tables.append(_table(*without_sign_columns(full, placed), placed_words))
+            tables.append(_table(*drop_sign_columns(full, placed), placed_words))
     return tables
 
 
-def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequence[Table]) -> list[Fragment]:
+def remove_table_words(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequence[Table]) -> list[Fragment]:
     """Return the runs of text without the words that went into tables."""
     table_words = {word for table in tables for word in table.words}
     touched = {word.line for word in table_words}
@@ -121,7 +121,7 @@ def outside(fragments: Iterable[Fragment], words: Sequence[Word], tables: Sequen
     return outer
 
 
-def table_text(cells: Iterable[Cell]) -> str:
+def format_table(cells: Iterable[Cell]) -> str:
     """Write a line per row, cells joined by ` | `.
 
     Empty places stay, so that columns line up; those that a merged cell covers are not written.
@@ -142,7 +142,7 @@ def table_text(cells: Iterable[Cell]) -> str:
     return "\n".join(lines)
 
 
-def header_rows(cells: Sequence[Cell]) -> int:
+def count_header_rows(cells: Sequence[Cell]) -> int:
     """How many rows at the top name the columns: those before the first row with an amount, if that is near the top.
 
     A row between them that only its label fills ("ASSETS") heads the rows below and names no column.
@@ -216,7 +216,7 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
     """Whether sentences run on from cell to cell: the grid is made of underlines or coloured words."""
     cell_of = {word: cell for cell, inside in placed.items() for word in inside}
     rows: dict[GridCell, bool] = {}
-    for line in lines_of(cell_of):
+    for line in group_lines(cell_of):
         for before, word in pairwise(line):
             if cell_of[before] == cell_of[word]:
                 continue
@@ -228,11 +228,11 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
 
 def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
     """Whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
-    lines = lines_of(inside)
+    lines = group_lines(inside)
     width = grid.xs[-1] - grid.xs[0]
     running = sum(
         sum(is_word(word.text) for word in line) >= SENTENCE_WORDS
-        and gaps_of(line) == 0
+        and count_gaps(line) == 0
         and line[-1].x1 - line[0].x0 > PROSE_SHARE * width
         and any(line[0].x0 < x < line[-1].x1 for x in grid.xs[1:-1])
         for line in lines
@@ -274,7 +274,7 @@ def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
     """Whether lines are drawn around a few of a table's rows only: amounts stand one below the other in its cells."""
     piled = 0
     for inside in placed.values():
-        lines = lines_of(inside)
+        lines = group_lines(inside)
         piled += len(lines) > 1 and all(is_number("".join(w.text for w in line)) for line in lines)
     return piled > UNDERDRAWN_SHARE * len(placed)
 
@@ -288,13 +288,13 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], placed_words: Sequenc
         if cell.row not in rows or cell.col not in cols:
             continue
         lines: list[str] = []
-        for line in lines_of(placed.get(cell, ())):
+        for line in group_lines(placed.get(cell, ())):
             text = line[0].text
             for before, word in pairwise(line):
                 # words of one run had a space between them; words of different runs have one if there is a gap
                 touching = before.line != word.line and word.x0 - before.x1 < 0.15 * (word.y1 - word.y0)
                 text += word.text if touching else f" {word.text}"
-            lines.append(line_of(line) if runs_right_to_left([word.text for word in line]) else text)
+            lines.append(join_right_to_left(line) if runs_right_to_left([word.text for word in line]) else text)
         cells.append(
             Cell(
                 row=rows[cell.row],
@@ -302,12 +302,12 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], placed_words: Sequenc
                 text=LEADERS.sub("", "\n".join(lines)),
                 row_span=sum(cell.row <= row < cell.row + cell.row_span for row in rows),
                 col_span=sum(cell.col <= col < cell.col + cell.col_span for col in cols),
-                bbox=outline([word[:4] for word in placed[cell]]) if placed.get(cell) else None,
+                bbox=enclosing_box([word[:4] for word in placed[cell]]) if placed.get(cell) else None,
             )
         )
     cells.sort(key=lambda cell: (cell.row, cell.col))
     if is_list(cells):
         return Table(grid.bbox, tuple(cells), tuple(placed_words), listed=True)
-    header_count = header_rows(cells)
+    header_count = count_header_rows(cells)
     headed = tuple(cell.model_copy(update={"header": True}) if cell.row < header_count else cell for cell in cells)
     return Table(grid.bbox, headed, tuple(placed_words))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import pymupdf
 
 from tasks.documents.blocks import BBox
-from tasks.documents.document_readers import storable
+from tasks.documents.document_readers import make_storable
 
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
 TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
@@ -98,15 +98,15 @@ def extract_text(page: pymupdf.Page) -> PageText:
     return _extract_along(page, upright * ~to_shown, reading_size, flags)[0]._replace(to_page=to_shown)
 
 
-def unreadable(texts: Iterable[str]) -> tuple[int, int]:
+def count_unreadable(texts: Iterable[str]) -> tuple[int, int]:
     """Return two counts: characters without meaning outside their font, and all characters except spaces."""
     text = "".join(texts)
     return len(MEANINGLESS.findall(text)), len(text) - text.count(" ")
 
 
-def mostly_unreadable(texts: Iterable[str]) -> bool:
+def is_mostly_unreadable(texts: Iterable[str]) -> bool:
     """Whether too many characters have no Unicode for the text to be useful."""
-    bad, total = unreadable(texts)
+    bad, total = count_unreadable(texts)
     return bad > GARBAGE_SHARE * total
 
 
@@ -149,7 +149,7 @@ def _extract_along(
             raw = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
             if not raw or raw.isspace():
                 continue
-            text = storable(raw)
+            text = make_storable(raw)
             if text != raw:
                 damaged += len(DAMAGED.findall(raw))
             x0, y0, x1, y1 = line["bbox"]
@@ -166,7 +166,7 @@ def _extract_along(
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no)))
     words = cache(
         lambda: [
-            Word(x0, y0, x1, y1, storable(text), (block, line))
+            Word(x0, y0, x1, y1, make_storable(text), (block, line))
             for x0, y0, x1, y1, text, block, line, _ in textpage.extractWORDS()
         ]
     )
@@ -193,7 +193,9 @@ def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragme
     for fragment in fragments:
         inside = sorted(by_line.get(fragment.line, ()), key=lambda word: word.x0)
         if inside and runs_right_to_left([fragment.text]):
-            fragment = fragment._replace(text=line_of(inside), x0=inside[0].x0, x1=max(word.x1 for word in inside))
+            fragment = fragment._replace(
+                text=join_right_to_left(inside), x0=inside[0].x0, x1=max(word.x1 for word in inside)
+            )
         spaced.append(fragment)
     return spaced
 
@@ -204,7 +206,7 @@ def _chars(textpage: pymupdf.TextPage) -> list[Word]:
         for line_no, line in enumerate(block.get("lines", ())):
             for char in chain.from_iterable(span["chars"] for span in line["spans"]):
                 x0, y0, x1, y1 = char["bbox"]
-                chars.append(Word(x0, y0, x1, y1, storable(char["c"]), (block_no, line_no)))
+                chars.append(Word(x0, y0, x1, y1, make_storable(char["c"]), (block_no, line_no)))
     return chars
 
 
@@ -222,16 +224,16 @@ class Remark(NamedTuple):
     """Form field, free text or stamp, as against a comment."""
 
 
-def remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
+def read_remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
     """Return values of form fields, then contents of annotations, without those that `page_text` already holds."""
     remarks: list[Remark] = []
     for widget in cast("Iterable[Any]", page.widgets()):
         if widget.field_type_string in FIELDS_WITH_TEXT:
             value = widget.field_value
             text = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
-            remarks.append(Remark(storable(text).strip(), tuple(widget.rect), printed=True))
+            remarks.append(Remark(make_storable(text).strip(), tuple(widget.rect), printed=True))
     for annotation in cast("Iterable[Any]", page.annots()):
-        text = storable(annotation.info.get("content") or "").strip()
+        text = make_storable(annotation.info.get("content") or "").strip()
         remarks.append(Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED))
 
     seen_text = "".join(page_text.split())
@@ -260,7 +262,7 @@ def runs_right_to_left(texts: Sequence[str]) -> bool:
     return count > 0 and 2 * count > sum(sign.isalpha() for text in texts for sign in text)
 
 
-def line_of(pieces: Sequence[Fragment | Word]) -> str:
+def join_right_to_left(pieces: Sequence[Fragment | Word]) -> str:
     """Return a line of right-to-left text from its pieces in visual order; pieces that do not touch get a space.
 
     Words of Latin letters, and numbers behind them, keep their order (Unicode's bidirectional algorithm, rule L2).

@@ -67,7 +67,7 @@ def is_word(text: str) -> bool:
     return len(text) > 1 and any(char.isalpha() for char in text)
 
 
-def lines_of(words: Iterable[Word]) -> list[list[Word]]:
+def group_lines(words: Iterable[Word]) -> list[list[Word]]:
     """Return words in lines from top to bottom, each from left to right."""
     lines: list[list[Word]] = []
     for word in sorted(words, key=lambda w: w.y0 + w.y1):
@@ -79,19 +79,19 @@ def lines_of(words: Iterable[Word]) -> list[list[Word]]:
     return [sorted(line, key=lambda w: w.x0) for line in lines]
 
 
-def outline(boxes: Sequence[BBox]) -> BBox:
+def enclosing_box(boxes: Sequence[BBox]) -> BBox:
     """Return the smallest box around all boxes; there must be at least one."""
     x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
     return min(x0s), min(y0s), max(x1s), max(y1s)
 
 
-def words_in(box: BBox, words: Iterable[Word]) -> list[Word]:
+def find_words(box: BBox, words: Iterable[Word]) -> list[Word]:
     """Return the words whose middle lies in a box."""
     x0, y0, x1, y1 = box
     return [w for w in words if y0 <= (w.y0 + w.y1) / 2 < y1 and x0 <= (w.x0 + w.x1) / 2 < x1]
 
 
-def phrases_of(line: Sequence[Word]) -> list[Phrase]:
+def group_phrases(line: Sequence[Word]) -> list[Phrase]:
     """Return the phrases of a line from left to right; two amounts are two phrases, however close they are."""
     phrases: list[Phrase] = []
     for word in line:
@@ -125,7 +125,7 @@ def _belongs(before: Phrase, word: Word) -> bool:
     return is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text))
 
 
-def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> list[tuple[float, float]]:
+def find_gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> list[tuple[float, float]]:
     """Return where the white between columns begins and ends; at most CROSSING_SHARE of the rows cross it.
 
     rows: from where to where each text of a row runs. least: width in points that a gutter has at least.
@@ -155,6 +155,6 @@ def gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float) -> l
     return gaps
 
 
-def gaps_of(line: Sequence[Word]) -> int:
+def count_gaps(line: Sequence[Word]) -> int:
     """Return how often the words of a line are further apart than the words of a sentence."""
     return sum(word.x0 - before.x1 > 0.8 * (word.y1 - word.y0) for before, word in pairwise(line))

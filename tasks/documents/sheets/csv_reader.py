@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from tasks.documents.document_errors import CorruptDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole, storable
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.sheets.grid import AMOUNT, Cells, Value
 from tasks.documents.sheets.xlsx_reader import MOST_CELLS, add_sheet
 from tasks.documents.text_reader import decode, read_bytes
@@ -24,7 +24,7 @@ MOST_FIELD_CHARS = 1_000_000
 def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a CSV or TSV file as a sheet whose rows and columns are named as a spreadsheet program names them."""
     decoded = decode(read_bytes(path))
-    delimiter = delimiter_of(decoded.text)
+    delimiter = detect_delimiter(decoded.text)
     cells, ended_at = _cells(decoded.text, delimiter)
     blocks, notes = BlockList(), list(decoded.notes)
     add_sheet(blocks, cells, sheet=None)
@@ -36,7 +36,7 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     return read_whole(blocks.unpaged(), format="csv", reader=READER, metadata=metadata, notes=tuple(notes))
 
 
-def delimiter_of(text: str) -> str:
+def detect_delimiter(text: str) -> str:
     """Return the delimiter that gives most rows the same number of fields, more than one; the comma if none does."""
     best, best_share = ",", 0.0
     for delimiter in DELIMITERS:
@@ -60,7 +60,7 @@ def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
     try:
         for number, row in enumerate(_rows(text, delimiter)):
             # formulas, which some files hold, are text, as they were never worked out
-            texts = {column: storable(field.strip()) for column, field in enumerate(row) if field.strip()}
+            texts = {column: make_storable(field.strip()) for column, field in enumerate(row) if field.strip()}
             row_cells = {at: Value(text, "number" if AMOUNT.fullmatch(text) else "text") for at, text in texts.items()}
             if count + len(row_cells) > MOST_CELLS:
                 return cells, number

@@ -38,7 +38,7 @@ class Area(NamedTuple):
     @property
     def name(self) -> str:
         """Return the name of the area, `B3:D9`, or `B3` for a single cell."""
-        first, last = f"{letters(self.left)}{self.top + 1}", f"{letters(self.right)}{self.bottom + 1}"
+        first, last = f"{column_letters(self.left)}{self.top + 1}", f"{column_letters(self.right)}{self.bottom + 1}"
         return first if first == last else f"{first}:{last}"
 
 
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
     cells: tuple[Cell, ...] = ()
 
 
-def letters(column: int) -> str:
+def column_letters(column: int) -> str:
     """Return the name of a column: A for 0, AA for 26."""
     name = ""
     column += 1
@@ -65,7 +65,7 @@ def letters(column: int) -> str:
     return name
 
 
-def pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
+def find_pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
     """Yield the tables and texts of a sheet from the top left; empty rows and columns separate them."""
     spans = {(area.top, area.left): area for area in merged}
     # areas that one empty row or column parts are one table if the second names no rows or columns itself
@@ -228,13 +228,13 @@ def _header_rows(area: Area, cells: Cells) -> int:
 _NAME = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?")
 
 
-def area_named(name: str) -> Area | None:
+def parse_area(name: str) -> Area | None:
     """Return the area that a name such as `B3:D9` means; None for any other text."""
     match = _NAME.fullmatch(name)
     if not match:
         return None
-    left, top = number_of(match[1]), int(match[2]) - 1
-    right, bottom = (number_of(match[3]), int(match[4]) - 1) if match[3] else (left, top)
+    left, top = column_number(match[1]), int(match[2]) - 1
+    right, bottom = (column_number(match[3]), int(match[4]) - 1) if match[3] else (left, top)
     return Area(min(top, bottom), min(left, right), max(top, bottom), max(left, right))
 
 
@@ -247,13 +247,13 @@ def cell_name(cells: str | None, row: int, column: int) -> str | None:
     `Sheet '예산', B3:D9` with 2 and 1 gives `Sheet '예산', C5`.
     """
     match = _LAST_RANGE.search(cells) if cells else None
-    area = area_named(match[0]) if match else None
+    area = parse_area(match[0]) if match else None
     if not cells or not match or not area:
         return None
-    return f"{cells[: match.start()]}{letters(area.left + column)}{area.top + row + 1}"
+    return f"{cells[: match.start()]}{column_letters(area.left + column)}{area.top + row + 1}"
 
 
-def number_of(name: str) -> int:
+def column_number(name: str) -> int:
     """Return the 0-based number of a column from its name: 26 for AA."""
     number = 0
     for letter in name:

@@ -56,17 +56,17 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     """A number as its format shows it; what the format cannot show stands as General."""
     number, sections = Decimal(repr(value)), _sections(code)
     if not number.is_finite() or not all(section.is_read for section in sections):
-        return general(value)
+        return format_general(value)
     bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
     section = sections[1 if bare else 2 if number == 0 and len(sections) > 2 else 0]
     if not section.tokens:
         return ""
     if section.is_date:
-        return _as_date(value, section.tokens, since_1904=since_1904) or general(value)
+        return _as_date(value, section.tokens, since_1904=since_1904) or format_general(value)
     return " ".join(_as_number(abs(number) if bare else number, section.tokens, value).split())
 
 
-def general(value: float) -> str:
+def format_general(value: float) -> str:
     """Write a number without a format: eleven digits at most, as cells show it."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
@@ -107,7 +107,7 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
     """Digits in the places of the format, with what stands around and between them."""
     kinds = [kind for kind, _ in tokens]
     if "digit" not in kinds:
-        written = general(float(number))
+        written = format_general(float(number))
         return "".join(written if kind in ("general", "text") else text for kind, text in tokens if kind != "comma")
     first, last = kinds.index("digit"), len(kinds) - 1 - kinds[::-1].index("digit")
     before, body = tokens[:first], tokens[first : last + 1]
@@ -121,7 +121,7 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
         scaled = number * Decimal(100) ** percents / Decimal(1000) ** scaling
         digits = _digits(scaled, body)
     if digits is None:
-        return general(value)
+        return format_general(value)
     minus = "-" if number < 0 and any(sign in "123456789" for sign in digits) else ""
     return minus + "".join(text for _, text in before) + digits + "".join(text for _, text in behind)
 

@@ -16,10 +16,18 @@ from typing import NamedTuple
 from tasks.documents.archives import Package, ZipCaps
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, page_of, read_whole, storable
-from tasks.documents.office_package import Handler, core_properties, has_macros, links, local, refuse_encrypted, stream
-from tasks.documents.sheets.grid import Area, Cells, Value, area_named, letters, number_of, pieces
-from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_number, general, is_date
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, make_storable, read_whole
+from tasks.documents.office_package import (
+    Handler,
+    feed_part,
+    has_macros,
+    local_name,
+    read_core_properties,
+    read_links,
+    refuse_encrypted,
+)
+from tasks.documents.sheets.grid import Area, Cells, Value, column_letters, column_number, find_pieces, parse_area
+from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_general, is_date, shown
 
 READER = "trivet xlsx 1"
 MOST_CELLS = 200_000
@@ -54,8 +62,8 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             add_sheet(blocks, sheet.cells, sheet=part.name, number=number, hidden=part.hidden, merged=sheet.merged)
             for cell, text in comments:
                 blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
-            pages.append(page_of(None, list(blocks)[before:], if_empty="the sheet is empty"))
-        metadata = core_properties(package)
+            pages.append(make_page(None, list(blocks)[before:], if_empty="the sheet is empty"))
+        metadata = read_core_properties(package)
     title = metadata.get("title")
     return read_whole(pages, format="xlsx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
 
@@ -71,7 +79,7 @@ def add_sheet(
 ) -> None:
     """Add the name of a sheet as a heading, then its tables and texts."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
-    parts = pieces(cells, merged)
+    parts = find_pieces(cells, merged)
     if sheet and parts:
         blocks.add("heading", f"{sheet} (hidden)" if hidden else sheet, level=1, section=number, at=prefix[:-2])
     for piece in parts:
@@ -91,7 +99,7 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
     if rows := [str(row + 1) for row in sheet.hidden_rows if row in sheet.cells]:
         yield f"{name}: hidden rows were read too: {_few(rows)}."
     used = {column for row_cells in sheet.cells.values() for column in row_cells}
-    if columns := [letters(column) for column in sorted(set(sheet.hidden_columns)) if column in used]:
+    if columns := [column_letters(column) for column in sorted(set(sheet.hidden_columns)) if column in used]:
         yield f"{name}: hidden columns were read too: {_few(columns)}."
     if comments:
         yield f"{name}: notes on cells: {comments}; they stand behind its tables."
@@ -141,18 +149,18 @@ class Workbook(NamedTuple):
 
 def read_workbook(package: Package) -> Workbook:
     """Return the workbook of a package. Raises CorruptDocument if there is none."""
-    targets = [link.target for link in links(package, "").values() if link.type == "officeDocument"]
+    targets = [link.target for link in read_links(package, "").values() if link.type == "officeDocument"]
     main = next((name for name in (*targets, "xl/workbook.xml") if name in package.names), None)
     if main is None:
         raise CorruptDocument("The package holds no workbook; it may be another Office file, or truncated.")
-    related = links(package, main)
+    related = read_links(package, main)
     root = package.xml(main)
     sheets: list[SheetPart] = []
-    for node in (node for node in root.iter() if local(node.tag) == "sheet"):
-        link = related.get(next((value for name, value in node.attrib.items() if local(name) == "id"), ""))
+    for node in (node for node in root.iter() if local_name(node.tag) == "sheet"):
+        link = related.get(next((value for name, value in node.attrib.items() if local_name(name) == "id"), ""))
         if link and not link.external and link.type == "worksheet" and link.target in package.names:
             hidden = node.get("state", "visible") != "visible"
-            sheets.append(SheetPart(storable(node.get("name", "")), link.target, hidden))
+            sheets.append(SheetPart(make_storable(node.get("name", "")), link.target, hidden))
     if not sheets:
         raise CorruptDocument("The workbook holds no sheet with cells; save it again in a spreadsheet program.")
 
@@ -160,9 +168,13 @@ def read_workbook(package: Package) -> Workbook:
     shared = by_type.get("sharedStrings")
     texts: list[str] = []
     for item in package.xml(shared) if shared else ():
-        runs = (node for node in item if local(node.tag) in ("t", "r"))  # not the readings above Han characters (`rPh`)
-        texts.append(_plain("".join(part.text or "" for run in runs for part in run.iter() if local(part.tag) == "t")))
-    properties = next((node for node in root if local(node.tag) == "workbookPr"), None)
+        runs = (
+            node for node in item if local_name(node.tag) in ("t", "r")
+        )  # not the readings above Han characters (`rPh`)
+        texts.append(
+            _plain("".join(part.text or "" for run in runs for part in run.iter() if local_name(part.tag) == "t"))
+        )
+    properties = next((node for node in root if local_name(node.tag) == "workbookPr"), None)
     return Workbook(
         sheets=tuple(sheets),
         texts=texts,
@@ -174,7 +186,9 @@ def read_workbook(package: Package) -> Workbook:
 
 def _plain(text: str) -> str:
     """A text with the characters that XML cannot hold, which are written as `_x000D_`."""
-    return storable(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r\n", "\n").replace("\r", "\n"))
+    return make_storable(
+        _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r\n", "\n").replace("\r", "\n")
+    )
 
 
 def _formats(package: Package, part: str | None) -> Sequence[str]:
@@ -185,10 +199,10 @@ def _formats(package: Package, part: str | None) -> Sequence[str]:
     own = {
         node.get("numFmtId", ""): node.get("formatCode", GENERAL)
         for node in root.iter()
-        if local(node.tag) == "numFmt" and node.get("numFmtId")
+        if local_name(node.tag) == "numFmt" and node.get("numFmtId")
     }
-    styles = next((node for node in root if local(node.tag) == "cellXfs"), None)
-    numbers = [node.get("numFmtId", "0") for node in styles or () if local(node.tag) == "xf"]
+    styles = next((node for node in root if local_name(node.tag) == "cellXfs"), None)
+    numbers = [node.get("numFmtId", "0") for node in styles or () if local_name(node.tag) == "xf"]
     return [own.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
 
 
@@ -218,10 +232,10 @@ class Sheet(Handler):
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
         """Note the beginning of an element, such as the address of a cell."""
         hidden = attrs.get("hidden") in ("1", "true")
-        match local(tag):
+        match local_name(tag):
             case "c":
                 name = _CELL_NAME.fullmatch(attrs.get("r", ""))
-                self._column = number_of(name[1]) if name else self._column + 1
+                self._column = column_number(name[1]) if name else self._column + 1
                 if name:
                     self.row = int(name[2]) - 1
                 self._type, self._style, self._value, self._formula = attrs.get("t", "n"), attrs.get("s", ""), [], False
@@ -241,7 +255,7 @@ class Sheet(Handler):
             case "col" if hidden:
                 first, last = int(attrs.get("min", "1")), int(attrs.get("max", "1"))
                 self.hidden_columns += range(first - 1, min(last, MOST_COLUMNS))
-            case "mergeCell" if len(self.merged) < MOST_MERGED and (area := area_named(attrs.get("ref", ""))):
+            case "mergeCell" if len(self.merged) < MOST_MERGED and (area := parse_area(attrs.get("ref", ""))):
                 self.merged.append(area)
             case _:
                 pass
@@ -253,11 +267,11 @@ class Sheet(Handler):
 
     def end(self, tag: str) -> None:  # type: ignore[override]
         """Store a cell when its element ends."""
-        match local(tag):
+        match local_name(tag):
             case "c":
                 raw = "".join(self._value)
                 if self._formula and not raw and self._type != "str":
-                    self.unsaved.append(f"{letters(self._column)}{self.row + 1}")
+                    self.unsaved.append(f"{column_letters(self._column)}{self.row + 1}")
                 value = self._shown(raw) if raw else None
                 within = self.row < MOST_ROWS and self._column < MOST_COLUMNS
                 if value and value.text.strip() and not self.is_full and within:
@@ -279,7 +293,7 @@ class Sheet(Handler):
             case "b":
                 return Value("TRUE" if raw == "1" else "FALSE", "text")
             case "d":
-                return Value(storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
+                return Value(make_storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
             case "n":
                 pass
             case _:
@@ -287,31 +301,29 @@ class Sheet(Handler):
         try:
             number = float(raw)
         except ValueError:
-            return Value(storable(raw), "text")
+            return Value(make_storable(raw), "text")
         formats = self._book.formats
         style = int(self._style) if self._style.isdigit() else 0
         code = formats[style] if style < len(formats) else GENERAL
         if code == GENERAL:
-            return Value(general(number), "number")
-        return Value(
-            format_number(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number"
-        )
+            return Value(format_general(number), "number")
+        return Value(shown(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
     """Return the cells of a sheet; of a very large one, its first rows."""
     sheet = Sheet(book, most_cells)
-    stream(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_full)
+    feed_part(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_full)
     return sheet
 
 
 def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
     """Return the cell and the text of each note and comment on a sheet."""
     notes: list[tuple[str, str]] = []
-    for link in links(package, sheet.part).values():
+    for link in read_links(package, sheet.part).values():
         if link.type == "comments" and not link.external and link.target in package.names:
             for node in package.xml(link.target).iter():
-                if local(node.tag) == "comment":
-                    text = "".join(part.text or "" for part in node.iter() if local(part.tag) == "t")
+                if local_name(node.tag) == "comment":
+                    text = "".join(part.text or "" for part in node.iter() if local_name(part.tag) == "t")
                     notes.append((node.get("ref", ""), _plain(text).strip()))
     return [(cell, text) for cell, text in notes if text]

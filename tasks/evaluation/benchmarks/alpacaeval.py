@@ -17,8 +17,8 @@ from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
 from tasks.grading.judge_grading import Judged
-from tasks.grading.length_control import Compared, Gamed, length_controlled
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.length_control import Compared, Gamed, length_controlled_win_rate
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimates, scaled
 
 INSTRUCTIONS = DataFile(
@@ -170,7 +170,7 @@ class AlpacaEval(JudgedBenchmark):
                 )
                 for sample in all_samples
             ]
-            controlled = length_controlled(compared)
+            controlled = length_controlled_win_rate(compared)
             if controlled is not None:
                 metrics["length_controlled_winrate"] = 100 * controlled
         return Summary(metrics | unscored_metric(totals.counts), rates, totals.counts)

@@ -97,7 +97,7 @@ class ArenaHard(JudgedBenchmark):
         sides = dict(zip(GAMES, ((baseline, answer), (answer, baseline)), strict=True)) if answer else {}
         return {
             game: judge_request(
-                fill(
+                fill_template(
                     str(item.detail["template"]),
                     {"question_1": item.prompts[0], "answer_1": first, "answer_2": second},
                 ),
@@ -108,7 +108,7 @@ class ArenaHard(JudgedBenchmark):
         }
 
     def verdict_in(self, judgment: str) -> str | None:
-        return label(judgment, labels=LABELS)
+        return read_label(judgment, labels=LABELS)
 
     def rate(self, judged: Judged[str], answers: Sequence[str]) -> Rating:
         """Return the share of its battles that an answer won; `values` holds both counts."""

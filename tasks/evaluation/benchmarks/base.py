@@ -13,7 +13,15 @@ from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Example, Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
 from tasks.grading.grading_records import Summary, TemplateUnusable
-from tasks.grading.judge_grading import AskAll, Judge, Judged, Tools, answers_of, judge_by, sample_of
+from tasks.grading.judge_grading import (
+    AskAll,
+    Judge,
+    Judged,
+    Tools,
+    judge_responses,
+    make_judged_sample,
+    visible_answers,
+)
 from tasks.grading.reading import Policy, policies_beside, visible_answer
 from tasks.grading.sample_statistics import summarise_repeats, summarise_single
 from tasks.measure.estimates import Share
@@ -282,16 +290,16 @@ class JudgedBenchmark(BaseBenchmark):
         judge = tools.judge
         if judge is None:
             raise PreflightFailed(self._no_judge())
-        all_judged: Iterator[Judged[Any]] = judge_by(
+        all_judged: Iterator[Judged[Any]] = judge_responses(
             answered,
-            requests_of=lambda item, response: self.requests(item, answers_of(item, response)),
+            requests_of=lambda item, response: self.requests(item, visible_answers(item, response)),
             read=partial(self.read_verdict, judge),
             judge=judge,
         )
         for judged in all_judged:
-            answers = answers_of(judged.item, judged.response)
+            answers = visible_answers(judged.item, judged.response)
             rating = self.rate(judged, answers)
-            yield sample_of(judged, judge=judge, missing=not all(answers), **rating._asdict())
+            yield make_judged_sample(judged, judge=judge, missing=not all(answers), **rating._asdict())
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """Yield the problems that the base class finds, judge prompts that do not render, and a missing judge."""

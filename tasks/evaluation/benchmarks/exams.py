@@ -25,8 +25,8 @@ from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile
 from tasks.grading.choice import LETTERS, grade_one
-from tasks.grading.exact import read, same_words
-from tasks.grading.reading import FLEXIBLE, Readings, Rule, graded_by
+from tasks.grading.exact import are_same_words, read_answers
+from tasks.grading.reading import FLEXIBLE, Readings, Rule, grade_readings
 
 SYSTEM = (
     "Your response should be in the following format:\n"
@@ -75,7 +75,7 @@ class Examination(BaseBenchmark):
                 yield grade_one(item, response, rule)
             else:
                 outcome = partial(self._outcome, tools, response, str(item.gold))
-                yield graded_by(rule, self.read(response.text), item, response, outcome)
+                yield grade_readings(rule, self.read(response.text), item, response, outcome)
 
     def _outcome(self, tools: Tools, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
         equal, stage, failed = False, "no answer was found", None
@@ -132,7 +132,7 @@ class HLE(Examination):
             )
 
     def read(self, response: str) -> Readings:
-        return read(response, self.rule)
+        return read_answers(response, self.rule)
 
     def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
         """Return that both are equal where they are the same words; None leaves the others to mathematics."""
@@ -184,7 +184,7 @@ class JEEBench(Examination):
             )
 
     def read(self, response: str) -> Readings:
-        from tasks.grading.math.math_extraction import read as read_mathematics
+        from tasks.grading.math.math_extraction import read_answers as read_mathematics
 
         return read_mathematics(response, self.rule)
 

@@ -105,12 +105,12 @@ class MTBench(JudgedBenchmark):
                 slots |= {f"question_{number}": text for number, text in enumerate(item.prompts, start=1)}
                 slots |= {f"answer_{number}": text for number, text in enumerate(answers, start=1)}
             prompt = _judge_prompt(item, turn)
-            text = fill(prompt["template"], slots)
+            text = fill_template(prompt["template"], slots)
             requests[turn] = judge_request(text, system=prompt["system"], max_tokens=JUDGE_TOKENS)
         return requests
 
     def verdict_in(self, judgment: str) -> float | None:
-        return rating(judgment)
+        return read_rating(judgment)
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
         """Return the mean rating, from 1 to 10; `values` holds the rating of each turn that was rated."""
@@ -165,7 +165,7 @@ class MTBench(JudgedBenchmark):
                 continue
             for turn in TURNS[: len(item.prompts)]:
                 prompt = _judge_prompt(item, turn)
-                if rating(f"{prompt['system']}\n{prompt['template']}") is None:
+                if read_rating(f"{prompt['system']}\n{prompt['template']}") is None:
                     yield f"{item.id}, {prompt['name']}: it shows the judge no rating that can be read, such as [[5]]"
         yield from super().check(items, tools)
 

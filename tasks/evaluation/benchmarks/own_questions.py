@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.grading_records import graded_sample
+from tasks.grading.grading_records import make_sample
 from tasks.grading.reading import visible_answer
 from tasks.grading.vqa_accuracy import vqa_accuracy
 

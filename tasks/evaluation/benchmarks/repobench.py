@@ -20,9 +20,9 @@ from rapidfuzz import fuzz
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.grading_records import graded_sample
+from tasks.grading.grading_records import make_sample
 from tasks.grading.reading import visible_answer
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimates
 
 LANGUAGES = {"python": "#", "java": "//"}
@@ -70,7 +70,7 @@ class RepoBench(BaseBenchmark):
             completion = response.text if response.text.strip() == visible else visible  # its indentation counts
             line, gold = extract_next_line(completion, str(item.detail["language"])), str(item.gold)
             equal = line.split() == gold.split()
-            yield graded_sample(
+            yield make_sample(
                 item,
                 response,
                 status="scored",

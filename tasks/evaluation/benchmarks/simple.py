@@ -23,8 +23,8 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Example, Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import read_yaml
-from tasks.grading.choice import LETTERS, canonical
-from tasks.grading.exact import same_words
+from tasks.grading.choice import LETTERS, canonicalize
+from tasks.grading.exact import are_same_words
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
@@ -326,7 +326,7 @@ def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None
     # which of them is right, in the order of the data file
     text = _join_words(_read_gold(definition.gold, row)).strip()
     if source.answer == "text":
-        right = next((index for index, option in enumerate(options) if canonical(option) == canonical(text)), -1)
+        right = next((index for index, option in enumerate(options) if canonicalize(option) == canonicalize(text)), -1)
     elif source.answer == "letter":
         right = LETTERS.find(text.upper()) if len(text) == 1 else -1
     else:

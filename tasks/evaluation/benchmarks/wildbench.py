@@ -15,7 +15,7 @@ from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, T
 from tasks.evaluation.evaluation_records import Item, PriorTurn, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, judge_request
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import weighted_estimate
 
 TASKS = DataFile(

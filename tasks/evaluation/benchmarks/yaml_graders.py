@@ -16,7 +16,7 @@ from tasks.grading.exact import Measure, bleu, f1, grade_exact, grade_text, incl
 from tasks.grading.grading_records import Summary
 from tasks.grading.judge_grading import Tools
 from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimates
 
 READING = ("math", "choice", "exact")

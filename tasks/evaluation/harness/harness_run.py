@@ -37,7 +37,7 @@ from tasks.evaluation.running.generation import build_reply
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
-from tasks.grading.sample_statistics import tally
+from tasks.grading.sample_statistics import tally_samples
 from tasks.measure.estimates import Z, estimate
 from tasks.resources import kept_responses, resources
 

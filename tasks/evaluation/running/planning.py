@@ -24,7 +24,7 @@ from tasks.evaluation.running.open_models import ModelSpec
 from tasks.grading.grading_records import GradingError
 from tasks.grading.reading import Policy
 from tasks.sandbox.sandbox_errors import SandboxError
-from tasks.sandbox.sandbox_python import another_python, interpreter
+from tasks.sandbox.sandbox_python import find_interpreter, identify_other_python
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data
@@ -263,7 +263,7 @@ def plan_task(
         ks=ks,
         extract=extract,
         unsafe_code=unsafe_code,
-        python=interpreter().digest if programs else "",
+        python=find_interpreter().digest if programs else "",
         settings=shaping,
     )
 

@@ -20,7 +20,7 @@ from tasks.evaluation.running.benchmark_data import Row, read_id, read_rows
 from tasks.evaluation.running.generation import Generated, store_shards
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, read_items
-from tasks.sandbox.languages import language_named
+from tasks.sandbox.languages import find_language_name
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 """Ends of the names of files with recorded answers."""
@@ -142,7 +142,7 @@ def match_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool 
         published = item.detail.get("task_id") if recorded.programs else None
         names = (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
         groups |= dict.fromkeys(names, item.group)
-        language = language_named(item.group) if item.group else None  # an item of none takes every line
+        language = find_language_name(item.group) if item.group else None  # an item of none takes every line
         own = [
             entry
             for name in names

@@ -28,7 +28,7 @@ from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import build_result, find_problems, score_shard
 from tasks.evaluation.running.task_choice import find_task, plan_run, select_judge
 from tasks.grading.reading import POLICIES, Policy
-from tasks.sandbox.sandbox_python import another_python
+from tasks.sandbox.sandbox_python import identify_other_python
 
 OWN = (".yaml", ".yml", ".py")
 

@@ -11,7 +11,7 @@ from functools import cache
 from textwrap import dedent, indent
 from typing import NamedTuple
 
-from tasks.sandbox.languages import language_named
+from tasks.sandbox.languages import find_language_name
 
 OPENING = re.compile(r"(?P<before>[^`~]*?)(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<tag>[\w+#-]*)(?P<rest>[^`]*)")
 MARKER = re.compile(r"[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*")
@@ -31,26 +31,26 @@ class Block(NamedTuple):
     code: str
 
 
-def code_in(text: str, language: str) -> str:
+def extract_code(text: str, language: str) -> str:
     """Return the first fenced block of a language, else the longest block, else the text itself, with \\n line ends.
 
     text: an answer without its reasoning. Blocks may be fenced by ``` or ~~~, indented as in a list, or never closed,
     as where an answer was cut off; empty ones are skipped.
     """
-    text = with_plain_ends(text)
-    blocks = [block for block in blocks_in(text) if block.code.strip()]
+    text = normalize_line_ends(text)
+    blocks = [block for block in find_blocks(text) if block.code.strip()]
     name = canonical_name(language)
     own = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == name), None)
     return own or max((block.code for block in blocks), key=len, default=text)
 
 
-def with_plain_ends(text: str) -> str:
+def normalize_line_ends(text: str) -> str:
     """Return `text` without carriage returns before its line feeds, of which there may be several."""
     *lines, last = text.split("\n")
     return "\n".join([*(line.rstrip("\r") for line in lines), last])
 
 
-def blocks_in(text: str) -> Iterator[Block]:
+def find_blocks(text: str) -> Iterator[Block]:
     """Yield the fenced blocks of a text, in order."""
     lines = (match[0] for match in LINE.finditer(text))
     # a fence in a docstring of code that stands there without a fence opens nothing; a quotation mark without its
@@ -72,15 +72,15 @@ def blocks_in(text: str) -> Iterator[Block]:
         yield Block(opening.tag, "".join(_dedent(inner, shift) for inner in content))
 
 
-def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
+def complete_program(prompt: str, code: str, entry_point: str, language: str) -> str:
     """The whole program: `code` continues the prompt, or replaces the function that the prompt begins.
 
     prompt: imports and helpers, then the signature of `entry_point` (and its docstring). Code that defines
     `entry_point` keeps what precedes that signature. A Python body that lost its indentation, or that of its first
     line, gets it back; any other code is appended as it is.
     """
-    code = with_plain_ends(code)
-    if defines(code, entry_point, language):
+    code = normalize_line_ends(code)
+    if defines_function(code, entry_point, language):
         before = before_signature(prompt, entry_point, language)
         if canonical_name(language) != "python":
             return before + code
@@ -89,16 +89,16 @@ def completed(prompt: str, code: str, entry_point: str, language: str) -> str:
         return future + before + FUTURE.sub("", code)
     if prompt and not prompt.endswith("\n"):
         prompt += "\n"
-    begun = canonical_name(language) == "python" and defines(prompt, entry_point, language)
+    begun = canonical_name(language) == "python" and defines_function(prompt, entry_point, language)
     return prompt + (_as_body(code, prompt) if begun else code)
 
 
-def defines(code: str, entry_point: str, language: str) -> bool:
+def defines_function(code: str, entry_point: str, language: str) -> bool:
     """Whether code defines the function itself, and is not only its body."""
     if canonical_name(language) != "python":
-        return signature_of(entry_point, language).search(code) is not None
+        return signature_pattern(entry_point, language).search(code) is not None
     whole = dedent(code)
-    if not signature_of(entry_point, language).search(whole):
+    if not signature_pattern(entry_point, language).search(whole):
         return False
     # the body of a function may define one of the same name, and then returns something
     return whole == code or not re.search(r"^return\b", whole, re.M)
@@ -106,12 +106,12 @@ def defines(code: str, entry_point: str, language: str) -> bool:
 
 def before_signature(prompt: str, entry_point: str, language: str) -> str:
     """Return imports, helpers and comments of a prompt; empty where it does not begin the function."""
-    signatures = list(signature_of(entry_point, language).finditer(prompt))
+    signatures = list(signature_pattern(entry_point, language).finditer(prompt))
     return prompt[: signatures[-1].start()] if signatures else ""
 
 
 @cache
-def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
+def signature_pattern(entry_point: str, language: str) -> re.Pattern[str]:
     """Return a pattern of the definition of a function, from the start of its line, that matches no call of it."""
     name = re.escape(entry_point)
     # a body may have a variable of the function's name, so what is bound has to be a function
@@ -136,7 +136,7 @@ def signature_of(entry_point: str, language: str) -> re.Pattern[str]:
 
 def canonical_name(language: str) -> str:
     """Return the name of a language by any alias; an unknown name stays as it is."""
-    return language_named(language) or language.lower()
+    return find_language_name(language) or language.lower()
 
 
 class _Opening(NamedTuple):

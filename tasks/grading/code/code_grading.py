@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary, graded_sample
+from tasks.grading.grading_records import Counts, Item, Response, Sample, Summary, make_sample
 from tasks.grading.reading import visible_text, why_missing
-from tasks.grading.sample_statistics import pass_by_item, tally, unscored_metric
+from tasks.grading.sample_statistics import pass_by_item, tally_samples, unscored_metric
 from tasks.measure.estimates import ByItem, Estimate, estimate
 from tasks.sandbox import Execution, Sandbox
-from tasks.sandbox.languages import language_named
+from tasks.sandbox.languages import find_language_name
 
 EXTRACTED_CHARS = 20_000
 """Most characters of a program kept in a sample; the response store has all of it."""
@@ -44,7 +44,7 @@ TryOut = Callable[[Item, str, Sandbox], Verdict]
 
 def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sandbox) -> Sample:
     """Return the sample of one response; one without an answer is scored 0 and `missing`."""
-    graded = partial(graded_sample, item, response)
+    graded = partial(make_sample, item, response)
     answer = visible_text(response.text)
     if answer is None or not answer.strip():
         return graded(score=0.0, reason=why_missing(response), missing=True)
@@ -81,12 +81,12 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
     `python_pass@k`, as in evalchemy (eval/chat_benchmarks/HumanEval); other groups are among the estimates alone.
     """
     groups = set[str]()
-    totals = tally(_noting_groups(samples, groups))
-    languages = {language: name for name in groups if (language := language_named(name))}
+    totals = tally_samples(_noting_groups(samples, groups))
+    languages = {language: name for name in groups if (language := find_language_name(name))}
     first = languages.get("python") if len(languages) > 1 else None  # the others are translations of it
     parts = [Part("", "", totals.scores, headline=first is None)]
     for name in sorted(groups):
-        prefix, part = f"{name}_" if language_named(name) else None, "" if name == first else f"group={name}"
+        prefix, part = f"{name}_" if find_language_name(name) else None, "" if name == first else f"group={name}"
         parts.append(Part(prefix, part, totals.groups.get(name, {}), headline=name == first))
     sizes = sorted({1, *(ks or USUAL_KS)})
     passes_of = [(part, dict(part.passes(sizes))) for part in parts]

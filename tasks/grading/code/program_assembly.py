@@ -52,14 +52,16 @@ class Parts(NamedTuple):
     after: str = ""
 
 
-def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]) -> Tested:
+def assemble_program(
+    prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]
+) -> Tested:
     """The program of a prompt that ends within a function, of code that continues or defines it, and of its tests.
 
     stops: a continuation ends at the first that occurs; none for code that was fenced. The function is closed once,
     whether code, tests, both or neither bring the brace.
     """
-    language, code = code_extraction.canonical_name(language), code_extraction.with_plain_ends(code)
-    if code_extraction.defines(code, entry_point, language):
+    language, code = code_extraction.canonical_name(language), code_extraction.normalize_line_ends(code)
+    if code_extraction.defines_function(code, entry_point, language):
         before = code_extraction.before_signature(prompt, entry_point, language)
         parts = _prepare(before, code, entry_point, language, tests)
         # a quote in a here-document may mislead the count, but not a last line that is a brace
@@ -68,7 +70,7 @@ def with_tests(prompt: str, code: str, entry_point: str, language: str, *, tests
         tested = tested._replace(tests=tested.tests + parts.after)
     else:
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
-        tested = Tested(code_extraction.completed(prompt, code, entry_point, language), tests)
+        tested = Tested(code_extraction.complete_program(prompt, code, entry_point, language), tests)
         if language not in WITHOUT_BRACES:
             tested = _closed_once(tested, still_open=_depth(code, language) >= 0)
     return RUN_HERE[language](tested) if language in RUN_HERE else tested
@@ -110,7 +112,7 @@ def _without_usage(code: str, entry_point: str, language: str) -> str:
 
     Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
     """
-    defined = code_extraction.signature_of(entry_point, language).search(code)
+    defined = code_extraction.signature_pattern(entry_point, language).search(code)
     last = code.rfind("\n}")
     if defined is None or last < defined.end():
         return code
@@ -136,7 +138,7 @@ def _java(before: str, code: str, entry_point: str) -> Parts:
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
     code = _without_main(code, "java")
     blanked = _blanked(code, "java")
-    defined = code_extraction.signature_of(entry_point, "java").search(blanked)
+    defined = code_extraction.signature_pattern(entry_point, "java").search(blanked)
     for match in JAVA_CLASS.finditer(blanked):
         end = _end_of_block(blanked, match.end() - 1)
         if defined and match.end() <= defined.start() < end:

@@ -68,7 +68,7 @@ def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
     if text[position : position + 1] != "{":
         word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)
         return _Box(start, word.end(), word.group()) if word else None
-    end = closing_brace(text, position)
+    end = find_closing_brace(text, position)
     if end is None:
         line, newline, _ = text[position + 1 : position + 1 + MAX_CHARS].partition("\n")
         if not newline:
@@ -80,14 +80,14 @@ def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
         outer = _BOX.match(text, around) if around >= 0 else None
         if not outer or text[outer.end() : outer.end() + 1] != "{":
             break
-        closed = closing_brace(text, outer.end())
+        closed = find_closing_brace(text, outer.end())
         if closed is None or closed < end:
             break
         start = around
     return _Box(start, end + 1, text[position + 1 : end].strip())
 
 
-def closing_brace(text: str, position: int) -> int | None:
+def find_closing_brace(text: str, position: int) -> int | None:
     """Return the index of the brace that closes the one at `position`.
 
     None if none does within the length of the longest answer.

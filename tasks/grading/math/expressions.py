@@ -47,12 +47,12 @@ class Undecided(Exception):
     """The value cannot be determined here: too large, undefined or unknown."""
 
 
-def symbols(node: Node) -> set[str]:
+def find_symbols(node: Node) -> set[str]:
     """Return the names of the variables in `node`."""
-    return {part.name for part in walk(node) if isinstance(part, Symbol)} - CONSTANTS.keys()
+    return {part.name for part in walk_nodes(node) if isinstance(part, Symbol)} - CONSTANTS.keys()
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk_nodes(node: Node) -> Iterator[Node]:
     """Yield `node` and all nodes below it."""
     pending: list[Node] = [node]
     while pending:
@@ -64,10 +64,10 @@ def walk(node: Node) -> Iterator[Node]:
 
 def has_decimal(node: Node) -> bool:
     """Whether a number in `node` is written with a point."""
-    return any(isinstance(part, Number) and part.places is not None for part in walk(node))
+    return any(isinstance(part, Number) and part.places is not None for part in walk_nodes(node))
 
 
-def rational(node: Node) -> Fraction | None:
+def exact_value(node: Node) -> Fraction | None:
     """Return the exact value of `node`; None if it is not rational or too large."""
     if isinstance(node, Number):
         return node.value
@@ -75,7 +75,7 @@ def rational(node: Node) -> Fraction | None:
         return None
     args: list[Fraction] = []
     for arg in node.args:
-        value = rational(arg)
+        value = exact_value(arg)
         if value is None:
             return None
         args.append(value)
@@ -245,7 +245,7 @@ class Decimal(NamedTuple):
     """Unit of the last decimal place."""
 
 
-def same_value(a: Node, b: Node) -> bool:
+def is_same_value(a: Node, b: Node) -> bool:
     """True if `a` and `b` are the same number or the same function. Raises Undecided.
 
     A decimal equals an exact value that rounds to it, if it has 3 significant digits (4 for an irrational value) and
@@ -253,7 +253,7 @@ def same_value(a: Node, b: Node) -> bool:
     """
     if a == b:
         return True
-    left, right = rational(a), rational(b)
+    left, right = exact_value(a), exact_value(b)
     if left is not None and right is not None:
         if left == right:
             return True
@@ -264,7 +264,7 @@ def same_value(a: Node, b: Node) -> bool:
             return not _is_short(left) and _rounds_to(left, second, RATIONAL_DIGITS)
         close = abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
         return close and (has_decimal(a) or has_decimal(b))
-    return _same_function(a, b) if symbols(a) or symbols(b) else _same_constant(a, b)
+    return _same_function(a, b) if find_symbols(a) or find_symbols(b) else _same_constant(a, b)
 
 
 def written_decimal(node: Node) -> Decimal | None:
@@ -278,9 +278,9 @@ def written_decimal(node: Node) -> Decimal | None:
         inner = written_decimal(node.args[0])
         return inner._replace(value=-inner.value) if inner else None
     if isinstance(node, Apply) and node.name == "mul" and len(node.args) == 2:
-        inner, scale = written_decimal(node.args[0]), rational(node.args[1])
+        inner, scale = written_decimal(node.args[0]), exact_value(node.args[1])
         power = node.args[1]
-        if inner and scale and isinstance(power, Apply) and power.name == "pow" and rational(power.args[0]) == 10:
+        if inner and scale and isinstance(power, Apply) and power.name == "pow" and exact_value(power.args[0]) == 10:
             return Decimal(inner.value * scale, inner.digits, inner.unit * scale)
     return None
 
@@ -301,7 +301,7 @@ def _same_constant(a: Node, b: Node) -> bool:
     left, right = evaluate(a, {}), evaluate(b, {})
     off, scale = abs(left - right), max(abs(left), abs(right))
     if off <= CLEARLY_DIFFERENT * scale:
-        if any(abs(value) >= 2**53 for node in (a, b) if (value := rational(node)) is not None):
+        if any(abs(value) >= 2**53 for node in (a, b) if (value := exact_value(node)) is not None):
             raise Undecided("more digits than a double has")
         return True
     decimal = written_decimal(a) or written_decimal(b)
@@ -311,7 +311,7 @@ def _same_constant(a: Node, b: Node) -> bool:
     return (has_decimal(a) or has_decimal(b)) and off <= float(DECIMAL_TOLERANCE) * scale
 
 
-def points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
+def sample_points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
     """Yield fixed values for the variables `names`, each with whether all are positive."""
     rows: list[tuple[dict[str, Fraction], bool]] = []
     for row in range(7):
@@ -328,10 +328,10 @@ def _same_function(a: Node, b: Node) -> bool:
 
     sqrt(a/b) and sqrt(a)/sqrt(b) are the same, as for positive quantities of physics, but sqrt(x^2) and x are not.
     """
-    names = symbols(a) | symbols(b)
+    names = find_symbols(a) | find_symbols(b)
     tolerance = float(DECIMAL_TOLERANCE) if has_decimal(a) or has_decimal(b) else CLEARLY_DIFFERENT
     agreed = 0
-    for point, positive in points(names):
+    for point, positive in sample_points(names):
         try:
             left, right = evaluate(a, point), evaluate(b, point)
         except Undecided:
@@ -347,13 +347,13 @@ def _same_function(a: Node, b: Node) -> bool:
     return True
 
 
-def proportional(a: Node, b: Node) -> int | None:
+def proportionality_sign(a: Node, b: Node) -> int | None:
     """Return the sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
-    names = symbols(a) | symbols(b)
+    names = find_symbols(a) | find_symbols(b)
     if not names:
         return None
     ratios: list[complex] = []
-    for point, positive in points(names):
+    for point, positive in sample_points(names):
         try:
             left, right = evaluate(a, point), evaluate(b, point)
         except Undecided:

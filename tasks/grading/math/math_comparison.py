@@ -15,10 +15,10 @@ from tasks.grading.math.expressions import (
     Symbol,
     Undecided,
     evaluate,
-    proportional,
-    rational,
-    same_value,
-    symbols,
+    exact_value,
+    find_symbols,
+    is_same_value,
+    proportionality_sign,
 )
 from tasks.grading.math.math_parsing import INFINITY
 from tasks.grading.math.math_reading import (
@@ -41,7 +41,7 @@ _LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), 
 _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of all real numbers", "the real numbers"))
 
 
-def same_answer(gold: Answer, answer: Answer) -> bool:
+def is_same_answer(gold: Answer, answer: Answer) -> bool:
     """Whether `answer` equals `gold`. Raises Undecided where that cannot be decided."""
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
@@ -55,7 +55,7 @@ def same_answer(gold: Answer, answer: Answer) -> bool:
 def _same_formula(gold: Answer, answer: Answer) -> bool:
     if not isinstance(gold, Formula) or not isinstance(answer, Formula):
         return False
-    return not (gold.unit and answer.unit and gold.unit != answer.unit) and same_value(gold.node, answer.node)
+    return not (gold.unit and answer.unit and gold.unit != answer.unit) and is_same_value(gold.node, answer.node)
 
 
 def _same_words(gold: Answer, answer: Answer) -> bool:
@@ -67,31 +67,31 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Percentage) and isinstance(answer, Percentage):
-        return same_value(gold.node, answer.node)
+        return is_same_value(gold.node, answer.node)
     percentage, compared = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
     if not isinstance(percentage, Percentage) or not isinstance(compared, Formula):
         return False
-    if not same_value(percentage.node, compared.node):
-        return same_value(Apply("mul", (percentage.node, _HUNDREDTH)), compared.node)
-    value = rational(percentage.node)
+    if not is_same_value(percentage.node, compared.node):
+        return is_same_value(Apply("mul", (percentage.node, _HUNDREDTH)), compared.node)
+    value = exact_value(percentage.node)
     if answer is percentage and value is not None and 0 < abs(value) < 1:
         return False  # 1/4 is 25 %, but not 0.25 %
-    return not isinstance(compared.node, Apply) or rational(compared.node) is not None
+    return not isinstance(compared.node, Apply) or exact_value(compared.node) is not None
 
 
 def _same_ratio(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Ratio) and isinstance(answer, Ratio):
         golds, answers = _nodes(gold), _nodes(answer)
         if gold.clock and answer.clock:  # 20:34 and 20:34:00
-            times = [[rational(node) for node in nodes] for nodes in (golds, answers)]
+            times = [[exact_value(node) for node in nodes] for nodes in (golds, answers)]
             return [*times[0], 0, 0][:3] == [*times[1], 0, 0][:3]
         if _same_items(gold.parts, answer.parts):
             return True
         # 3:4 and 6:8 are in proportion
         if not len(golds) == len(gold.parts) == len(answers) == len(answer.parts):
             return False
-        return all(rational(node) != 0 for node in (*golds, *answers)) and all(
-            same_value(Apply("mul", (golds[0], right)), Apply("mul", (answers[0], left)))
+        return all(exact_value(node) != 0 for node in (*golds, *answers)) and all(
+            is_same_value(Apply("mul", (golds[0], right)), Apply("mul", (answers[0], left)))
             for left, right in zip(golds[1:], answers[1:], strict=True)
         )
     ratio, compared = (gold, answer) if isinstance(gold, Ratio) else (answer, gold)
@@ -100,7 +100,7 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
     nodes = _nodes(ratio)
     if len(ratio.parts) != 2 or len(nodes) != 2 or isinstance(compared.node, Number):
         return False
-    return same_value(Apply("div", (nodes[0], nodes[1])), compared.node)
+    return is_same_value(Apply("div", (nodes[0], nodes[1])), compared.node)
 
 
 def _nodes(ratio: Ratio) -> list[Node]:
@@ -109,7 +109,9 @@ def _nodes(ratio: Ratio) -> list[Node]:
 
 def _same_items(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
     """Whether both have equal items in the same order."""
-    return len(gold) == len(answer) and all(same_answer(left, right) for left, right in zip(gold, answer, strict=True))
+    return len(gold) == len(answer) and all(
+        is_same_answer(left, right) for left, right in zip(gold, answer, strict=True)
+    )
 
 
 def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
@@ -118,7 +120,7 @@ def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
         return False
     unmatched = list(answer)
     for item in gold:
-        partner = next((index for index, candidate in enumerate(unmatched) if same_answer(item, candidate)), None)
+        partner = next((index for index, candidate in enumerate(unmatched) if is_same_answer(item, candidate)), None)
         if partner is None:
             return False
         del unmatched[partner]
@@ -133,7 +135,7 @@ def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
 def _distinct(items: Sequence[Answer]) -> list[Answer]:
     distinct: list[Answer] = []
     for item in items:
-        if not any(same_answer(earlier, item) for earlier in distinct):
+        if not any(is_same_answer(earlier, item) for earlier in distinct):
             distinct.append(item)
     return distinct
 
@@ -145,11 +147,11 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
     elif isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
         gold = solution_set(gold) or gold
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
-        return same_answer(gold, answer)
+        return is_same_answer(gold, answer)
     if isinstance(gold, Joined) or isinstance(answer, Joined):
         return False
     golds, answers = (side.items if isinstance(side, Listed | Bracketed) else (side,) for side in (gold, answer))
-    if len(golds) == 1 < len(set(answers)) and all(same_answer(golds[0], item) for item in answers):
+    if len(golds) == 1 < len(set(answers)) and all(is_same_answer(golds[0], item) for item in answers):
         return True  # one value in several spellings: 15 39/40, or 639/40
     if _have_distinct_names(golds, beside=answers) or _have_distinct_names(
         answers, beside=golds
@@ -195,7 +197,7 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
     if isinstance(compared, Formula) and compared.node == Symbol("emptyset"):
         return not bracketed.items
     braces = bracketed.opening == "\\{"
-    return braces and len(bracketed.items) == 1 and same_answer(bracketed.items[0], compared)
+    return braces and len(bracketed.items) == 1 and is_same_answer(bracketed.items[0], compared)
 
 
 def _same_vector(matrix: Matrix, compared: Answer) -> bool:
@@ -231,7 +233,7 @@ def _evaluated(side: Answer) -> Answer:
     members = [
         item
         for item in sets[0]
-        if all(any(same_answer(item, member) for member in further_set) == inside for further_set in sets[1:])
+        if all(any(is_same_answer(item, member) for member in further_set) == inside for further_set in sets[1:])
     ]
     return Bracketed("\\{", tuple(members), "\\}")
 
@@ -256,30 +258,30 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
         if isinstance(compared, Listed) and len(relation.sides) == 2 and not isinstance(last, Bracketed | Listed):
             return False
         if relation is gold:
-            return is_assignment(relation) and same_answer(last, compared)
+            return is_assignment(relation) and is_same_answer(last, compared)
         if not is_assignment(relation) and symbols_of(last) and not is_identity(relation):
             return False
-        return same_answer(compared, last)
+        return is_same_answer(compared, last)
     if not isinstance(compared, Bracketed | Joined):
         return False
     interval = as_interval(relation)
     if interval is None or isinstance(compared, Joined):
         raise Undecided("a relation and a set")
-    return same_answer(interval, compared)
+    return is_same_answer(interval, compared)
 
 
 def _both_relations(gold: Relation, answer: Relation) -> bool:
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
         if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):
-            return same_answer(gold.sides[-1], answer.sides[-1])
+            return is_same_answer(gold.sides[-1], answer.sides[-1])
         points = isinstance(gold.sides[0], Bracketed) or isinstance(answer.sides[0], Bracketed)
         return not points and _proportion(gold, answer) is not None
     if "=" in golds & answers and len(golds | answers) > 1:
         return False
     left, right = as_interval(gold), as_interval(answer)
-    if left is not None and right is not None and variable(gold) == variable(answer):
-        return same_answer(left, right)
+    if left is not None and right is not None and bounded_variable(gold) == bounded_variable(answer):
+        return is_same_answer(left, right)
     if len(gold.signs) == len(answer.signs) == 1:
         factor = _proportion(gold, answer)
         expected = gold.signs[0] if factor and factor > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
@@ -293,9 +295,9 @@ def _both_relations(gold: Relation, answer: Relation) -> bool:
 def _proportion(gold: Relation, answer: Relation) -> int | None:
     """The sign of the factor between the side differences of two relations; None without one."""
     left, right = as_difference(gold), as_difference(answer)
-    if left is None or right is None or symbols(left) != symbols(right):
+    if left is None or right is None or find_symbols(left) != find_symbols(right):
         return None
-    return proportional(left, right)
+    return proportionality_sign(left, right)
 
 
 _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
@@ -341,7 +343,7 @@ def is_identity(relation: Relation) -> bool:
     first, last = relation.sides[0], relation.sides[-1]
     if not isinstance(first, Formula) or not isinstance(last, Formula):
         return False
-    return any("d/" in name for name in symbols_of(first)) or same_value(first.node, last.node)
+    return any("d/" in name for name in symbols_of(first)) or is_same_value(first.node, last.node)
 
 
 def same_name(gold: Relation, answer: Relation) -> bool:
@@ -366,18 +368,20 @@ def as_difference(relation: Relation) -> Node | None:
 
 def symbols_of(side: Answer) -> set[str]:
     """Return the variables of a formula; empty for other answers."""
-    return symbols(side.node) if isinstance(side, Formula) else set()
+    return find_symbols(side.node) if isinstance(side, Formula) else set()
 
 
-def variable(relation: Relation) -> str | None:
+def bounded_variable(relation: Relation) -> str | None:
     """Return the one variable or function that a relation bounds; None where it bounds none or several."""
-    nodes = [side.node for side in relation.sides if isinstance(side, Formula) and symbols(side.node) - {INFINITY.name}]
+    nodes = [
+        side.node for side in relation.sides if isinstance(side, Formula) and find_symbols(side.node) - {INFINITY.name}
+    ]
     return nodes[0].name if len(nodes) == 1 and isinstance(nodes[0], Symbol) else None
 
 
 def as_interval(relation: Relation) -> Answer | None:
     """Return `1 < x <= 2` as (1, 2]; None for a relation that is no interval."""
-    if variable(relation) is None:
+    if bounded_variable(relation) is None:
         return None
     middle = next(index for index, side in enumerate(relation.sides) if symbols_of(side) - {INFINITY.name})
     signs, sides = relation.signs, relation.sides
@@ -408,7 +412,7 @@ def solution_set(listed: Listed) -> Answer | None:
     relations = [item for item in listed.items if isinstance(item, Relation)]
     intervals = [as_interval(relation) for relation in relations]
     parts = [interval for interval in intervals if isinstance(interval, Bracketed)]
-    if len(parts) != len(listed.items) or len({variable(relation) for relation in relations}) != 1:
+    if len(parts) != len(listed.items) or len({bounded_variable(relation) for relation in relations}) != 1:
         return None
     rising = [part for part in parts if part.items[1] == Formula(INFINITY)]
     falling = [part for part in parts if part.items[0] == Formula(Apply("neg", (INFINITY,)))]

@@ -77,7 +77,7 @@ _SMALL_WORDS = listed_words("sentences")
 """That stand in sentences and never in formulas."""
 
 
-def read(response: str, rule: Rule) -> Readings:
+def read_answers(response: str, rule: Rule) -> Readings:
     """What each policy reads in a response; strict: the last box, else what a phrase announces, reasoning aside.
 
     Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is no answer; one whose

@@ -17,14 +17,21 @@ from typing import Any, NamedTuple, Self
 
 from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.math import math_reading
-from tasks.grading.math.expressions import Undecided, evaluate, rational
-from tasks.grading.math.math_comparison import same_answer
-from tasks.grading.math.math_extraction import answer_in, read
+from tasks.grading.math.expressions import Undecided, evaluate, exact_value
+from tasks.grading.math.math_comparison import is_same_answer
+from tasks.grading.math.math_extraction import answer_in, read_answers
 from tasks.grading.math.math_reading import Based, Formula, Percentage, Words
 from tasks.grading.math.math_tokens import NotUnderstood
-from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, for_sympy, normalize, plain_words, spelling
+from tasks.grading.math.normalization import (
+    MAX_CHARS,
+    PLAIN_NUMBER,
+    normalize,
+    plain_words,
+    remove_spaces,
+    spell_for_sympy,
+)
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
-from tasks.grading.reading import STRICT, UNREAD, Rule, graded_by, visible_answer
+from tasks.grading.reading import STRICT, UNREAD, Rule, grade_readings, visible_answer
 
 DEADLINE_S = 10.0
 CACHED = 20_000
@@ -91,11 +98,11 @@ class MathGrader:
             return Verdict(False, "missing"), pair
         if max(map(len, pair)) > MAX_CHARS:
             return Verdict(False, "too_long"), pair
-        return decide(*pair), pair
+        return decide_equality(*pair), pair
 
     def _symbolically(self, gold: str, answer: str) -> Verdict:
         try:
-            return self._by_sympy(for_sympy(normalize(gold)), for_sympy(normalize(answer)))
+            return self._by_sympy(spell_for_sympy(normalize(gold)), spell_for_sympy(normalize(answer)))
         except WorkerUnavailable as error:
             return Verdict(False, "symbolic", failed=str(error))
 
@@ -131,14 +138,16 @@ _MATHEMATICS = re.compile(r"\d|\\[a-zA-Z]|[-+*/^=<>|(\[]|^\s*\w\s*$")
 
 
 @lru_cache(CACHED)
-def decide(gold: str, answer: str) -> Verdict | None:
+def decide_equality(gold: str, answer: str) -> Verdict | None:
     """Return whether two bare answers are equal; None where only sympy can decide."""
     if gold == answer and PLAIN_NUMBER.fullmatch(gold):
         return Verdict(True, "string")
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
         return Verdict(False, "empty")
-    if spelling(left) == spelling(right) or (len(words := plain_words(left)) > 1 and words == plain_words(right)):
+    if remove_spaces(left) == remove_spaces(right) or (
+        len(words := plain_words(left)) > 1 and words == plain_words(right)
+    ):
         return Verdict(True, "string")
     letter = math_reading.choice_letter(left)
     if letter and len(left) <= 12 and (answer_letter := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
@@ -160,13 +169,15 @@ def _compare_structure(left: str, right: str) -> Verdict | None:
         try:
             gold = math_reading.read_answer(left, thousands=thousands)
             answer = math_reading.read_answer(right, thousands=thousands)
-            equal = same_answer(gold, answer)
+            equal = is_same_answer(gold, answer)
         except (NotUnderstood, Undecided, RecursionError, ArithmeticError, ValueError):
             return None
         if isinstance(gold, Words | Based) and isinstance(answer, Words | Based):
             stage = "string"
         elif isinstance(gold, Formula) and isinstance(answer, Formula):
-            stage = "numeric" if rational(gold.node) is not None and rational(answer.node) is not None else "formula"
+            stage = (
+                "numeric" if exact_value(gold.node) is not None and exact_value(answer.node) is not None else "formula"
+            )
         else:
             stage = "structure"
         if equal:
@@ -187,7 +198,7 @@ def grade_math(answered: Iterable[tuple[Item, Response]], grader: MathGrader, ru
     An item's gold is a text, or a list of texts that are all needed, in any order. `detail["tolerance"]`: how far a
     number may be off. `detail["unit"]`: its unit; an answer in another unit is wrong, one without is not.
     """
-    return grade_against(((item, response, gold_of(item)) for item, response in answered), grader, rule)
+    return grade_against(((item, response, join_golds(item)) for item, response in answered), grader, rule)
 
 
 def grade_against(
@@ -195,7 +206,7 @@ def grade_against(
 ) -> Iterator[Sample]:
     """Yield a sample for each response to an item with this gold, in order."""
     for_samples, for_grader = tee(
-        (item, response, gold, UNREAD if response.missed else read(response.text, rule))
+        (item, response, gold, UNREAD if response.missed else read_answers(response.text, rule))
         for item, response, gold in answered
     )
     verdicts = grader.equal_all(
@@ -203,7 +214,7 @@ def grade_against(
         extracted=True,
     )
     for item, response, gold, readings in for_samples:
-        yield graded_by(
+        yield grade_readings(
             rule,
             readings,
             item,
@@ -212,7 +223,7 @@ def grade_against(
         )
 
 
-def gold_of(item: Item) -> str:
+def join_golds(item: Item) -> str:
     """Return the gold of an item as one text. Raises ValueError where there is none."""
     golds = item.gold if isinstance(item.gold, list) else [item.gold]
     texts = [str(gold).strip() for gold in golds if isinstance(gold, str | int | float) and str(gold).strip()]
@@ -248,14 +259,14 @@ def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:
     tolerance = item.detail.get("tolerance")
     if not isinstance(tolerance, int | float | str) or not tolerance:
         return False
-    expected, number = number_in(gold), number_in(answer)
+    expected, number = parse_number(gold), parse_number(answer)
     try:
         return expected is not None and number is not None and abs(expected - number) <= float(tolerance) * (1 + 1e-9)
     except ValueError:
         return False
 
 
-def number_in(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """Return the number that a bare answer is; None for all else."""
     if len(text) > MAX_CHARS:
         return None
@@ -263,7 +274,7 @@ def number_in(text: str) -> float | None:
         answer = math_reading.read_answer(normalize(text))
         if not isinstance(answer, Formula | Percentage):
             return None
-        exact = rational(answer.node)
+        exact = exact_value(answer.node)
         value = complex(float(exact)) if exact is not None else evaluate(answer.node, {})
     except (NotUnderstood, Undecided, KeyError, OverflowError, RecursionError):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from tasks.grading.math.expressions import FUNCTIONS, Apply, Node, Number, Symbol
-from tasks.grading.math.math_tokens import NotUnderstood, Token, literal
+from tasks.grading.math.math_tokens import NotUnderstood, Token, parse_literal
 
 MAX_DEPTH = 60
 _CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
@@ -144,7 +144,7 @@ class _Reader:
         start = self.position
         if self.peek().kind == "number" and self._mixed_ahead():
             above, _, below = self.next(), self.next(), self.next()
-            return Apply("add", (whole, Apply("div", (literal(above.text), literal(below.text)))))
+            return Apply("add", (whole, Apply("div", (parse_literal(above.text), parse_literal(below.text)))))
         if self.take("frac"):
             fraction = self.fraction()
             ends = self.position == len(self.tokens) or not self.at("^", "!")
@@ -199,7 +199,7 @@ class _Reader:
             return node
         token = self.peek()
         if token.kind == "number" and not token.text.isdigit():
-            return literal(self.next().text)
+            return parse_literal(self.next().text)
         return self.signed(self.argument) if self.at("-", "+") else self.atom()
 
     def fraction(self) -> Node:
@@ -222,7 +222,7 @@ class _Reader:
             case "number":
                 if self.at("_"):
                     raise NotUnderstood("a number to a base in a formula")
-                node = literal(token.text)
+                node = parse_literal(token.text)
             case "symbol":
                 node = self.symbol(token)
             case "sign":

@@ -8,9 +8,9 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from tasks.grading.math.expressions import Node, symbols
+from tasks.grading.math.expressions import Node, find_symbols
 from tasks.grading.math.math_parsing import parse_formula
-from tasks.grading.math.math_tokens import NotUnderstood, Token, tokenize, without_unit
+from tasks.grading.math.math_tokens import NotUnderstood, Token, split_unit, tokenize
 from tasks.language.number_words import NUMBER_NAMES
 
 MAX_ITEMS = 200
@@ -222,7 +222,7 @@ def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
         left: Answer | None = None
         with suppress(NotUnderstood):
             left = _read(chain[0]) if signs[0] == "approx" else None
-        is_value = isinstance(left, Formula) and not symbols(left.node)
+        is_value = isinstance(left, Formula) and not find_symbols(left.node)
         if signs[0] != "approx" or is_value:  # 1/3 ≈ 0.33: the exact value comes first
             cut = signs.index("approx")
             chain, signs = chain[: cut + 1], signs[:cut]
@@ -347,7 +347,7 @@ def _based(tokens: list[Token]) -> Based | None:
 
 
 def _formula(tokens: list[Token]) -> Formula:
-    without_words, unit = without_unit(tokens)
+    without_words, unit = split_unit(tokens)
     if not without_words:
         raise NotUnderstood("a unit without a number")
     return Formula(parse_formula(without_words), unit)

@@ -203,7 +203,7 @@ def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
     return tokens
 
 
-def literal(text: str) -> Number:
+def parse_literal(text: str) -> Number:
     """Return the number of a literal: `4.5e33`, `.5`, `12`, `3.`. Raises NotUnderstood for one too large."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -214,7 +214,7 @@ def literal(text: str) -> Number:
     return Number(value, len(fraction) - shift if fraction or exponent else None)
 
 
-def without_unit(tokens: list[Token]) -> tuple[list[Token], str]:
+def split_unit(tokens: list[Token]) -> tuple[list[Token], str]:
     """Return a formula without the unit after it, and that unit in canonical form, empty for an unknown one."""
     end, units = len(tokens), list[str]()
     while end:

@@ -18,7 +18,7 @@ _TOWER = re.compile(r"\^\s*\{?\s*(?:\(?\s*\d+\s*\)?\s*\^|\d{5,})|\^\s*\{?[^{}]*\
 _LARGE_FACTORIAL = re.compile(r"\d{4,}\s*\}?\)?\s*!|!\s*!|!\s*\)\s*!")
 
 
-def bomb(latex: str) -> bool:
+def is_bomb(latex: str) -> bool:
     """Whether LaTeX has an enormous value: towers of powers, factorials of thousands."""
     return bool(len(latex) > MAX_CHARS or _TOWER.search(latex) or _LARGE_FACTORIAL.search(latex))
 
@@ -66,7 +66,9 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         try:
             equal = (
-                not bomb(request["gold"]) and not bomb(request["answer"]) and _same(request["gold"], request["answer"])
+                not is_bomb(request["gold"])
+                and not is_bomb(request["answer"])
+                and _same(request["gold"], request["answer"])
             )
         except Exception:  # noqa: BLE001  # sympy raises anything; what it cannot read is not equal
             equal = False

@@ -157,11 +157,11 @@ def plain_words(normalized: str) -> str:
     return " ".join(text.lower().split()) if _ONLY_LETTERS.fullmatch(text) else ""
 
 
-def for_sympy(normalized: str) -> str:
+def spell_for_sympy(normalized: str) -> str:
     """Return a normalized answer in LaTeX that other parsers read."""
     return normalized.replace("\\newline ", "\\\\ ").replace("\\degree ", r"^{\circ} ")
 
 
-def spelling(normalized: str) -> str:
+def remove_spaces(normalized: str) -> str:
     """Return a normalized answer without spaces, by which equal spellings are found."""
     return _SPACE.sub("", normalized)

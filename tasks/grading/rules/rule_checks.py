@@ -81,7 +81,7 @@ def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
     return {name: hint.__metadata__[0] for name, hint in hints.items() if name not in ("response", "return")}
 
 
-def compares(counted: Iterable[Any], relation: Relation, threshold: int) -> bool:
+def has_enough(counted: Iterable[Any], relation: Relation, threshold: int) -> bool:
     """Whether `counted` has at least, or less than, `threshold` members; it is read no further than needed."""
     reached = sum(1 for _ in islice(counted, threshold)) >= threshold
     return reached == (relation == "at least")
@@ -94,7 +94,7 @@ def existence(response: str, *, keywords: Patterns) -> bool:
 
 def frequency(response: str, *, keyword: Pattern, frequency: Count, relation: Relation) -> bool:
     """Whether the keyword occurs often, or seldom, enough; `the` also occurs in `other`."""
-    return compares(re.finditer(keyword.strip(), response, re.IGNORECASE), relation, frequency)
+    return has_enough(re.finditer(keyword.strip(), response, re.IGNORECASE), relation, frequency)
 
 
 def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
@@ -104,17 +104,17 @@ def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
 
 def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
     """Whether the letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
-    return compares(re.finditer(re.escape(letter.lower()), response.lower()), let_relation, let_frequency)
+    return has_enough(re.finditer(re.escape(letter.lower()), response.lower()), let_relation, let_frequency)
 
 
 def number_sentences(response: str, *, num_sentences: Count, relation: Relation) -> bool:
     """Whether there are enough, or few enough, sentences; `1.` of a numbered list is one of its own."""
-    return compares(sentences(response), relation, num_sentences)
+    return has_enough(sentences(response), relation, num_sentences)
 
 
 def number_words(response: str, *, num_words: Count, relation: Relation) -> bool:
     """Whether there are enough, or few enough, runs of letters, digits and underscores; `don't` is two."""
-    return compares(re.finditer(r"\w+", response), relation, num_words)
+    return has_enough(re.finditer(r"\w+", response), relation, num_words)
 
 
 def number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
@@ -144,7 +144,7 @@ def nth_paragraph_first_word(
 
 def number_placeholders(response: str, *, num_placeholders: Count) -> bool:
     """Whether the response has at least that many `[placeholders]`."""
-    return compares(_placeholders(response), "at least", num_placeholders)
+    return has_enough(_placeholders(response), "at least", num_placeholders)
 
 
 def postscript(response: str, *, postscript_marker: Pattern) -> bool:
@@ -166,12 +166,12 @@ def constrained_response(response: str) -> bool:
 def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
     """Whether there are at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
     highlights = (match[1] for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT) for match in pattern.finditer(response))
-    return compares(filter(str.strip, highlights), "at least", num_highlights)
+    return has_enough(filter(str.strip, highlights), "at least", num_highlights)
 
 
 def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:
     """Whether the response has at least that many headings `Section 1`."""
-    return compares(re.finditer(rf"{section_spliter.strip()}\s?\d+", response), "at least", num_sections)
+    return has_enough(re.finditer(rf"{section_spliter.strip()}\s?\d+", response), "at least", num_sections)
 
 
 def json_format(response: str) -> bool:
@@ -244,7 +244,7 @@ def english_lowercase(response: str) -> bool:
 
 def capital_word_frequency(response: str, *, capital_frequency: Count, capital_relation: Relation) -> bool:
     """Whether there are enough, or few enough, words in capitals; `I` and `A` are such words."""
-    return compares(capital_words(response), capital_relation, capital_frequency)
+    return has_enough(capital_words(response), capital_relation, capital_frequency)
 
 
 def no_comma(response: str) -> bool:

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary, graded_sample
+from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary, make_sample
 from tasks.grading.reading import visible_answer
 from tasks.grading.rules.rule_checks import KINDS, arguments_of
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import Estimate, estimate, estimates, wilson
 
 VARIANTS = ("strict", "loose")
@@ -38,7 +38,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             # without reasoning the text stays as it is, since blank lines at its ends count
             visible = visible_answer(response.text)
             answer = response.text if visible == response.text.strip() else visible or ""
-            strict, loose = followed(rules, answer)
+            strict, loose = check_followed(rules, answer)
             broken = [kind for kind, is_followed in zip(kinds, strict, strict=True) if not is_followed]
             fields: dict[str, Any] = {
                 "score": float(all(strict)),
@@ -54,7 +54,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             if not answer or answer.isspace():
                 cause = "the reasoning was never closed" if response.text.strip() else "the response is empty"
                 fields |= {"missing": True, "reason": f"no answer: {response.missed or cause}"}
-        yield graded_sample(item, response, **fields)
+        yield make_sample(item, response, **fields)
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:
@@ -63,7 +63,7 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
     An instruction counts the same whichever prompt it stands in; its error bar is clustered by prompt.
     """
     kinds: dict[str, dict[str, ByItem]] = {name: {} for name in VARIANTS}
-    totals = tally(_noting(samples, kinds))
+    totals = tally_samples(_noting(samples, kinds))
     prompts = [
         estimates(f"prompt_level_{name}", totals.values.get(f"prompt_level_{name}", {}), headline=name == "strict")
         for name in VARIANTS
@@ -165,7 +165,7 @@ def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
     return rules
 
 
-def followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[bool]]:
+def check_followed(rules: Sequence[Rule], response: str) -> tuple[list[bool], list[bool]]:
     """Return the strict and the loose verdicts on each rule; an empty response follows none."""
     strict = [_follows(rule, [response]) for rule in rules]
     if all(strict):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.protocols import ChatRequest, Embedder, Image, Message, Text, VisionEmbedder
 from storage.records import Record
-from tasks.grading.vqa_accuracy import ENOUGH, accuracy_among, people
+from tasks.grading.vqa_accuracy import ENOUGH, accuracy_among, prepare_answers
 from tasks.lever.judge.judges import EncoderSpec, open_encoder
 from tasks.lever.lever_records import TextItem, VqaItem
 from tasks.resources import embedder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasks.documents.blocks import Place
-from tasks.grading.cited_answers import is_borne_out, only_abstains, renumbered, sentences_in
+from tasks.grading.cited_answers import is_borne_out, only_abstains, renumber_citations, split_sentences
 from tasks.language.numbers import read_numbers, same_number
 from tasks.language.sentences import sentences_of
 from tasks.language.tokens import BIGRAM, tokenize
@@ -26,8 +26,8 @@ def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
 
     question: a sentence that only repeats it claims nothing.
     """
-    told, numbers = renumbered(text, blocks=len(hits))
-    sentences = sentences_in(told)
+    told, numbers = renumber_citations(text, blocks=len(hits))
+    sentences = split_sentences(told)
     used = [hits[number - 1] for number in numbers]
     # claims are checked against the name of a document, headings, text and rows
     sources = [

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from storage import files
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
-from tasks.documents.formats import format_named, sniff
+from tasks.documents.formats import find_format, sniff
 from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, render_pages
 from tasks.rag.answers import Citation
 
@@ -78,7 +78,7 @@ def draw_pages(
         raise NoPicture("its bytes are not in this home's store; index it here again")
     try:
         format = sniff(path).format
-        drawable = format_named(format).page_renderer is not None
+        drawable = find_format(format).page_renderer is not None
     except (DocumentError, ReaderUnusable) as error:
         raise NoPicture(str(error)) from error
     if not drawable:

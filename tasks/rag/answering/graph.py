@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
-from tasks.grading.cited_answers import same_evidence
+from tasks.grading.cited_answers import has_same_evidence
 from tasks.language.sentences import language_of
 from tasks.rag.answering.answer_prompts import (
     MOST_CONTEXT_TOKENS,
@@ -249,7 +249,7 @@ def rewrite(state: State, desk: Desk) -> Added:
         told = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
     except ModelError as error:
         return {"notes": (f"the draft was not rewritten: {error}",)}
-    if told.finish_reason == "length" or not same_evidence(draft.text, told.text):
+    if told.finish_reason == "length" or not has_same_evidence(draft.text, told.text):
         return {"calls": (told.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
     hits = cited_hits(draft.citations, state["context"].hits)  # the draft's marks were numbered anew
     return {"draft": cite(told.text, hits, question=state["question"]), "calls": (told.call,)}

@@ -18,9 +18,9 @@ from zipfile import ZipFile, ZipInfo
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.documents.archives import ZipCaps, member_name, open_zip, printable, read_member, refusal
+from tasks.documents.archives import ZipCaps, escape_unprintable, explain_refusal, member_name, open_zip, read_member
 from tasks.documents.document_errors import DocumentError
-from tasks.documents.formats import format_of_members, formats, outside_reader, suffixes
+from tasks.documents.formats import detect_by_members, find_outside_reader, formats, suffixes
 from tasks.rag.corpus import Source
 from tasks.rag.rag_errors import FolderUnusable
 
@@ -113,7 +113,7 @@ def scan_folder(
     added = any(format.distribution for format in formats())
     suffixes_of_programs = {suffix for format in formats() if format.program for suffix in format.suffixes}
     files = [
-        file.model_copy(update={"reader": outside_reader(artifacts.path(file.content), suffix=file.suffix)})
+        file.model_copy(update={"reader": find_outside_reader(artifacts.path(file.content), suffix=file.suffix)})
         if added or file.suffix in suffixes_of_programs
         else file
         for file in first.values()
@@ -129,9 +129,13 @@ def scan_folder(
 def require_folder(folder: Path) -> None:
     """Raise FolderUnusable where there is no such folder."""
     if not folder.exists():
-        raise FolderUnusable(f"The folder {printable(str(folder))} does not exist; name the folder of the documents.")
+        raise FolderUnusable(
+            f"The folder {escape_unprintable(str(folder))} does not exist; name the folder of the documents."
+        )
     if not folder.is_dir():
-        raise FolderUnusable(f"{printable(str(folder))} is not a folder; name the folder that the documents lie in.")
+        raise FolderUnusable(
+            f"{escape_unprintable(str(folder))} is not a folder; name the folder that the documents lie in."
+        )
 
 
 @dataclass
@@ -208,7 +212,7 @@ class _Scan:
             self._refuse(name, error.reason, str(error))
             return
         with archive:
-            if format_of_members(frozenset(archive.namelist())):  # a document under the wrong suffix
+            if detect_by_members(frozenset(archive.namelist())):  # a document under the wrong suffix
                 file.seek(0)
                 self._add(name, self.artifacts.put("document", file.read()))
                 return
@@ -274,7 +278,7 @@ def _name(raw: bytes) -> str:
     """Return a file's name as text in NFC; bytes that are not UTF-8 are read as CP949, which old Korean disks use."""
     for encoding in ("utf-8", "cp949"):
         try:
-            return printable(unicodedata.normalize("NFC", raw.decode(encoding)))
+            return escape_unprintable(unicodedata.normalize("NFC", raw.decode(encoding)))
         except UnicodeDecodeError:
             continue
     return raw.decode("utf-8", errors="backslashreplace")

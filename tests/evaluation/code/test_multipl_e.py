@@ -12,7 +12,7 @@ from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, LANGUAGES, MultiPLE, read_own_solutions
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.sandbox.languages import find, unavailable
+from tasks.sandbox.languages import find_language, why_unavailable
 from tests.evaluation.code.answered import graded, opened_tools
 
 MULTIPLE = [one for one in BENCHMARKS if isinstance(one, MultiPLE)]
@@ -56,7 +56,7 @@ def test_the_table_is_of_known_languages_and_each_has_a_solution_of_ours() -> No
 def test_our_solution_passes_or_the_check_says_what_is_missing(extension: str, tools: Tools, tmp_path: Path) -> None:
     benchmark, item = item_of(extension, tmp_path)
     problems = list(benchmark.check([item], tools))
-    if why := unavailable(find(extension)):
+    if why := why_unavailable(find_language(extension)):
         assert problems == [f"programs of {extension} cannot be run here: {why}"]
     elif extension in ("rb", "lua"):  # what their tests need is not part of the language
         assert all(f"item {item.id}: its own gold None" in problem for problem in problems)
@@ -67,7 +67,7 @@ def test_our_solution_passes_or_the_check_says_what_is_missing(extension: str, t
 @pytest.mark.machine
 @pytest.mark.parametrize("extension", [extension for extension in ROWS if extension not in ("rb", "lua")])
 def test_a_wrong_function_fails(extension: str, tools: Tools, tmp_path: Path) -> None:
-    if why := unavailable(find(extension)):
+    if why := why_unavailable(find_language(extension)):
         pytest.skip(why)
     benchmark, item = item_of(extension, tmp_path)
     body = read_own_solutions(extension)[NAME].replace("+", "-")
@@ -79,7 +79,7 @@ def test_a_wrong_function_fails(extension: str, tools: Tools, tmp_path: Path) ->
 @pytest.mark.machine
 @pytest.mark.parametrize(("extension", "code"), WHOLE.items(), ids=WHOLE)
 def test_a_whole_function_in_a_fence_passes(extension: str, code: str, tools: Tools, tmp_path: Path) -> None:
-    if why := unavailable(find(extension)):
+    if why := why_unavailable(find_language(extension)):
         pytest.skip(why)
     benchmark, item = item_of(extension, tmp_path)
     assert graded(benchmark, [item], {item.id: f"Here:\n```{extension}\n{code}\n```\n"}, tools)[item.id].score == 1

@@ -18,7 +18,7 @@ from tasks.evaluation.benchmarks.base import Judge, Tools
 from tasks.evaluation.evaluation_errors import DataMissing, PreflightFailed
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.grading.length_control import Compared, Gamed, length_controlled
+from tasks.grading.length_control import Compared, Gamed, length_controlled_win_rate
 from tests.evaluation.judging.judges import SAMPLES, prompt_of, response
 
 
@@ -133,5 +133,5 @@ def test_the_rate_is_what_the_rule_gives_at_equal_lengths(model: float):
     compared = drawn(length=-1.5, model=model)
     wanted = np.mean([1 / (1 + np.exp(-(0.3 * one.difficulty + model))) for one in compared])
     raw = np.mean([one.preference for one in compared if one.preference is not None])
-    assert length_controlled(compared) == pytest.approx(wanted, abs=0.005)
+    assert length_controlled_win_rate(compared) == pytest.approx(wanted, abs=0.005)
     assert raw > wanted + 0.1

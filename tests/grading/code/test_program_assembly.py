@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.grading.code.program_assembly import with_tests
+from tasks.grading.code.program_assembly import assemble_program
 from tasks.sandbox import Program, Sandbox
-from tasks.sandbox.languages import find, unavailable
+from tasks.sandbox.languages import find_language, why_unavailable
 from tests.evaluation.code.answered import opened_tools
 
 pytestmark = pytest.mark.machine
@@ -30,15 +30,15 @@ GO_TESTS = 'func TestTwice(t *testing.T) {\n    if fmt.Sprint(twice(2)) != "4" {
 
 
 def program(prompt: str, code: str, language: str, tests: str, *, stops: tuple[str, ...] = ()) -> str:
-    tested = with_tests(prompt, code, "twice", language, tests=tests, stops=stops)
+    tested = assemble_program(prompt, code, "twice", language, tests=tests, stops=stops)
     return tested.source + "\n" + tested.tests
 
 
 def passes(prompt: str, code: str, language: str, tests: str, sandbox: Sandbox) -> str:
     """What the sandbox says of it."""
-    if why := unavailable(find(language)):
+    if why := why_unavailable(find_language(language)):
         pytest.skip(why)
-    source, tests = with_tests(prompt, code, "twice", language, tests=tests, stops=())
+    source, tests = assemble_program(prompt, code, "twice", language, tests=tests, stops=())
     return sandbox.run(Program(source, language, tests=tests)).status
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.grading.math.boxes import last_boxed
-from tasks.grading.math.math_extraction import answer_in, read
+from tasks.grading.math.math_extraction import answer_in, read_answers
 from tasks.grading.reading import STRICT
 
 ANSWERS = json.loads(Path(__file__).with_name("answers.json").read_text("utf-8"))
@@ -18,7 +18,7 @@ ANSWERS = json.loads(Path(__file__).with_name("answers.json").read_text("utf-8")
 
 @pytest.mark.parametrize(("response", "answer"), ANSWERS["announced"])
 def test_answer_of_a_response(response: str, answer: str | None) -> None:
-    assert read(response, STRICT).strict == answer
+    assert read_answers(response, STRICT).strict == answer
 
 
 @pytest.mark.parametrize(("text", "answer"), ANSWERS["bare"])
@@ -28,7 +28,7 @@ def test_bare_answers_and_sentences_are_taken_too(text: str, answer: str) -> Non
 
 @given(st.text(alphabet="ab{}\\$()[] \nboxed123", max_size=200))
 def test_extraction_takes_any_text(text: str) -> None:
-    assert read(text, STRICT).strict is None or answer_in(text) is not None
+    assert read_answers(text, STRICT).strict is None or answer_in(text) is not None
 
 
 @given(st.recursive(st.text("ab1+", max_size=5), lambda inner: inner.map(lambda text: f"{{{text}}}"), max_leaves=20))
@@ -59,7 +59,7 @@ def test_what_is_put_into_a_box_comes_out(content: str) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.slow
 def test_ten_megabytes_are_read_in_time(text: str) -> None:
-    for found in (read(text, STRICT).strict, answer_in(text)):
+    for found in (read_answers(text, STRICT).strict, answer_in(text)):
         assert found is None or len(found) <= len(text)
 
 

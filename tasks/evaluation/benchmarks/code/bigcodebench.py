@@ -31,7 +31,7 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, LookUp, explain_missing, look_up
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.code.code_extraction import FUTURE, code_in, completed
+from tasks.grading.code.code_extraction import FUTURE, complete_program, extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox, shared_sandbox
 
@@ -96,7 +96,7 @@ class BigCodeBench(CodeBenchmark):
             )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        code = code_in(answer, "python")
+        code = extract_code(answer, "python")
         libraries = _look_up(item, sandbox)
         if libraries.broken:
             return Verdict(None, f"sandbox: its libraries could not be looked up: {libraries.broken}", code)

@@ -117,7 +117,7 @@ def extract_answer(response: str) -> str:
         inner = tagged if opened else before
         return code_in(inner, "python") if "```" in inner else inner.strip()
     _, opened, tagged = response.partition(OPEN)
-    return code_in(tagged if opened else response, "python").strip()
+    return extract_code(tagged if opened else response, "python").strip()
 
 
 def build_program(item: Item, answer: str) -> Program:

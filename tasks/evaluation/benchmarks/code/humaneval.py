@@ -34,11 +34,11 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.code.code_extraction import blocks_in, code_in, completed
+from tasks.grading.code.code_extraction import complete_program, extract_code, find_blocks
 from tasks.grading.code.code_grading import Verdict, verdict_of
-from tasks.grading.code.program_assembly import with_tests
+from tasks.grading.code.program_assembly import assemble_program
 from tasks.sandbox import Limits, Program, Sandbox
-from tasks.sandbox.languages import find, unavailable
+from tasks.sandbox.languages import find_language, why_unavailable
 from tasks.sandbox.sandbox_records import MIB
 
 PYTHON = DataFile(
@@ -92,16 +92,18 @@ class FunctionBenchmark(CodeBenchmark):
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """Execute the prompt as the answer completes it, with the item's tests."""
         language, detail = str(item.group), item.detail
-        code = code_in(answer, language)
+        code = extract_code(answer, language)
         prompt, entry_point = str(detail["prompt"]), str(detail["entry_point"])
         if language == "python":
-            source = completed(prompt, code, entry_point, language)
+            source = complete_program(prompt, code, entry_point, language)
             tests, call = str(detail["test"]), f"check({entry_point})"
             tests = tests if tests.rstrip().endswith(f"\n{call}") else f"{tests}\n\n{call}\n"
         else:
-            is_fenced = any(block.code.strip() for block in blocks_in(answer))
+            is_fenced = any(block.code.strip() for block in find_blocks(answer))
             stops = [] if is_fenced else cast("list[str]", detail["stop_tokens"])
-            source, tests = with_tests(prompt, code, entry_point, language, tests=str(detail["tests"]), stops=stops)
+            source, tests = assemble_program(
+                prompt, code, entry_point, language, tests=str(detail["tests"]), stops=stops
+            )
         return verdict_of(sandbox.run(Program(source, language, tests=tests, limits=self.limits)), code)
 
     def gold_response(self, item: Item) -> str | None:

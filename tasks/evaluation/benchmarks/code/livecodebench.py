@@ -36,11 +36,11 @@ from tasks.evaluation.benchmarks.code.livecodebench_tests import (
 )
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
-from tasks.grading.code.code_extraction import blocks_in, with_plain_ends
+from tasks.grading.code.code_extraction import find_blocks, normalize_line_ends
 from tasks.grading.code.code_grading import Verdict
 from tasks.grading.sample_statistics import summarise_repeats
 from tasks.sandbox import Sandbox, shared_sandbox
-from tasks.sandbox.languages import language_named
+from tasks.sandbox.languages import find_language_name
 
 EVALCHEMY: dict[Kind, str] = {
     "stdin": "Generate an executable Python function generated from the given prompt. The function should take stdin "

@@ -97,7 +97,7 @@ class MBPP(CodeBenchmark):
                 yield build_item(row, examples, tests="\n".join(tests))
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        code = code_in(answer, "python")
+        code = extract_code(answer, "python")
         return verdict_of(sandbox.run(Program(code, tests=str(item.detail["tests"]), limits=LIMITS)), code)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
@@ -154,7 +154,7 @@ class MBPPPlus(MBPP):
         return CodeBenchmark.summarise(self, samples)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        code = code_in(answer, "python")
+        code = extract_code(answer, "python")
         if look_up(NUMPY, sandbox).missing:
             return Verdict(None, explain_missing(NUMPY), code)
         seconds = LONGER.get(item.id, SECONDS)
