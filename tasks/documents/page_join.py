@@ -128,7 +128,10 @@ class _Drawn:
         texts |= {id(block): _Text(block, self, self.cursor, near=False) for block in blocks if block.kind == "note"}
         # of pictures, few texts are drawn
         counted_texts = [texts[id(block)] for block in blocks if block.kind != "figure"]
-        drawn_letters, letters = sum(text.found for text in counted_texts), sum(text.wanted for text in counted_texts)
+        drawn_letters, letters = (
+            sum(text.drawn_letters for text in counted_texts),
+            sum(text.letter_count for text in counted_texts),
+        )
         if drawn_letters < LEAST_FOUND * letters:
             raise LayoutFailed(f"the layout shows {drawn_letters} of the {letters} letters of the text")
         return [part for block in blocks for part in texts[id(block)].parts()]
@@ -179,7 +182,7 @@ class _Text:
 
     def __init__(self, block: Block, drawn: _Drawn, cursor: int, *, near: bool = True) -> None:
         self._block, self._drawn = block, drawn
-        self.wanted = self.found = 0
+        self.letter_count = self.drawn_letters = 0
         texts = [cell.text for cell in block.cells] if block.cells else [block.text]
         ends = list[int]()
         self._spots = list[list[int | None]]()
@@ -191,8 +194,8 @@ class _Text:
                 letters = [(letter, at) for at, sign in enumerate(line, begin) for letter in _folded(sign)]
                 begin += len(line) + 1
                 pieces = drawn.pieces("".join(letter for letter, _ in letters), cursor, near=near)
-                self.wanted += len(letters)
-                self.found += sum(piece.length for piece in pieces)
+                self.letter_count += len(letters)
+                self.drawn_letters += sum(piece.length for piece in pieces)
                 for piece in pieces:
                     for step in range(piece.length):
                         spots[letters[piece.start + step][1]] = piece.drawn_at + step

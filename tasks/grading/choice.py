@@ -96,17 +96,17 @@ class Read(NamedTuple):
     where: dict[str, str]
 
 
-def read_choices(response: str, asked: Asked, rule: Rule) -> Read:
+def read_choices(response: str, question: Asked, rule: Rule) -> Read:
     """Return the letters that a response names, under each policy."""
     visible = visible_answer(response)
     if visible is None:
         return Read(UNREAD, {})
-    strict = find_choice(visible, asked)
-    flexible = strict or find_unannounced(visible, asked)
+    strict = find_choice(visible, question)
+    flexible = strict or find_unannounced(visible, question)
     readings = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
     where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
     if readings.published and readings.published not in where:
-        readings = readings._replace(published=_read_whole(readings.published, asked))
+        readings = readings._replace(published=_read_whole(readings.published, question))
     return Read(readings, where)
 
 
@@ -117,60 +117,60 @@ def read_question(item: Item) -> Asked:
     return ChoiceQuestion(letters, options, bool(item.detail.get("several")))
 
 
-def find_choice(text: str, asked: Asked) -> Choice | None:
+def find_choice(text: str, question: Asked) -> Choice | None:
     """Return the choice that `text`, which holds no reasoning, announces last; None where it announces none."""
     if "box" in text:
         from tasks.grading.math.boxes import last_boxed
 
         box = last_boxed(text)
-        if box is not None and len(box) <= LONGEST_BOX and (letters := _read_whole(box, asked)):
+        if box is not None and len(box) <= LONGEST_BOX and (letters := _read_whole(box, question)):
             return Choice(letters, "box")
     for plain in map(strip_marks, (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)):
         ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
         if letters := next(
-            filter(None, (_read_statement(plain[end : end + WINDOW_CHARS], asked) for end in ends)), None
+            filter(None, (_read_statement(plain[end : end + WINDOW_CHARS], question) for end in ends)), None
         ):
             return Choice(letters, "statement")
-        remark = _patterns(asked.letters).remark.last(plain)
+        remark = _patterns(question.letters).remark.last(plain)
         if any(sign in plain for sign in ("정답", "맞", "옳")):
-            remarks = (remark, *_patterns(asked.letters).korean.finditer(plain))
+            remarks = (remark, *_patterns(question.letters).korean.finditer(plain))
             remark = max(filter(None, remarks), key=lambda match: match.start(), default=None)
         if remark:
             text_of_choice = next(group for group in remark.groups() if group)
             number = NUMBERED.fullmatch(f"{text_of_choice}번")
-            if letters := _by_number(number, asked) if number else _letters(text_of_choice, asked):
+            if letters := _by_number(number, question) if number else _letters(text_of_choice, question):
                 return Choice(letters, "remark")
     return None
 
 
-def find_unannounced(text: str, asked: Asked) -> Choice | None:
+def find_unannounced(text: str, question: Asked) -> Choice | None:
     """Return the choice where answers usually stand: alone on a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
-        if line.strip() and (letters := _read_whole(line, asked)):
+        if line.strip() and (letters := _read_whole(line, question)):
             return Choice(letters, "line")
-    tail, patterns = text[-TAIL_CHARS:], _patterns(asked.letters)
+    tail, patterns = text[-TAIL_CHARS:], _patterns(question.letters)
     plain = strip_marks(tail)
     for line in map(str.strip, reversed(plain.split("\n"))):
-        if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _read_lone(line, asked)):
+        if patterns.opens.match(line) and len(line) <= LONGEST_LONE_LINE and (alone := _read_lone(line, question)):
             return Choice(alone, "line")
-    bold = (_read_lone(strip_marks(match[1]).strip(), asked) for match in reversed(list(_BOLD.finditer(tail))))
+    bold = (_read_lone(strip_marks(match[1]).strip(), question) for match in reversed(list(_BOLD.finditer(tail))))
     if letters := next((alone for alone in bold if alone), None):
         return Choice(letters, "bold")
     last = patterns.prose.last(plain)
-    return Choice(_letters(last["letters"], asked), "prose") if last else None
+    return Choice(_letters(last["letters"], question), "prose") if last else None
 
 
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
-def _read_lone(plain: str, asked: Asked) -> str | None:
+def _read_lone(plain: str, question: Asked) -> str | None:
     """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
-    patterns = _patterns(asked.letters)
+    patterns = _patterns(question.letters)
     if patterns.lone.fullmatch(plain):
-        return _letters(plain.removesuffix(".").rpartition(" ")[2], asked)
+        return _letters(plain.removesuffix(".").rpartition(" ")[2], question)
     match = patterns.label.fullmatch(plain)
-    if match and canonicalize(match["rest"]) in _canonical_options(asked.options):
+    if match and canonicalize(match["rest"]) in _canonical_options(question.options):
         return match["closed"] or match["open"]
     return None
 
@@ -290,63 +290,63 @@ def _patterns(letters: str) -> _Patterns:
     )
 
 
-def _read_whole(said: str, asked: Asked) -> str | None:
+def _read_whole(text: str, question: Asked) -> str | None:
     """The letters that a box or a line names: as letters, by number, or by an option's text."""
-    plain, patterns = strip_marks(said).strip(), _patterns(asked.letters)
+    plain, patterns = strip_marks(text).strip(), _patterns(question.letters)
     if match := patterns.is_all.fullmatch(plain):
-        return _letters(match["letters"], asked)
-    if asked.several and re.fullmatch(rf"(?i:[{asked.letters}]{{2,26}})", plain):
-        return _letters(plain, asked)
+        return _letters(match["letters"], question)
+    if question.several and re.fullmatch(rf"(?i:[{question.letters}]{{2,26}})", plain):
+        return _letters(plain, question)
     if match := NUMBERED.fullmatch(plain):
-        return _by_number(match, asked)
-    if letters := _by_text(said, asked):
+        return _by_number(match, question)
+    if letters := _by_text(text, question):
         return letters
     match = patterns.label.fullmatch(plain)
     return match and (match["closed"] or match["open"])
 
 
-def _read_statement(following: str, asked: Asked) -> str | None:
+def _read_statement(following: str, question: Asked) -> str | None:
     """The choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
     stated = line.strip(" \t\r:：=→->#")
     if not stated:
         lines = [below for below in (line_below.strip(" \t\r#") for line_below in rest.split("\n")) if below]
-        return _read_whole(lines[0], asked) if lines else None
-    patterns = _patterns(asked.letters)
-    if asked.several and (run := re.match(rf"\(?([{asked.letters}]{{2,26}})(?![A-Za-z])", stated)):
-        return _letters(run[1], asked)
+        return _read_whole(lines[0], question) if lines else None
+    patterns = _patterns(question.letters)
+    if question.several and (run := re.match(rf"\(?([{question.letters}]{{2,26}})(?![A-Za-z])", stated)):
+        return _letters(run[1], question)
     if match := patterns.begins.match(stated):
-        return _letters(match["letters"], asked)
+        return _letters(match["letters"], question)
     if match := patterns.small.match(stated):
-        return _letters(match["closed"] or match["last"], asked)
+        return _letters(match["closed"] or match["last"], question)
     if match := NUMBERED.match(stated):
-        return _by_number(match, asked)
-    if letters := _by_text(stated, asked) or _by_text(re.split(r"[.;]\s|,\s", stated)[0], asked):
+        return _by_number(match, question)
+    if letters := _by_text(stated, question) or _by_text(re.split(r"[.;]\s|,\s", stated)[0], question):
         return letters
     # `정답: 3`, where no option holds a number
     bare = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", stated)
-    if not bare or not asked.options or any(any(map(str.isdigit, option)) for option in asked.options):
+    if not bare or not question.options or any(any(map(str.isdigit, option)) for option in question.options):
         return None
-    return _letter(int(bare[1]), asked)
+    return _letter(int(bare[1]), question)
 
 
-def _by_number(match: re.Match[str], asked: ChoiceQuestion) -> str | None:
-    return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), asked)
+def _by_number(match: re.Match[str], question: Asked) -> str | None:
+    return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), question)
 
 
-def _letter(number: int, asked: ChoiceQuestion) -> str | None:
+def _letter(number: int, question: Asked) -> str | None:
     """The letter of an option by its number, from 1 on."""
-    return asked.letters[number - 1] if 1 <= number <= len(asked.letters) else None
+    return question.letters[number - 1] if 1 <= number <= len(question.letters) else None
 
 
-def _by_text(said: str, asked: Asked) -> str | None:
-    canonical_text = canonicalize(said)
-    options = zip(asked.letters, _canonical_options(asked.options), strict=False)
+def _by_text(text: str, question: Asked) -> str | None:
+    canonical_text = canonicalize(text)
+    options = zip(question.letters, _canonical_options(question.options), strict=False)
     equal_letters = (letter for letter, option in options if option == canonical_text)
     return next(equal_letters, None) if canonical_text else None
 
 
-def _letters(said: str, asked: ChoiceQuestion) -> str:
+def _letters(text: str, question: Asked) -> str:
     """The letters between words such as `and`, sorted, each once."""
-    alone = _patterns(asked.letters).alone.findall(said) or list(said)
-    return "".join(sorted({letter.upper() for letter in alone} & set(asked.letters)))
+    alone = _patterns(question.letters).alone.findall(text) or list(text)
+    return "".join(sorted({letter.upper() for letter in alone} & set(question.letters)))
