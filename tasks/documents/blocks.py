@@ -94,7 +94,7 @@ class Document(Record):
     """A parsed document. It does not know its file name: a renamed file is the same document."""
 
     format: str
-    """Name of a tasks.documents.formats.DocumentFormat."""
+    """Name of the DocumentFormat that the file was read as."""
     reader: str
     """Reader and version: `pymupdf 2.0 + pdfplumber 0.11.10`."""
     page_source: PageSource

@@ -40,9 +40,9 @@ class Header(Record):
     """Description of a document before its first page is read."""
 
     format: str
-    """Name of a tasks.documents.formats.DocumentFormat."""
+    """Name of the DocumentFormat that the file is read as."""
     reader: str
-    """Reader and version: `pymupdf 2.0`."""
+    """Name and version of the reader: `pymupdf 2.0`."""
     page_source: PageSource
     page_count: int
     """Pages that `pages()` will yield; 1 for formats without pages."""

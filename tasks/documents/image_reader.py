@@ -64,7 +64,7 @@ def render_pages(
 
 
 def _as_pdf(path: Path) -> tuple[pymupdf.Document, str]:
-    """A page for each frame, as large as the frame's resolution says; the kind of picture. Raises DocumentError."""
+    """Return a PDF with a page for each frame at its resolution, and the kind of picture. Raises DocumentError."""
     document, kind = pymupdf.open(), ""
     for frame in _frames(path):
         kind = kind or str(frame.format or "").lower()
@@ -75,7 +75,7 @@ def _as_pdf(path: Path) -> tuple[pymupdf.Document, str]:
 
 
 def _frames(path: Path) -> Iterator[Image.Image]:
-    """The frames of a picture, one at a time. Raises CorruptDocument, RefusedDocument."""
+    """Yield the frames of a picture one at a time. Raises CorruptDocument or RefusedDocument."""
     from PIL import Image, ImageSequence  # not needed to read text
 
     try:
@@ -100,7 +100,7 @@ def _frames(path: Path) -> Iterator[Image.Image]:
 
 
 def _points(frame: Image.Image) -> tuple[float, float]:
-    """Width and height of the upright frame at its resolution."""
+    """Return width and height in points of the upright frame at its resolution."""
     dpi = float(frame.info.get("dpi", (SCREEN_DPI,))[0] or SCREEN_DPI)
     dpi = dpi if LEAST_DPI <= dpi <= MOST_DPI else SCREEN_DPI
     width, height = _upright(frame).size

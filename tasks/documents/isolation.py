@@ -140,7 +140,7 @@ def render_pages(
 def _message(
     job: Job, task: Literal["read", "images", "render"], target: str, *, log: Path | None = None
 ) -> dict[str, Any]:
-    """A job for the child; target: the function that it calls, `module:function`."""
+    """Return a job as the child reads it; target: the function that it calls, `module:function`."""
     return {
         "task": task,
         "target": target,
@@ -153,7 +153,7 @@ def _message(
 
 
 def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
-    """Answers of one job, each within its budget. Raises DocumentUnreadable."""
+    """Yield the answers of one job, each within its budget. Raises DocumentUnreadable."""
     memory_mb = limits.memory_mb
     children = _by_memory.get(memory_mb) or _by_memory.setdefault(memory_mb, _Children(memory_mb))
     with children.borrow() as child:
@@ -239,7 +239,7 @@ class _Child:
                 pipe.close()
 
     def _cpu_s(self) -> float:
-        """CPU seconds of the child and of the children that it has waited for (tesseract)."""
+        """Return the CPU seconds of the child and of the children that it has waited for (tesseract)."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

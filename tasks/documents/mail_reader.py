@@ -72,7 +72,7 @@ def _read_eml(message: EmailMessage) -> Message:
 
 
 def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
-    """The parts that hold something; a mail within the mail is one part."""
+    """Yield the parts that hold something; a mail within the mail is one part."""
     if message.get_content_maintype() != "multipart":
         yield message
         return
@@ -82,7 +82,7 @@ def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
 
 
 def _utf8(part: EmailMessage) -> bytes:
-    """The text of a part in UTF-8; as it stands, if its charset is unknown or wrong."""
+    """Return the text of a part in UTF-8; unchanged if its charset is unknown or wrong."""
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     charset = (part.get_content_charset() or "utf-8").lower()
@@ -93,7 +93,7 @@ def _utf8(part: EmailMessage) -> bytes:
 
 
 MOST_NAMED = 20
-"""Attachments that a note names."""
+"""Number of attachments that a note names."""
 
 
 class Message(NamedTuple):
@@ -192,7 +192,7 @@ def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
 
 
 def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> bytes | None:
-    """A property as it is stored; texts in UTF-8."""
+    """Return a property as it is stored; texts in UTF-8."""
     for kind in ("001F", "001E", "0102"):
         stream = f"{below}__substg1.0_{tag}{kind}"
         if container.exists(stream):
@@ -209,7 +209,7 @@ def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> st
 
 
 def _date(container: olefile.OleFileIO[Any]) -> str:
-    """When it was sent, as its headers say, or else as Outlook does."""
+    """Return when the mail was sent, as its headers say, or else as Outlook does."""
     if headers := _text(container, SENT_HEADERS):
         try:
             if sent := str(message_from_string(headers, policy=policy.default).get("Date", "")):

@@ -203,7 +203,7 @@ def _is_dropped(node: ET.Element) -> bool:
 
 
 def _cells(table: ET.Element) -> list[Cell]:
-    """Cells at their columns; cells that span down from rows above shift later ones to the right."""
+    """Return cells at their columns; cells that span down from rows above shift later ones to the right."""
     rows: list[ET.Element] = []
     for child in table:  # not the rows of tables within it
         if child.tag == "tr":
@@ -230,7 +230,7 @@ def _cells(table: ET.Element) -> list[Cell]:
 
 
 def _span(node: ET.Element, name: str) -> int:
-    """Rows or columns; 0, for rows, reaches to the end of the table."""
+    """Return a number of rows or columns; 0, for rows, reaches to the end of the table."""
     value = node.get(name, "1").strip()
     return min(int(value), _MOST_SPANNED) if value.isdecimal() and len(value) < 7 else 1
 

@@ -84,7 +84,7 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
 
 
 def _folded(text: str) -> str:
-    """Letters and digits in one form for all spellings."""
+    """Return letters and digits in one form for all spellings of Unicode."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
 
 
@@ -156,7 +156,7 @@ class _Drawn:
         return first + self.pieces(key[half:], max(cursor, after), near=near, start=start + half)
 
     def goes_on(self, cursor: int, piece: _Piece, letters: int) -> bool:
-        """Whether the text goes on at the piece: it is near the last, or the second in a row at a distance.
+        """Whether the text continues at the piece: it is near the last one, or the second in a row at a distance.
 
         One piece alone at a distance is a text box, or another place with the same words.
         """
@@ -172,13 +172,13 @@ class _Drawn:
         return at
 
     def repeats(self, key: str, page: int) -> bool:
-        """Whether the key is drawn at the head of a page once more, as the header of a table that goes on."""
+        """Whether the key is drawn again at the head of a page, as the header of a table that continues."""
         start = self.starts[page - 1]
         return bool(key) and self._unused(key, start, start + len(key) + 40) >= 0
 
 
 class _Text:
-    """A block's text and where each letter of it is drawn."""
+    """The text of a block, and where each letter of it is drawn."""
 
     def __init__(self, block: Block, drawn: _Drawn, cursor: int, *, near: bool = True) -> None:
         self._block, self._drawn = block, drawn
@@ -228,7 +228,7 @@ class _Text:
         return parts
 
     def _pages(self, spots: Sequence[int | None]) -> list[int | None]:
-        """The page of each sign, never falling; signs that are not found stand with those before them."""
+        """Return the page of each sign, never falling; signs that are not found share the page of those before them."""
         by_sign = [self._drawn.pages[spot] if spot is not None else None for spot in spots]
         share = Counter(page for page in by_sign if page)
         least = min(_SHORTEST_PIECE, max(share.values(), default=0))
@@ -249,7 +249,7 @@ class _Text:
         return enclosing_box(boxes)
 
     def _table_parts(self, pages: Sequence[Sequence[int | None]], numbers: Sequence[int]) -> list[Block]:
-        """The table's rows by page; a cell that goes over the end of a page stands on both."""
+        """Return the rows of the table by page; a cell that crosses the end of a page is on both."""
         cells = self._block.cells
         rows = self._row_pages(pages)
         if len(numbers) == 1:
@@ -278,7 +278,7 @@ class _Text:
         return parts
 
     def _row_pages(self, pages: Sequence[Sequence[int | None]]) -> dict[int, int]:
-        """The page on which each row begins."""
+        """Return the page on which each row begins."""
         begins: dict[int, int] = {}
         later = max(page for per_sign in pages for page in per_sign if page)
         for row in sorted({cell.row for cell in self._block.cells}, reverse=True):
@@ -288,7 +288,7 @@ class _Text:
         return begins
 
     def _header_again(self, page: int, inside: Sequence[Cell]) -> list[Cell]:
-        """The rows of the header where the layout repeats them."""
+        """Return the rows of the header on pages where the layout repeats them."""
         top = min(cell.row for cell in inside)
         rows = {cell.row for cell in self._block.cells if cell.header}
         again = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
@@ -314,7 +314,7 @@ def enclosing_box(boxes: Sequence[BBox]) -> BBox | None:
 
 
 def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
-    """The blocks; one without a place of its own stands on the page that holds the blocks before and after it."""
+    """Return the blocks; one without a place of its own gets the page that holds the blocks before and after it."""
     images = list(drawn.images)
     after = list[int | None]()
     following: int | None = None
@@ -337,7 +337,7 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
 
 
 def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
-    """The lines of a margin, words set apart by the white between them."""
+    """Return the lines of a margin and their boxes; white space separates words."""
     inside = [(sign, box) for sign, kind, box in zip(page.signs, page.zones, page.boxes, strict=True) if kind == zone]
     text = ""
     for n, (sign, box) in enumerate(inside):
@@ -351,7 +351,7 @@ def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
 
 
 def _margin(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Block]) -> list[Block]:
-    """The header or footer of a page; its text is the document's where both have the same letters."""
+    """Return the header or footer of a page; its text is the document's where both have the same letters."""
     text, boxes = _zone(page, kind[0])
     if not text:
         return []

@@ -131,7 +131,7 @@ def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
 
 
 def _placed(shapes: Any, frame: _Frame | None = None) -> Iterator[Placed]:
-    """The shapes in the order in which they are drawn, those of groups in place of their group."""
+    """Yield the shapes in the order in which they are drawn, members of a group in place of the group."""
     from pptx.enum.shapes import MSO_SHAPE_TYPE
 
     frame = frame or _Frame()
@@ -177,7 +177,7 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
 
 
 def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
-    """The paragraphs of a shape: those of a body placeholder are items of a list."""
+    """Add the paragraphs of a shape; those of a body placeholder are items of a list."""
     from pptx.enum.shapes import PP_PLACEHOLDER as HOLDS
 
     placeholder = shape.placeholder_format.type if shape.is_placeholder else None
@@ -193,12 +193,12 @@ def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> N
 
 
 def _plain(text: str) -> str:
-    """A text whose line breaks, which PowerPoint writes as vertical tabs, are line feeds."""
+    """Return a text with line feeds for line breaks, which PowerPoint writes as vertical tabs."""
     return text.replace("\v", "\n").strip()
 
 
 def _cells(table: Any) -> Sequence[Cell]:
-    """The cells of a table; a merged cell stands once."""
+    """Return the cells of a table; a merged cell is listed once."""
     return [
         Cell(
             row=row,
@@ -215,7 +215,7 @@ def _cells(table: Any) -> Sequence[Cell]:
 
 
 def _chart_cells(chart: Any) -> Sequence[Cell]:
-    """The data that a chart keeps: a row for each category, a column for each series."""
+    """Return the data that a chart keeps: a row for each category, a column for each series."""
     plot = next(iter(chart.plots), None)
     if plot is None:
         return []

@@ -60,7 +60,7 @@ def main(memory_mb: int, parent: int) -> None:
 
 
 def _answers(job: dict[str, Any]) -> Iterator[str]:
-    """Run one job; every failure becomes an answer."""
+    """Run one job and yield its answers; every failure becomes an answer."""
     try:
         yield from _run(job)
         yield '{"done":true}'
@@ -79,7 +79,7 @@ def _answers(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _run(job: dict[str, Any]) -> Iterator[str]:
-    """The answers of a job: the header and the pages of a document, its pictures, or pages with boxes drawn."""
+    """Yield the answers of a job: the header and the pages of a document, its pictures, or pages with boxes drawn."""
     try:
         target = resolve_name(job["target"])
     except Exception as error:
@@ -103,7 +103,7 @@ def _run(job: dict[str, Any]) -> Iterator[str]:
 
 
 def _written(job: dict[str, Any], number: int, png: bytes) -> str:
-    """Path of the picture in the scratch folder: it is too large for a line of JSON."""
+    """Write the picture to the scratch folder and return its path: it is too large for a line of JSON."""
     file = Path(job["scratch"]) / f"{number:06d}.png"
     file.write_bytes(png)
     return str(file)

@@ -95,7 +95,7 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """UTF-16 without a byte order mark, recognized by zero bytes at even or odd positions only."""
+    """Return the name of UTF-16 without a byte order mark, recognized by zero bytes at even or odd positions only."""
     head = data[:4096]
     even, odd = head[::2].count(0), head[1::2].count(0)
     if max(even, odd) * 2 < 0.3 * len(head) or min(even, odd) * 20 > max(even, odd):
@@ -104,7 +104,10 @@ def _wide_encoding(data: bytes) -> str | None:
 
 
 def _nearly_utf8(data: bytes) -> str | None:
-    """UTF-8 with at most one invalid in a hundred non-ASCII characters; in other encodings nearly all are invalid."""
+    """Return UTF-8 text with at most one invalid in a hundred non-ASCII characters; else None.
+
+    In other encodings nearly all are invalid.
+    """
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -118,7 +121,7 @@ def _nearly_utf8(data: bytes) -> str | None:
 
 
 def _cp949(data: bytes, *, final: bool) -> str | None:
-    """Korean Windows text (it includes EUC-KR), if every byte fits and some of it is Hangul."""
+    """Return Korean Windows text (it includes EUC-KR), if every byte fits and some of it is Hangul."""
     try:
         text = codecs.getincrementaldecoder("cp949")().decode(data, final)
     except UnicodeDecodeError:

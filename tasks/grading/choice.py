@@ -165,7 +165,7 @@ _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
 def _read_lone(plain: str, question: Asked) -> str | None:
-    """The capital letter that is all of a line or of what is bold, or begins it as the label of an option."""
+    """Return the capital letter that is the whole of a line or bold text, or begins it as the label of an option."""
     patterns = _patterns(question.letters)
     if patterns.lone.fullmatch(plain):
         return _letters(plain.removesuffix(".").rpartition(" ")[2], question)
@@ -291,7 +291,7 @@ def _patterns(letters: str) -> _Patterns:
 
 
 def _read_whole(text: str, question: Asked) -> str | None:
-    """The letters that a box or a line names: as letters, by number, or by an option's text."""
+    """Return the letters that a box or a line names: as letters, by number, or by the text of an option."""
     plain, patterns = strip_marks(text).strip(), _patterns(question.letters)
     if match := patterns.is_all.fullmatch(plain):
         return _letters(match["letters"], question)
@@ -306,7 +306,7 @@ def _read_whole(text: str, question: Asked) -> str | None:
 
 
 def _read_statement(following: str, question: Asked) -> str | None:
-    """The choice after an announcement: on its line, or alone on the next line that is not empty."""
+    """Return the choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
     stated = line.strip(" \t\r:：=→->#")
     if not stated:
@@ -335,7 +335,7 @@ def _by_number(match: re.Match[str], question: Asked) -> str | None:
 
 
 def _letter(number: int, question: Asked) -> str | None:
-    """The letter of an option by its number, from 1 on."""
+    """Return the letter of an option by its number, from 1 on."""
     return question.letters[number - 1] if 1 <= number <= len(question.letters) else None
 
 
@@ -347,6 +347,6 @@ def _by_text(text: str, question: Asked) -> str | None:
 
 
 def _letters(text: str, question: Asked) -> str:
-    """The letters between words such as `and`, sorted, each once."""
+    """Return the letters between words such as `and`, sorted, each once."""
     alone = _patterns(question.letters).alone.findall(text) or list(text)
     return "".join(sorted({letter.upper() for letter in alone} & set(question.letters)))

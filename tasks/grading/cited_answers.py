@@ -63,7 +63,7 @@ class Sentence(NamedTuple):
 
     text: str
     words: str
-    """`text` without its marks."""
+    """The text without its citation marks."""
     marks: frozenset[int]
 
 
@@ -166,7 +166,7 @@ def _contains(answer: str, gold: str) -> bool:
 
 
 def _numbers_of(mark: str) -> Iterator[int]:
-    """The numbers that a mark names: 1, 3, 4, 5 for [1, 3-5]."""
+    """Yield the block numbers that a mark names: 1, 3, 4, 5 for [1, 3-5]."""
     for part in re.findall(r"\d+(?:\s*[–-]\s*\d+)?", mark):
         first, *last = (int(number) for number in re.findall(r"\d+", part))
         yield from range(first, min(last[0], first + MOST_RANGE) + 1) if last else (first,)
@@ -198,7 +198,7 @@ def _without_label(words: str) -> str:
 
 
 def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
-    """Marks → the numbers before them, back to the last marks or the beginning of the sentence."""
+    """Return the numbers before each set of marks, back to the last marks or the beginning of the sentence."""
     by_marks: dict[frozenset[int], list[Number]] = {}
     for sentence in sentences_of(text):
         claim, marks = "", frozenset[int]()
@@ -219,7 +219,7 @@ def _add_evidence(by_marks: dict[frozenset[int], list[Number]], marks: frozenset
 
 
 def _plain_words(text: str) -> str:
-    """`text` as words are compared: NFC, lower case, without punctuation and spaces beside Hangul and Hanja."""
+    """Return `text` as words are compared: NFC, lower case, without punctuation and spaces beside Hangul and Hanja."""
     lowered = unicodedata.normalize("NFC", text).casefold()
     spaced = "".join(" " if unicodedata.category(sign)[0] in "PZC" else sign for sign in lowered)
     return _SPACE_AT_CJK.sub("", " ".join(spaced.split()))

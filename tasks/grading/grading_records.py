@@ -109,7 +109,7 @@ class Counts(FiniteRecord):
 
     items: int = 0
     samples: int = 0
-    """Number of items times repeats."""
+    """Number of samples: items times repeats."""
     scored: int = 0
     unscored: int = 0
     truncated: int = 0
@@ -123,7 +123,7 @@ class Summary(NamedTuple):
     """The metrics of a benchmark over all its samples."""
 
     metrics: dict[str, JsonValue]
-    """Metrics by evalchemy's keys."""
+    """Values of the metrics by the keys that evalchemy uses."""
     estimates: tuple[Estimate, ...]
     """Metrics with error bars; exactly one is the headline."""
     counts: Counts

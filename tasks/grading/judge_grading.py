@@ -71,7 +71,7 @@ class Judgment(NamedTuple, Generic[Verdict]):
 
     verdict: Verdict | None
     text: str
-    """The reply without its reasoning."""
+    """The reply of the judge without its reasoning."""
     keys: tuple[str, ...]
     failed: str = ""
     """Why there is no verdict; empty exactly where there is one."""
@@ -116,7 +116,7 @@ def judge_responses(
 def _requests(
     window: Sequence[tuple[Item, Response]], requests_of: RequestsOf, missing: Sequence[Set[str]] | None, *, draw: int
 ) -> Iterator[tuple[tuple[int, str], ChatRequest]]:
-    """Requests of a window, made one by one so that not all prompts are held at once."""
+    """Yield the requests of a window one by one, so that not all prompts are in memory at once."""
     for number, (item, response) in enumerate(window):
         if missing is not None and not missing[number]:
             continue

@@ -79,7 +79,7 @@ def _fit_coefficients(table: Floats) -> Floats:
 
 
 def _coefficients(table: Floats, strength: float) -> Floats:
-    """(3,): they minimise `strength` × weighted cross-entropy + the sum of their absolute values."""
+    """Return (3,) coefficients that minimise `strength` × weighted cross-entropy + the sum of their absolute values."""
     from sklearn.linear_model import LogisticRegression  # it takes half a second
 
     features, preferences, weights = table[:, :3], table[:, 3], table[:, 4]

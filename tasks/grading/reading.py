@@ -43,9 +43,9 @@ class Pattern(Record):
     """A regular expression whose first matching group is the answer."""
 
     first: str | None = None
-    """The first match decides."""
+    """A pattern of which the first match decides."""
     last: str | None = None
-    """The last match decides."""
+    """A pattern of which the last match decides."""
     within_line: bool = False
     """No match holds a line break: of `last`, lines are searched from the last one on."""
 

@@ -1,4 +1,4 @@
-"""Figures of graded samples: accuracies over repeats, pass@k and maj@k; an unscored sample is in no mean."""
+"""Metrics of graded samples: accuracies over repeats, pass@k and maj@k; an unscored sample is in no mean."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tasks.measure.estimates import ByItem, Estimate, estimate, estimates, is_bi
 VOTE_CHARS = 200
 AT_K = ("pass", "cons", "avg")
 MOST_NAMES = 5
-"""Items named in a note."""
+"""Number of items that a note names."""
 SameAnswer = Callable[[str, str], bool]
-"""Whether two answers are equal."""
+"""Tells whether two answers are equal."""
 
 
 class Tally(NamedTuple):
@@ -87,7 +87,7 @@ def summarise_repeats(
     ks: Sequence[int] = (),
     are_equal: SameAnswer = operator.eq,
 ) -> Summary:
-    """evalchemy's figures of a benchmark that is asked several times, with pass@k and maj@k where scores are 0 or 1.
+    """Return evalchemy's metrics of a benchmark that is asked several times; pass@k and maj@k for scores of 0 or 1.
 
     accuracy_std_err is that of the seed, np.std over the repeats' accuracies / √repeats; accuracy_std_err_sample
     divides by n - 1 and is null for one repeat. The error from the choice of items is `Estimate.std_err`. accuracy_avg
@@ -154,12 +154,12 @@ def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = 
 
 
 def _under_policies(totals: Tally) -> tuple[Estimate, ...]:
-    """The accuracy under each other policy: `accuracy_strict`, `accuracy_flexible`."""
+    """Return the accuracy under each other policy: `accuracy_strict`, `accuracy_flexible`."""
     return tuple(estimate(f"accuracy_{policy}", scores) for policy, scores in totals.read.items() if scores)
 
 
 def _notes(totals: Tally) -> Iterator[str]:
-    """A sentence for each policy under which items score otherwise, with the first of them."""
+    """Yield a sentence for each policy under which items score otherwise, with the first of them."""
     for policy, items in totals.otherwise.items():
         if items:
             higher = sum(items.values())
@@ -221,7 +221,7 @@ def vote_spelling(answer: str) -> str:
 
 
 def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: SameAnswer) -> float:
-    """The score of the answer with most votes, of several the one that appears first; no answer is no vote.
+    """Return the score of the answer with most votes, of several the one that appears first; no answer is no vote.
 
     Answers that are right are equal: the gold is equal to all of them.
     """
@@ -252,7 +252,7 @@ class _Group(NamedTuple):
 
 
 def _sizes(totals: Tally) -> list[int]:
-    """The k of pass@k; none where it has no meaning."""
+    """Return the k of pass@k; none where it has no meaning."""
     repeats = len(totals.by_repeat)
     if repeats < 2 or not all(is_binary(scores) for scores in totals.scores.values()):
         return []

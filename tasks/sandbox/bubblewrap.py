@@ -114,7 +114,7 @@ class Engine(NamedTuple):
 
     @property
     def counted(self) -> int | None:
-        """Processes of the same user in its namespace, which the kernel counts with those of a program.
+        """Return how many processes of the same user are in its namespace, which the kernel counts with a program's.
 
         None where it counts those of all namespaces: then only a cgroup can limit their number.
         """
@@ -124,7 +124,7 @@ class Engine(NamedTuple):
         return 2 if release >= COUNTS_BY_NAMESPACE else None  # the zygote and the runner
 
     def choose_user(self) -> int | None:
-        """User for programs, an ID that nobody else has if the user namespace allows; None: the zygote's."""
+        """Return the user for programs, an ID that nobody else has if the user namespace allows; None: the zygote's."""
         if not self.privileged or self.bwrap is None:
             return None
         ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc/self")
@@ -45,7 +46,7 @@ class Cgroup:
         for name, value in limits:
             file = self._memory / name
             with suppress(FileNotFoundError):  # of swap, where the kernel counts none
-                _until_it_works(lambda file=file, value=value: _write(file, value))
+                _until_it_works(partial(_write, file, value))
         _write(self._pids / "pids.max", str(processes))
 
     def oom_kills(self) -> int:
@@ -98,7 +99,7 @@ def make_group(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
 
 
 def _parents() -> Iterator[tuple[Path, Path, bool]]:
-    """Where groups may be made: folder of memory, folder of pids, whether of version 2. Raises NoCgroup."""
+    """Yield where groups may be made: folder of memory, folder of pids, whether of version 2. Raises NoCgroup."""
     paths: dict[str, str] = {}
     for line in _read(PROC / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -124,7 +125,7 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
 
 
 def _until_it_works(act: Callable[[], None]) -> None:
-    """Retry while the group is busy. Raises OSError when that takes too long, and any other at once."""
+    """Retry while the group is busy. Raises OSError when that takes too long, and any other error at once."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -145,7 +146,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read(path: Path) -> str:
-    """Content of a file; empty where it cannot be read."""
+    """Return the content of a file; empty where it cannot be read."""
     with suppress(OSError):
         return path.read_text()
     return ""

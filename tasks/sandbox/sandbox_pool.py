@@ -189,7 +189,7 @@ class Sandbox:
             raise SandboxUnavailable("The sandbox was closed; no program is executed any more. Run it again to go on.")
 
     def _start(self) -> Worker:
-        """Raises WorkerLost, and SandboxUnavailable for the first one."""
+        """Start a zygote. Raises WorkerLost, and SandboxUnavailable if it is the first."""
         engine = self._engine or find_engine()
         try:
             if engine is None:
@@ -239,7 +239,7 @@ def count_processors() -> int:
 
 
 def _killed_for_memory() -> int:
-    """Processes that the kernel killed for memory on this machine, since it started."""
+    """Return how many processes the kernel has killed for memory on this machine since it started."""
     with suppress(OSError, ValueError, IndexError):
         return int(VMSTAT.read_text().partition("oom_kill ")[2].split(maxsplit=1)[0])
     return 0

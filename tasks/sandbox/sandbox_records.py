@@ -112,7 +112,7 @@ def broken_execution(why: str) -> Execution:
 def _judge(
     fields: dict[str, Any], stderr: str, limits: Limits, *, killed_for_memory: int, machine_was_full: bool
 ) -> tuple[Status, str, int | None]:
-    """Status, reason and exit code."""
+    """Return status, reason and exit code of a program."""
     if fields["failed"]:
         return "broken", f"{NOT_STARTED}: {fields['failed']}", None
     match fields["killed_for"]:

@@ -66,7 +66,10 @@ class Worker:
         return self._process.pid if self._process else 0
 
     def ask(self, program: Program, language: Language) -> tuple[Frame, int]:
-        """The zygote's reply, and how many processes the kernel killed for memory meanwhile. Raises WorkerLost."""
+        """Return the zygote's reply, and how many processes the kernel killed for memory meanwhile.
+
+        Raises WorkerLost.
+        """
         compiles = language.compile_command()
         try:
             killed_before = 0

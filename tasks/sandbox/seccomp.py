@@ -43,7 +43,7 @@ NEWER = {"mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447, "open_tr
 NAMESPACE_FLAGS = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 FAMILIES = (1, 2, 10)
-"""AF_UNIX, AF_INET, AF_INET6."""
+"""The allowed socket families: AF_UNIX, AF_INET, AF_INET6."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX put characters into the terminal of whoever started us."""
 FILE_KIND, DEVICES = 0o170000, (0o020000, 0o060000)
@@ -79,7 +79,9 @@ def filter_program() -> bytes | None:
 
 
 def _rules() -> Iterator[tuple[Any, ...]]:
-    """Name of a call, the error that it gets and, where only some calls are refused, a condition on one argument."""
+    """Yield the name of a call, the error that it gets and, where only some calls are refused, a condition on one
+    argument.
+    """
     from pyseccomp import GT, MASKED_EQ, Arg
 
     yield from ((call, errno.EPERM) for call in REFUSED)

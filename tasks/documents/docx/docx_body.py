@@ -57,7 +57,7 @@ class Findings:
     )
     """Notes in the order of their references, with the page of the reference."""
     sections: list[ET.Element] = field(default_factory=list[ET.Element])
-    """Section properties, one per section."""
+    """Properties of each section, in order."""
     hidden: int = 0
     """Number of runs of hidden text."""
     pictures: list[tuple[Part, str]] = field(default_factory=list[tuple[Part, str]])
@@ -96,7 +96,7 @@ class StoryWalker:
                 self._findings.foreign_parts += 1
 
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
-        """The paragraph, cut where a page ends, each part followed by what is anchored in it."""
+        """Yield the paragraph, cut where a page ends, each part followed by what is anchored in it."""
         look = self._styles.look(node, self._numbering)
         self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
@@ -139,7 +139,7 @@ class StoryWalker:
         self._later.clear()
 
     def _meet(self, token: docx_inline.Token) -> None:
-        """Note what is anchored at this point of a paragraph."""
+        """Take note of what is anchored at this point of a paragraph."""
         if isinstance(token, docx_inline.NoteReference):
             self._findings.references.append((token, self.pages.turn()))
         elif isinstance(token, docx_inline.Hidden):
@@ -177,7 +177,10 @@ class StoryWalker:
         yield from figures
 
     def _row(self, node: ET.Element, number: int, grid: _Grid) -> list[Item]:
-        """Put a row into the grid; gives the figures of its cells. Cells lie side by side: each begins on one page."""
+        """Put a row into the grid and return the figures of its cells.
+
+        Cells are side by side, so each begins on the same page.
+        """
         first = self.pages.page
         header = node.find(f"{W}trPr/{W}tblHeader") is not None
         column = min(parse_integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
@@ -241,7 +244,7 @@ class _Grid:
 
 
 def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:
-    """Children of `node`, seen through content controls, insertions and the like."""
+    """Yield the children of `node`, with content controls, insertions and the like replaced by their content."""
     for child in node:
         if child.tag in _WRAPPERS:
             yield from _unwrapped(child)
@@ -252,7 +255,7 @@ def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:
 
 
 def read_drawing(root: ET.Element) -> str:
-    """A chart as title and rows (`category | series | series`), a diagram as lines."""
+    """Return a chart as title and rows (`category | series | series`), a diagram as lines."""
     paragraphs = ("".join(text.text or "" for text in paragraph.iter(f"{A}t")) for paragraph in root.iter(f"{A}p"))
     lines = [text for text in paragraphs if text.strip()]
     series = list(root.iter(f"{CHART}ser")) if root.tag == f"{CHART}chartSpace" else []
@@ -265,7 +268,7 @@ def read_drawing(root: ET.Element) -> str:
 
 
 def _points(series: ET.Element, *parts: str) -> dict[int, str]:
-    """Cached values by position; categories of several levels are joined."""
+    """Return cached values by position; categories of several levels are joined."""
     points: dict[int, str] = {}
     nodes = (node for part in parts for node in series.findall(CHART + part))
     for point in (point for node in nodes for point in node.iter(f"{CHART}pt")):

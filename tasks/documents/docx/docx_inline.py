@@ -30,7 +30,7 @@ class Picture(NamedTuple):
 
     alt: str
     relationship: str | None
-    """Relationship id of the image."""
+    """Relationship id of the image; None where the picture names none."""
 
 
 class Drawn(NamedTuple):
@@ -139,7 +139,7 @@ def _symbol(node: ET.Element) -> str:
 
 
 def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
-    """Pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
+    """Yield pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
     inline_properties = node.find(f"{WP}inline/{WP}docPr")
     properties = node.find(f"{WP}anchor/{WP}docPr") if inline_properties is None else inline_properties
     alt = _description(properties) or alt
@@ -230,6 +230,6 @@ def _grouped(node: ET.Element, name: str) -> str:
 
 
 def _property(node: ET.Element, path: str, otherwise: str) -> str:
-    """A character that a property names; an empty one means that there is none."""
+    """Return a character that a property names; an empty one means that there is none."""
     child = node.find("/".join(M + step for step in path.split("/")))
     return otherwise if child is None else child.get(f"{M}val", "")

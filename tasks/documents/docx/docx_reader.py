@@ -82,7 +82,7 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
 def _laid(
     blocks: BlockList, path: Path, findings: Findings, *, noted: int | None
 ) -> tuple[list[Page], tuple[str, ...]]:
-    """The pages as LibreOffice lays them out; none, and the reason, where that fails or Word noted other pages."""
+    """Return the pages as LibreOffice lays them out; none, with the reason, if that fails or Word noted other pages."""
     import pymupdf
 
     # the narrowest margins of any section, so that no line of a body is taken for a header
@@ -108,7 +108,7 @@ def _laid(
 
 
 def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:
-    """All items in reading order, and the number of the last page of the body."""
+    """Return all items in reading order, and the number of the last page of the body."""
     styles_part, numbering_part = package.related(main, "styles"), package.related(main, "numbering")
     styles, numbering = Styles(styles_part and styles_part.root), Numbering(numbering_part and numbering_part.root)
 
@@ -132,7 +132,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
-    """Notes in the order of their references; comments that nothing refers to come last."""
+    """Return notes in the order of their references; comments that nothing refers to come last."""
     # a separator line is a note with a type
     notes = {word_attribute(node, "id"): node for node in part.root if word_attribute(node, "type") in (None, "normal")}
     pages = {reference.id: page for reference, page in findings.references if reference.kind == kind}
@@ -145,7 +145,7 @@ def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) 
 
 
 def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
-    """The texts of a story as one item; figures stay themselves. Page 0: not known."""
+    """Return the texts of a story as one item; figures stay items of their own. Page 0 means unknown."""
     text = "\n".join(item.text for item in items if item.kind != "figure" and item.text)
     if text:
         yield Item(kind, text, page, section=0)
@@ -184,7 +184,7 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
 
 
 def _laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
-    """What stands on a page; top, bottom: points of its margins, where headers and footers stand."""
+    """Return what is drawn on a page; top, bottom: margins in points, where headers and footers are."""
     signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
     end = page.rect.height - bottom
     for block in page.get_text("rawdict")["blocks"]:

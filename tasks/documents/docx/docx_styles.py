@@ -138,7 +138,7 @@ class _List(NamedTuple):
     """Abstract list; all lists of one share its counters."""
     levels: dict[int, _Level]
     starts: dict[int, int]
-    """Overridden start numbers by level."""
+    """Level → the start number that this list overrides."""
 
 
 class Numbering:

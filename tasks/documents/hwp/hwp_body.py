@@ -166,7 +166,10 @@ def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
 
 
 def _form_text(node: Record) -> str:
-    """A form object's visible text. Its record is a list of `Name:type:value` with the length before each string."""
+    """Return the visible text of a form object.
+
+    Its record is a list of `Name:type:value` with the length before each string.
+    """
     data = node.data[: len(node.data) // 2 * 2].decode("utf-16-le", "replace")
     for key in ("Caption:wstring:", "Text:wstring:"):
         _, separator, rest = data.partition(key)
@@ -177,7 +180,7 @@ def _form_text(node: Record) -> str:
 
 
 def _table(node: Record, styles: hwp.ListStyles) -> hwp.Table:
-    """Cells are the lists behind the TABLE record; a list before it is the caption."""
+    """Return a table: its cells are the lists behind the TABLE record, and a list before it is the caption."""
     body = next((at for at, child in enumerate(node.children) if child.tag == Tag.TABLE), len(node.children))
     cells = tuple(
         hwp.TableCell(
@@ -219,7 +222,7 @@ def _in_line(node: Record) -> bool:
 
 
 def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
-    """Each LIST_HEADER with the paragraphs that follow it."""
+    """Yield each LIST_HEADER with the paragraphs that follow it."""
     for at, node in enumerate(nodes):
         if node.tag == Tag.LIST_HEADER:
             following = takewhile(lambda other: other.tag != Tag.LIST_HEADER, nodes[at + 1 :])
@@ -227,7 +230,7 @@ def _lists(nodes: list[Record]) -> Iterator[tuple[Record, list[Record]]]:
 
 
 def _all_paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> tuple[hwp.Paragraph, ...]:
-    """The outermost paragraphs at and below the nodes."""
+    """Return the outermost paragraphs at and below the nodes."""
     paragraphs: list[hwp.Paragraph] = []
     for node in nodes:
         is_paragraph = node.tag == Tag.PARA_HEADER
@@ -236,7 +239,7 @@ def _all_paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> tuple[hw
 
 
 def _walk(nodes: Iterable[Record]) -> Iterator[Record]:
-    """The nodes and their descendants, except those in the lists of further objects."""
+    """Yield the nodes and their descendants, except those in the lists of further objects."""
     for node in nodes:
         yield node
         if node.tag != Tag.LIST_HEADER:
@@ -244,5 +247,5 @@ def _walk(nodes: Iterable[Record]) -> Iterator[Record]:
 
 
 def _control_id(node: Record) -> str:
-    """Four letters, stored back to front."""
+    """Return the four letters of a control, which are stored back to front."""
     return node.data[3::-1].decode("latin-1") if node.tag == Tag.CTRL_HEADER else ""

@@ -101,7 +101,7 @@ def _box(edges: Sequence[float]) -> BBox:
 
 
 def _drawings(data: bytes) -> list[str]:
-    """The SVG of each page, without those before the first that holds anything.
+    """Return the SVG of each page from the first that holds anything.
 
     The engine moves a table that is a little too high to the next page and leaves an empty one before it.
     """
@@ -147,7 +147,7 @@ def _page(svg: str) -> LaidPage:
 
 
 def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str, BBox]]:
-    """The signs of a text element, its width shared among them."""
+    """Yield the signs of a text element with their boxes, among which its width is shared."""
     x, y, size = (_number(attributes, name) for name in ("x", "y", "font-size"))
     if moved := _MOVED.search(attributes.get("transform", "")):
         x, y = x + float(moved[1]), y + float(moved[2])

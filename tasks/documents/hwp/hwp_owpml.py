@@ -182,7 +182,7 @@ def local_name(element: Element) -> str:
 
 
 def _content(element: Element) -> Iterator[Element]:
-    """The children, with the chosen variant of each `switch` in its place."""
+    """Yield the children, with the variant that is read in place of each `switch`."""
     for child in element:
         if local_name(child) == "switch":
             variant = next((case for case in child if local_name(case) in ("case", "default")), ())
@@ -206,7 +206,7 @@ def _text_in(element: Element, name: str) -> str:
 
 
 def _auto_number(element: Element) -> hwp.Generated:
-    """The number as it was last stored; page numbers say nothing, for they differ on every page."""
+    """Return the number as last stored; page numbers are left out, since they differ on every page."""
     number = _number(element, "num")
     if element.get("numType", "") in ("PAGE", "TOTAL_PAGE") or not number:
         return hwp.Generated("")

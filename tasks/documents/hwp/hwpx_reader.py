@@ -72,7 +72,7 @@ class HwpxPackage(Package):
         super().__init__(path, caps=_CAPS)
         self._key = cache(partial(open_document_key, password or ""))
         self.ciphers: dict[str, _Cipher] = {}
-        """Of encrypted members, by name."""
+        """Member name → how it is encrypted."""
         if _MANIFEST in self.names:
             self.ciphers = _ciphers(self.xml(_MANIFEST))
         if self.ciphers and password is None:

@@ -61,7 +61,7 @@ ROW_GAP_EMS = 1.8
 MAX_LABEL_ROWS = 2
 """Rows with one column (group titles, wrapped labels) that may follow each other inside a table."""
 MIN_GUTTER = 3.0
-"""Points between two columns."""
+"""Least white between two columns, in points."""
 FILLED_SHARE = 0.4
 """Share of rows in which a column has text."""
 CONTENTS_TEXTS = 1.5

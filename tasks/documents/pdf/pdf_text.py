@@ -219,7 +219,7 @@ class Remark(NamedTuple):
 
     text: str
     bbox: BBox
-    """In unrotated page space."""
+    """Box in unrotated page space, in points."""
     printed: bool
     """Form field, free text or stamp, as against a comment."""
 

@@ -87,7 +87,7 @@ def find_pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
 
 
 def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
-    """Columns by row that hold something, those under a merged cell with content included."""
+    """Return the columns of each row that hold something, those under a merged cell with content included."""
     filled = {row: set(columns) for row, columns in cells.items() if columns}
     last_row = max(filled, default=0)
     last_column = max((max(columns) for columns in filled.values()), default=0)
@@ -102,7 +102,7 @@ def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
 
 
 def _areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
-    """Rectangles that no empty row or column crosses."""
+    """Yield rectangles that no empty row or column crosses."""
     waiting = [(sorted(filled), 0, 1 << 20)]
     while waiting:
         rows, left, right = waiting.pop()
@@ -157,7 +157,7 @@ def _has_amount(cells: Cells, row: int, area: Area) -> bool:
 
 
 def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Iterator[Piece]:
-    """The lines above a table, the table, and the lines below it."""
+    """Yield the lines above a table, the table, and the lines below it."""
     # the column and value of the only cell of each row that has one
     alone: list[tuple[int, Value] | None] = []
     for row in range(area.top, area.bottom + 1):
@@ -210,7 +210,10 @@ def _table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> P
 
 
 def _header_rows(area: Area, cells: Cells) -> int:
-    """Leading rows that name the columns: words, years or dates above rows with amounts, or a full row of words."""
+    """Return how many leading rows name the columns.
+
+    They are words, years or dates above rows with amounts, or a full row of words.
+    """
     rows = range(area.top, min(area.bottom, area.top + MOST_HEADER_ROWS) + 1)
     count = next((i for i, row in enumerate(rows) if _has_amount(cells, row, area)), None)
     if count is None:

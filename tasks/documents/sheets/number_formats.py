@@ -104,7 +104,7 @@ def _sections(code: str) -> tuple[Section, ...]:
 
 
 def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
-    """Digits in the places of the format, with what stands around and between them."""
+    """Return digits in the places of the format, with the literals around and between them."""
     kinds = [kind for kind, _ in tokens]
     if "digit" not in kinds:
         written = format_general(float(number))
@@ -127,7 +127,7 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
 
 
 def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
-    """The number, without its sign, in the places between the first and the last digit of a format."""
+    """Return the number, without its sign, in the places between the first and the last digit of a format."""
     kinds = [kind for kind, _ in body]
     before_point = body[: kinds.index("point")] if "point" in kinds else body
     places = _places_behind_point(body)
@@ -162,7 +162,7 @@ def _places_behind_point(body: Sequence[Token]) -> str:
 
 
 def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
-    """A day and time; None before and beyond the calendar of spreadsheets."""
+    """Return a day and time; None before and beyond the calendar of spreadsheets."""
     if value < 0 or value >= LAST_DAY:
         return None
     decimals = len(_places_behind_point(tokens))

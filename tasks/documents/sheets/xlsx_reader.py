@@ -92,7 +92,7 @@ def sheet_name(name: str) -> str:
 
 
 def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
-    """What is not plainly seen on a sheet, and what was not read of it."""
+    """Yield a sentence on what is hidden on a sheet, and on what was not read of it."""
     name = sheet_name(part.name)
     if part.hidden:
         yield f"{name} is hidden; it was read too."
@@ -185,14 +185,14 @@ def read_workbook(package: Package) -> Workbook:
 
 
 def _plain(text: str) -> str:
-    """A text with the characters that XML cannot hold, which are written as `_x000D_`."""
+    """Return a text with the characters that XML cannot hold, which are written as `_x000D_`."""
     return make_storable(
         _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r\n", "\n").replace("\r", "\n")
     )
 
 
 def _formats(package: Package, part: str | None) -> Sequence[str]:
-    """Of each cell style, by its number."""
+    """Return the number format of each cell style, by the style's number."""
     if part is None:
         return ()
     root = package.xml(part)

@@ -68,14 +68,14 @@ def verdict_of(execution: Execution, code: str) -> Verdict:
 
 
 def _storable(text: str) -> str:
-    """Without NUL, which no database holds in a text."""
+    """Return `text` without NUL, which no database holds in a text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summary:
     """pass@k over all items and over those of each group. Scores are 0 or 1.
 
-    The headline is pass@1 over all items; with several languages it is Python's, `python_pass@1`, the published figure.
+    The headline is pass@1 over all items; with several languages it is Python's, `python_pass@1`, the published metric.
     ks: requested besides 1; empty: the usual ones. A k fits where every scored item has as many scored samples; a
     requested one that does not is in `k_left_out`, with the reason. Keys are `pass@k` and, where a group is a language,
     `python_pass@k`, as in evalchemy (eval/chat_benchmarks/HumanEval); other groups are among the estimates alone.

@@ -55,7 +55,7 @@ class Parts(NamedTuple):
 def assemble_program(
     prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]
 ) -> Tested:
-    """The program of a prompt that ends within a function, of code that continues or defines it, and of its tests.
+    """Return the program of a prompt that ends within a function, of code that continues or defines it, and of tests.
 
     stops: a continuation ends at the first that occurs; none for code that was fenced. The function is closed once,
     whether code, tests, both or neither bring the brace.

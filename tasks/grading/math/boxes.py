@@ -50,7 +50,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def _belongs(between: str, before: _Box, after: _Box) -> bool:
-    """Whether two boxes with `between` them are one answer."""
+    """Whether two boxes with `between` them are parts of one answer."""
     if len(between) > NEAR_CHARS or "\n\n" in between or re.search(r"[.!?]\$*\s+[A-Z]", between):
         return False
     if _CORRECTED.search(between):

@@ -171,7 +171,7 @@ def _general_power(base: complex, exponent: complex) -> complex:
 
 
 def _general_root(base: complex, degree: complex) -> complex:
-    """A root; one of odd degree of a negative number is real, as in schools."""
+    """Return a root; one of odd degree of a negative number is real, as in schools."""
     if base.imag == 0 and base.real < 0 and degree.imag == 0 and degree.real % 2 == 1:
         return -((-base) ** (1 / degree))
     return _general_power(base, 1 / degree)

@@ -217,7 +217,9 @@ def _same_vector(matrix: Matrix, compared: Answer) -> bool:
 
 
 def _evaluated(side: Answer) -> Answer:
-    """Operations on finite sets evaluated, `\\{1\\} \\cup \\{2\\}`; all real numbers in one spelling."""
+    """Return an answer with operations on finite sets evaluated, `\\{1\\} \\cup \\{2\\}`, and all real numbers in one
+    spelling.
+    """
     if side == _LINE or (isinstance(side, Words) and side.text in _REALS):
         return Words("set R")
     if not isinstance(side, Joined):
@@ -293,7 +295,7 @@ def _both_relations(gold: Relation, answer: Relation) -> bool:
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:
-    """The sign of the factor between the side differences of two relations; None without one."""
+    """Return the sign of the factor between the side differences of two relations; None without one."""
     left, right = as_difference(gold), as_difference(answer)
     if left is None or right is None or find_symbols(left) != find_symbols(right):
         return None

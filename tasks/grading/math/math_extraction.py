@@ -128,7 +128,7 @@ def _announced(text: str) -> str | None:
 
 
 def _stated(rest: str) -> str | None:
-    """The answer at the beginning of what follows a phrase."""
+    """Return the answer at the beginning of what follows a phrase."""
     rest = rest[: MAX_CHARS * 2]
     if "hope" in rest.lower():
         rest = _HOPE.sub("", rest)
@@ -160,7 +160,7 @@ def is_bare(text: str) -> bool:
 
 
 def _words(text: str, *, most: int) -> list[str] | None:
-    """The words in a text; None where more than `most` of them are not names of functions or letters."""
+    """Return the words in a text; None where more than `most` of them are not names of functions or letters."""
     words: list[str] = []
     for match in _PROSE.finditer(text):
         words.append(match.group())
@@ -180,7 +180,7 @@ def _is_name(word: str) -> bool:
 
 
 def _connected(text: str, first: re.Match[str]) -> str:
-    """A span of mathematics with those joined to it by `and`, `or` or a comma."""
+    """Return a span of mathematics with the spans joined to it by `and`, `or` or a comma."""
     parts, end = [_inside(first)], first.end()
     while (joint := _BETWEEN.match(text, end)) and (span := _SPAN.match(text, joint.end())):
         parts.append(_inside(span))
@@ -211,7 +211,10 @@ def last_expression(text: str) -> str | None:
 
 
 def _last_number(text: str, start: int) -> re.Match[str] | None:
-    """The last number from `start` on; sought from letters on, since a number holds none but a final `percent`."""
+    """Return the last number from `start` on.
+
+    It is sought from letters on, since a number holds none but a final `percent`.
+    """
     if text.isascii():
         digit = max(map(text.rfind, digits))
         if digit < start:
@@ -229,7 +232,7 @@ def _last_number(text: str, start: int) -> re.Match[str] | None:
 
 
 def _formula_around(text: str, number: re.Match[str]) -> str:
-    """The formula without dollars around a number: `3*sqrt(2)`, `x^2 + 1`; else the number."""
+    """Return the formula without dollars around a number: `3*sqrt(2)`, `x^2 + 1`; else the number."""
     begin = number.end() - len(number.group().lstrip())
     start = max(text.rfind("\n", 0, begin) + 1, begin - 200)
     line = text[start : number.end() + 200].partition("\n")[0]
@@ -295,7 +298,7 @@ def _unannounced(visible: str) -> str | None:
 
 
 def _of_lines(bare: str) -> str:
-    """One answer from several lines without sentences: a value for each name, else the last line."""
+    """Return one answer from several lines without sentences: a value for each name, else the last line."""
     lines = [line.strip() for line in bare.splitlines() if line.strip()]
     if len(lines) < 2 or "\\begin" in bare or any(line.count("{") != line.count("}") for line in lines):
         return bare

@@ -92,7 +92,7 @@ class MathGrader:
                 yield _result(waiting.popleft())
 
     def _cheaply(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
-        """A verdict of the stages in process, None where sympy has to compare; and the pair of bare answers."""
+        """Return a verdict of the stages in process, None where sympy has to compare, and the pair of bare answers."""
         pair = (_gold_in(gold), answer if extracted else answer_in(answer) or "")
         if not pair[1]:
             return Verdict(False, "missing"), pair
@@ -163,7 +163,7 @@ def decide_equality(gold: str, answer: str) -> Verdict | None:
 
 
 def _compare_structure(left: str, right: str) -> Verdict | None:
-    """The verdict on both as parsed; None where one cannot be parsed or evaluated."""
+    """Return the verdict on both answers as parsed; None where one cannot be parsed or evaluated."""
     stage = ""
     for thousands in (True, False) if _GROUPED.search(left) and _GROUPED.search(right) else (True,):
         try:
@@ -186,7 +186,10 @@ def _compare_structure(left: str, right: str) -> Verdict | None:
 
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
-    """`1000,99` beside `1000.99`; a gold with one digit behind its comma is a list."""
+    """Whether both are the same but for a decimal comma, `1000,99` and `1000.99`.
+
+    A gold with one digit behind its comma is a list.
+    """
     if re.fullmatch(r"-?\d+,\d{2,}", gold) and not re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", gold):
         return gold.replace(",", ".") == answer
     return bool(re.fullmatch(r"-?\d+\.\d+", gold)) and answer == gold.replace(".", ",")

@@ -80,7 +80,7 @@ class _Reader:
         return terms[0] if len(terms) == 1 else Apply("add", tuple(terms))
 
     def signed(self, read: Callable[[], Node]) -> Node:
-        """What `read` reads, after any signs."""
+        """Return what `read` reads, negated by the signs before it."""
         negative = False
         while self.at("+", "-"):
             negative ^= self.next().text == "-"
@@ -102,7 +102,7 @@ class _Reader:
                 return node
 
     def denominator(self, above: Node) -> Node:
-        """The divisor after a slash: 1/2 x is a half of x, but a/bc divides by both."""
+        """Read the divisor after a slash: 1/2 x is a half of x, but a/bc divides by both."""
         if self.take("-"):
             return Apply("neg", (self.denominator(above),))
         if isinstance(above, Number) and self.peek().kind == "number":
@@ -129,13 +129,13 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Apply("mul", tuple(parts))
 
     def _mixed_ahead(self) -> bool:
-        """`1 1/2`: after a whole number a space and a fraction of whole numbers below 1."""
+        """Whether a whole number is followed by a space and a fraction of whole numbers below 1, as in `1 1/2`."""
         above, slash, below = self.peek(), self.peek(1), self.peek(2)
         whole = above.kind == below.kind == "number" and above.text.isdigit() and below.text.isdigit()
         return whole and slash.text == "/" and above.spaced and int(above.text) < int(below.text)
 
     def _mixed_number(self, parts: list[Node]) -> Node | None:
-        """A whole number, the only part so far, plus the fraction after it; None where that is no mixed number."""
+        """Return a whole number, the only part so far, plus the fraction after it; None for no mixed number."""
         whole = parts[-1]
         if len(parts) != 1 or not isinstance(whole, Number) or whole.places is not None or whole.value.denominator != 1:
             return None
@@ -192,7 +192,7 @@ class _Reader:
         return Apply("pow", (base, exponent))
 
     def argument(self) -> Node:
-        """The argument of a command: a group in braces, or the next piece."""
+        """Read the argument of a command: a group in braces, or the next piece."""
         if self.take("{"):
             node = self.sum()
             self.need("}")
@@ -207,7 +207,7 @@ class _Reader:
         return Apply("div", (self._digit_or_argument(), self._digit_or_argument()))
 
     def _digit_or_argument(self) -> Node:
-        """An argument of `\\frac`: without braces it is one digit, as in `\\frac12`."""
+        """Read an argument of `\\frac`: without braces it is one digit, as in `\\frac12`."""
         token = self.peek()
         if token.kind == "number" and token.text.isdigit() and len(token.text) > 1:
             digits = [Token("number", token.text[0]), Token("number", token.text[1:])]
@@ -353,7 +353,7 @@ class _Reader:
 
 
 def _written(node: Node) -> str:
-    """`node` as part of a name: the argument of an unknown function."""
+    """Return `node` as part of a name: the argument of an unknown function."""
     if isinstance(node, Number):
         return str(node.value)
     if isinstance(node, Symbol):

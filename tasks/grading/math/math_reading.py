@@ -135,7 +135,7 @@ def _read_words(normalized: str) -> Answer | None:
 
 
 def _trimmed(tokens: list[Token]) -> list[Token]:
-    """`tokens` without meaningless signs at the ends and words before the formula."""
+    """Return `tokens` without meaningless signs at the ends and words before the formula."""
     while tokens and tokens[-1].kind != "text" and tokens[-1].text in (".", ",", ";", ":", "newline", "ldots", "="):
         if len(tokens) == 1 and tokens[0].text == "ldots":
             break
@@ -146,7 +146,7 @@ def _trimmed(tokens: list[Token]) -> list[Token]:
 
 
 def _split(tokens: Sequence[Token], at: frozenset[str] | set[str]) -> list[list[Token]]:
-    """Parts of `tokens` between those outside brackets whose text is in `at`."""
+    """Return the parts of `tokens` between those outside brackets whose text is in `at`."""
     cuts = [index for index in _outside_brackets(tokens) if tokens[index].text in at]
     return [list(tokens[before + 1 : end]) for before, end in pairwise((-1, *cuts, len(tokens)))]
 
@@ -156,7 +156,7 @@ def _signs(tokens: Sequence[Token], among: frozenset[str]) -> list[str]:
 
 
 def _outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
-    """Indices of signs and commands outside brackets, and of the brackets that close the outermost ones."""
+    """Yield indices of signs and commands outside brackets, and of the brackets that close the outermost ones."""
     depth = 0
     for index, token in enumerate(tokens):
         if token.kind in ("sign", "command"):
@@ -210,7 +210,7 @@ def _listed(items: list[list[Token]]) -> Answer:
 
 
 def _flattened(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The answers, with lists among them replaced by their items."""
+    """Return the answers, with lists among them replaced by their items."""
     return tuple(item for answer in answers for item in (answer.items if isinstance(answer, Listed) else (answer,)))
 
 
@@ -321,7 +321,7 @@ def _matrix(tokens: list[Token]) -> Answer:
 
 
 def _join_derivation(lines: list[list[Token]]) -> list[list[Token]]:
-    """Rows continued by `= …` as one chain; of several values for one name the last."""
+    """Return rows continued by `= …` as one chain; of several values for one name the last."""
     chains: list[list[Token]] = []
     for line in lines:
         if line and chains and line[0].text in _RELATIONS:

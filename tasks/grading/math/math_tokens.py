@@ -67,7 +67,7 @@ class Token(NamedTuple):
     """A token of an answer: a number, a symbol, a command, a sign or text."""
 
     kind: str
-    """`number`, `symbol`, `command`, `sign`, `text`."""
+    """`number`, `symbol`, `command`, `sign` or `text`."""
     text: str
     spaced: bool = False
     """Whether a space stands before it."""
@@ -121,7 +121,7 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
 
 
 def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
-    """Append the tokens of a command; returns where the rest begins."""
+    """Append the tokens of a command and return where the rest begins."""
     name = _SYNONYMS.get(name, name)
     if name in _SILENT:
         return position
@@ -151,7 +151,7 @@ def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """Content of the braces at `position`, or the next sign without braces; and where the rest begins."""
+    """Return the content of the braces at `position`, or the next sign without braces, and where the rest begins."""
     while position < len(text) and text[position].isspace():
         position += 1
     if position >= len(text):
@@ -184,7 +184,7 @@ def _upright(content: str, tokens: list[Token]) -> None:
 
 
 def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
-    """Tokens of letters in a row: a function, a word, or adjacent variables."""
+    """Return the tokens of letters in a row: a function, a word, or adjacent variables."""
     if run.lower() in ("and", "or"):
         return [Token("command", "and", spaced)]
     lower = run.lower()
@@ -246,7 +246,7 @@ def split_unit(tokens: list[Token]) -> tuple[list[Token], str]:
 
 
 def _exponent(tokens: list[Token], end: int) -> str | None:
-    """The exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
+    """Return the exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
     written = [token.text for token in tokens[max(0, end - 4) : end]]
     bare = [written[-4], written[-2]] if len(written) == 4 and written[-3::2] == ["{", "}"] else written[-2:]
     if len(bare) < 2 or bare[0] != "^" or bare[1] not in ("2", "3"):
@@ -259,7 +259,7 @@ def _is_unit(tokens: list[Token], end: int) -> bool:
 
 
 def _is_short(tokens: list[Token], end: int) -> bool:
-    """`10 m`: one letter behind a number and a space; `km/h`: one behind a slash."""
+    """Whether a letter is a unit: one behind a number and a space, `10 m`, or behind a slash, `km/h`."""
     token = tokens[end - 1]
     if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
         return False

@@ -99,8 +99,8 @@ class Workers:
         self._lock = Lock()
         self._running: set[_Worker] = set()
 
-    def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
-        """What sympy says. Raises DeadlinePassed, WorkerUnavailable."""
+    def same(self, gold: str, answer: str, deadline_s: float) -> bool:
+        """Return whether sympy finds both equal. Raises DeadlinePassed or WorkerUnavailable."""
         worker = self._free.get()
         try:
             if worker is None or worker.process.poll() is not None:  # killed by someone while it was idle

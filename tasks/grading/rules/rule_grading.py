@@ -1,4 +1,4 @@
-"""IFEval's grader and figures: shares of instructions followed, and of prompts whose instructions are all followed.
+"""IFEval's grader and metrics: shares of instructions followed, and of prompts whose instructions are all followed.
 
 Loose verdicts forgive an opening line, a closing line and asterisks; strict ones do not.
 """

@@ -41,7 +41,7 @@ END = "])}>\"'»”’ \t\n\r\x0b\x0c"
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, one at a time, closing quotes and brackets with the sentence they close."""
+    """Yield the sentences of a text, closing quotes and brackets with the sentence they close."""
     text = text.rstrip()
     start = 0
     for candidate in CANDIDATE.finditer(text):
@@ -77,12 +77,12 @@ def _ends(token: str, following: str) -> bool:
 
 
 def _continues(token: str) -> bool:
-    """True if no sentence begins with it."""
+    """Whether no sentence begins with the word."""
     return token in (";", ":", ",", ".", "!", "?") or token[0].islower()
 
 
 def _begins(token: str) -> bool:
-    """True if it is a word in capitals only because a sentence begins."""
+    """Whether a word is in capitals only because a sentence begins with it."""
     return token[0].isupper() and token.removesuffix(".").lower() in BEGINNERS
 
 

@@ -32,7 +32,7 @@ _libc_with_gil = ctypes.PyDLL(None, use_errno=True)
 
 
 def _declared(function: Any, *types: Any) -> Any:
-    """A libc function with its types declared, looked up before anything is forked."""
+    """Return a libc function with its types declared, looked up before anything is forked."""
     function.argtypes = types
     return function
 

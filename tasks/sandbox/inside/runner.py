@@ -135,7 +135,7 @@ def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | No
 
 
 def _become_init(settings: Settings, task: Task) -> int:
-    """Set up namespaces and the folder; returns a descriptor of the program's stdin, a file that can be read again."""
+    """Set up namespaces and the folder; return a descriptor of the program's stdin, a file that can be read again."""
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     limits = task.limits
     if settings.isolated:
@@ -174,7 +174,7 @@ def _become_init(settings: Settings, task: Task) -> int:
 
 
 def _write(path: str, content: bytes, owner: int = -1) -> int:
-    """Descriptor of a new file, open for reading."""
+    """Write a new file and return a descriptor that is open for reading."""
     written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     while content:
         content = content[os.write(written, content) :]
@@ -221,7 +221,7 @@ def _join(settings: Settings) -> None:
 
 
 def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
-    """Keep the standard descriptors, REPORT, TOKEN and STATUS, no others; returns STATUS, which closes on exec."""
+    """Keep the standard descriptors, REPORT, TOKEN and STATUS, no others; return STATUS, which closes on exec."""
     standard = {0: stdin, 1: pipes["stdout"].write, 2: pipes["stderr"].write}
     for number, fd in {**standard, REPORT: pipes["report"].write, TOKEN: pipes["token"].read}.items():
         os.dup2(fd, number, inheritable=number <= 2)
@@ -387,9 +387,8 @@ class _Watched:
 
 
 def _measure_waiting(child: int) -> float:
-    """Seconds that a program waited on run queues, all its threads and, in its own namespace, all its processes.
-
-    0 where the kernel does not tell (CONFIG_SCHED_INFO).
+    """Return the seconds that a program waited on run queues, with all threads and, in its own namespace, all
+    processes.  0 where the kernel does not tell (CONFIG_SCHED_INFO).
     """
     pids = [str(child)]
     if os.getpid() == 1:
