@@ -216,6 +216,7 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
+                # a parser that is stuck sends nothing, so the budget is checked every half second
                 if not selector.select(timeout=0.5):
                     if self._cpu_s() - cpu > limits.page_cpu_s:
                         over = f"it took more than {limits.page_cpu_s:g} CPU seconds; raise the page budget to read it"

@@ -128,10 +128,8 @@ class _Drawn:
         texts |= {id(block): _Text(block, self, self.cursor, near=False) for block in blocks if block.kind == "note"}
         # of pictures, few texts are drawn
         counted_texts = [texts[id(block)] for block in blocks if block.kind != "figure"]
-        drawn_letters, letters = (
-            sum(text.drawn_letters for text in counted_texts),
-            sum(text.letter_count for text in counted_texts),
-        )
+        drawn_letters = sum(text.drawn_letters for text in counted_texts)
+        letters = sum(text.letter_count for text in counted_texts)
         if drawn_letters < LEAST_FOUND * letters:
             raise LayoutFailed(f"the layout shows {drawn_letters} of the {letters} letters of the text")
         return [part for block in blocks for part in texts[id(block)].parts()]

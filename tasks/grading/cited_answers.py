@@ -312,7 +312,7 @@ def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
     elif unit in SCALE_WORDS:  # 1.2B without a currency
         yield Amount(value * SCALE_WORDS[unit], "", scale * SCALE_WORDS[unit])
     if _is_bare(number) and value <= 1 and "." in number.text:
-        yield Amount(value * 100, "share", scale * 100)
+        yield Amount(value * 100, "share", scale * 100)  # a bare 0.25 may be a quarter, and so 25 %
     if unit == "%":
         yield Amount(value, "share", scale)
     is_scaled = compared.unit in _OF_AMOUNTS and abs(compared.value) != _written(compared)

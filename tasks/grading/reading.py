@@ -260,7 +260,7 @@ class Anchored:
         high, window = len(text), FIRST_WINDOW
         while high > 0:
             low = max(0, high - window)
-            part = text[low : high + self._overlap]
+            part = text[low : high + self._overlap]  # a word may begin in this window and end behind it
             folded = part.lower()
             starts: set[int] = set()
             if len(folded) != len(part):  # İ is two characters in lower case: tried everywhere

@@ -66,6 +66,7 @@ def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ())
         of_item.append(sample.score)
         totals.votes.setdefault(sample.item, []).append(shorten_vote(sample.extracted))
         if sample.group is not None:
+            # the same list as in `scores`, so that later repeats count in the group too
             totals.groups.setdefault(sample.group, {})[sample.item] = of_item
         for policy in policies:
             score = score_under(policy, sample)

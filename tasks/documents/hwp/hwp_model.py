@@ -171,7 +171,7 @@ class ListCounters:
         counts = self._counts[head.kind, list_id]
         counts[head.level] = counts.get(head.level, levels[head.level].start - 1) + 1
         for deeper in [level for level in counts if level > head.level]:
-            del counts[deeper]
+            del counts[deeper]  # deeper levels start again below each item
         numbers = [format_number(counts.get(n, level.start), level.style) for n, level in enumerate(levels)]
 
         def fill(match: re.Match[str]) -> str:

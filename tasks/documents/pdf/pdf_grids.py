@@ -263,7 +263,7 @@ def _connected(boxes: list[BBox]) -> list[list[BBox]]:
 
     def root(i: int) -> int:
         while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
+            parent[i] = i = parent[parent[i]]  # path halving keeps the trees of this union-find flat
         return i
 
     owner: dict[Point, int] = {}

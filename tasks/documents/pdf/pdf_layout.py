@@ -145,6 +145,7 @@ def _gutter(boxes: Sequence[_Placed]) -> float | None:
     if right - left > 10_000 or right - left < 20 * BIN:
         return None
     bins = int((right - left) / BIN) + 2
+    # how many boxes cover each bin: +1 where one begins and -1 behind its end, added up
     change = [0] * (bins + 1)
     for box in boxes:
         change[int((box.x0 - left) / BIN)] += 1

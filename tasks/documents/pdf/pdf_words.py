@@ -134,6 +134,7 @@ def find_gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float)
     width = int(max((x1 for row in rows for _, x1 in row), default=0.0) - left) + 2
     if width > WIDEST:
         return []
+    # how many texts cover each point: +1 where one begins and -1 behind its end, added up
     change = [0] * (width + 1)
     for row in rows:
         for x0, x1 in row:

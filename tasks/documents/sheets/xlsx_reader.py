@@ -242,7 +242,7 @@ class Sheet(Handler):
             case "v":
                 self._reads = True
             case "t":
-                self._reads = not self._reading
+                self._reads = not self._reading  # readings above Han characters (`rPh`) are no text of the cell
             case "f":
                 self._formula = True
             case "row":

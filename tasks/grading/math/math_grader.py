@@ -86,6 +86,7 @@ class MathGrader:
             for gold, answer in pairs:
                 verdict, pair = self._cheaply(gold, answer, extracted=extracted)
                 waiting.append(verdict or threads.submit(self._symbolically, *pair))
+                # verdicts leave in the order of the pairs: a cheap one waits behind one that sympy works on
                 while waiting and (len(waiting) >= WINDOW or isinstance(waiting[0], Verdict)):
                     yield _result(waiting.popleft())
             while waiting:

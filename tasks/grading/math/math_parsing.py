@@ -210,6 +210,7 @@ class _Reader:
         """Read an argument of `\\frac`: without braces it is one digit, as in `\\frac12`."""
         token = self.peek()
         if token.kind == "number" and token.text.isdigit() and len(token.text) > 1:
+            # the tokens have `12` in one piece, which is cut behind its first digit
             digits = [Token("number", token.text[0]), Token("number", token.text[1:])]
             self.tokens = [*self.tokens[: self.position], *digits, *self.tokens[self.position + 1 :]]
         return self.argument()
@@ -257,7 +258,7 @@ class _Reader:
             return Apply("abs", (node,))
         if token.text not in ("(", "[", "{"):
             raise NotUnderstood(f"`{token.text}` in a formula")
-        bars, self.bars = self.bars, 0
+        bars, self.bars = self.bars, 0  # within brackets a bar opens an absolute value of its own
         node = self.sum()
         self.bars = bars
         self.need(_CLOSING[token.text])
@@ -316,6 +317,7 @@ class _Reader:
             else:
                 self.need("^")
                 exponent = self.argument()
+        # \sin^{-1} x is the inverse function, not 1/sin x
         if exponent == Apply("neg", (Number(Fraction(1)),)) and name in _INVERSE:
             name, exponent = _INVERSE[name], None
         trigonometric, self.in_trigonometric = self.in_trigonometric, name in _TRIGONOMETRIC
