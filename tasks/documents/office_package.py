@@ -124,7 +124,7 @@ class Part(NamedTuple):
 class WordPackage(Package):
     """A Word document as parts in one set of namespaces."""
 
-    def main(self) -> Part:
+    def main_part(self) -> Part:
         """Return the part that holds the body. Raises CorruptDocument if there is none."""
         targets = [link.target for link in read_links(self, "").values() if link.type == "officeDocument"]
         for name in (*targets, "word/document.xml"):
@@ -136,7 +136,7 @@ class WordPackage(Package):
         """Return the part `name` with its relationships. Raises CorruptDocument."""
         return Part(name, self.tree(name), read_links(self, name))
 
-    def related(self, part: Part, kind: str) -> Part | None:
+    def find_related(self, part: Part, kind: str) -> Part | None:
         """Return the part of a kind (`styles`, `footnotes` …) that `part` points to, if there is one."""
         for relationship in part.relationships.values():
             if relationship.type == kind and not relationship.external and relationship.target in self.names:

@@ -61,7 +61,7 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
     in_margins = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
-    placed = drawn.places([block for block in blocks if all(block is not margin for margin in in_margins)])
+    placed = drawn.place_blocks([block for block in blocks if all(block is not margin for margin in in_margins)])
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
@@ -120,7 +120,7 @@ class _Drawn:
         self._ahead = 0
         """Where the last piece ends, be it near or far."""
 
-    def places(self, blocks: Sequence[Block]) -> list[Block]:
+    def place_blocks(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks with pages and boxes, in their order. Raises LayoutFailed."""
         body = [block for block in blocks if block.kind != "note"]
         texts = {id(block): _Text(block, self, self.cursor) for block in body}
@@ -134,7 +134,7 @@ class _Drawn:
             raise LayoutFailed(f"the layout shows {drawn_letters} of the {letters} letters of the text")
         return [part for block in blocks for part in texts[id(block)].parts()]
 
-    def pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
+    def find_pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
         """Return where the key is drawn; it is halved until each part is found in one run."""
         size = len(key)
         if not size:
@@ -149,9 +149,9 @@ class _Drawn:
         if size < 2 * _SHORTEST_PIECE:
             return []
         half = size // 2
-        first = self.pieces(key[:half], cursor, near=near, start=start)
+        first = self.find_pieces(key[:half], cursor, near=near, start=start)
         after = first[-1].drawn_at + first[-1].length if first else cursor
-        return first + self.pieces(key[half:], max(cursor, after), near=near, start=start + half)
+        return first + self.find_pieces(key[half:], max(cursor, after), near=near, start=start + half)
 
     def goes_on(self, cursor: int, piece: _Piece, letters: int) -> bool:
         """Whether the text continues at the piece: it is near the last one, or the second in a row at a distance.
@@ -191,7 +191,7 @@ class _Text:
                 # the letters of the line, and where each stands in the text
                 letters = [(letter, at) for at, sign in enumerate(line, begin) for letter in _folded(sign)]
                 begin += len(line) + 1
-                pieces = drawn.pieces("".join(letter for letter, _ in letters), cursor, near=near)
+                pieces = drawn.find_pieces("".join(letter for letter, _ in letters), cursor, near=near)
                 self.letter_count += len(letters)
                 self.drawn_letters += sum(piece.length for piece in pieces)
                 for piece in pieces:

@@ -103,7 +103,7 @@ def _ours(compared: list[Case]) -> list[bool]:
     from tasks.grading.math.math_grader import MathGrader
 
     with MathGrader(workers=1) as grader:
-        return [verdict.equal for verdict in grader.equal_all((gold, text) for gold, text, _ in compared)]
+        return [verdict.equal for verdict in grader.compare_all((gold, text) for gold, text, _ in compared)]
 
 
 def _theirs(compared: list[Case]) -> list[bool]:

@@ -97,7 +97,7 @@ class StoryWalker:
 
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
         """Yield the paragraph, cut where a page ends, each part followed by what is anchored in it."""
-        look = self._styles.look(node, self._numbering)
+        look = self._styles.resolve(node, self._numbering)
         self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
         for token in docx_inline.read_tokens(node):

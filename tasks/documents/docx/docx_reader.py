@@ -48,7 +48,7 @@ def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
-    main, findings = package.main(), Findings()
+    main, findings = package.main_part(), Findings()
     items, page_count = _items(package, main, findings)
     has_pages = main.root.find(f".//{W}lastRenderedPageBreak") is not None
     blocks = BlockList()
@@ -109,7 +109,7 @@ def _laid(
 
 def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:
     """Return all items in reading order, and the number of the last page of the body."""
-    styles_part, numbering_part = package.related(main, "styles"), package.related(main, "numbering")
+    styles_part, numbering_part = package.find_related(main, "styles"), package.find_related(main, "numbering")
     styles, numbering = Styles(styles_part and styles_part.root), Numbering(numbering_part and numbering_part.root)
 
     def walker(part: Part) -> StoryWalker:
@@ -118,7 +118,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
     body = walker(main)
     items = [item for node in main.root.findall(f"{W}body") for item in body.items(node)]
     for kind in ("footnotes", "endnotes", "comments"):
-        if part := package.related(main, kind):
+        if part := package.find_related(main, kind):
             items += _note_items(part, kind, walker(part), findings)
     # headers, then footers, in the order in which sections name them, each once
     kinds: tuple[Kind, ...] = ("header", "footer")
@@ -168,7 +168,7 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     del password  # encrypted documents are refused on opening
     with WordPackage(path) as package:
         findings = Findings()
-        _items(package, package.main(), findings)
+        _items(package, package.main_part(), findings)
 
         def pictures() -> Iterator[Embedded]:
             for part, id_ in findings.pictures:

@@ -65,7 +65,7 @@ class Styles:
         defaults = [node for node in paragraphs if word_attribute(node, "default") in ("1", "true", "on")]
         self._default = word_attribute(defaults[0], "styleId") if defaults else None
 
-    def look(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
+    def resolve(self, paragraph: ET.Element, numbering: Numbering) -> ParagraphLook:
         """Return the properties of `paragraph`, those of its style and the ancestors of that style included."""
         # the style and its ancestors; a cycle ends the chain
         chain: list[_Style] = []

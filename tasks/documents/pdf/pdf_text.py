@@ -240,7 +240,7 @@ def read_remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
     new: list[Remark] = []
     for remark in remarks:
         plain = "".join(remark.text.split())
-        # a field and its annotation often hold the same text
+        # left out: what the page text or an earlier remark holds already
         if plain and plain not in seen_text:
             seen_text += plain
             new.append(remark)

@@ -83,7 +83,7 @@ class Examination(BaseBenchmark):
         if comparison:
             equal, stage = comparison
         elif answer is not None:
-            verdict = tools.math.equal(gold, answer)
+            verdict = tools.math.compare(gold, answer)
             equal, stage, failed = verdict.equal, verdict.stage, verdict.failed
         return {
             "status": "unscored" if failed else "scored",

@@ -36,7 +36,7 @@ from tasks.grading.reading import STRICT, UNREAD, Rule, grade_readings, visible_
 DEADLINE_S = 10.0
 CACHED = 20_000
 WINDOW = 256
-"""Most comparisons that wait for workers in `equal_all`."""
+"""Most comparisons that wait for workers in `compare_all`."""
 SHOWN_CHARS = 500
 
 
@@ -74,12 +74,12 @@ class MathGrader:
         """End the worker processes."""
         self._workers.close()
 
-    def equal(self, gold: str, answer: str) -> Verdict:
+    def compare(self, gold: str, answer: str) -> Verdict:
         """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text."""
         verdict, pair = self._cheaply(gold, answer)
         return verdict or self._symbolically(*pair)
 
-    def equal_all(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> Iterator[Verdict]:
+    def compare_all(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> Iterator[Verdict]:
         """Yield verdicts in the order of `pairs`, which are read lazily; `extracted`: answers are bare already."""
         with ThreadPoolExecutor(self._count, thread_name_prefix="math-grader") as threads:
             waiting: deque[Verdict | Future[Verdict]] = deque()
@@ -213,7 +213,7 @@ def grade_against(
         (item, response, gold, UNREAD if response.missed else read_answers(response.text, rule))
         for item, response, gold in answered
     )
-    verdicts = grader.equal_all(
+    verdicts = grader.compare_all(
         ((gold, reading) for *_, gold, readings in for_grader for reading in readings.distinct if reading),
         extracted=True,
     )

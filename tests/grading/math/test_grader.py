@@ -62,7 +62,7 @@ def _pids(grader: MathGrader) -> list[int]:
 
 def test_cheap_stages_start_no_process() -> None:
     with MathGrader(workers=1) as grader:
-        assert grader.equal("\\frac12", "0.5") == Verdict(True, "numeric")
+        assert grader.compare("\\frac12", "0.5") == Verdict(True, "numeric")
         assert not _pids(grader)
 
 
@@ -83,7 +83,7 @@ def test_cheap_stages_start_no_process() -> None:
 )
 def test_stage_that_decides_is_named(gold: str, answer: str, stage: str) -> None:
     with MathGrader(workers=1) as grader:
-        assert grader.equal(gold, answer).stage == stage
+        assert grader.compare(gold, answer).stage == stage
 
 
 def test_order_is_kept_and_pairs_are_read_as_needed() -> None:
@@ -95,7 +95,7 @@ def test_order_is_kept_and_pairs_are_read_as_needed() -> None:
             yield NEEDS_SYMPY if number % 500 == 0 else (str(number), str(number if number % 2 else 0))
 
     with MathGrader(workers=1) as grader:
-        verdicts = grader.equal_all(pairs())
+        verdicts = grader.compare_all(pairs())
         first = next(verdicts)
         assert first.stage == "symbolic"
         assert len(read) <= 400
@@ -106,27 +106,27 @@ def test_order_is_kept_and_pairs_are_read_as_needed() -> None:
 
 def test_killed_worker_is_replaced() -> None:
     with MathGrader(workers=1) as grader:
-        grader.equal(*NEEDS_SYMPY)
+        grader.compare(*NEEDS_SYMPY)
         (pid,) = _pids(grader)
         os.kill(pid, signal.SIGKILL)
         while Path(f"/proc/{pid}/stat").exists() and ") Z " not in Path(f"/proc/{pid}/stat").read_text():
             time.sleep(0.01)
-        assert grader.equal(r"\int_0^2 2x\,dx", "4") == Verdict(True, "symbolic")
+        assert grader.compare(r"\int_0^2 2x\,dx", "4") == Verdict(True, "symbolic")
         assert _pids(grader) != [pid]
 
 
 def test_comparison_that_takes_too_long_is_not_equal_and_the_next_one_works() -> None:
     with MathGrader(workers=1, deadline_s=0.2) as grader:
-        assert grader.equal(*SLOW) == Verdict(False, "deadline")
+        assert grader.compare(*SLOW) == Verdict(False, "deadline")
         grader._deadline_s = 20
-        assert grader.equal(*NEEDS_SYMPY) == Verdict(True, "symbolic")
+        assert grader.compare(*NEEDS_SYMPY) == Verdict(True, "symbolic")
 
 
 def test_grader_without_workers_fails_only_what_needs_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(symbolic, "WORKER", tmp_path / "not there.py")
     with MathGrader(workers=1) as grader:
-        assert grader.equal("5", "5.0").equal
-        failed = grader.equal(*NEEDS_SYMPY)
+        assert grader.compare("5", "5.0").equal
+        failed = grader.compare(*NEEDS_SYMPY)
     assert failed.failed
     assert "did not" in failed.failed or "ended" in failed.failed
 
@@ -134,7 +134,7 @@ def test_grader_without_workers_fails_only_what_needs_one(monkeypatch: pytest.Mo
 def test_workers_get_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     with MathGrader(workers=1) as grader:
-        grader.equal(*NEEDS_SYMPY)
+        grader.compare(*NEEDS_SYMPY)
         (pid,) = _pids(grader)
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     assert b"sk-1" not in environment
@@ -149,9 +149,9 @@ def test_hostile_answers_execute_nothing_and_end(tmp_path: Path, monkeypatch: py
         for text in HOSTILE:
             answer = text.replace("MARKER", str(marker))
             for gold in ("5", "x", r"\int_0^1 x dx"):
-                verdict = grader.equal(gold, answer)
+                verdict = grader.compare(gold, answer)
                 assert (verdict.equal, verdict.failed) == (False, None), text[:80]
-            assert not grader.equal(answer, "5").equal
+            assert not grader.compare(answer, "5").equal
     assert not marker.exists()
     assert sys.getrecursionlimit() >= 1000
 
@@ -171,12 +171,12 @@ def test_fractions_are_equal_however_they_are_written(value) -> None:
             f"{sign}\\dfrac{{{3 * above}}}{{{3 * below}}}",
             f"x={value}",
         ):
-            assert grader.equal(str(value), answer).equal
+            assert grader.compare(str(value), answer).equal
 
 
 @given(st.text(alphabet="xy12+-*/^(){}[]\\frac,.=<> ", max_size=25))
 @settings(max_examples=150)
 def test_any_formula_equals_itself_or_is_no_answer(text: str) -> None:
     with MathGrader(workers=1) as grader:
-        verdict = grader.equal(text, text)
+        verdict = grader.compare(text, text)
         assert verdict.equal or verdict.stage in ("missing", "empty")

@@ -33,7 +33,7 @@ def test_there_are_as_many_near_misses_as_answers() -> None:
 
 @pytest.mark.parametrize(("gold", "answer", "equal"), PAIRS, ids=[f"{g} {'=' if e else '≠'} {a}" for g, a, e in PAIRS])
 def test_pair_is_judged_as_labelled(gold: str, answer: str, equal: bool, grader: MathGrader) -> None:
-    verdict = grader.equal(gold, answer)
+    verdict = grader.compare(gold, answer)
     assert (verdict.equal, verdict.failed) == (equal, None)
 
 
@@ -42,4 +42,4 @@ def test_pair_is_judged_the_same_inside_a_response(gold: str, answer: str, equal
     inner = re.fullmatch(r"\\boxed\{(.*)\}|(?<!\\)\$(.*)\$|\\\((.*)\\\)", answer)
     answer = next((group for group in inner.groups() if group), "") if inner else answer
     response = f"First $a = 3$, so 17 remain.\n\nHence the answer is $\\boxed{{{answer}}}$."
-    assert grader.equal(gold, response).equal == equal
+    assert grader.compare(gold, response).equal == equal
