@@ -44,13 +44,13 @@ class Choice(NamedTuple):
 
 
 class ChoiceQuestion(NamedTuple):
-    """What there is to choose from."""
+    """The letters and options among which a question lets the model choose."""
 
     letters: str
     options: tuple[str, ...] = ()
-    """Their texts in the order of the letters; empty where the question itself holds them."""
+    """Texts of the options in the order of the letters; empty where the question itself holds them."""
     several: bool = False
-    """More than one may be right."""
+    """Whether more than one may be right."""
 
 
 def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE) -> Iterator[Sample]:
@@ -96,7 +96,7 @@ class Read(NamedTuple):
     where: dict[str, str]
 
 
-def read_choices(response: str, question: Asked, rule: Rule) -> Read:
+def read_choices(response: str, question: ChoiceQuestion, rule: Rule) -> Read:
     """Return the letters that a response names, under each policy."""
     visible = visible_answer(response)
     if visible is None:
@@ -110,14 +110,14 @@ def read_choices(response: str, question: Asked, rule: Rule) -> Read:
     return Read(readings, where)
 
 
-def read_question(item: Item) -> Asked:
+def read_question(item: Item) -> ChoiceQuestion:
     """Return the options and letters among which an item lets the model choose."""
     options = tuple(map(str, cast("Sequence[Any]", item.detail.get("options") or ())))
     letters = str(item.detail.get("letters") or LETTERS[: len(options)] or LETTERS)
     return ChoiceQuestion(letters, options, bool(item.detail.get("several")))
 
 
-def find_choice(text: str, question: Asked) -> Choice | None:
+def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
     """Return the choice that `text`, which holds no reasoning, announces last; None where it announces none."""
     if "box" in text:
         from tasks.grading.math.boxes import last_boxed
@@ -143,7 +143,7 @@ def find_choice(text: str, question: Asked) -> Choice | None:
     return None
 
 
-def find_unannounced(text: str, question: Asked) -> Choice | None:
+def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
     """Return the choice where answers usually stand: alone on a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
     for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
@@ -164,7 +164,7 @@ def find_unannounced(text: str, question: Asked) -> Choice | None:
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
-def _read_lone(plain: str, question: Asked) -> str | None:
+def _read_lone(plain: str, question: ChoiceQuestion) -> str | None:
     """Return the capital letter that is the whole of a line or bold text, or begins it as the label of an option."""
     patterns = _patterns(question.letters)
     if patterns.lone.fullmatch(plain):
@@ -290,7 +290,7 @@ def _patterns(letters: str) -> _Patterns:
     )
 
 
-def _read_whole(text: str, question: Asked) -> str | None:
+def _read_whole(text: str, question: ChoiceQuestion) -> str | None:
     """Return the letters that a box or a line names: as letters, by number, or by the text of an option."""
     plain, patterns = strip_marks(text).strip(), _patterns(question.letters)
     if match := patterns.is_all.fullmatch(plain):
@@ -305,7 +305,7 @@ def _read_whole(text: str, question: Asked) -> str | None:
     return match and (match["closed"] or match["open"])
 
 
-def _read_statement(following: str, question: Asked) -> str | None:
+def _read_statement(following: str, question: ChoiceQuestion) -> str | None:
     """Return the choice after an announcement: on its line, or alone on the next line that is not empty."""
     line, _, rest = following.partition("\n")
     stated = line.strip(" \t\r:：=→->#")
@@ -330,23 +330,23 @@ def _read_statement(following: str, question: Asked) -> str | None:
     return _letter(int(bare[1]), question)
 
 
-def _by_number(match: re.Match[str], question: Asked) -> str | None:
+def _by_number(match: re.Match[str], question: ChoiceQuestion) -> str | None:
     return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), question)
 
 
-def _letter(number: int, question: Asked) -> str | None:
+def _letter(number: int, question: ChoiceQuestion) -> str | None:
     """Return the letter of an option by its number, from 1 on."""
     return question.letters[number - 1] if 1 <= number <= len(question.letters) else None
 
 
-def _by_text(text: str, question: Asked) -> str | None:
+def _by_text(text: str, question: ChoiceQuestion) -> str | None:
     canonical_text = canonicalize(text)
     options = zip(question.letters, _canonical_options(question.options), strict=False)
     equal_letters = (letter for letter, option in options if option == canonical_text)
     return next(equal_letters, None) if canonical_text else None
 
 
-def _letters(text: str, question: Asked) -> str:
+def _letters(text: str, question: ChoiceQuestion) -> str:
     """Return the letters between words such as `and`, sorted, each once."""
     alone = _patterns(question.letters).alone.findall(text) or list(text)
     return "".join(sorted({letter.upper() for letter in alone} & set(question.letters)))

@@ -31,7 +31,7 @@ class TemplateUnusable(GradingError):
 
 
 class PriorTurn(FiniteRecord):
-    """A turn of the conversation before the first prompt."""
+    """A turn of the conversation before the first prompt of an item."""
 
     role: Literal["user", "assistant"]
     text: str

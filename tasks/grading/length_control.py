@@ -59,11 +59,11 @@ def length_controlled_win_rate(compared: Sequence[Compared]) -> float | None:
     ]
     table = np.array(rows)  # (N, 5)
     at_same_length = np.array([[0.0, pair.difficulty, 1.0] for pair in compared])
-    return float(np.mean(1 / (1 + np.exp(-at_same_length @ _fit(table)))))
+    return float(np.mean(1 / (1 + np.exp(-at_same_length @ _fit_coefficients(table)))))
 
 
 def _fit_coefficients(table: Floats) -> Floats:
-    """(3,) coefficients, with the penalty that predicts left-out folds best."""
+    """Return (3,) coefficients, with the penalty that predicts left-out folds best."""
     fold = np.arange(len(table))[::-1] % FOLDS
     mean_losses: list[float] = []
     for strength in STRENGTHS:

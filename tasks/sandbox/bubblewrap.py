@@ -94,7 +94,7 @@ class Engine(NamedTuple):
             command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
         for capability in (*NEEDED, *(OF_ROOT if self.privileged else ())):
             command += ["--cap-add", capability]
-        bound_paths = list(dict.fromkeys(_shown(python)))
+        bound_paths = list(dict.fromkeys(_bound_paths(python)))
         for folder in sorted(
             {str(parent) for _, inside_path in bound_paths for parent in Path(inside_path).parents} - {"/"}
         ):
@@ -181,7 +181,7 @@ def find_remedy(engine: Engine | None) -> str:
 
 def zygote_environment(python: Interpreter) -> dict[str, str]:
     """Return the whole environment of a zygote."""
-    path = dict.fromkeys([str(Path(python.there(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    path = dict.fromkeys([str(Path(python.inside_path(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
     passed = {KERNELS: os.environ[KERNELS]} if KERNELS in os.environ else {}
     return {"PATH": os.pathsep.join(path), **ENVIRONMENT, **passed}
 
@@ -199,7 +199,7 @@ def etc_files(uid: int) -> dict[str, str]:
 
 
 def _bound_paths(python: Interpreter) -> Iterator[tuple[str, str]]:
-    """Path here, path there."""
+    """Yield each path of this machine that is bound into the sandbox, with its path inside."""
     yield "/usr", "/usr"
     for path in (*TOP, *CONFIGURED, *map(str, Path("/").glob(JAVA))):
         if Path(path).exists() and not Path(path).is_symlink():

@@ -43,7 +43,10 @@ class Interpreter(NamedTuple):
         return hashlib.sha256("\n".join([self.version, *names]).encode()).hexdigest()
 
     def bound_paths(self) -> dict[str, str]:
-        """Path here → path there of what is not below /usr; libraries do not reveal where they are here."""
+        """Return the paths outside /usr that the sandbox shows: path on this machine → path inside.
+
+        Libraries get neutral names, so that they do not reveal where they are here.
+        """
         packages = {path: f"{LIBRARIES}/{number}" for number, path in enumerate(self.packages)}
         root = Path("/python") if Path(self.prefix).is_relative_to("/tmp") else Path(self.prefix)
         own = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
@@ -54,8 +57,8 @@ class Interpreter(NamedTuple):
         }
 
     def inside_path(self, path: str) -> str:
-        """The path within the sandbox of a path here."""
-        for host_path, inside_path in self.shown().items():
+        """Return the path inside the sandbox of a path on this machine."""
+        for host_path, inside_path in self.bound_paths().items():
             if Path(path).is_relative_to(host_path):
                 return str(Path(inside_path) / Path(path).relative_to(host_path))
         return path

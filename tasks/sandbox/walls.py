@@ -105,7 +105,7 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
         yield _try_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
     # only the path to the interpreter is visible of the home folder
     home = Path.home()
-    bound_paths = [Path(path) for path in sandbox.python.shown().values()]
+    bound_paths = [Path(path) for path in sandbox.python.bound_paths().values()]
     visible_folders = {path.relative_to(home).parts[0] for path in bound_paths if path.is_relative_to(home)}
     listed = sandbox.run(Program(f"import os\nprint(*os.listdir({str(home)!r}), sep='\\n')", limits=SMALL))
     is_intact = listed.status == "failed" or (listed.passed and set(listed.stdout.splitlines()) <= visible_folders)

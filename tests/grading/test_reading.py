@@ -34,7 +34,7 @@ def math(response: str, rule: Rule = BOX) -> Readings:
 
 
 def letters(response: str, rule: Rule = BOX) -> Readings:
-    return choice.read_choices(response, Asked("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
+    return choice.read_choices(response, ChoiceQuestion("ABCD", ("Rome", "Oslo", "Bern", "Lima")), rule).readings
 
 
 @pytest.mark.parametrize(("response", "published", "strict", "flexible"), RESPONSES["mathematics"])

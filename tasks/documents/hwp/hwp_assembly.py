@@ -10,7 +10,16 @@ from operator import attrgetter
 from tasks.documents.blocks import Block, Cell, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, read_whole
 from tasks.documents.hwp.hwp_layout import lay_out
-from tasks.documents.hwp.hwp_model import Aside, Caption, HangulDocument, ListCounters, Paragraph, Section, Shape, Table
+from tasks.documents.hwp.hwp_model import (
+    AnchoredText,
+    Caption,
+    HangulDocument,
+    ListCounters,
+    Paragraph,
+    Section,
+    Shape,
+    Table,
+)
 from tasks.documents.page_join import LayoutFailed, place_on_pages
 
 
@@ -137,7 +146,7 @@ class _Assembly:
             self._body.append(self._block("caption", text))
         self._body += pictures
 
-    def _add_aside(self, anchored: Aside) -> None:
+    def _add_aside(self, anchored: AnchoredText) -> None:
         pictures = list[Block]()
         if text := self._flatten(anchored.paragraphs, pictures):
             self._asides[anchored.kind].append(self._block(anchored.kind, text))

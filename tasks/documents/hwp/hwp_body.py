@@ -103,7 +103,7 @@ def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
     for control in controls:  # no place in the text: damaged, but not lost
         runs += _control(control, styles)
     further_nodes = [child for child in node.children if child.tag not in (Tag.PARA_TEXT, Tag.CTRL_HEADER)]
-    runs += hwp.aside("note", _all_paragraphs(further_nodes, styles))
+    runs += hwp.anchor_text("note", _all_paragraphs(further_nodes, styles))
     return hwp.Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 

@@ -62,7 +62,7 @@ class Shape(NamedTuple):
 
 
 class AnchoredText(NamedTuple):
-    """Text anchored in a paragraph but shown elsewhere on the page."""
+    """Text that is anchored in a paragraph and shown elsewhere on the page, such as a footnote."""
 
     kind: AsideKind
     paragraphs: tuple[Paragraph, ...]
@@ -127,7 +127,7 @@ class HangulDocument(NamedTuple):
 
 
 def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
-    """An aside; nothing if it is empty."""
+    """Return the text as a run of its kind; nothing if it is empty."""
     return [AnchoredText(kind, paragraphs)] if paragraphs else []
 
 

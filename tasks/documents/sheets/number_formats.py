@@ -53,7 +53,7 @@ def is_date(code: str) -> bool:
 
 
 def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
-    """A number as its format shows it; what the format cannot show stands as General."""
+    """Write a number as its format shows it; what the format cannot show is written as General."""
     number, sections = Decimal(repr(value)), _sections(code)
     if not number.is_finite() or not all(section.is_read for section in sections):
         return format_general(value)

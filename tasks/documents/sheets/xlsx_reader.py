@@ -27,7 +27,7 @@ from tasks.documents.office_package import (
     refuse_encrypted,
 )
 from tasks.documents.sheets.grid import Area, Cells, Value, column_letters, column_number, find_pieces, parse_area
-from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_general, is_date, shown
+from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_general, format_number, is_date
 
 READER = "trivet xlsx 1"
 MOST_CELLS = 200_000
@@ -272,7 +272,7 @@ class Sheet(Handler):
                 raw = "".join(self._value)
                 if self._formula and not raw and self._type != "str":
                     self.unsaved.append(f"{column_letters(self._column)}{self.row + 1}")
-                value = self._shown(raw) if raw else None
+                value = self._format_value(raw) if raw else None
                 within = self.row < MOST_ROWS and self._column < MOST_COLUMNS
                 if value and value.text.strip() and not self.is_full and within:
                     self.cells.setdefault(self.row, {})[self._column] = value
@@ -284,8 +284,8 @@ class Sheet(Handler):
             case _:
                 pass
 
-    def _shown(self, raw: str) -> Value:
-        """A stored value as its cell shows it."""
+    def _format_value(self, raw: str) -> Value:
+        """Return a stored value as its cell shows it."""
         match self._type:
             case "s":
                 is_listed = raw.isdigit() and int(raw) < len(self._book.texts)
@@ -307,7 +307,9 @@ class Sheet(Handler):
         code = formats[style] if style < len(formats) else GENERAL
         if code == GENERAL:
             return Value(format_general(number), "number")
-        return Value(shown(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number")
+        return Value(
+            format_number(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number"
+        )
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:

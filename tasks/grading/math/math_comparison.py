@@ -153,9 +153,8 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
     golds, answers = (side.items if isinstance(side, Listed | Bracketed) else (side,) for side in (gold, answer))
     if len(golds) == 1 < len(set(answers)) and all(is_same_answer(golds[0], item) for item in answers):
         return True  # one value in several spellings: 15 39/40, or 639/40
-    if _have_distinct_names(golds, beside=answers) or _have_distinct_names(
-        answers, beside=golds
-    ):  # x = 1, y = 2 is 1, 2, but not 2, 1
+    # x = 1, y = 2 is 1, 2, but not 2, 1
+    if _have_distinct_names(golds, compared=answers) or _have_distinct_names(answers, compared=golds):
         return _same_items(_as_coordinates(golds), _as_coordinates(answers))
     # a tuple beside a list is read in its order
     if any(isinstance(side, Bracketed) and side.opening in ("(", "[", "langle") for side in (gold, answer)):
@@ -166,11 +165,11 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
     return _same_set(*distinct) and len(distinct[0]) > 1  # more than one value that is repeated
 
 
-def _have_distinct_names(items: Sequence[Answer], *, beside: Sequence[Answer]) -> bool:
-    """True for values of several different names beside values without names."""
+def _have_distinct_names(items: Sequence[Answer], *, compared: Sequence[Answer]) -> bool:
+    """Whether the items have several different names, and those that they are compared with have none."""
     names = [subject_of(item) for item in items]
     distinct = all(names) and len(set(names)) == len(names) and len({name.partition("_")[0] for name in names}) > 1
-    return distinct and not any(map(subject_of, beside))
+    return distinct and not any(map(subject_of, compared))
 
 
 def _same_collection(gold: Answer, answer: Answer) -> bool:

@@ -249,7 +249,7 @@ def _missing(response: Response, gold: str) -> dict[str, Any]:
 
 
 def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
-    texts = {"extracted": _shown(answer), "gold": _shown(gold)}
+    texts = {"extracted": _shorten(answer), "gold": _shorten(gold)}
     if verdict.failed:
         return texts | {"score": None, "status": "unscored", "reason": verdict.failed}
     if not verdict.equal and _is_within_tolerance(item, gold, answer):
@@ -286,7 +286,7 @@ def parse_number(text: str) -> float | None:
 
 
 def _shorten(text: str) -> str:
-    """The beginning of a long answer, without characters that JSON or the database refuse."""
+    """Return the beginning of a long answer, without characters that JSON or the database refuse."""
     if text.isascii() and len(text) <= SHOWN_CHARS and "\0" not in text:
         return text
     clean = text.replace("\0", "").encode("utf-8", "replace").decode()

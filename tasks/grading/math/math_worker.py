@@ -24,6 +24,7 @@ def is_bomb(latex: str) -> bool:
 
 
 def _are_equal(gold: str, answer: str) -> bool:
+    """Whether math-verify or sympy finds two formulas in LaTeX equal."""
     from math_verify import LatexExtractionConfig, parse, verify
     from sympy import Expr, Integral, Product, Sum, simplify
 
@@ -68,7 +69,7 @@ def main() -> None:
             equal = (
                 not is_bomb(request["gold"])
                 and not is_bomb(request["answer"])
-                and _same(request["gold"], request["answer"])
+                and _are_equal(request["gold"], request["answer"])
             )
         except Exception:  # noqa: BLE001  # sympy raises anything; what it cannot read is not equal
             equal = False

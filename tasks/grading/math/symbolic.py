@@ -59,7 +59,7 @@ class _Worker:
             ) from error
 
     def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
-        """Whether sympy finds both equal. Raises DeadlinePassed, after which the worker is unusable."""
+        """Return whether sympy finds both equal. Raises DeadlinePassed, after which the worker is unusable."""
         request = {"gold": gold, "answer": answer, "cpu_s": math.ceil(deadline_s) + 1}
         try:
             assert self.process.stdin
@@ -99,7 +99,7 @@ class Workers:
         self._lock = Lock()
         self._running: set[_Worker] = set()
 
-    def same(self, gold: str, answer: str, deadline_s: float) -> bool:
+    def are_equal(self, gold: str, answer: str, deadline_s: float) -> bool:
         """Return whether sympy finds both equal. Raises DeadlinePassed or WorkerUnavailable."""
         worker = self._free.get()
         try:
