@@ -308,8 +308,8 @@ def test_all_processes_of_the_program_end_when_the_reader_is_killed(
     pids = tmp_path / "pids"
     program(FORKING.format(pids=pids))
     code = (
-        "from pathlib import Path; from tasks.documents.office_program import converted\n"
-        f"with converted(Path({str(word_file(tmp_path / 'a.docx'))!r}), suffix='docx', to='pdf'): pass"
+        "from pathlib import Path; from tasks.documents.office_program import convert_document\n"
+        f"with convert_document(Path({str(word_file(tmp_path / 'a.docx'))!r}), suffix='docx', to='pdf'): pass"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as reader:
         while not (pids.is_file() and len(pids.read_text().split()) == 2):
