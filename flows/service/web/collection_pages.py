@@ -301,7 +301,7 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
             if not name:  # an input without a file sends an empty name
                 continue
             if why := fault_of_name(name):
-                left.append(Left(escape_unprintable(name), why))
+                left.append(RefusedFile(escape_unprintable(name), why))
                 continue
             staged.append((name, Path(staging, str(number))))
             with staged[-1][1].open("xb") as file:
