@@ -145,7 +145,7 @@ class AlpacaEval(JudgedBenchmark):
         With df_gamed.csv and a single answer to every item, `length_controlled_winrate` is among them.
         """
         all_samples = list(samples)
-        totals = tally(all_samples)
+        totals = tally_samples(all_samples)
         rates = tuple(
             scaled(estimate, 100)
             for estimate in estimates(self.metric, totals.scores, groups=totals.groups, headline=True)

@@ -13,8 +13,8 @@ from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, T
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
-from tasks.grading.judge_grading import Judged, fill, judge_request, label
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_label
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import Share, scaled, weighted_estimate
 
 QUESTIONS = DataFile(
@@ -139,7 +139,7 @@ class ArenaHard(JudgedBenchmark):
                 earlier = shares.get(sample.item, Share(0, 0))
                 shares[sample.item] = Share(earlier.total + sample.values["won"], earlier.weight + battles)
         tokens = [sample.values["tokens"] for sample in all_samples if "tokens" in sample.values]
-        counts = tally(all_samples).counts
+        counts = tally_samples(all_samples).counts
         estimate = weighted_estimate(self.metric, shares, headline=True)
         score = scaled(estimate, 100) if estimate else None
         metrics: dict[str, JsonValue] = {

@@ -136,7 +136,7 @@ class HLE(Examination):
 
     def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
         """Return that both are equal where they are the same words; None leaves the others to mathematics."""
-        return (True, "same words") if same_words(gold, answer) else None
+        return (True, "same words") if are_same_words(gold, answer) else None
 
     def gold_response(self, item: Item) -> str | None:
         return f"Explanation: it follows.\nAnswer: {item.gold}\nConfidence: 90%"

@@ -11,8 +11,8 @@ from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Estimate, Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
-from tasks.grading.judge_grading import Judged, fill, judge_request, rating
-from tasks.grading.sample_statistics import tally, unscored_metric
+from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_rating
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import weighted_estimate
 
 SOURCE = "It is in fastchat/llm_judge/data of github.com/lm-sys/FastChat (Apache-2.0), there named"
@@ -152,7 +152,7 @@ class MTBench(JudgedBenchmark):
                 [sample for sample in all_samples if sample.group == category], f"group={category}"
             ).values()
         ]
-        counts = tally(all_samples).counts
+        counts = tally_samples(all_samples).counts
         metrics: dict[str, JsonValue] = {name: estimate.value if estimate else None for name, estimate in whole.items()}
         metrics |= {"num_total": counts.items} | unscored_metric(counts)
         return Summary(metrics, tuple(estimate for estimate in (*whole.values(), *of_parts) if estimate), counts)

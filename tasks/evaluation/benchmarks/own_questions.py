@@ -117,7 +117,7 @@ def _read_text(row: Row, name: str) -> str:
 
 
 def _build_sample(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:
-    return graded_sample(
+    return make_sample(
         item,
         response,
         score=score,

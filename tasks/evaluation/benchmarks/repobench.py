@@ -85,7 +85,7 @@ class RepoBench(BaseBenchmark):
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """Return evalchemy's percentages by language and subset, and their average over all lines of both languages."""
         all_samples = list(samples)
-        totals = tally(all_samples)
+        totals = tally_samples(all_samples)
         headline = estimates(self.metric, totals.scores, groups=totals.groups, headline=True)
         metrics: dict[str, JsonValue] = {}
         for group in (None, *sorted(totals.groups)):

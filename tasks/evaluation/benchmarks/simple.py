@@ -227,9 +227,9 @@ class SimpleBenchmark(BaseBenchmark):
             case "math":
                 from tasks.grading.math.math_grader import shared_grader
 
-                return shared_grader().equal(first, second).equal
+                return shared_grader().compare(first, second).equal
             case "exact":
-                return same_words(first, second)
+                return are_same_words(first, second)
             case _:
                 return first == second
 

@@ -160,7 +160,7 @@ class WildBench(JudgedBenchmark):
         weights = fsum(WEIGHTS[name] for name in parts)
         macro = fsum(part.value * WEIGHTS[name] for name, part in parts.items()) / weights if parts else None
         lengths = [sample.values["length"] for sample in all_samples if "length" in sample.values]
-        counts = tally(all_samples).counts
+        counts = tally_samples(all_samples).counts
         metrics: dict[str, JsonValue] = {
             "score": whole.value / 2 + 5 if whole else None,
             "adjusted_score": whole.value if whole else None,

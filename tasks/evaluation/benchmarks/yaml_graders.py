@@ -107,7 +107,7 @@ def summarise_scores(samples: Iterable[Sample], metric: str) -> Summary:
                 further.setdefault(name, []).append(value)
             yield sample
 
-    totals = tally(watched())
+    totals = tally_samples(watched())
     headline = estimates(metric, totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {"num_total": totals.counts.items}
     metrics |= {name: fmean(values) for name, values in further.items()}

@@ -280,7 +280,7 @@ def read_outcome(
         settings=settings,
         metrics=_read_metrics(read[0].results) if len(read) == 1 else {**_read_metrics(group), **by_task},
         estimates=tuple(_read_estimates(group, read, samples)),
-        counts=tally(samples).counts,
+        counts=tally_samples(samples).counts,
         usage=usage,
         notes=tuple(notes),
     )
@@ -387,13 +387,13 @@ def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Se
         for key in keys:
             better = all(task.rises(key) for task in read)
             yield from _read_estimate(group, key, n=n, headline=key == keys[0], better=better)
-        scores = {} if keys else tally(samples).scores
+        scores = {} if keys else tally_samples(samples).scores
         if scores:
             better = all(task.rises(task.main) for task in read)
             yield estimate(_strip_filter(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
         of_task = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
-        values, part = tally(of_task).values, "" if len(read) == 1 else f"task={task.name}"
+        values, part = tally_samples(of_task).values, "" if len(read) == 1 else f"task={task.name}"
         for key in _list_metric_keys(task.results):
             headline, n = len(read) == 1 and key == task.main, task.results["sample_len"]
             for task_estimate in _read_estimate(

@@ -239,7 +239,7 @@ def plan_task(
         "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
         **describe_reading(extract),
         **describe_demonstrations(settings.demonstrations, examples),
-        **describe_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
+        **describe_programs(ks, unsafe_code=unsafe_code, python=identify_other_python() if programs else ""),
     }
     return PlannedTask(
         task=benchmark.name,

@@ -79,7 +79,7 @@ class Recorded(dict[str, list[Line]]):
         most = 1
         for lines in self.values():
             # in one language; lines that name none count in each
-            by_language = Counter(language_named(line.language) for line in lines if line.language)
+            by_language = Counter(find_language_name(line.language) for line in lines if line.language)
             most = max(
                 most,
                 sum(len(line.repeats) for line in lines) - by_language.total() + max(by_language.values(), default=0),
@@ -147,7 +147,7 @@ def match_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool 
             entry
             for name in names
             for entry in recorded.get(name, ())
-            if not language or not entry.language or language_named(entry.language) == language
+            if not language or not entry.language or find_language_name(entry.language) == language
         ]
         repeat, turn_count = count(), len(item.prompts)
         for entry in sorted(own, key=lambda entry: entry.line):

@@ -161,7 +161,7 @@ def _plan_again(
         unsafe_code=unsafe_code,
         settings=old_settings
         | describe_reading(extract)
-        | describe_programs(ks, unsafe_code=unsafe_code, python=another_python() if programs else ""),
+        | describe_programs(ks, unsafe_code=unsafe_code, python=identify_other_python() if programs else ""),
     )
 
 

@@ -103,7 +103,9 @@ class BigCodeBench(CodeBenchmark):
         if libraries.missing:
             return Verdict(None, explain_missing(libraries.missing), code)
         code_prompt, entry_point, test = (str(item.detail[name]) for name in ("code_prompt", "entry_point", "test"))
-        return verdict_of(sandbox.run(build_program(completed(code_prompt, code, entry_point, "python"), test)), code)
+        return verdict_of(
+            sandbox.run(build_program(complete_program(code_prompt, code, entry_point, "python"), test)), code
+        )
 
     def gold_response(self, item: Item) -> str | None:
         return f"```python\n{item.detail['code_prompt']}{item.gold}\n```"

@@ -23,7 +23,7 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, find
 from tasks.evaluation.benchmarks.code.mbpp import empty_functions
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
-from tasks.grading.code.code_extraction import code_in
+from tasks.grading.code.code_extraction import extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -115,7 +115,7 @@ def extract_answer(response: str) -> str:
     _, opened, tagged = before.partition(OPEN)
     if opened or closed:
         inner = tagged if opened else before
-        return code_in(inner, "python") if "```" in inner else inner.strip()
+        return extract_code(inner, "python") if "```" in inner else inner.strip()
     _, opened, tagged = response.partition(OPEN)
     return extract_code(tagged if opened else response, "python").strip()
 

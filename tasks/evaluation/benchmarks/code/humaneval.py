@@ -125,7 +125,7 @@ class FunctionBenchmark(CodeBenchmark):
         If a language of the items cannot be run here, yield only why.
         """
         languages = dict.fromkeys(item.group for item in items if item.group)
-        missing = [(language, why) for language in languages if (why := unavailable(find(language)))]
+        missing = [(language, why) for language in languages if (why := why_unavailable(find_language(language)))]
         yield from (f"programs of {language} cannot be run here: {why}" for language, why in missing)
         if not missing:
             yield from super().check(items, tools)

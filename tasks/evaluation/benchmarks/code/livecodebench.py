@@ -152,8 +152,8 @@ class LiveCodeBenchV5(LiveCodeBench):
 
 def extract_last_block(answer: str) -> str:
     """Return the last fenced block of Python, else the last fenced block, else the answer itself."""
-    blocks = list(blocks_in(with_plain_ends(answer)))
-    of_python = [block.code for block in blocks if language_named(block.tag) == "python"]
+    blocks = list(find_blocks(normalize_line_ends(answer)))
+    of_python = [block.code for block in blocks if find_language_name(block.tag) == "python"]
     return (of_python or [block.code for block in blocks] or [answer])[-1]
 
 

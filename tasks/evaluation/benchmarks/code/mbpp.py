@@ -28,7 +28,7 @@ from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, 
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
-from tasks.grading.code.code_extraction import code_in
+from tasks.grading.code.code_extraction import extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
