@@ -137,7 +137,7 @@ class VqaTask:
 
     def accuracy(self, query: VqaItem, answer: str) -> float:
         """Return the VQA accuracy of an answer, 0 to 1."""
-        return accuracy_among(people(query.answers, stem=self._stem), answer)
+        return accuracy_among(prepare_answers(query.answers, stem=self._stem), answer)
 
     def worth(self, query: VqaItem) -> Mapping[str, float]:
         """Return min(people / 3, 1) for each distinct answer of people."""

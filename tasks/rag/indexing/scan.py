@@ -101,7 +101,7 @@ def scan_folder(
         troubles = "".join(f" {refused.name}: {refused.message}" for refused in scan.refused[:5])
         counts = f"{len(scan.skipped)} files match no pattern, {len(scan.refused)} were refused"
         raise FolderUnusable(
-            f"The folder {printable(str(folder))} holds no document to index: {counts}. "
+            f"The folder {escape_unprintable(str(folder))} holds no document to index: {counts}. "
             f"Formats that are read: {', '.join(sorted(suffixes()))}; see `--include`.{troubles}"
         )
     ordered = sorted(scan.documents, key=lambda file: file.name)
@@ -223,10 +223,10 @@ class _Scan:
                 hidden = any(part.startswith(".") and part.strip(".") for part in parts)
                 passed_over = hidden or parts[-1].startswith(_LOCK_PREFIX) or parts[0] == "__MACOSX"
                 if not info.is_dir() and not passed_over:
-                    self._scan_member(archive, info, f"{name}/{printable(inner)}", nested=nested)
+                    self._scan_member(archive, info, f"{name}/{escape_unprintable(inner)}", nested=nested)
 
     def _scan_member(self, archive: ZipFile, info: ZipInfo, name: str, *, nested: bool) -> None:
-        if message := refusal(info, caps=self.caps):
+        if message := explain_refusal(info, caps=self.caps):
             self._refuse(name, "refused", f"{message}.")
             return
         is_zip = name.lower().endswith(".zip")
