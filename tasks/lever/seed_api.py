@@ -82,7 +82,7 @@ class PointerSelectorV3(PointerSelector):
     def of(cls, selector: PointerSelector) -> Self:
         """Copy a selector with its weights; draws no random numbers."""
         config = selector.config
-        with torch.device("meta"):
+        with torch.device("meta"):  # the weights are assigned below
             network = cls(
                 d_model=config.embedding_dim,
                 dropout=config.dropout,

@@ -346,7 +346,7 @@ class FileRead(Record):
 
     content: Ref
     notes: tuple[str, ...]
-    """Notes for the user."""
+    """Notes for the user on how the file was read."""
     recipe: PoolRecipe | None = None
     """Of the pools that a selector was trained in."""
     pools: Ref | None = None
@@ -387,7 +387,7 @@ def read_rl_data(path: Path, *, world: World, shots: int) -> FileRead:
 
 
 class Exported(Record):
-    """Files that users see."""
+    """The files of a step that users see."""
 
     files: dict[str, str]
     """Path → SHA-256 (hex) of its content."""

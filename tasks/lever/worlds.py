@@ -69,7 +69,7 @@ class Learning(Record):
     """The number of shots and the seed of a training."""
 
     shots: int = Field(default=2, ge=1)
-    """Demonstrations in a prompt."""
+    """Number of demonstrations in a prompt."""
     seed: int = 0
 
 

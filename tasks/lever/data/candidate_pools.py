@@ -186,4 +186,5 @@ def _draw_rows(query: str, own: int, count: int, *, size: int, seed: int) -> lis
     """Draw `size` of `count` rows uniformly and without replacement, never `own`."""
     rng = generator_of(query, seed=seed, purpose="pool")
     drawn = rng.choice(count - (own >= 0), size, replace=False)
+    # rows from `own` on move up by one: the others stay equally likely, and `own` is never drawn
     return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()

@@ -346,6 +346,7 @@ def _embed_view(
 ) -> Shard:
     """Embed each distinct key once, shard by shard, recalling stored shards; return a row for each item."""
     keys = [view.key(item) for item in items]
+    # of items with one key the first stands for all, so that an error names the first
     uses, distinct = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))
     remaining, shards = iter(uses), list[Shard]()
     while names := list(islice(remaining, PER_SHARD)):

@@ -88,6 +88,7 @@ def draw_pointers(
             [[_make_record(pointer, "beam", rank=rank) for rank, pointer in enumerate(query)] for query in beams]
         )
     if settings.retrieval:
+        # flipped: the most similar is picked last, as demonstrations are shown in the order of the picks
         closest = torch.einsum("bd,bkd->bk", queries, pools).topk(shots).indices.flip(-1).tolist()
         proposed.append([[_make_record(pointer, "retrieval")] for pointer in closest])
     for temperature in settings.temperatures if settings.samples else ():

@@ -70,7 +70,7 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
     """Build a selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
     if max(config.hidden, config.embedding_dim) > WIDEST or config.layers > len(state):
         raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
-    with torch.device("meta"):
+    with torch.device("meta"):  # shapes alone: no memory is taken and no random number is drawn
         selector = PointerSelector(config)
     expected = {key: value.shape for key, value in selector.state_dict().items()}
     missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()

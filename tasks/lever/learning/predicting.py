@@ -110,6 +110,7 @@ def predict_files(
                 "export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
     recipe = recipe.limited_to(banks)
+    # with few candidates the pool is all of them, one fewer where a query is a candidate: it may not be its own
     fitting = recipe.model_copy(
         update={"size": min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))}
     )

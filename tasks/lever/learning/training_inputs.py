@@ -151,7 +151,7 @@ def make_groups(
         raise RewardUnusable("no pointer of the RL data could be judged; see that the judge is there, and judge again")
     most = max(map(len, rewards))
     groups = [rl_query.pointer_candidates for rl_query in usable.values()]
-    some = tuple(range(len(groups[0][0].pointer)))
+    some = tuple(range(len(groups[0][0].pointer)))  # padding that can be scored as any other pointer can
 
     def filled(rows: Iterable[Sequence[Any]], filler: Any) -> Tensor:
         return torch.tensor([[*row, *[filler] * (most - len(row))] for row in rows])

@@ -204,6 +204,7 @@ class Loop:
         with torch.no_grad():
             accuracy = float(self.run.validate(self.selector))
         progress = self.progress
+        # strictly better: of equal epochs the first is chosen, at worst the start itself
         if not progress.validation or accuracy > progress.validation[progress.chosen_epoch]:
             progress.chosen_epoch, self._best = epoch, self._weights()
         progress.validation[epoch] = accuracy
