@@ -16,12 +16,12 @@ from tasks.rag.answering.question_reading import BESIDE_WEIGHT, NAME_WEIGHT
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.cell_search import PERCENTS, Match, digits_of
 from tasks.rag.numbers.computation_reading import shown_as
-from tasks.rag.numbers.computations import Task, whens_of
+from tasks.rag.numbers.computations import Task, find_periods
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.evaluation import place_of
 from tasks.rag.numbers.expressions import Expression, Line, Operation, lines_of
 from tasks.rag.numbers.line_lookup import TOTALS, Lines, Number
-from tasks.rag.numbers.operands import WHOLE, Reading, plain_of, readings
+from tasks.rag.numbers.operands import WHOLE, Reading, readings, strip_question
 from tasks.rag.numbers.periods import WHOLE_YEAR, When, spelled_out
 from tasks.rag.numbers.working_out import POINTS, work_out
 from tasks.rag.retrieval.search import Hit
@@ -61,8 +61,8 @@ def worked_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     # without a year the one that most of the figures are of is meant
     years = Counter(one.period.year for one in cells.numbers if one.period.label)
     latest = When(max(years, key=lambda year: (years[year], year))) if years else None
-    whens, _ = whens_of(asked, lambda: latest)
-    beside = plain_of(asked, said)
+    whens, _ = find_periods(asked, lambda: latest)
+    beside = strip_question(asked, said)
     ways = readings(asked, whens, spoken_names=said)
     found = [one for reading in ways if (one := _figures(reading, asked, beside, cells)) and _units_agree(one)]
     if not found:

@@ -26,16 +26,16 @@ from tasks.rag.numbers.cell_search import (
     CellScorer,
     Context,
     Match,
-    of_period,
     search_cells,
+    select_period,
     telling,
 )
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.evaluation import Describe
-from tasks.rag.numbers.identities import said_in_answer
+from tasks.rag.numbers.identities import describe_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, UNDATED, Number, number_of
-from tasks.rag.numbers.periods import When, period_in
-from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cited_number
+from tasks.rag.numbers.periods import When, find_period
+from tasks.rag.numbers.working_out import INPUT_SCALES, KOREAN_UNITS, cite_number
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit, read_chunk
@@ -126,7 +126,7 @@ def year_of_figure(question: str, plan: RetrievalPlan, hits: Sequence[Hit], inde
     head = f"FY{first.period.year}: {figure.core} = {format_as_in_table(first, language_of(question))} [1]"
     return Draft(
         f"{head} ({', '.join(told)})",
-        tuple(cited_number(n, one) for n, one in enumerate((first, *others), 1)),
+        tuple(cite_number(n, one) for n, one in enumerate((first, *others), 1)),
         reason=f"the years of a line that holds {best.question_share:.0%} of the question" if best else None,
         confidence=round(confidence, 4),
     )
@@ -151,7 +151,7 @@ class Cells:
             question = phrase_question(words, beside, asked, when, tokenizer=self._tokenizer)
             if question is None:
                 return self._found.setdefault(key, [])
-            dated = of_period(question, [one for one in self.numbers if one.shown not in NIL])
+            dated = select_period(question, [one for one in self.numbers if one.shown not in NIL])
             scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
             matches = (scorer.match(number, self._around.of(number), share) for number, share in dated)
             self._found[key] = sorted((one for one in matches if one.score), key=lambda one: -one.score)
@@ -250,10 +250,10 @@ def answer_of(found: CellMatch, question: CellQuestion, *, named: bool, language
     column = " ".join(number.column_path) if telling(number.column_path) else ""
     head = " ".join(filter(None, (" — ".join(filter(None, (row, column))), number.period.label)))
     lacks = f", without {', '.join(word.text for word in found.best.unheld)}" if found.best.unheld else ""
-    doubt = f"\n{said_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
+    doubt = f"\n{describe_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
         f"{head} = {format_as_in_table(number, language)} [1]{doubt}",
-        (cited_number(1, number),),
+        (cite_number(1, number),),
         reason=f"the cell of a table whose labels hold {found.best.question_share:.0%} of the question{lacks}",
         confidence=round(confidence, 4),
     )
@@ -316,7 +316,7 @@ def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Nu
     found = [one for one in found if not any(one.start < end and start < one.end for start, end in within)]
     ends = [0, *(one.end for one in found)]
     starts = [*(one.start for one in found[1:]), len(text)]
-    period = period_in(text) or UNDATED
+    period = find_period(text) or UNDATED
     for col, number in enumerate(found):
         before, after = text[ends[col] : number.start], text[number.end : starts[col]]
         label = before if WORD.search(before) else after

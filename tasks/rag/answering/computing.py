@@ -15,7 +15,7 @@ from storage.records import Record
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computation_reading import MOST_YEARS, asks_to_work_out, defines, read_computation, shown_as
-from tasks.rag.numbers.computations import Combined, Computation, Latest, operation, over_periods
+from tasks.rag.numbers.computations import Combined, Computation, Latest, operation, spread_over_periods
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, never
@@ -278,5 +278,5 @@ def computation_told(text: str, how: Computation, latest: Latest) -> Computation
         return None
     unit = told.unit or ("amount" if isinstance(expression, Line) else "")
     operation = {"value": "", "sum": "total"}.get(told.operation, told.operation)
-    tasks = tuple(over_periods(Combined(told.formula, expression, unit), operation, whens))
+    tasks = tuple(spread_over_periods(Combined(told.formula, expression, unit), operation, whens))
     return how._replace(tasks=tasks, assumed=not told.years)

@@ -15,9 +15,9 @@ from tasks.rag.numbers.cell_search import CELL_WORDS, CHANGE, Alternative, CellQ
 from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
-from tasks.rag.numbers.expressions import YEARS, years_in
+from tasks.rag.numbers.expressions import YEARS, find_years
 from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
-from tasks.rag.retrieval.expansion import expand, terms_in
+from tasks.rag.retrieval.expansion import expand, find_terms
 
 Wanted = Literal[
     "number",
@@ -242,7 +242,7 @@ def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = (
     """
     asked = spelled(expand(spelled_out(" ".join(question.split()))).question)
     part = part_of_year(asked)
-    years = years_in(asked)
+    years = find_years(asked)
     terms = {match[1] for match in TERM.finditer(asked)}
     if len(asked) > MOST_CHARS or part is None or max(len(years), len(terms)) > 1:
         return None
@@ -272,7 +272,7 @@ def phrase_question(words: str, beside: str, asked: str, when: When | None, *, t
 
     beside: its other words, which count less. when: the period; None: the one that the whole question names, if any.
     """
-    part, years, terms = part_of_year(asked) or WHOLE_YEAR, years_in(asked), set(TERM.findall(asked))
+    part, years, terms = part_of_year(asked) or WHOLE_YEAR, find_years(asked), set(TERM.findall(asked))
     if when:
         part, years, terms = when.part, (when.year,), set[str]()
     years = years if len(years) == 1 else ()
@@ -345,6 +345,6 @@ def _words(asked: str, core: str, tokenizer: str) -> Iterator[Word]:
 
 def _alternatives(core: str, tokenizer: str) -> Iterator[Alternative]:
     """What the lines that the question names are called elsewhere."""
-    for text, names in [(core[one.start : one.end], one.concept.names) for one in mentions(core)] + terms_in(core):
+    for text, names in [(core[one.start : one.end], one.concept.names) for one in mentions(core)] + find_terms(core):
         words, *phrases = tokenize([text, *names], tokenizer=tokenizer)
         yield Alternative(frozenset(words), tuple(map(frozenset, phrases)))

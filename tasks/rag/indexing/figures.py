@@ -279,7 +279,7 @@ def describe(
     except BudgetSpent as error:
         return _updated(record, "skipped", str(error), out_of_budget=True)
     except (RequestRefused, TransientModelError) as error:
-        return undescribed(record, error)
+        return mark_failed(record, error)
     text = unicodedata.normalize("NFC", answer.response.text).strip()
     if not is_informative(text):
         return _updated(record, "uninformative", f"the model answered {text[:80]!r}", response_key=answer.key)
@@ -289,7 +289,7 @@ def describe(
     )
 
 
-def undescribed(record: FigureRecord, error: ModelError) -> FigureRecord:
+def mark_failed(record: FigureRecord, error: ModelError) -> FigureRecord:
     """Return a record as `failed`, with the error that the model gave in place of a description."""
     return _updated(record, "failed", str(error), retryable=isinstance(error, TransientModelError))
 

@@ -297,7 +297,7 @@ def count_figures(pictured: Sequence[Pictured]) -> FigureCounts:
     )
 
 
-def chunk_lengths(chunked: Sequence[Chunked]) -> LengthStatistics | None:
+def measure_chunks(chunked: Sequence[Chunked]) -> LengthStatistics | None:
     """Return the shortest, mean and longest chunk over all documents, in characters; None without chunks."""
     cut = [item for item in chunked if item.count]
     if not cut:

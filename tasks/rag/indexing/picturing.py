@@ -34,9 +34,9 @@ from tasks.rag.indexing.figures import (
     FigureSettings,
     describe,
     figure_request,
+    mark_failed,
     plan,
     record_figure,
-    undescribed,
     without_duplicates,
 )
 from tasks.rag.indexing.scan import scan_folder
@@ -139,7 +139,7 @@ def describe_figures(
     def ask_about(record: FigureRecord) -> FigureRecord:
         picture = _picture_of(record)
         if picture and (trouble := troubles.get(picture.digest)):
-            return undescribed(record, trouble)
+            return mark_failed(record, trouble)
         png = artifacts.get(picture) if picture and chat else b""
         return describe(record, png, chat=chat, responses=responses, limits=limits, settings=settings, budget=budget)
 

@@ -193,7 +193,7 @@ class Build:
             state="completed_with_failures" if report.documents.failed else "completed",
             generation=published.generation,
             counts=report.model_dump(mode="json", exclude={"warnings", "generation"}),
-            chunk_chars=reporting.chunk_lengths(chunked),
+            chunk_chars=reporting.measure_chunks(chunked),
             documents=statuses,
             warnings=report.warnings,
         )

@@ -14,19 +14,19 @@ from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
 from tasks.language.numbers import CURRENCIES, scales
-from tasks.rag.numbers.periods import YEAR, Period, fiscal_year, period_in
+from tasks.rag.numbers.periods import YEAR, Period, find_period, fiscal_year
 from tasks.rag.numbers.row_paths import (
     A_NOTE,
     COUNTS,
     NIL,
     Amount,
-    amount_in,
-    header_levels,
-    headers_of,
+    add_span_labels,
+    collect_headers,
+    find_headers,
+    find_scale,
+    mark_header_rows,
+    read_amount,
     row_paths,
-    scale_of,
-    with_header_rows,
-    with_spans,
 )
 
 LINES_ABOVE = 3
@@ -135,7 +135,7 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 above = [] if facts else above  # a table of words alone is a header that was read apart
             elif block.kind == "header":
                 # a line that is repeated on pages may say of when, or in what unit, the figures below are
-                period = period_in(block.text)
+                period = find_period(block.text)
                 above += [block.text] if (period and period.end) or scales(block.text) else []
             elif block.kind != "footer":
                 above.append(block.text)
@@ -196,20 +196,20 @@ def _read_table(
     stated = [scale for text in (*above, *titles) for scale in scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
-    currencies, levels = _find_currencies(at, amounts), header_levels(at)
+    currencies, levels = _find_currencies(at, amounts), collect_headers(at)
     filled = {row for row, _ in amounts}
-    over = {(row, col): headers_of(at, levels, filled, row, col) for row, col in amounts}
-    dated = any(period_in(" ".join(headers)) for headers in over.values())
+    over = {(row, col): find_headers(at, levels, filled, row, col) for row, col in amounts}
+    dated = any(find_period(" ".join(headers)) for headers in over.values())
     of_all = None if dated else _find_table_period(stubs, above)
     paths = list(row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     first_col = min((col for _, col in amounts), default=0)
     for (row, col), path in paths:
-        path = with_spans(path, [at[row, c] for c in range(first_col) if (row, c) in at])
+        path = add_span_labels(path, [at[row, c] for c in range(first_col) if (row, c) in at])
         amount = amounts[row, col]
         headers = over[row, col]
-        scale = scale_of(path, headers, amount, stated)
+        scale = find_scale(path, headers, amount, stated)
         yield CellFact(
             document=document,
             value=amount.value * scale.factor,
@@ -233,15 +233,15 @@ def _prepend_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], 
     """Put the header of the table that a table continues above its cells; also return how many rows that header has."""
     heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
     if not heads:
-        return with_header_rows(block.cells), 0
+        return mark_header_rows(block.cells), 0
     before = 1 + max(cell.row for cell in heads)
     moved = (cell.model_copy(update={"row": cell.row + before}) for cell in block.cells)
-    return with_header_rows([*heads, *moved]), before
+    return mark_header_rows([*heads, *moved]), before
 
 
 def _find_amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
     """Return the amounts of a table by row and column."""
-    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := amount_in(cell))}
+    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := read_amount(cell))}
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in sorted(amounts):
         columns[place[1]].append(place)
@@ -278,16 +278,16 @@ def _find_period(headers: Sequence[str], stubs: Sequence[str], path: Sequence[st
     "Year Ended December 31," may stand over the years, left of them, or above the table.
     """
     header = " ".join(headers)
-    of_header = period_in(header)
+    of_header = find_period(header)
     if of_header and not of_header.end:
         spans = (f"{span} {of_header.year}" for span in headers if ENDS_WITH_DAY.search(span))
-        whole = map(period_in, (*spans, *(f"{' '.join(stub.split())} {header}" for stub in stubs)))
+        whole = map(find_period, (*spans, *(f"{' '.join(stub.split())} {header}" for stub in stubs)))
         return next((period for period in whole if period and period.end), of_header)
     if of_header:
         return of_header
-    of_row = next(filter(None, map(period_in, reversed(path))), None)
+    of_row = next(filter(None, map(find_period, reversed(path))), None)
     if of_row and of_row.kind == "none":
-        whole = period_in(f"{header} {of_row.year}")
+        whole = find_period(f"{header} {of_row.year}")
         return whole if whole and whole.kind == "duration" else of_row
     return of_row
 
@@ -301,7 +301,7 @@ def _find_table_period(stubs: Sequence[str], above: Sequence[str]) -> Period | N
     paragraph = next((at for at, text in enumerate(nearest) if len(text) > TITLE_CHARS), len(nearest))
     for text in (*stubs, *nearest[: paragraph + 1]):
         years = {match["year"] for match in YEAR.finditer(text)}
-        if len(years) == 1 and (period := period_in(text)):
+        if len(years) == 1 and (period := find_period(text)):
             return period
     return None
 
@@ -310,7 +310,7 @@ def _find_group_periods(above: Sequence[str], columns: Collection[int]) -> dict[
     """Return the period of each column, from a line above the table that names one for each of its equal groups."""
     line = above[-1] if above else ""
     ends = [match.end() for match in YEAR.finditer(line)]
-    periods = [period_in(line[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    periods = [find_period(line[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
     if len(line) > TITLE_CHARS or len(periods) < 2 or line[ends[-1] :].strip() or len(columns) % len(periods):
         return {}
     width = len(columns) // len(periods)
@@ -329,7 +329,7 @@ def periods_between(labels: Mapping[int, Sequence[str]]) -> dict[int, Period]:
         (row, period)
         for row, path in sorted(labels.items())
         if BALANCE.search(balance_label := " ".join(path[-2:]))
-        and (period := period_in(balance_label))
+        and (period := find_period(balance_label))
         and period.kind == "instant"
         and period.end
     ]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.language.tokens import HANGUL, tokenize
 from tasks.rag.numbers.concepts import words_of
-from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, PLAIN_HEADERS, TOTALS, Number, quarter_ends
+from tasks.rag.numbers.line_lookup import AMOUNTS, NIL, PLAIN_HEADERS, TOTALS, Number, find_quarter_ends
 from tasks.rag.numbers.periods import DAYS_APART, WHOLE_YEAR, Part, PeriodColumns
 
 CELL_WORDS = tomllib.loads((files("tasks.rag.numbers") / "cell_words.toml").read_text("utf-8"))
@@ -83,7 +83,7 @@ EARLIER = 0.93
 """Factor of a score for a period before the last of its line, where the question names none."""
 
 
-def of_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[Number, float]]:
+def select_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[Number, float]]:
     """Return the cells of the period that is asked for, in their order, each with a factor of 0 to 1 of its score.
 
     Where the question names no period, the last of each line gets 1 and the earlier ones less.
@@ -101,7 +101,7 @@ def of_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tuple[N
             (number, 1.0 if not number.period.label or number.period.year == year else EARLIER)
             for number, year in zip(numbers, latest, strict=True)
         ]
-    columns = PeriodColumns(question.year, question.part, quarter_ends(dated, question.part))
+    columns = PeriodColumns(question.year, question.part, find_quarter_ends(dated, question.part))
     tables = {(number.document, number.table) for number in dated}
     # for each document the year that most of its figures are of, and the day that most of the asked year end with
     years, days = defaultdict[str, Counter[int]](Counter), defaultdict[str, Counter[date]](Counter)
@@ -225,7 +225,7 @@ class CellScorer:
         labels = {label for number in numbers for label in number.row_path[-1:]}
         self._labels = len(labels) + 1
         self._seen = Counter(word for label in labels for word in self._tokens[label])
-        self._asking = Words(frozenset(word.text for word in question.words), hangul_run([question.core]))
+        self._asking = Words(frozenset(word.text for word in question.words), join_hangul([question.core]))
         self._weights = {word: self._weight(word) for word in question.words}
 
     def match(self, number: Number, context: Context, certainty: float) -> Match:
@@ -298,7 +298,7 @@ class CellScorer:
         self._tokens.update(zip(new, map(frozenset, tokenize(plain, tokenizer=self._tokenizer)), strict=True))
 
     def _words_of(self, texts: Sequence[str]) -> Words:
-        return Words(frozenset[str]().union(*(self._tokens[text] for text in texts)), hangul_run(texts))
+        return Words(frozenset[str]().union(*(self._tokens[text] for text in texts)), join_hangul(texts))
 
     def _share_in_question(self, words: frozenset[str], alternative_words: frozenset[str]) -> float:
         """Return the share of a label's words that the question holds, weighed by rarity; 1 for no words."""
@@ -325,7 +325,7 @@ def _weighted_share(weights: Mapping[Key, float], shares: Mapping[Key, float]) -
     return sum(weight * shares[key] for key, weight in weights.items()) / whole if whole else 1.0
 
 
-def hangul_run(texts: Iterable[str]) -> str:
+def join_hangul(texts: Iterable[str]) -> str:
     return "".join(re.findall("[가-힣]+", " ".join(texts)))
 
 
@@ -401,7 +401,7 @@ def search_cells(
 
     documents: digests, those that fit the question best first. Raises WrongTokenizer.
     """
-    dated = of_period(question, [number for number in numbers if number.shown not in NIL])
+    dated = select_period(question, [number for number in numbers if number.shown not in NIL])
     reader = CellScorer(question, [number for number, _ in dated], tokenizer)
     rank = {document: at for at, document in enumerate(documents)}
     matches = [
@@ -428,23 +428,23 @@ def digits_of(match: Match) -> str:
 
 def _rank_by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Embed) -> list[Match]:
     """Order matches by words and by closeness of meaning; only the labels of the best are embedded."""
-    phrases = list(dict.fromkeys(phrase_of(match.number) for match in matches))
+    phrases = list(dict.fromkeys(label_phrase(match.number) for match in matches))
     near = sorted((match for match in matches if match.rank is not None), key=lambda match: match.rank or 0)
     most = MOST_EMBEDDED * 2 // 3
-    phrases = list(dict.fromkeys((*phrases[:most], *(phrase_of(match.number) for match in near), *phrases)))[
+    phrases = list(dict.fromkeys((*phrases[:most], *(label_phrase(match.number) for match in near), *phrases)))[
         :MOST_EMBEDDED
     ]
     vectors = embed([question.core, *phrases])
     alike = dict(zip(phrases, (vectors[1:] @ vectors[0]).tolist(), strict=True))
     ordered: list[Match] = []
     for match in matches:
-        cosine = alike.get(phrase_of(match.number))
+        cosine = alike.get(label_phrase(match.number))
         scaled = min(1.0, max(0.0, ((cosine or 0.0) - LEAST_ALIKE) / (MOST_ALIKE - LEAST_ALIKE)))
         score = BY_WORDS * match.score + BY_MEANING * scaled * match.certainty
         ordered.append(match._replace(score=score, alike=cosine))
     return sorted(ordered, key=lambda match: -match.score)
 
 
-def phrase_of(number: Number) -> str:
+def label_phrase(number: Number) -> str:
     """Join the labels of a cell's row and column to the phrase that is embedded."""
     return " ".join((*number.row_path[-2:], telling(number.column_path))).strip()

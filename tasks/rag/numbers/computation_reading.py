@@ -16,32 +16,40 @@ from tasks.rag.numbers.computations import (
     Latest,
     Task,
     combine,
-    count_of,
     extreme,
+    find_periods,
     is_ratio,
     operation,
-    over_periods,
-    whens_of,
+    read_count,
+    spread_over_periods,
 )
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import (
     Line,
     Operation,
+    find_years,
     lines_of,
     parse,
-    years_in,
 )
-from tasks.rag.numbers.periods import When, parts_in, spelled_out
+from tasks.rag.numbers.periods import When, find_parts, spelled_out
 from tasks.rag.numbers.question_shape import (
     NAME,
     OWNER,
     WORDS,
     Shape,
-    shape_of,
-    with_marks,
-    without_instructions,
+    mark_names,
+    parse_shape,
+    strip_instructions,
 )
-from tasks.rag.numbers.written_formulas import PERCENT, SHARE, defined, definitions, meanings, with_meanings, without
+from tasks.rag.numbers.written_formulas import (
+    PERCENT,
+    SHARE,
+    defined,
+    definitions,
+    meanings,
+    substitute_meanings,
+    without,
+)
 from tasks.rag.retrieval.expansion import expand
 
 FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, ASIDES = (
@@ -86,20 +94,20 @@ def read_computation(
     if len(text) > MOST_CHARS:
         return None
     display = shown_as(text)
-    marked = with_marks(text, spoken_names)
+    marked = mark_names(text, spoken_names)
     if read := defined(MARKED.sub(" ", marked), latest):
-        return display._replace(tasks=(read,), defined=True, assumed=not (years_in(text) or parts_in(text)))
+        return display._replace(tasks=(read,), defined=True, assumed=not (find_years(text) or find_parts(text)))
     if inputs := definitions(MARKED.sub(lambda mark: " " * len(mark[0]), marked)):  # of inputs of what is asked for
         text, display = without(marked, inputs), display._replace(defined=True)
     if ASKS_TEXT.search(text):
         return None
     question_alone = ASIDES.sub(_replace_aside, expand(text).question)
-    plain = without_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", question_alone)))
+    plain = strip_instructions(DECIMALS.sub(" ", BOTH_ENDS.sub(" ", question_alone)))
     read = _read_values(plain, display, spoken_names=spoken_names, names=names, latest=latest, labels=labels)
     if read is None:
         return None
     formulas = meanings(inputs)
-    tasks = tuple(task._replace(expression=with_meanings(task.expression, formulas)) for task in read.tasks)
+    tasks = tuple(task._replace(expression=substitute_meanings(task.expression, formulas)) for task in read.tasks)
     return read._replace(tasks=tasks)
 
 
@@ -110,7 +118,7 @@ def _replace_aside(aside: re.Match[str]) -> str:
 
 def shown_as(question: str) -> Computation:
     """Read how the answer is to be shown: a computation without tasks, with language, decimals and scale."""
-    decimals = next((count_of(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(question)), None)
+    decimals = next((read_count(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(question)), None)
     scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(question)), "")
     percent = PERCENT.search(question) is not None
     return Computation((), language_of(question), decimals, scale, in_percent=percent)
@@ -144,7 +152,7 @@ def _read_values(
     labels: Labels,
 ) -> Computation | None:
     """Read the values that a question asks for by the names of their lines; None where it is not understood."""
-    whens, assumed = whens_of(plain, latest)
+    whens, assumed = find_periods(plain, latest)
     if not whens or len(whens) > MOST_YEARS:
         return None
     for shape in _parse_shapes(plain, display, spoken_names=spoken_names, names=names, labels=labels):
@@ -160,7 +168,7 @@ def _parse_shapes(
 ) -> Iterator[Shape]:
     """Yield the ways to read a question, the most certain first: by concepts alone, then by other words of tables."""
     strict, free = (
-        without_parts(shape_of(plain, spoken_names=spoken_names, names=names, free=free)) for free in (False, True)
+        drop_inputs(parse_shape(plain, spoken_names=spoken_names, names=names, free=free)) for free in (False, True)
     )
     named_more = any(_are_in_labels(phrase, labels) for phrase in strict.unread) and len(free.lines) > len(strict.lines)
     if strict.lines and not named_more:
@@ -211,10 +219,10 @@ def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain
         operation_name = extreme(plain) or operation(shape.skeleton)
         if two and len(whens) == 1 and operation_name in ("growth", "difference", "total"):
             operation_name = ""  # of the two lines, and not of two years
-        yield from over_periods(figure, operation_name, whens)
+        yield from spread_over_periods(figure, operation_name, whens)
 
 
-def without_parts(shape: Shape) -> Shape:
+def drop_inputs(shape: Shape) -> Shape:
     """Leave out the lines that a ratio of the question is made of: the question only explains the ratio by them."""
     lines = list(enumerate(shape.lines))
     ratios = [at for at, line in lines if line.concept and line.concept.statement is None]

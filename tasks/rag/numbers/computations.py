@@ -15,9 +15,9 @@ from tasks.rag.numbers.expressions import (
     Line,
     Operation,
     Over,
-    years_in,
+    find_years,
 )
-from tasks.rag.numbers.periods import WHOLE_YEAR, Part, When, parts_in
+from tasks.rag.numbers.periods import WHOLE_YEAR, Part, When, find_parts
 from tasks.rag.numbers.question_shape import (
     LINE,
     WORDS,
@@ -181,7 +181,7 @@ def extreme(plain: str) -> str:
     return next((name for name in ("highest", "lowest") if OPERATIONS[name].search(plain)), "")
 
 
-def over_periods(figure: Combined, operation_name: str, whens: Sequence[When]) -> Iterator[Task]:
+def spread_over_periods(figure: Combined, operation_name: str, whens: Sequence[When]) -> Iterator[Task]:
     """Yield the tasks of an operation over periods; without an operation there is one task for each period."""
     title, expression, display_unit = figure
     first, last = whens[0], whens[-1]
@@ -241,10 +241,10 @@ COUNTS = {**ENGLISH_COUNTS, "한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "�
 YEARS_BACK = re.compile(r"\b(?P<count>\d|two|three|four|five)[\s-]years?\b|(?P<count_ko>\d)\s?개년", re.IGNORECASE)
 
 
-def whens_of(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
+def find_periods(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
     """Return the periods that a question names, in order of time, and whether it leaves them to the documents."""
-    parts = parts_in(text)
-    years = years_in(text)
+    parts = find_parts(text)
+    years = find_years(text)
     if parts and not years:  # "in the second quarter"
         now = latest()
         whens = tuple(when._replace(year=now.year) for when in parts) if now else ()
@@ -253,7 +253,7 @@ def whens_of(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
         whens, assumed = parts, False
     elif years:
         if back := YEARS_BACK.search(text):
-            first = years[-1] - count_of(back["count"] or back["count_ko"]) + 1
+            first = years[-1] - read_count(back["count"] or back["count_ko"]) + 1
             years = tuple(range(min(years[0], first), years[-1] + 1))
         whens, assumed = tuple(When(year) for year in years), False
     else:
@@ -270,7 +270,7 @@ def _add_earlier_periods(text: str, whens: tuple[When, ...], *, assumed: bool) -
     if len(whens) != 1:
         return whens
     if several := LAST_YEARS.search(text):
-        count = count_of(several["count"] or several["count_ko"])
+        count = read_count(several["count"] or several["count_ko"])
         return tuple(whens[0]._replace(year=whens[0].year - back) for back in reversed(range(count)))
     for pattern, quarters in ((PREVIOUS_QUARTER, True), (PREVIOUS_YEAR, False)):
         if pattern.search(text):
@@ -280,14 +280,14 @@ def _add_earlier_periods(text: str, whens: tuple[When, ...], *, assumed: bool) -
     return whens
 
 
-def named_in(text: str) -> tuple[When, ...]:
+def find_named_periods(text: str) -> tuple[When, ...]:
     """Return the periods that a text names by years, in order of time; empty where it names none."""
-    if years := years_in(text):
-        parts = parts_in(text)
+    if years := find_years(text):
+        parts = find_parts(text)
         return parts if len(parts) == 1 else tuple(When(year) for year in years)
     return ()
 
 
-def count_of(text: str) -> int:
+def read_count(text: str) -> int:
     """Return the number that digits or a word such as `three` write; 2 for any other word."""
     return int(text) if text.isdigit() else COUNTS.get(text.lower(), 2)

@@ -14,8 +14,8 @@ from tasks.documents.blocks import Page
 from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, label_of, score_concepts
-from tasks.rag.numbers.identities import with_identities
-from tasks.rag.numbers.periods import Period, period_in, year_to
+from tasks.rag.numbers.identities import add_identities
+from tasks.rag.numbers.periods import Period, find_period, fiscal_year_to
 
 EARLY = r"(?:January|February)\s+\d{1,2},\s+(?P<end>20\d\d|19\d\d)"
 FISCAL_YEAR_NAMED = re.compile(
@@ -39,7 +39,7 @@ RELATIVE_TERM = re.compile(r"(?<![가-힣])(?P<before>전{0,2})(?:당)?기(?:\s?
 def document_numbers(pages: Iterable[Page], *, document: str) -> list[CellFact]:
     """Return every numeric cell of a document in reading order; document: SHA-256 of its bytes, hex."""
     pages = list(pages)
-    facts = with_years(with_statements(with_identities(with_scales(cell_facts(pages, document=document)))))
+    facts = infer_years(mark_statements(add_identities(infer_scales(cell_facts(pages, document=document)))))
     texts = [block.text for page in pages for block in page.blocks]
     return _date_by_terms(_rename_early_years(facts, texts), texts)
 
@@ -58,7 +58,7 @@ def _date_by_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[Cell
     dated = list(facts)
     for place, fact in enumerate(facts):
         labels = " ".join((*fact.column_path, *fact.row_path[-1:]))
-        own = period_in(labels)
+        own = find_period(labels)
         if own and own == fact.period:
             continue  # the line above a table may name the date of one of its terms, its header only its own
         if match := TERM.search(labels):
@@ -108,7 +108,7 @@ FEWEST_LINES = 4
 """Least number of lines of one statement in a table that is taken for that statement."""
 
 
-def with_statements(facts: Sequence[CellFact]) -> list[CellFact]:
+def mark_statements(facts: Sequence[CellFact]) -> list[CellFact]:
     """Return the facts, in their order, with the statement that their table is; `other` for a part of one."""
     tables: dict[int, set[tuple[str, ...]]] = defaultdict(set)
     for fact in facts:
@@ -132,7 +132,7 @@ FEWEST_DIGITS = 4
 AMOUNTS = frozenset(CURRENCIES.values())
 
 
-def with_scales(facts: Iterable[CellFact]) -> list[CellFact]:
+def infer_scales(facts: Iterable[CellFact]) -> list[CellFact]:
     """Return the facts, in their order; tables without a scale get that of the tables whose values they repeat."""
     facts = list(facts)
     scales_of: dict[tuple[str, int], set[Decimal]] = defaultdict(set)
@@ -170,7 +170,7 @@ MOST_QUARTERS = 0.25
 """Largest share of quarters among the spans of a document that is an annual report."""
 
 
-def with_years(facts: Sequence[CellFact]) -> list[CellFact]:
+def infer_years(facts: Sequence[CellFact]) -> list[CellFact]:
     """Return the facts, in their order; a flow under the last day of a fiscal year gets the year up to that day.
 
     In a document with many quarters only cash flows do, which it shows for the year so far.
@@ -198,7 +198,7 @@ def with_years(facts: Sequence[CellFact]) -> list[CellFact]:
         best = max(score_concepts(label_of(fact.row_path)).items(), key=lambda scored: scored[1], default=("", 0.0))
         statement = concepts()[best[0]].statement if best[1] >= NEARLY else fact.statement
         if statement in FLOWS and (is_annual or fact.statement == "cash_flow"):
-            dated[place] = fact.model_copy(update={"period": year_to(period.end)})
+            dated[place] = fact.model_copy(update={"period": fiscal_year_to(period.end)})
     return dated
 
 

@@ -138,7 +138,7 @@ def lines_of(expression: Expression) -> Iterator[Line]:
             return
 
 
-def years_in(text: str) -> tuple[int, ...]:
+def find_years(text: str) -> tuple[int, ...]:
     """Return the years that a text names, those within a range included, in order of time."""
     years: set[int] = set()
     for match in RANGE.finditer(text):
@@ -210,7 +210,7 @@ def _parse_bracketed(tokens: Sequence[_Token], depth: int) -> tuple[Expression, 
 
 def _parse_line(text: str) -> Expression:
     """Read words as a line with its years: "average PP&E between FY2017 and FY2018", "FY2018 COGS"."""
-    years = years_in(text)
+    years = find_years(text)
     words = ONE_YEAR.sub(" ", RANGE.sub(" ", text))
     aggregate: Aggregate | None = next((kind for kind, pattern in OVER.items() if pattern.search(words)), None)
     if aggregate:

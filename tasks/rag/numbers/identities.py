@@ -48,17 +48,17 @@ class Broken(NamedTuple):
     """The value that the other numbers of the identity give, in whole units."""
 
 
-def doubt_of(broken: Broken, scale: Decimal, language: Language = "en") -> str:
+def describe_doubt(broken: Broken, scale: Decimal, language: Language = "en") -> str:
     """Write what a broken identity gives instead, in the scale of the table: `the rows above give 530`."""
     return GIVE[language][broken.kind].format(expected=f"{(broken.expected / scale).normalize():,f}")
 
 
-def said_in_answer(n: int, broken: Broken, scale: Decimal, language: Language) -> str:
+def describe_in_answer(n: int, broken: Broken, scale: Decimal, language: Language) -> str:
     """Write the sentence of an answer about a broken identity: `[2] does not add up: the rows above give 530.`
 
     n: the mark of the citation.
     """
-    return OF_ANSWER[language].format(n=n, why=doubt_of(broken, scale, language))
+    return OF_ANSWER[language].format(n=n, why=describe_doubt(broken, scale, language))
 
 
 NET_CASH = re.compile(r"net cash\b.*\b(?:operating|investing|financing)", re.IGNORECASE)
@@ -69,7 +69,7 @@ NO_SUM = frozenset(("%", "shares"))
 """Units that do not add up over the rows of a table."""
 
 
-def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
+def add_identities(facts: Iterable[CellFact]) -> list[CellFact]:
     """Return the facts, in their order; those that must be the sum of others get their identities and doubt."""
     facts = list(facts)
     tables: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -84,11 +84,11 @@ def with_identities(facts: Iterable[CellFact]) -> list[CellFact]:
         ):
             identities += [(places[at], identity) for at, identity in (*totals, *balances(column), *cash(column))]
         places = sorted(place for column in columns.values() for place in column)
-        identities += [(places[at], identity) for at, identity in sums_over_columns([facts[place] for place in places])]
-    for place, identity in (*identities, *balances_over_tables(facts)):
+        identities += [(places[at], identity) for at, identity in find_column_sums([facts[place] for place in places])]
+    for place, identity in (*identities, *find_split_balances(facts)):
         fact = facts[place]
         doubt = fact.doubt or (
-            "" if identity.expected is None else doubt_of(Broken(identity.kind, identity.expected), fact.scale)
+            "" if identity.expected is None else describe_doubt(Broken(identity.kind, identity.expected), fact.scale)
         )
         facts[place] = fact.model_copy(update={"identities": (*fact.identities, identity), "doubt": doubt})
     return facts
@@ -116,7 +116,7 @@ def _find_table_totals(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[t
             expected = sum((term.value for term in terms), Decimal(0))
             if GROSS.match(label_in(column[at])) and len(terms) > 1 and not agrees(expected, column[at], len(terms)):
                 expected = terms[0].value - terms[1].value  # revenue and its cost
-            identities.append((at, identity_of("total", column[at], expected, terms)))
+            identities.append((at, make_identity("total", column[at], expected, terms)))
         yield identities
 
 
@@ -152,7 +152,7 @@ MOST_PARTS = 40
 """Most columns left of a total that are tried as its parts."""
 
 
-def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+def find_column_sums(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     """Yield the identities of total columns whose parts stand left of them, with the place of each total in `facts`.
 
     The parts are the columns next to the total that add up in most rows. A dash in place of a total has no identity.
@@ -179,7 +179,7 @@ def sums_over_columns(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity
                     and fact.row in able
                     and len(parts := _parts_of_total(able[fact.row], whole, first)) > 1
                 ):
-                    yield at, identity_of("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
+                    yield at, make_identity("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
 
 
 def _parts_of_total(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact]:
@@ -227,7 +227,7 @@ def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
             sides = below - 1, last
     if sides:
         assets, at = column[sides[0]], sides[1]
-        yield at, identity_of("balance sheet", column[at], assets.value, [assets])
+        yield at, make_identity("balance sheet", column[at], assets.value, [assets])
         return
     owed_at = next((at for at, label in enumerate(labels) if LIABILITIES.fullmatch(label)), None)
     owned_at = next((at for at, label in enumerate(labels) if EQUITY.fullmatch(label)), None)
@@ -236,11 +236,11 @@ def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
         terms = [column[owed_at], *between, column[owned_at]]
         yield (
             assets_at,
-            identity_of("balance sheet", column[assets_at], sum((term.value for term in terms), Decimal(0)), terms),
+            make_identity("balance sheet", column[assets_at], sum((term.value for term in terms), Decimal(0)), terms),
         )
 
 
-def balances_over_tables(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+def find_split_balances(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     """Yield the identities of balance sheets spread over several tables, on one page or two consecutive ones."""
     assets: list[CellFact] = []
     for at, fact in enumerate(facts):
@@ -252,7 +252,7 @@ def balances_over_tables(facts: Sequence[CellFact]) -> Iterator[tuple[int, Ident
                 is_same_column = side.period == fact.period if side.period or fact.period else side.col == fact.col
                 near = fact.table - side.table <= MOST_TABLES and (fact.page or 0) - (side.page or 0) <= 1
                 if is_same_column and near and side.unit == fact.unit:
-                    yield at, identity_of("balance sheet", fact, side.value, [side], table=side.table)
+                    yield at, make_identity("balance sheet", fact, side.value, [side], table=side.table)
                     break
 
 
@@ -267,7 +267,7 @@ def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     change = next((fact for _, fact, label in of_cash if CHANGE.match(label)), None)
     closing = next((at for at, _, label in of_cash if CLOSING.search(label)), None)
     if opening and change and closing is not None:
-        yield closing, identity_of("cash", column[closing], opening.value + change.value, [opening, change])
+        yield closing, make_identity("cash", column[closing], opening.value + change.value, [opening, change])
 
 
 def agrees(value: Decimal, fact: CellFact, terms: int) -> bool:
@@ -284,7 +284,7 @@ def step_of(fact: CellFact) -> Decimal:
     return fact.scale.scaleb(-len(decimals[1]) if decimals else 0)
 
 
-def identity_of(
+def make_identity(
     kind: IdentityKind, fact: CellFact, expected: Decimal, terms: Sequence[CellFact], *, table: int | None = None
 ) -> Identity:
     """Record whether a number is what its terms give, and else what they give; table: that of the terms, if another."""

@@ -97,7 +97,7 @@ class Lines:
 
     def find(self, line: Line, year: int, part: Part = WHOLE_YEAR) -> Number | None:
         """Find the cell of a line and a fiscal year or part of it; None where no cell scores LEAST_SCORE or more."""
-        columns = PeriodColumns(year, part, quarter_ends(self._numbers_of(year) if part.quarter else (), part))
+        columns = PeriodColumns(year, part, find_quarter_ends(self._numbers_of(year) if part.quarter else (), part))
         # a day in January belongs to the fiscal year before for some, and what its name is the day itself tells
         years = (year, year - 1) if part.month_and_day else (year,)
         scored = [
@@ -149,7 +149,7 @@ class Lines:
             words_of(" ".join(number.column_path))
         ):
             score *= QUALIFIED
-        if says_more(number.column_path):
+        if has_further_words(number.column_path):
             score *= QUALIFIED
         return self._discount(score, number)
 
@@ -162,7 +162,7 @@ class Lines:
         return score * OTHER_DOCUMENT ** self._rank.get(number.document, 0)
 
 
-def quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[str, date]]:
+def find_quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[str, date]]:
     """Return documents and the days in them that a quarter ends with, by the longest span that ends on each day."""
     spans: dict[tuple[str, date], int] = {}
     for number in numbers if part.quarter else ():
@@ -214,14 +214,14 @@ def _score_line(line: Line, number: Number) -> float:
             return 0.0
         return 1 - 0.1 * len(own - line_words - FREE_WORDS) - 0.1 * len(line_words - own)
     if line.of:
-        return fit_of_part(concept, line.of, number.row_path, number.column_path)
+        return score_part_label(concept, line.of, number.row_path, number.column_path)
     counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
     if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
         return 0.0
     return score_label(concept, label) + (SAID_SO if words_of(label) == words_of(line.name) else 0)
 
 
-def says_more(column_path: Sequence[str]) -> bool:
+def has_further_words(column_path: Sequence[str]) -> bool:
     """Return whether the headers of a column say more than its period and its unit."""
     words = (word for header in column_path for word in words_of(header))
     return any(word.isalpha() and word not in PLAIN_HEADERS for word in words)
@@ -231,7 +231,7 @@ SURELY = 0.85
 """Least score of a label for the line of a part: "casino revenue" is not the revenue of the part."""
 
 
-def fit_of_part(concept: Concept, of: str, row_path: Sequence[str], column_path: Sequence[str]) -> float:
+def score_part_label(concept: Concept, of: str, row_path: Sequence[str], column_path: Sequence[str]) -> float:
     """Return how well a cell's labels name a concept of a part of a company, 0 to 1; of: the words that name the part.
 
     Part and line may stand in the row's label, in a heading above it or in the header of the column.

@@ -18,7 +18,7 @@ from tasks.rag.numbers.computations import DisplayUnit, at, operation
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, lines_of
 from tasks.rag.numbers.periods import PART_SAID, When
-from tasks.rag.numbers.question_shape import YEAR_SAID, with_marks
+from tasks.rag.numbers.question_shape import YEAR_SAID, mark_names
 from tasks.rag.numbers.written_formulas import defined
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "operand_words.toml").read_text("utf-8"))
@@ -56,8 +56,8 @@ def readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str
     """
     if len(question) > MOST_CHARS or PATTERN["reasons"].search(question):
         return []
-    plain = plain_of(question, spoken_names)
-    if task := defined(MARKS.sub(" ", with_marks(question, spoken_names))):
+    plain = strip_question(question, spoken_names)
+    if task := defined(MARKS.sub(" ", mark_names(question, spoken_names))):
         words = all(line.concept is None for line in lines_of(task.expression))
         return [Reading(task.expression, task.display_unit, task.title)] if words else []
     short = PATTERN["lead"].sub("", plain)
@@ -78,9 +78,9 @@ def readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str
     return accepted[:MOST_READINGS]
 
 
-def plain_of(question: str, spoken_names: Sequence[str]) -> str:
+def strip_question(question: str, spoken_names: Sequence[str]) -> str:
     """Return a question without the names of documents, its periods, and what only says how to answer."""
-    text = MARKS.sub(" ", with_marks(PATTERN["asides"].sub(" ", question), spoken_names))
+    text = MARKS.sub(" ", mark_names(PATTERN["asides"].sub(" ", question), spoken_names))
     text = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", text)))
     return " ".join(text.split())
 

@@ -52,7 +52,7 @@ class Period(Record):
         return round((self.end - self.start).days / 30.4) if self.start and self.end else None
 
 
-def period_in(text: str) -> Period | None:
+def find_period(text: str) -> Period | None:
     """Return the first period that the words of a header or label name; None where they name none.
 
     "Years Ended December 3, 2021" is the year up to that day, "December 3, 2021" alone is that day, and "2021" a year.
@@ -81,7 +81,7 @@ def period_in(text: str) -> Period | None:
     return Period(kind="none", year=year, label=str(year))
 
 
-def year_to(end: date) -> Period:
+def fiscal_year_to(end: date) -> Period:
     """Return the fiscal year that ends on a day."""
     return _make_span(end, 12)
 
@@ -216,13 +216,13 @@ def spelled_out(question: str) -> str:
 def part_of_year(question: str) -> Part | None:
     """Return the part of a year that a question names, WHOLE_YEAR without one; None where it names several."""
     spans = {value for kind, value in _find_atoms(question) if kind == "months"}
-    parts = {when.part for when in parts_in(question)}
+    parts = {when.part for when in find_parts(question)}
     if len(parts) > 1 or len(spans) > 1:
         return None
     return next(iter(parts), WHOLE_YEAR)
 
 
-def parts_in(question: str) -> tuple[When, ...]:
+def find_parts(question: str) -> tuple[When, ...]:
     """Return the parts of years that a question names, in its order; empty where it names no part.
 
     "Q2 2023 and 2022" names two, "three months ended June 30, 2023 and 2022" too.

@@ -74,7 +74,7 @@ class Shape(NamedTuple):
     """Words that name a part of the company, away from the line: "of the Felt segment"."""
 
 
-def without_instructions(question: str) -> str:
+def strip_instructions(question: str) -> str:
     """Return a question without the sentences and clauses that only say how to answer."""
     plain = INSTRUCTION.sub(" ", question)
     sentences = SENTENCE.split(plain)
@@ -102,12 +102,12 @@ def _is_instruction(clause: str) -> bool:
     return INSTRUCTS.search(clause) is not None and not YEAR_SAID.search(clause)
 
 
-def shape_of(question: str, *, spoken_names: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
+def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
     """Parse a question that holds no instructions.
 
     said: what it calls the documents. names: their own names. free: whether words of no concept name lines too.
     """
-    text = with_marks(NAME_BRACKETS.sub(" ", question), spoken_names)
+    text = mark_names(NAME_BRACKETS.sub(" ", question), spoken_names)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))
     text = " ".join(BETWEEN_PERIODS.sub(" ", text).replace(PERIOD, " ").split())
     all_names = "".join(names).lower()
@@ -129,7 +129,7 @@ def shape_of(question: str, *, spoken_names: Sequence[str], names: Sequence[str]
     return Shape(skeleton, tuple(lines), *_unexplained_words(atoms, inside))
 
 
-def with_marks(text: str, spoken_names: Sequence[str]) -> str:
+def mark_names(text: str, spoken_names: Sequence[str]) -> str:
     """Replace each name of a document in a text by a mark, NAME or OWNER; the longest names first."""
     for name in sorted(spoken_names, key=len, reverse=True):
         words = r"[\s-]+".join(map(re.escape, re.sub(r"['’]s?$", "", name).replace("-", " ").split()))

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from tasks.documents.blocks import Cell
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, scales
 from tasks.rag.numbers.concepts import words_of
-from tasks.rag.numbers.periods import YEAR, period_in
+from tasks.rag.numbers.periods import YEAR, find_period
 
 NIL = frozenset("-–—")
 """Signs that stand for no amount."""
@@ -60,7 +60,7 @@ class Amount(NamedTuple):
     sign: Literal["parentheses", "minus", "none"]
 
 
-def amount_in(cell: Cell) -> Amount | None:
+def read_amount(cell: Cell) -> Amount | None:
     """Read the one number that a cell behind the first column holds; None for words, years and dates."""
     text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(cell.text.split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
@@ -84,7 +84,7 @@ def _read_single(text: str) -> Number | None:
     return None if any(char.isalnum() for char in rest) else numbers[0]
 
 
-def scale_of(path: Sequence[str], headers: Sequence[str], amount: Amount, stated: Sequence[Scale]) -> Scale:
+def find_scale(path: Sequence[str], headers: Sequence[str], amount: Amount, stated: Sequence[Scale]) -> Scale:
     """Return factor and unit of an amount from the nearest text that states them.
 
     The order is: the cell itself, its row, its column, the lines above the table (`stated`).
@@ -153,7 +153,7 @@ def row_paths(
         path = (*(head.rstrip(":") for head in heads), *filter(None, [above.get(at, ""), row.label]))
         yield from ((place, path) for place in row.places)
         if TOTAL.match(row.label):
-            heads = [head for head in heads if period_in(head) or _total_follows(head, whole[at + 1 :])]
+            heads = [head for head in heads if find_period(head) or _total_follows(head, whole[at + 1 :])]
 
 
 def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
@@ -186,7 +186,7 @@ def _total_follows(head: str, below: Sequence[_Row]) -> bool:
     return bool(words) and any(TOTAL.match(row.label) and words <= frozenset(words_of(row.label)) for row in own)
 
 
-def with_spans(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
+def add_span_labels(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
     """Add the labels left of a row that span several rows to its path; stub: the cells before its amounts."""
     over = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
     own = [" ".join(cell.text.split()) for cell in stub if cell.row_span == 1 and cell.text.strip()]
@@ -223,7 +223,7 @@ MOST_LEVELS = 6
 """Most header rows that a column belongs to."""
 
 
-def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
+def mark_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
     """Return the cells of a table; rows of years or dates without amounts are marked as headers, in mid-table too.
 
     The rows directly above and below it that have neither label nor amount belong to it. In a table that marks no
@@ -238,11 +238,11 @@ def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
             continue
         # a year or a date over two columns or more …
         texts = [cell.text for cell in row if cell.col and cell.text.strip()]
-        periods = sum("%" not in text and period_in(text) is not None for text in texts)
+        periods = sum("%" not in text and find_period(text) is not None for text in texts)
         # … or one period over a row of headers: "Year Ended December 31, 2018" over quarters
         below = rows.get(number + 1, ())
         over = sum(bool(cell.text.strip()) for cell in below if cell.col) > 1 and _may_head(below)
-        period = period_in(texts[0]) if len(texts) == 1 and over else None
+        period = find_period(texts[0]) if len(texts) == 1 and over else None
         if periods > 1 or (period and period.end):
             period_rows.append(number)
     header_rows = {
@@ -251,11 +251,11 @@ def with_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
         for near_row in (row, *_unlabelled_rows(rows, row, -1), *_unlabelled_rows(rows, row, 1))
     }
     if not any(cell.header for cell in cells):
-        first = min((number for number, row in rows.items() if any(map(amount_in, row))), default=0)
+        first = min((number for number, row in rows.items() if any(map(read_amount, row))), default=0)
         leading = [number for number in rows if number < first][:MOST_LEVELS]
         texts = [cell for number in leading for cell in rows[number] if cell.text.strip()]
         over = {col for cell in texts for col in range(cell.col, cell.col + cell.col_span)}
-        amounts = {cell.col for row in rows.values() for cell in row if cell.col and amount_in(cell)}
+        amounts = {cell.col for row in rows.values() for cell in row if cell.col and read_amount(cell)}
         header_rows |= set(leading) if len(amounts) > 1 and amounts <= over else set()
     return (
         [cell.model_copy(update={"header": True}) if cell.row in header_rows else cell for cell in cells]
@@ -273,13 +273,13 @@ def _may_head(row: Sequence[Cell]) -> bool:
     texts = [cell.text.strip() for cell in row if cell.col]
     labels = [cell.text.strip() for cell in row if not cell.col]
     return (
-        not any(cell.header or amount_in(cell) for cell in row)
+        not any(cell.header or read_amount(cell) for cell in row)
         and any(texts)
         and all(not label or scales(label) or A_UNIT.fullmatch(label) or SPAN.fullmatch(label) for label in labels)
     )
 
 
-def header_levels(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
+def collect_headers(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
     """Return the texts of header cells behind the first column, by row and column."""
     levels: dict[int, dict[int, str]] = defaultdict(dict)
     for (row, col), cell in sorted(at.items()):
@@ -288,7 +288,7 @@ def header_levels(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str
     return levels
 
 
-def headers_of(
+def find_headers(
     at: Mapping[tuple[int, int], Cell],
     levels: Mapping[int, Mapping[int, str]],
     amounts: Collection[int],
@@ -307,7 +307,7 @@ def headers_of(
     # of header rows behind other amounts only the last ones, where these name periods anew
     before = max((amount_row for amount_row in amounts if above and amount_row < above[-1]), default=-1)
     block = [level for level in above if level > before]
-    anew = any(period_in(text) for level in block for text in levels[level].values())
+    anew = any(find_period(text) for level in block for text in levels[level].values())
     above = (block if anew else above)[-MOST_LEVELS:]
     last = max(levels[above[-1]], default=col) if above else col
     headers: list[str] = []

@@ -24,7 +24,7 @@ from tasks.rag.numbers.evaluation import (
     place_of,
 )
 from tasks.rag.numbers.expressions import Constant, Operation, Over
-from tasks.rag.numbers.identities import OTHERWISE, said_in_answer
+from tasks.rag.numbers.identities import OTHERWISE, describe_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number, agree
 
 DIGITS = 28
@@ -64,7 +64,7 @@ def work_out(
     for task in computation.tasks:
         names = {"title": task.title, "label": task.label}
         try:
-            sentences.append(sentence_of(task, _evaluate_task(evaluator, task, language), computation))
+            sentences.append(write_sentence(task, _evaluate_task(evaluator, task, language), computation))
         except NotFound as error:
             missing.append(_describe_missing(error, documents, language, years))
         except NoYear as error:
@@ -73,7 +73,7 @@ def work_out(
             missing.append(UNITS[language].format(**names).strip())
         except (ZeroDivisionError, DecimalException):
             missing.append(BY_ZERO[language].format(**names).strip())
-    citations = tuple(cited_number(n, number) for n, number in evaluator.used.values())
+    citations = tuple(cite_number(n, number) for n, number in evaluator.used.values())
     if not sentences:
         return Draft(" ".join(dict.fromkeys(missing)), abstained=True, reason="a number of the computation is missing")
     doubts = [*_find_doubts(evaluator, language), *_find_restatements(evaluator, single_documents, language)]
@@ -111,7 +111,7 @@ def _find_doubts(evaluator: Evaluator, language: Language) -> list[tuple[float, 
         if plain and line.concept and line.concept.statement not in (None, number.statement):
             doubts.append((ELSEWHERE, ""))
         if number.broken:
-            doubts.append((BREAKS, said_in_answer(n, number.broken, number.scale, language)))
+            doubts.append((BREAKS, describe_in_answer(n, number.broken, number.scale, language)))
     units = {number.unit for _, number in evaluator.used.values()}
     if "" in units and units & AMOUNTS:
         doubts.append((NO_UNIT, ""))
@@ -178,7 +178,7 @@ def _describe_missing(error: NotFound, documents: Sequence[str], language: Langu
     return f"{message} {ONLY_YEARS[language].format(span=span)}"
 
 
-def cited_number(n: int, number: Number) -> Citation:
+def cite_number(n: int, number: Number) -> Citation:
     """Cite a number under mark n of an answer: its cell, or the sentence that states it (its table is negative)."""
     is_sentence = number.table < 0
     header = " ".join(number.column_path) or number.period.label
@@ -210,11 +210,11 @@ POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 FELL: Mapping[Language, str] = {"en": "a decrease", "ko": "감소"}
 
 
-def sentence_of(task: Task, value: Value, computation: Computation) -> str:
+def write_sentence(task: Task, value: Value, computation: Computation) -> str:
     """Write a value and its working: `Current ratio FY2019 = 16,830 [1] ÷ 8,415 [2] = 2.00`."""
     title = f"{task.title[:1].upper()}{task.title[1:]}"
     head = " ".join(filter(None, (title, task.label)))
-    result = result_of(value, task.display_unit, computation)
+    result = write_result(value, task.display_unit, computation)
     if isinstance(task.expression, Over) and task.expression.aggregate == "change":
         if result.endswith("%"):
             result = f"{result[:-1]}{POINTS[computation.language]}"
@@ -232,7 +232,7 @@ def sentence_of(task: Task, value: Value, computation: Computation) -> str:
     return " = ".join(filter(None, (head, value.text, result)))
 
 
-def result_of(value: Value, display_unit: DisplayUnit, computation: Computation) -> str:
+def write_result(value: Value, display_unit: DisplayUnit, computation: Computation) -> str:
     if value.unit == "%":
         return rounded(value.value, computation, 2) + "%"
     share = display_unit == "" and value.unit == RATIO and abs(value.value) < 1

@@ -15,9 +15,9 @@ from tasks.rag.numbers.computations import (
     Latest,
     Task,
     at,
-    named_in,
+    find_named_periods,
     operation,
-    over_periods,
+    spread_over_periods,
 )
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import (
@@ -58,10 +58,10 @@ def defined(question: str, latest: Latest = lambda: None) -> Task | None:
     inputs = definitions(question)
     if len(inputs) > 1:
         rest = without(question, inputs)
-        root = root_of(inputs, rest)
+        root = find_root(inputs, rest)
         if root is None:
             return None
-        whole_formula = with_meanings(
+        whole_formula = substitute_meanings(
             root.expression, {key: formula for key, formula in meanings(inputs).items() if key != root.key}
         )
         return _make_task(whole_formula, question[: root.start] or question[: root.end], rest, "", latest)
@@ -93,7 +93,7 @@ def defined(question: str, latest: Latest = lambda: None) -> Task | None:
 
 def _make_task(expression: Expression, before: str, rest: str, body: str, latest: Latest) -> Task:
     """Make the task of a formula, for the periods that stand before it, else around it, else in it."""
-    whens = named_in(before) or named_in(rest) or named_in(body)
+    whens = find_named_periods(before) or find_named_periods(rest) or find_named_periods(body)
     when = whens[-1] if whens else None if any(line.year for line in lines_of(expression)) else latest()
     # the last ratio or line that is named before its definition
     mentioned = mentions(before)
@@ -105,13 +105,15 @@ def _make_task(expression: Expression, before: str, rest: str, body: str, latest
             expression, percent = inner, "%"
         case _:
             pass
-    operation_name, asked_periods = operation(rest), named_in(rest)
+    operation_name, asked_periods = operation(rest), find_named_periods(rest)
     if operation_name and len(asked_periods) > 1 and not any(line.year for line in lines_of(expression)):
-        (only,) = over_periods(Combined(title, expression, shown_in(percent)), operation_name, asked_periods)
+        (only,) = spread_over_periods(
+            Combined(title, expression, display_unit_of(percent)), operation_name, asked_periods
+        )
         return only
     if when is None:
-        return Task(title, expression, None, "", shown_in(percent))
-    return Task(title, expression, when.year, when.label, shown_in(percent), when.part)
+        return Task(title, expression, None, "", display_unit_of(percent))
+    return Task(title, expression, when.year, when.label, display_unit_of(percent), when.part)
 
 
 def _parse_words(body: str) -> Expression:
@@ -138,7 +140,7 @@ def _is_no_formula(expression: Expression) -> bool:
     )
 
 
-def shown_in(unit: str) -> DisplayUnit:
+def display_unit_of(unit: str) -> DisplayUnit:
     return UNITS.get(unit, "")
 
 
@@ -210,7 +212,7 @@ def _longest_formula(body: str, names: set[str]) -> Expression | None:
     return shortest if isinstance(shortest, Operation | Over) else None
 
 
-def root_of(definitions: Sequence[Definition], question: str) -> Definition | None:
+def find_root(definitions: Sequence[Definition], question: str) -> Definition | None:
     """Return the definition of what a question asks for; None where it asks for a value with a defined input.
 
     asked: the question without its definitions.
@@ -231,7 +233,7 @@ def overrides(definition: Definition, question: str) -> bool:
     ratios = [mention.concept for mention in mentions(question) if mention.concept.statement is None]
     formulas = {definition.key: definition.expression}
     lines = [Line(ratio.names[0], ratio) for ratio in ratios if ratio.key != definition.key]
-    return any(with_meanings(line, formulas) != line for line in lines)
+    return any(substitute_meanings(line, formulas) != line for line in lines)
 
 
 def without(question: str, definitions: Sequence[Definition]) -> str:
@@ -246,25 +248,25 @@ def meanings(definitions: Sequence[Definition]) -> Mapping[str, Expression]:
     return {definition.key: definition.expression for definition in definitions}
 
 
-def with_meanings(expression: Expression, formulas: Mapping[str, Expression]) -> Expression:
+def substitute_meanings(expression: Expression, formulas: Mapping[str, Expression]) -> Expression:
     """Replace the names that a question defines in an expression by their formulas."""
     match expression:
         case Line() as line:
             if key := next((key for key in _keys(line) if key in formulas), None):
                 remaining = {name: formula for name, formula in formulas.items() if name != key}
-                inside = with_meanings(formulas[key], remaining)
+                inside = substitute_meanings(formulas[key], remaining)
                 when = When(line.year, line.part or WHOLE_YEAR) if line.year else None
                 return at(inside, when) if when else inside
             if line.concept and line.concept.formula and not line.of:
                 worked = parse(line.concept.formula)
                 remaining = {key: formula for key, formula in formulas.items() if key != line.concept.key}
-                with_inputs = with_meanings(worked, remaining)
+                with_inputs = substitute_meanings(worked, remaining)
                 return with_inputs if with_inputs != worked else line
             return line
         case Operation(sign, left, right):
-            return Operation(sign, with_meanings(left, formulas), with_meanings(right, formulas))
+            return Operation(sign, substitute_meanings(left, formulas), substitute_meanings(right, formulas))
         case Over(aggregate, operand, years):
-            return Over(aggregate, with_meanings(operand, formulas), years)
+            return Over(aggregate, substitute_meanings(operand, formulas), years)
         case _:
             return expression
 

@@ -94,7 +94,7 @@ def expand(question: str) -> Expansion:
     return Expansion(clauses_that_ask, tuple(added), statements)
 
 
-def terms_in(text: str) -> list[tuple[str, tuple[str, ...]]]:
+def find_terms(text: str) -> list[tuple[str, tuple[str, ...]]]:
     """Return each term of the vocabulary that a text uses, as written there, with what documents may write for it."""
     matches = ((_compile_words(term.said).search(text), term.written) for term in _TERMS)
     return [(match[0], tuple(written)) for match, written in matches if match]

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.documents.blocks import Block, Cell, Page, PageStatus
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
-from tasks.rag.numbers.document_numbers import document_numbers, with_scales
+from tasks.rag.numbers.document_numbers import document_numbers, infer_scales
 from tests.rag.numbers.test_cell_facts import page
 
 
@@ -173,6 +173,6 @@ STATEMENT = [("", "2021", "2020"), ("Net sales", "$ 4,822", "$ 5,260"), ("Cost o
 def test_a_table_has_the_scale_of_the_figures_that_it_repeats(note: list[tuple[str, ...]], scale: int) -> None:
     blocks = (*page(STATEMENT, above="(In millions)").blocks, Block(kind="paragraph", text="Sales by product"))
     own = page(note).blocks
-    facts = with_scales(cell_facts([Page(number=3, status=PageStatus.OK, blocks=(*blocks, *own))], document="d" * 64))
+    facts = infer_scales(cell_facts([Page(number=3, status=PageStatus.OK, blocks=(*blocks, *own))], document="d" * 64))
     assert {fact.scale for fact in facts if fact.table} == {Decimal(scale)}
     assert next(fact.value for fact in facts if fact.row_path == ("Felt",)) == 1_822 * scale

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.numbers import expressions as tree
-from tasks.rag.numbers.expressions import NoExpression, find_concept, parse, years_in
+from tasks.rag.numbers.expressions import NoExpression, find_concept, find_years, parse
 
 
 def told(expression: tree.Expression) -> str:
@@ -59,10 +59,10 @@ def test_what_is_no_formula_is_refused(text: str) -> None:
 
 
 def test_the_years_of_a_text() -> None:
-    assert years_in("FY2016 to FY2019, before that 2012") == (2012, 2016, 2017, 2018, 2019)
-    assert years_in("2021년부터 2023년까지") == (2021, 2022, 2023)
-    assert years_in("in 2016, 2017 and (2018).") == (2016, 2017, 2018)
-    assert years_in("no year, but $2,015 and 120190 and 1,2016") == ()
+    assert find_years("FY2016 to FY2019, before that 2012") == (2012, 2016, 2017, 2018, 2019)
+    assert find_years("2021년부터 2023년까지") == (2021, 2022, 2023)
+    assert find_years("in 2016, 2017 and (2018).") == (2016, 2017, 2018)
+    assert find_years("no year, but $2,015 and 120190 and 1,2016") == ()
 
 
 def test_words_name_a_line_as_a_whole_or_none() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from tasks.rag.numbers.cell_facts import CellFact, Identity
-from tasks.rag.numbers.identities import with_identities
+from tasks.rag.numbers.identities import add_identities
 
 
 def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[CellFact]:
@@ -36,7 +36,7 @@ def table(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> list[C
 
 
 def found(*rows: tuple[str, ...], unit: str = "USD", scale: str = "1") -> dict[tuple[int, int], tuple[Identity, ...]]:
-    facts = with_identities(table(*rows, unit=unit, scale=scale))
+    facts = add_identities(table(*rows, unit=unit, scale=scale))
     return {(fact.row, fact.col): fact.identities for fact in facts if fact.identities}
 
 
@@ -106,7 +106,7 @@ def test_totals_without_a_label_are_checked_and_are_both_sides_of_a_balance_shee
     )
     heads = [("Assets",), ("Assets",), (), ("Liabilities and equity",), ("Liabilities and equity",), ()]
     paths = [(*head, *filter(None, fact.row_path)) for head, fact in zip(heads, facts, strict=True)]
-    told = with_identities(fact.model_copy(update={"row_path": path}) for fact, path in zip(facts, paths, strict=True))
+    told = add_identities(fact.model_copy(update={"row_path": path}) for fact, path in zip(facts, paths, strict=True))
     assert told[2].identities == total(0, 1)
     assert told[5].identities == (*total(3, 4), Identity(kind="balance sheet", holds=True, rows=(2,)))
 
@@ -130,9 +130,9 @@ def test_a_balance_sheet_over_two_tables() -> None:
         for fact in table(("Equity", "500"), ("Total capitalization and liabilities", "900"))
     ]
     held = Identity(kind="balance sheet", holds=True, rows=(1,), table=0)
-    assert with_identities([*assets, *other])[-1].identities == (held,)
+    assert add_identities([*assets, *other])[-1].identities == (held,)
     far = [fact.model_copy(update={"page": 9}) for fact in other]
-    assert with_identities([*assets, *far])[-1].identities == ()
+    assert add_identities([*assets, *far])[-1].identities == ()
 
 
 SEGMENTS = (("Milling", "2021"), ("Weaving", "2021"), ("Eliminations", "2021"), ("Total", "2021"))
@@ -145,7 +145,7 @@ def segments(*rows: tuple[str, ...], headers: Sequence[tuple[str, ...]] = SEGMEN
 
 def over_columns(facts: Sequence[CellFact]) -> dict[int, Identity]:
     """Identity over columns of each row that has one."""
-    told = with_identities(facts)
+    told = add_identities(facts)
     return {fact.row: one for fact in told for one in fact.identities if one.kind == "columns"}
 
 

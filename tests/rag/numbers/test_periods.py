@@ -11,9 +11,9 @@ from tasks.rag.numbers.periods import (
     Part,
     Period,
     PeriodColumns,
+    find_parts,
+    find_period,
     part_of_year,
-    parts_in,
-    period_in,
     spelled_out,
 )
 
@@ -43,21 +43,21 @@ from tasks.rag.numbers.periods import (
     ],
 )
 def test_spans(text: str, label: str, year: int, start: date | None, end: date | None) -> None:
-    assert period_in(text) == Period(kind="duration", start=start, end=end, year=year, label=label)
+    assert find_period(text) == Period(kind="duration", start=start, end=end, year=year, label=label)
 
 
 @pytest.mark.parametrize("text", ["As of November 27, 2015", "November 27, 2015", "2015. 11. 27. 현재"])
 def test_points_in_time(text: str) -> None:
-    assert period_in(text) == Period(kind="instant", end=date(2015, 11, 27), year=2015, label="2015-11-27")
+    assert find_period(text) == Period(kind="instant", end=date(2015, 11, 27), year=2015, label="2015-11-27")
 
 
 def test_a_year_alone_tells_neither() -> None:
-    assert period_in("Change in 2019") == Period(kind="none", year=2019, label="2019")
+    assert find_period("Change in 2019") == Period(kind="none", year=2019, label="2019")
 
 
 @pytest.mark.parametrize("text", ["", "% Change", "$ 2,019", "Amount", "2,019.5", "Note 12", "1,2020"])
 def test_no_period(text: str) -> None:
-    assert period_in(text) is None
+    assert find_period(text) is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_part_that_a_question_names(question: str, part: Part | None) -> Non
     ],
 )
 def test_the_parts_that_a_question_names(question: str, labels: list[str]) -> None:
-    assert [when.label for when in parts_in(spelled_out(question))] == labels
+    assert [when.label for when in find_parts(spelled_out(question))] == labels
 
 
 def test_years_of_two_digits_are_spelled_out() -> None:
@@ -97,7 +97,7 @@ def test_years_of_two_digits_are_spelled_out() -> None:
 
 
 def period(header: str) -> Period:
-    found = period_in(header)
+    found = find_period(header)
     assert found
     return found
 

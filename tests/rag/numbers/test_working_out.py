@@ -13,7 +13,7 @@ from tasks.rag.answers import Draft
 from tasks.rag.numbers.computation_reading import read_computation
 from tasks.rag.numbers.concepts import concepts
 from tasks.rag.numbers.expressions import Line, find_concept
-from tasks.rag.numbers.line_lookup import LEAST_SCORE, Lines, Number, fit_of_part
+from tasks.rag.numbers.line_lookup import LEAST_SCORE, Lines, Number, score_part_label
 from tasks.rag.numbers.periods import Part
 from tasks.rag.numbers.working_out import work_out
 
@@ -272,7 +272,7 @@ def test_a_figure_of_a_spreadsheet_is_cited_with_its_cell() -> None:
 
 
 def fits(of: str, row: Sequence[str], column: Sequence[str] = ("2019",)) -> bool:
-    return fit_of_part(concepts()["revenue"], of, row, column) >= LEAST_SCORE
+    return score_part_label(concepts()["revenue"], of, row, column) >= LEAST_SCORE
 
 
 @pytest.mark.parametrize(
