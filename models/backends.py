@@ -39,7 +39,7 @@ WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null
 
 
 class BackendArgs(BaseModel):
-    """What `--model_args` of a backend may hold; a backend's own arguments are fields of a subclass."""
+    """Arguments that every backend takes in `--model_args`; a backend adds its own as fields of a subclass."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True)
 
@@ -61,7 +61,7 @@ class OpenAIArgs(BackendArgs):
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
     response_format: ResponseFormat = None
-    """Format of each answer; see models.response_format."""
+    """The format of each answer: a JSON schema or any JSON object, as models.response_format reads it."""
 
 
 class HFArgs(BackendArgs):
@@ -123,7 +123,7 @@ class ScriptedArgs(BackendArgs):
 
 
 class BackendRequest(NamedTuple):
-    """What a backend is opened with."""
+    """The kind, name and arguments that a backend is opened with."""
 
     kind: str
     name: str | None = None  # model name, unless the arguments give one
@@ -136,7 +136,7 @@ class BackendRequest(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """One kind of model: how it is opened, which arguments it takes, and where it computes."""
+    """A kind of model: the function that opens it, its arguments, and where it computes."""
 
     open: Callable[[BackendRequest], Chat]
     args: type[BackendArgs]
@@ -149,17 +149,17 @@ class Backend(NamedTuple):
 
 
 def open_backend(kind: str, **how: Any) -> Chat:
-    """The backend of a kind, or of the dotted path of an lm_eval LM class. Raises ModelUnavailable.
+    """Return the backend of a kind, or of the dotted path of an lm_eval LM class. Raises ModelUnavailable.
 
-    how: fields of `Asked`; the arguments precede the others.
+    how: fields of `BackendRequest`; the arguments precede the others.
     """
-    asked = BackendRequest(kind, **how)
+    request = BackendRequest(kind, **how)
     if backend := backends().get(kind):
-        return backend.open(asked)
+        return backend.open(request)
     if "." in kind:
         from models.lm_eval_lm import HarnessLM
 
-        return HarnessLM(kind, _own(asked.args))
+        return HarnessLM(kind, _own(request.args))
     raise ModelUnavailable(
         f"There is no model backend called {kind!r}; there are {', '.join(backends())}, and any lm_eval model class by "
         "its dotted path (package.module.Class)."
@@ -172,16 +172,16 @@ def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
         checked_args(backend.args, BackendRequest(kind, args=args))
 
 
-def checked_args(kind: type[Args], asked: BackendRequest) -> Args:
-    """The arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
+def checked_args(kind: type[Args], request: BackendRequest) -> Args:
+    """Return the arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
     try:
-        return kind.model_validate(_own(asked.args))
+        return kind.model_validate(_own(request.args))
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"][:1])
         if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
-            raise ModelUnavailable(f"model_args: {asked.kind} has no argument {name}; it has {known}") from None
+            arguments = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
+            raise ModelUnavailable(f"model_args: {request.kind} has no argument {name}; it has {arguments}") from None
         raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
 
 
@@ -221,51 +221,51 @@ def _model_name(name: str | None, kind: str, argument: str) -> str:
     return name
 
 
-def _open_endpoint(asked: BackendRequest) -> Chat:
-    args = checked_args(OpenAIArgs, asked)
-    model, effort = _model_name(args.model or asked.name, asked.kind, "model"), args.reasoning_effort
-    chosen: dict[str, Any] = {
-        "base_url": args.base_url or asked.base_url,
-        "api_key": args.api_key or asked.api_key,
-        "timeout_s": args.timeout_s or asked.timeout_s,
-        "thinking": asked.thinking._replace(effort=effort) if effort else asked.thinking,
+def _open_endpoint(request: BackendRequest) -> Chat:
+    args = checked_args(OpenAIArgs, request)
+    model, effort = _model_name(args.model or request.name, request.kind, "model"), args.reasoning_effort
+    options: dict[str, Any] = {
+        "base_url": args.base_url or request.base_url,
+        "api_key": args.api_key or request.api_key,
+        "timeout_s": args.timeout_s or request.timeout_s,
+        "thinking": request.thinking._replace(effort=effort) if effort else request.thinking,
         "response_format": args.response_format,
     }
-    if asked.kind == "curator":
+    if request.kind == "curator":
         from models.curator import CuratorChat
 
-        return CuratorChat(model, **chosen)
-    return OpenAIChat(model, responses=asked.kind == "responses", **chosen)
+        return CuratorChat(model, **options)
+    return OpenAIChat(model, responses=request.kind == "responses", **options)
 
 
-def _open_hf(asked: BackendRequest) -> Chat:
-    """A vision-language model without its encoder where no pictures come and transformers can load it so."""
+def _open_hf(request: BackendRequest) -> Chat:
+    """Return a vision-language model without its encoder where no pictures come and transformers can load it so."""
     from models.causal_weights import Kind, kind_of
 
-    args = checked_args(HFArgs, asked)
-    name = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
+    args = checked_args(HFArgs, request)
+    name = _model_name(args.pretrained or request.name, request.kind, "pretrained")
     pretrained, gguf_file = split_gguf(name, args.gguf_file)
     kind = kind_of(pretrained, args.revision) if gguf_file is None else Kind(sees=False, reads_text_alone=True)
-    sees = kind.sees and (asked.pictures or not kind.reads_text_alone)
+    sees = kind.sees and (request.pictures or not kind.reads_text_alone)
     lacking = ("trust_remote_code", "gguf_file") if sees else ("min_pixels", "max_pixels")
-    if given := [name for name in lacking if getattr(args, name)]:
-        how = "with its eyes" if sees else "for text alone"
+    if unusable := [name for name in lacking if getattr(args, name)]:
+        manner = "with its eyes" if sees else "for text alone"
         raise ModelUnavailable(
-            f"the model in {pretrained} is loaded {how}, without {' and '.join(given)}; leave it out"
+            f"the model in {pretrained} is loaded {manner}, without {' and '.join(unusable)}; leave it out"
         )
-    chosen = args.model_dump(exclude={"pretrained", "gguf_file", *lacking})
+    options = args.model_dump(exclude={"pretrained", "gguf_file", *lacking})
     if sees:
         from models.causal_lm import HFVision
 
-        return HFVision(pretrained, **chosen)
+        return HFVision(pretrained, **options)
     from models.causal_lm import CausalLM
 
-    return CausalLM(pretrained, gguf_file=gguf_file, **chosen)
+    return CausalLM(pretrained, gguf_file=gguf_file, **options)
 
 
-def _open_vllm(asked: BackendRequest) -> Chat:
-    args = checked_args(VLLMArgs, asked)
-    model = _model_name(args.pretrained or asked.name, asked.kind, "pretrained")
+def _open_vllm(request: BackendRequest) -> Chat:
+    args = checked_args(VLLMArgs, request)
+    model = _model_name(args.pretrained or request.name, request.kind, "pretrained")
     require_vllm(model)
     from models.vllm import VLLMChat
 
@@ -282,16 +282,16 @@ def require_vllm(pretrained: str) -> None:
         )
 
 
-def _open_replay(asked: BackendRequest) -> Chat:
+def _open_replay(request: BackendRequest) -> Chat:
     from models.scripted import ReplayChat
 
-    return ReplayChat(Path(_model_name(checked_args(ReplayArgs, asked).path, asked.kind, "path")))
+    return ReplayChat(Path(_model_name(checked_args(ReplayArgs, request).path, request.kind, "path")))
 
 
-def _open_scripted(asked: BackendRequest) -> Chat:
+def _open_scripted(request: BackendRequest) -> Chat:
     from models.scripted import ScriptedChat, read_rules
 
-    rules = checked_args(ScriptedArgs, asked).rules
+    rules = checked_args(ScriptedArgs, request).rules
     return ScriptedChat(read_rules(Path(rules)) if rules else ())
 
 
@@ -325,14 +325,14 @@ BACKENDS: dict[str, Backend] = {
 
 @cache
 def backends() -> Mapping[str, Backend]:
-    """All backends by kind, those of installed packages too.
+    """Return every backend by its kind, those of installed packages included.
 
     Raises ModelUnavailable for an entry point that is no backend, or takes a name that is taken.
     """
-    known = dict(BACKENDS)
+    by_kind = dict(BACKENDS)
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            if point.name in known:
+            if point.name in by_kind:
                 raise ValueError("there is a backend of that name")
             backend = point.load()
             if not isinstance(backend, Backend):
@@ -343,12 +343,12 @@ def backends() -> Mapping[str, Backend]:
                 f"the model backend {point.name!r} of {package} cannot be used ({type(error).__name__}: {error}); "
                 f"mend it, or uninstall {package}"
             ) from error
-        known[point.name] = backend
-    return known
+        by_kind[point.name] = backend
+    return by_kind
 
 
 def kinds(*places: str) -> tuple[str, ...]:
-    """Names of the backends that run in one of the places; of all backends without any."""
+    """Return the names of the backends that run in one of the places; of all backends without any."""
     return tuple(kind for kind, backend in backends().items() if not places or backend.place in places)
 
 
@@ -361,19 +361,19 @@ class Local(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The whole name, arguments as JSON."""
+        """The whole name as users write it, with the arguments as JSON behind a comma."""
         return f"{self.kind}:{self.pretrained}{spell_args(self.args)}"
 
 
 def spell_args(args: Mapping[str, JsonValue]) -> str:
-    """Arguments as they stand behind a model's name; what is in them keeps its order, which a schema means."""
+    """Return the arguments as they are written behind a model's name; nested fields keep their order."""
     return f",{json.dumps(dict(sorted(args.items())), ensure_ascii=False)}" if args else ""
 
 
 def open_chat(
     name: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
 ) -> Chat:
-    """The backend called `name`, as users write it after `--vlm`, `--llm` or `--judge`. Raises ModelUnavailable.
+    """Return the backend called `name`, as users write it after `--vlm`, `--llm` or `--judge`. Raises ModelUnavailable.
 
     base_url, api_key, timeout_s: for endpoints whose name does not say; None is OpenAI's own, without a key.
     """
@@ -392,15 +392,17 @@ def open_chat(
             from models.curator import Usual, usual_place
 
             base_url, api_key = usual_place(rest, os.environ.get, Usual(base_url, api_key))
-        if variable and not (api_key := SecretStr(os.environ.get(str(variable), ""))):
-            raise ModelUnavailable(f"{rest}: there is no environment variable {variable} here, which holds its key")
+        if variable:
+            api_key = SecretStr(os.environ.get(str(variable), ""))
+            if not api_key:
+                raise ModelUnavailable(f"{rest}: there is no environment variable {variable} here, which holds its key")
     args = ({backend.subject: rest} if rest else {}) | args
     place: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
     return open_backend(kind, args=args, pictures=True, thinking=BRIEFLY, **place)
 
 
 def spellings() -> str:
-    """How each backend is written, for messages."""
+    """Return how each backend is written after `--llm`, `--vlm` and `--judge`, as a list for error messages."""
     listed = ", ".join(backend.spelling for backend in backends().values())
     return (
         f"{listed}, with arguments behind a comma (`hf:FOLDER,dtype=float32`), or a name of the file in TRIVET_MODELS"
@@ -408,7 +410,7 @@ def spellings() -> str:
 
 
 def is_in_process(name: str) -> bool:
-    """True where the weights of the backend called `name` are loaded in the process that asks it."""
+    """Return whether the weights of the backend called `name` are loaded in the process that asks it."""
     return name.partition(":")[0] in kinds("process")
 
 
@@ -424,8 +426,8 @@ def local_of(name: str) -> Local | None:
     folder = next((end for end in range(len(pieces), 0, -1) if Path(",".join(pieces[:end])).is_dir()), 1)
     pretrained, args = ",".join(pieces[:folder]), parse_model_args(",".join(pieces[folder:]))
     if kind == "hf":
-        given = args.get("gguf_file")
-        pretrained, gguf_file = split_gguf(pretrained, given if isinstance(given, str) else None)
+        named_file = args.get("gguf_file")
+        pretrained, gguf_file = split_gguf(pretrained, named_file if isinstance(named_file, str) else None)
         args |= {"gguf_file": gguf_file} if gguf_file else {}
     return Local(kind, pretrained, args)
 
@@ -441,8 +443,8 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
     if local.kind == "hf":
         check_dtype(str(local.args.get("dtype", "auto")))
     revision, gguf_file = local.args.get("revision"), local.args.get("gguf_file")
-    wanted = (str(gguf_file) if gguf_file else "config.json",)
-    folder = hub_folder(local.pretrained, str(revision) if revision else None, what="model", wanted=wanted)
+    patterns = (str(gguf_file) if gguf_file else "config.json",)
+    folder = hub_folder(local.pretrained, str(revision) if revision else None, kind="model", patterns=patterns)
     if gguf_file:
         gguf_in(folder, str(gguf_file))
     sees = not gguf_file and "vision_config" in model_config(folder)
@@ -454,7 +456,7 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
 
 
 def revision_of(name: str) -> str:
-    """What lies on this disk under the name of a backend; other weights, another revision. Loads nothing.
+    """Return a fingerprint of the weights that lie on this disk under a backend's name; nothing is loaded.
 
     An endpoint shows nothing: its name has to stand for it. Raises ModelUnavailable.
     """
@@ -462,10 +464,10 @@ def revision_of(name: str) -> str:
         from models.causal_weights import find_weights
 
         args: Any = {name: local.args[name] for name in WHICH_WEIGHTS if local.args.get(name)}
-        found = find_weights(local.pretrained, **args)
+        weights = find_weights(local.pretrained, **args)
         if not (adapter := local.args.get("peft") or local.args.get("lora_local_path")):
-            return found.fingerprint
-        return f"{found.fingerprint}+{digest_folder(hub_folder(str(adapter), what='LoRA', wanted=GENERATOR_FILES))}"
+            return weights.fingerprint
+        return f"{weights.fingerprint}+{digest_folder(hub_folder(str(adapter), kind='LoRA', patterns=GENERATOR_FILES))}"
     kind, _, rest = name.partition(":")
     if kind in ("scripted", "replay") and rest:
         if not Path(rest).is_file():

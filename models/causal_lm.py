@@ -43,7 +43,7 @@ MOST_ROWS = 64  # an `auto` batch begins with so many rows, and is halved whenev
 MEMORY_SHARE = 0.5  # share of free memory that an `auto` batch may use on a CPU, where running out ends the process
 
 Job = TypeVar("Job")
-Done = TypeVar("Done")
+BatchResult = TypeVar("BatchResult")
 
 
 class Prompt(NamedTuple):
@@ -80,7 +80,7 @@ class CausalLM:
         batch_size: int | Literal["auto"] = "auto",
         pixels: dict[str, int] | None = None,
     ) -> None:
-        """pixels: bounds of the pictures that it will be shown, see HFVision; None: it reads text alone."""
+        """pixels: bounds of the pictures that the model will be shown, see HFVision; None where it reads text alone."""
         self._weights = find_weights(
             pretrained,
             revision=revision,
@@ -105,7 +105,7 @@ class CausalLM:
         self._is_auto = rows == "auto"
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer; other calls wait. Raises ModelUnavailable, RequestRefused, TransientModelError where memory ends.
+        """Answer one request, while other calls wait. Raises ModelError; TransientModelError where memory ends.
 
         on_text: called with all of the text so far, as tokens come.
         """
@@ -115,13 +115,13 @@ class CausalLM:
             try:
                 response = self._generate([prompt], listener)[0]
             except (torch.OutOfMemoryError, RuntimeError) as error:
-                raise _memory_ended(error) from error
+                raise _as_memory_error(error) from error
         if listener:
             listener.end(response.text)
         return response
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Answers with their number in `requests`; those that may grow longest come first. Raises ModelUnavailable."""
+        """Yield answers with their number in `requests`; the longest may come first. Raises ModelUnavailable."""
         prompts: list[Prompt] = []
         for number, request in enumerate(requests):
             try:
@@ -137,7 +137,7 @@ class CausalLM:
                 yield from ((prompt.number, answer) for prompt, answer in zip(batch, answers, strict=True))
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Log-probability of each continuation given its context, with its position. Raises ModelError.
+        """Yield the log-probability of each continuation given its context, with its position. Raises ModelError.
 
         An empty context is the token for the beginning of a text; a continuation without tokens is certain.
         """
@@ -146,7 +146,7 @@ class CausalLM:
         yield from sum_windows(windows, self._score_windows)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position, in windows as long as the context."""
+        """Yield the log-probability of whole texts, with their position, in windows as long as the context."""
         with self._lock:
             windows = text_windows(self._load(), texts)
         for number, likelihood in sum_windows(windows, self._score_windows):
@@ -160,18 +160,18 @@ class CausalLM:
         tokens = prompt_tokens(loaded, request)
         if loaded.sight:
             tokens = loaded.sight.expanded(tokens, list(pictures_of(request.messages)))
-        drawing, own = None, loaded.model.generation_config
+        drawing, defaults = None, loaded.model.generation_config
         if request.temperature > 0:
             drawing = Drawing(
                 temperature=request.temperature,
-                top_p=own.top_p if request.top_p is None else request.top_p,
-                top_k=own.top_k or None,
+                top_p=defaults.top_p if request.top_p is None else request.top_p,
+                top_k=defaults.top_k or None,
                 seed=seed_of(request, tokens),
             )
         return Prompt(number, request, tokens, min(request.max_tokens, self._room(tokens)), drawing)
 
     def _room(self, tokens: Sequence[int]) -> int:
-        """Tokens that fit into the context behind these. Raises ContextOverflow."""
+        """Return the number of tokens that fit into the context behind these. Raises ContextOverflow."""
         most, sees = self._load().context_tokens, self._load().sight is not None
         if len(tokens) >= most:
             remedy = "show fewer or smaller pictures (max_pixels)" if sees else "shorten the prompt"
@@ -186,18 +186,20 @@ class CausalLM:
         loaded = self._load()
         width, blank = max(len(tokens) for _, tokens in rows), loaded.tokenizer.pad_token_id
         padded = [[blank] * (width - len(tokens)) + tokens for _, tokens in rows]
-        seen = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
-        inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(seen)}
+        mask = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
+        inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(mask)}
         if loaded.sight and loaded.pictures:
-            shown = loaded.pictures.joined([png for request, _ in rows for png in pictures_of(request.messages)])
-            if shown and loaded.sight.names_types:
+            picture_inputs = loaded.pictures.joined(
+                [png for request, _ in rows for png in pictures_of(request.messages)]
+            )
+            if picture_inputs and loaded.sight.names_types:
                 inputs["mm_token_type_ids"] = (inputs["input_ids"] == loaded.sight.token_id).long()
-            inputs |= shown
+            inputs |= picture_inputs
         return {name: value.to(loaded.model.device) for name, value in inputs.items()}
 
     @torch.inference_mode()
     def _generate(self, batch: Sequence[Prompt], listener: Listener | None = None) -> list[ChatResponse]:
-        """One answer for each prompt, in order."""
+        """Return one answer for each prompt, in order."""
         loaded = self._load()
         model, tokenizer = loaded.model, loaded.tokenizer
         inputs = self._inputs([(prompt.request, prompt.tokens) for prompt in batch])
@@ -242,7 +244,7 @@ class CausalLM:
         return responses
 
     def _score_windows(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
-        """Each window with its log-probability; in packs where the model reads them, but for long ones."""
+        """Yield each window with its log-probability; in packs where the model reads them, but for long ones."""
         with self._lock:
             packs = windows and reads_trees(self._load())
         short = [window for window in windows if packs and len(window.read) <= PACKED_TOKENS]
@@ -251,7 +253,7 @@ class CausalLM:
                 with self._lock:
                     scored = score_pack(self._load(), pack)
             except RuntimeError as error:
-                raise _memory_ended(error) from error
+                raise _as_memory_error(error) from error
             yield from scored
         rows = shared_rows([window for window in windows if not packs or len(window.read) > PACKED_TOKENS])
         for _, parts in self._batches(rows, lambda part: list(score(self._load(), part)), self._logit_bytes):
@@ -260,9 +262,9 @@ class CausalLM:
             yield from parts
 
     def _batches(
-        self, jobs: Sequence[Job], run: Callable[[Sequence[Job]], list[Done]], bytes_of: Callable[[Job], int]
-    ) -> Iterator[tuple[Sequence[Job], list[Done] | ModelError]]:
-        """Each batch of jobs with what `run` makes of it; a job that does not even fit alone gives its error.
+        self, jobs: Sequence[Job], run: Callable[[Sequence[Job]], list[BatchResult]], bytes_of: Callable[[Job], int]
+    ) -> Iterator[tuple[Sequence[Job], list[BatchResult] | ModelError]]:
+        """Yield each batch of jobs with what `run` makes of it; a job that does not even fit alone gives its error.
 
         bytes_of: the memory that a job may take.
         """
@@ -273,25 +275,25 @@ class CausalLM:
                 free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
                 rows = max(1, min(rows, int(free * MEMORY_SHARE / max(1, bytes_of(jobs[start])))))
             batch = jobs[start : start + rows]
-            done: list[Done] | ModelError
+            results: list[BatchResult] | ModelError
             try:
                 with self._lock:
-                    done = run(batch)
+                    results = run(batch)
             except (torch.OutOfMemoryError, RuntimeError) as error:
-                done = _memory_ended(error)
+                results = _as_memory_error(error)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
-            if isinstance(done, ModelError) and len(batch) > 1:
+            if isinstance(results, ModelError) and len(batch) > 1:
                 if not self._is_auto:
-                    raise done
+                    raise results
                 self.batch_size = len(batch) // 2
                 log.warning("memory ended rows=%d next_rows=%d model=%s", len(batch), self.batch_size, self.id)
                 continue
-            yield batch, done
+            yield batch, results
             start += len(batch)
 
     def _cache_bytes(self, prompt: Prompt) -> int:
-        """Bytes of the keys and values of one row at its longest."""
+        """Return the size in bytes of the keys and values of one row at its longest."""
         model = self._load().model
         config = model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", 1)
@@ -300,7 +302,7 @@ class CausalLM:
         return 2 * layers * heads * size * (len(prompt.tokens) + prompt.limit) * model.dtype.itemsize
 
     def _logit_bytes(self, row: tuple[tuple[int, ...], list[Window]]) -> int:
-        """Bytes of the logits of one row and of their log-softmax."""
+        """Return the size in bytes of the logits of one row and of their log-softmax."""
         return 8 * len(row[0]) * self._load().model.config.get_text_config().vocab_size
 
 
@@ -325,13 +327,13 @@ class HFVision(CausalLM):
         bounds = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         super().__init__(pretrained, pixels={name: n for name, n in bounds.items() if n is not None}, **chosen)
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Sums over the answers' tokens, their end included, with their numbers; the longest first.
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Yield the sums over the answers' tokens, their end included, with their numbers; the longest first.
 
         An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """
         answers, refused = list[Answer](), list[ModelError]()
-        for number, (request, answer) in enumerate(asked):
+        for number, (request, answer) in enumerate(pairs):
             try:
                 with self._lock:
                     loaded, prompt = self._load(), self._prompt(number, request)
@@ -340,27 +342,29 @@ class HFVision(CausalLM):
                     answers.append(Answer(prompt, tokens))
             except ModelError as error:
                 refused.append(error)
-        answers.sort(key=lambda one: len(one.prompt.tokens) + len(one.tokens), reverse=True)
+        answers.sort(key=lambda answer: len(answer.prompt.tokens) + len(answer.tokens), reverse=True)
 
-        def row_bytes(one: Answer) -> int:
-            return self._cache_bytes(one.prompt) + self._logit_bytes((tuple(one.tokens), []))
+        def row_bytes(answer: Answer) -> int:
+            return self._cache_bytes(answer.prompt) + self._logit_bytes((tuple(answer.tokens), []))
 
         for batch, sums in self._batches(answers, self._score_answers, row_bytes):
             if isinstance(sums, ModelError):
                 raise sums
-            yield from ((one.prompt.number, total) for one, total in zip(batch, sums, strict=True))
+            yield from ((answer.prompt.number, total) for answer, total in zip(batch, sums, strict=True))
         if refused:
             raise refused[0]
 
     @torch.inference_mode()
     def _score_answers(self, batch: Sequence[Answer]) -> list[float]:
-        """The log-probability of each answer; padding stands at the left, so that all answers end together."""
-        inputs = self._inputs([(one.prompt.request, [*one.prompt.tokens, *one.tokens[:-1]]) for one in batch])
-        most = max(len(one.tokens) for one in batch)
+        """Return the log-probability of each answer; padding stands at the left, so that all answers end together."""
+        inputs = self._inputs(
+            [(answer.prompt.request, [*answer.prompt.tokens, *answer.tokens[:-1]]) for answer in batch]
+        )
+        most = max(len(answer.tokens) for answer in batch)
         logits = self._load().model(**inputs, use_cache=False, logits_to_keep=most).logits  # (rows, most, V)
-        answers = [one.tokens for one in batch]
-        seen = (logits[row, -len(tokens) :] for row, tokens in enumerate(answers))
-        return [one.total for one in likelihoods(answers, seen)]
+        token_lists = [answer.tokens for answer in batch]
+        answer_logits = (logits[row, -len(tokens) :] for row, tokens in enumerate(token_lists))
+        return [likelihood.total for likelihood in likelihoods(token_lists, answer_logits)]
 
 
 def _parameters_of(prompt: Prompt, own: Any) -> dict[str, JsonValue]:
@@ -376,8 +380,8 @@ def _parameters_of(prompt: Prompt, own: Any) -> dict[str, JsonValue]:
     return {name: value for name, value in sent.items() if value is not None}
 
 
-def _memory_ended(error: RuntimeError) -> TransientModelError:
-    """The error as one that may not come again. Raises it on if it is another."""
+def _as_memory_error(error: RuntimeError) -> TransientModelError:
+    """Return a lack of memory as a TransientModelError. Raises the error itself if it is another."""
     if not isinstance(error, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
         raise error
     return TransientModelError(

@@ -44,7 +44,7 @@ PREFIX = "base_model.model."  # how the names of an adapter's weights begin, in 
 
 
 class Weights(NamedTuple):
-    """The files of a model that is to be loaded, and how."""
+    """The files of a model, and the options with which it is loaded."""
 
     folder: Path
     label: str  # the name as ids show it
@@ -67,15 +67,15 @@ class Loaded(NamedTuple):
 
     @property
     def end_token(self) -> int:
-        """What ends an answer: the tokenizer's own end token, where the model takes it for one."""
-        own = self.tokenizer.eos_token_id
-        return own if own in self.end_tokens or not self.end_tokens else min(self.end_tokens)
+        """The id of the token that ends an answer: the tokenizer's own end token, where the model takes it for one."""
+        end_id = self.tokenizer.eos_token_id
+        return end_id if end_id in self.end_tokens or not self.end_tokens else min(self.end_tokens)
 
     @property
     def prefix_token(self) -> int:
-        """What stands before a text that nothing comes before. Raises ModelUnavailable."""
-        known = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
-        if (token := next((token for token in known if token is not None), None)) is None:
+        """The id of the token that stands before a text without a context. Raises ModelUnavailable."""
+        candidates = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+        if (token := next((token for token in candidates if token is not None), None)) is None:
             raise ModelUnavailable("the tokenizer has neither a token for the beginning of a text nor one for its end")
         return token
 
@@ -90,29 +90,29 @@ def find_weights(
     merges: bool = True,
     gguf_file: str | None = None,
 ) -> Weights:
-    """Where a model lies and what it is; loads nothing. Raises ModelUnavailable.
+    """Find the files of a model and fingerprint them, without loading anything. Raises ModelUnavailable.
 
     peft: folder or hub name of a LoRA. merges: the library peft will merge it, so both are checked.
     """
     check_dtype(dtype)
     dtype = dtype.removeprefix("torch.")
     if gguf_file is not None:
-        folder = hub_folder(name, what="model", wanted=(gguf_file,))
+        folder = hub_folder(name, kind="model", patterns=(gguf_file,))
         if peft:
             raise ModelUnavailable(f"peft={peft}: adapters are added to safetensors alone, and {gguf_file} is GGUF")
         file = gguf_in(folder, gguf_file)
         return Weights(folder, file.stem, digest_files([file]), _dtype({}, dtype), gguf=gguf_file)
-    wanted = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
-    folder = hub_folder(name, revision, what="model", wanted=wanted)
+    patterns = (*GENERATOR_FILES, *(("*.py",) if trust_remote_code else ()))
+    folder = hub_folder(name, revision, kind="model", patterns=patterns)
     config = model_config(folder)
-    label, fingerprint, adapter = label_of(name, folder), digest_folder(folder, wanted), None
+    label, fingerprint, adapter = label_of(name, folder), digest_folder(folder, patterns), None
     if peft:
-        adapter = hub_folder(peft, what="LoRA", wanted=wanted)
+        adapter = hub_folder(peft, kind="LoRA", patterns=patterns)
         if merges:
             check_adapter(adapter)
         label = f"{label}+{adapter.resolve().name}"
-        both = f"{fingerprint}{digest_folder(adapter, wanted)}"
-        fingerprint = hashlib.sha256(both.encode()).hexdigest()[:12]
+        fingerprints = f"{fingerprint}{digest_folder(adapter, patterns)}"
+        fingerprint = hashlib.sha256(fingerprints.encode()).hexdigest()[:12]
     return Weights(folder, label, fingerprint, _dtype(config, dtype), adapter, trust_remote_code)
 
 
@@ -123,18 +123,18 @@ def check_dtype(dtype: str) -> None:
 
 
 def model_config(folder: Path) -> dict[str, Any]:
-    """The model's config.json. Raises ModelUnavailable where the folder has none that can be read."""
+    """Return the model's config.json. Raises ModelUnavailable where the folder has none that can be read."""
     if not (config := read_json(folder / "config.json")):
         raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
     return config
 
 
-def _dtype(config: dict[str, Any], wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
+def _dtype(config: dict[str, Any], dtype: str) -> str:
+    if dtype != "auto":
+        return dtype
     text = config.get("text_config") or {}
-    said = [part.get(field) for part in (text, config) for field in ("dtype", "torch_dtype")]
-    return next((name for name in said if name in DTYPES and name != "auto"), "float32")
+    declared = [part.get(field) for part in (text, config) for field in ("dtype", "torch_dtype")]
+    return next((name for name in declared if name in DTYPES and name != "auto"), "float32")
 
 
 def load(
@@ -145,7 +145,7 @@ def load(
     max_length: int | None,
     pixels: dict[str, int] | None = None,
 ) -> Loaded:
-    """The model with its adapter, on its device. Only safetensors and GGUF are read. Raises ModelUnavailable.
+    """Return the model with its adapter, on its device. Only safetensors and GGUF are read. Raises ModelUnavailable.
 
     pixels: `min_pixels` and `max_pixels` of the pictures that it will be shown; None: it reads text alone.
     """
@@ -153,12 +153,12 @@ def load(
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
-    own = {"gguf_file": weights.gguf} if weights.gguf else {}
+    gguf_source = {"gguf_file": weights.gguf} if weights.gguf else {}
     with progress_hidden(), read_once() if weights.gguf else nullcontext(), failures_named(weights.folder):
         kind: Any = AutoModelForCausalLM if pixels is None else AutoModelForImageTextToText
         processor: Any = None
         if pixels is None:
-            tokenizer = AutoTokenizer.from_pretrained(weights.folder, **own, **source)
+            tokenizer = AutoTokenizer.from_pretrained(weights.folder, **gguf_source, **source)
         else:
             processor = read_processor(weights.folder, pixels)
             tokenizer = processor.tokenizer
@@ -173,16 +173,16 @@ def load(
         model, info = kind.from_pretrained(
             weights.folder,
             **source,
-            **(own or {"use_safetensors": True}),
+            **(gguf_source or {"use_safetensors": True}),
             **({} if device_map is None else {"device_map": device_map}),
             dtype=getattr(torch, weights.dtype),
             output_loading_info=True,
         )
         if missing := sorted(info["missing_keys"]):  # transformers would make them up
-            others = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
+            further = f", and so are {len(missing) - 1} others" if len(missing) > 1 else ""
             raise ModelUnavailable(
-                f"the weights in {weights.folder} are not whole: {missing[0]} is missing{others}; fetch them again, or "
-                "name a model of the kind that is asked for"
+                f"the weights in {weights.folder} are not whole: {missing[0]} is missing{further}; fetch them again, "
+                "or name a model of the kind that is asked for"
             )
         require_vocabulary(tokenizer, weights.folder)
         model = model if weights.adapter is None else adapted(model, weights.adapter)
@@ -203,37 +203,38 @@ def load(
     )
 
 
-def device_for(wanted: str | None) -> str:
-    """The device by its name in torch; None: CUDA if there is a device, else the CPU. Raises ModelUnavailable."""
+def device_for(name: str | None) -> str:
+    """Return the torch name of a device; None: CUDA if there is one, else the CPU. Raises ModelUnavailable."""
     import torch
 
-    best = "cuda" if torch.cuda.is_available() else "cpu"
+    default = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(wanted or best)
+        device = torch.device(name or default)
     except RuntimeError as error:
-        raise ModelUnavailable(f"device={wanted} is no device; write cpu, cuda or cuda:0") from error
+        raise ModelUnavailable(f"device={name} is no device; write cpu, cuda or cuda:0") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ModelUnavailable(f"device={wanted}: no CUDA device is here; give device=cpu")
+        raise ModelUnavailable(f"device={name}: no CUDA device is here; give device=cpu")
     return str(device)
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
     """Most tokens of prompt and answer together, as configuration or tokenizer say; UNKNOWN_CONTEXT if neither does."""
-    known = declared_context(config.to_dict()) or tokenizer.model_max_length
-    return known if known and known < NO_LIMIT else UNKNOWN_CONTEXT
+    tokens = declared_context(config.to_dict()) or tokenizer.model_max_length
+    return tokens if tokens and tokens < NO_LIMIT else UNKNOWN_CONTEXT
 
 
 def declared_context(config: Mapping[str, Any]) -> int | None:
-    """Context length in tokens that a config.json declares."""
-    known = [part.get(field) for part in (config.get("text_config") or {}, config) for field in CONTEXT_NAMES]
-    return next((tokens for tokens in known if isinstance(tokens, int)), None)
+    """Return the context length in tokens that a config.json declares."""
+    declared = [part.get(field) for part in (config.get("text_config") or {}, config) for field in CONTEXT_NAMES]
+    return next((tokens for tokens in declared if isinstance(tokens, int)), None)
 
 
 def refuse_longer(weights: Weights, max_length: int | None) -> None:
     """Raises ModelUnavailable for a context beyond the positions that the model has, as its config.json says."""
     config = read_json(weights.folder / "config.json")
     text = config.get("text_config") or config
-    if not max_length or not (positions := declared_context(config)):
+    positions = declared_context(config)
+    if not max_length or not positions:
         return
     rope = text.get("rope_scaling") or text.get("rope_parameters") or {}
     stretched = (rope.get("original_max_position_embeddings") or positions) * (rope.get("factor") or 1)
@@ -245,15 +246,15 @@ def refuse_longer(weights: Weights, max_length: int | None) -> None:
 
 
 def end_tokens_of(generation_config: Any, tokenizer: Any) -> frozenset[int]:
-    """Ids of the tokens that end an answer; empty if neither generation config nor tokenizer names one."""
-    known = generation_config.eos_token_id
-    known = tokenizer.eos_token_id if known is None else known
-    return frozenset(known if isinstance(known, list) else [] if known is None else [known])
+    """Return the ids of the tokens that end an answer; empty if neither generation config nor tokenizer names one."""
+    token_ids = generation_config.eos_token_id
+    token_ids = tokenizer.eos_token_id if token_ids is None else token_ids
+    return frozenset(token_ids if isinstance(token_ids, list) else [] if token_ids is None else [token_ids])
 
 
 @contextmanager
 def progress_hidden() -> Generator[None]:
-    """No progress bars of transformers inside the block; what was set before is restored after it."""
+    """Hide the progress bars of transformers inside the block, and restore the setting after it."""
     from transformers.utils import logging as progress
 
     bars = progress.is_progress_bar_enabled()
@@ -267,7 +268,7 @@ def progress_hidden() -> Generator[None]:
 
 @contextmanager
 def failures_named(folder: Path) -> Generator[None]:
-    """Whatever loading raises comes as ModelUnavailable, with the remedy."""
+    """Turn whatever loading raises inside the block into ModelUnavailable, with the remedy in its text."""
     try:
         yield
     except ModelError:
@@ -279,8 +280,8 @@ def failures_named(folder: Path) -> Generator[None]:
             remedy += "OpenAI-compatible endpoint (vLLM, llama.cpp)"
         elif "custom code" in str(error):
             remedy = "give trust_remote_code=True if you trust the code that comes with it, where that can be given"
-        said = " ".join(str(error).split())[:SAID_CHARS].rstrip(".") or type(error).__name__
-        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {said}; {remedy}") from error
+        reason = " ".join(str(error).split())[:SAID_CHARS].rstrip(".") or type(error).__name__
+        raise ModelUnavailable(f"the model in {folder} cannot be loaded: {reason}; {remedy}") from error
 
 
 def require_vocabulary(tokenizer: Any, folder: Path) -> None:
@@ -305,7 +306,7 @@ def check_adapter(folder: Path) -> None:
 
 
 def adapted(model: Any, folder: Path) -> Any:
-    """The same model with an adapter merged into its weights. Raises ModelUnavailable for one that does not fit."""
+    """Return the model with an adapter merged into its weights. Raises ModelUnavailable for one that does not fit."""
     from peft import PeftConfig, get_peft_model, set_peft_model_state_dict  # pyright: ignore[reportMissingImports]
     from safetensors.torch import load_file
     from transformers.conversion_mapping import get_model_conversion_mapping
@@ -329,18 +330,18 @@ def adapted(model: Any, folder: Path) -> Any:
         wrapped: Any = get_peft_model(model, config)
         read = set_peft_model_state_dict(wrapped, renamed)
     except (ValueError, RuntimeError, KeyError) as error:
-        raise _of_another(folder, " ".join(str(error).split())[:SAID_CHARS].rstrip(".")) from error
+        raise _adapter_misfit(folder, " ".join(str(error).split())[:SAID_CHARS].rstrip(".")) from error
     if read.unexpected_keys:
-        raise _of_another(folder, f"{read.unexpected_keys[0]} has no place in this one")
-    own = (wrapped.base_model.prefix, ".modules_to_save.")
-    if missing := [name for name in read.missing_keys if any(part in name for part in own)]:
-        raise _of_another(folder, f"{missing[0]} is missing in its file")
+        raise _adapter_misfit(folder, f"{read.unexpected_keys[0]} has no place in this one")
+    prefixes = (wrapped.base_model.prefix, ".modules_to_save.")
+    if missing := [name for name in read.missing_keys if any(part in name for part in prefixes)]:
+        raise _adapter_misfit(folder, f"{missing[0]} is missing in its file")
     return wrapped.merge_and_unload(safe_merge=True)
 
 
-def _of_another(folder: Path, said: str) -> ModelUnavailable:
+def _adapter_misfit(folder: Path, reason: str) -> ModelUnavailable:
     return ModelUnavailable(
-        f"the adapter in {folder} does not fit the model: {said}; give the model that it was trained with, and all "
+        f"the adapter in {folder} does not fit the model: {reason}; give the model that it was trained with, and all "
         "files of the adapter"
     )
 
@@ -350,15 +351,15 @@ KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava")
 
 
 class Kind(NamedTuple):
-    """What a model can be loaded as."""
+    """The two ways in which transformers can load a model: with its vision encoder, or as a language model alone."""
 
     sees: bool  # the model takes pictures
     reads_text_alone: bool  # transformers can load it as a language model without the encoder
 
 
 def kind_of(name: str, revision: str | None = None) -> Kind:
-    """The kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
-    config = read_json(hub_folder(name, revision, what="model", wanted=("config.json",)) / "config.json")
+    """Return the kind of a model in a folder or on the hub; loads nothing. Raises ModelUnavailable."""
+    config = read_json(hub_folder(name, revision, kind="model", patterns=("config.json",)) / "config.json")
     if "vision_config" not in config:
         return Kind(sees=False, reads_text_alone=True)
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -367,7 +368,7 @@ def kind_of(name: str, revision: str | None = None) -> Kind:
 
 
 def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
-    """Tokenizer and preparation of pictures, by Pillow on every machine."""
+    """Read the tokenizer and the picture processor of a model, which uses Pillow on every machine."""
     from transformers import AutoConfig, AutoImageProcessor
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
@@ -393,7 +394,7 @@ def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
 
 
 def sight_of(processor: Any, config: Any) -> Sight:
-    """How a model takes pictures; its tokenizer gets the processor's chat template."""
+    """Return how a model takes pictures; its tokenizer is given the processor's chat template on the way."""
     tokenizer, token = processor.tokenizer, processor.image_token
     tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
     around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
@@ -407,14 +408,17 @@ PICTURE_BYTES = 512 * 2**20
 
 
 class Pictures:
-    """Pictures as a model takes them; the newest are kept, so that demonstrations are not prepared for each prompt."""
+    """A cache of preprocessed pictures: the newest are kept, since demonstrations come in many prompts."""
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
         self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
 
     def joined(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
-        """What the model wants for all of them, in their order; nothing for none. Raises RequestRefused."""
+        """Return the model's inputs for all of the pictures, in their order; empty for no pictures.
+
+        Raises RequestRefused.
+        """
         import torch
 
         if not pngs:

@@ -44,7 +44,10 @@ class ClipEmbedder:
         self.id = f"{weights.label}@{weights.fingerprint}/fp32"
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), dimension), L2-normalised. Raises RequestRefused for what is no picture."""
+        """Return the L2-normalised vectors of pictures, (len(pngs), dimension), in their order.
+
+        Raises RequestRefused for a picture that cannot be read.
+        """
 
         def forward(part: Sequence[bytes]) -> Tensor:
             pictures = [open_picture(png) for png in part]
@@ -53,13 +56,16 @@ class ClipEmbedder:
         return self._embed(pngs, forward)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised; of a text that is longer than 77 tokens, the beginning."""
-        how: dict[str, Any] = {"truncation": True, "return_tensors": "pt"}
-        how["max_length"] = self.model.config.text_config.max_position_embeddings  # 77 in every published CLIP
-        how["padding"] = "max_length" if self._batch > 1 else "longest"
+        """Return the L2-normalised vectors of texts, (len(texts), dimension), in their order.
+
+        Only the first 77 tokens of a text are read.
+        """
+        options: dict[str, Any] = {"truncation": True, "return_tensors": "pt"}
+        options["max_length"] = self.model.config.text_config.max_position_embeddings  # 77 in every published CLIP
+        options["padding"] = "max_length" if self._batch > 1 else "longest"
 
         def forward(part: Sequence[str]) -> Tensor:
-            tokens = self._prepared(self.tokenizer([sendable(text) for text in part], **how))
+            tokens = self._prepared(self.tokenizer([sendable(text) for text in part], **options))
             return F.normalize(self.model.text_projection(self.model.text_model(**tokens).pooler_output), dim=-1)
 
         return self._embed(texts, forward)
@@ -68,7 +74,7 @@ class ClipEmbedder:
         return {name: value.to(self._device) for name, value in inputs.items()}
 
     def embed_classes(self, pngs: Sequence[bytes]) -> None:
-        """None: a CLIP names no classes, see VisionEmbedder."""
+        """Return None: a CLIP names no classes, see VisionEmbedder."""
         del pngs
 
     @torch.inference_mode()
@@ -82,13 +88,13 @@ class ClipEmbedder:
 
 
 def image_features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """(n, dimension), L2-normalised; inputs: `pixel_values` (n, 3, side, side)."""
+    """Return L2-normalised features, (n, dimension), of `inputs["pixel_values"]`, (n, 3, side, side)."""
     pooled = model.vision_model(pixel_values=inputs["pixel_values"]).pooler_output
     return F.normalize(model.visual_projection(pooled), dim=-1)
 
 
 def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
-    """The model with its adapters added to its weights, on the CPU, in fp32; tokenizer and image processor."""
+    """Return the model with its adapters added to its weights, on the CPU, in fp32; tokenizer and image processor."""
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}

@@ -17,7 +17,7 @@ from models.openai import AS_ASKED, LEAST, OpenAIChat, Thinking
 
 
 class Provider(NamedTuple):
-    """Where a provider listens when nobody says otherwise, and where its key is kept."""
+    """The address of a provider's endpoint, and the environment variables that hold its key."""
 
     base_url: str
     variables: Sequence[str]  # environment variables that may hold its key, the usual one first
@@ -25,12 +25,12 @@ class Provider(NamedTuple):
     ignores: Sequence[str] = ()  # fields of a request that it takes and does not heed
 
 
-_known = yaml.safe_load(Path(__file__).with_name("providers.yaml").read_text("utf-8"))
-PROVIDERS = {name: Provider(**about) for name, about in _known.items()}
+_by_provider = yaml.safe_load(Path(__file__).with_name("providers.yaml").read_text("utf-8"))
+PROVIDERS = {name: Provider(**about) for name, about in _by_provider.items()}
 
 
 def parse_litellm_name(name: str) -> tuple[str, str]:
-    """Provider and model of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
+    """Return provider and model of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
 
     Raises ModelUnavailable for a provider that is not known here.
     """
@@ -53,15 +53,15 @@ class Usual(NamedTuple):
 
 
 def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual) -> Usual:
-    """How the provider of a model is reached: its own key goes there, and no other. Raises ModelUnavailable.
+    """Return the address and key of a model's provider; a key is sent to its own provider alone.
 
-    secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone.
+    secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone. Raises ModelUnavailable.
     """
     provider, _ = parse_litellm_name(name)
     if provider == "openai":
         return of_openai
-    found = (secret(variable) for variable in PROVIDERS[provider].variables)
-    return Usual(None, next((SecretStr(value) for value in found if value), None))
+    keys = (secret(variable) for variable in PROVIDERS[provider].variables)
+    return Usual(None, next((SecretStr(value) for value in keys if value), None))
 
 
 class CuratorChat(OpenAIChat):
@@ -83,21 +83,21 @@ class CuratorChat(OpenAIChat):
         **place: Any,
     ) -> None:
         provider, model = parse_litellm_name(name)
-        known = PROVIDERS[provider]
-        if base_url in (None, known.base_url):
+        settings = PROVIDERS[provider]
+        if base_url in (None, settings.base_url):
             effort = thinking.effort not in (None, LEAST)
-            said = {"response_format": bool(response_format), "reasoning_effort": effort}
-            if idle := [field for field in known.ignores if said.get(field)]:
+            requested = {"response_format": bool(response_format), "reasoning_effort": effort}
+            if idle := [field for field in settings.ignores if requested.get(field)]:
                 raise ModelUnavailable(
                     f"{name}: the OpenAI endpoint of {provider} takes {' and '.join(idle)} and does not heed it; leave "
                     "it out"
                 )
-            if known.asks_for_a_key and not api_key:
+            if settings.asks_for_a_key and not api_key:
                 raise ModelUnavailable(
-                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(known.variables)}, or "
+                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(settings.variables)}, or "
                     "name the variable that has it: --model_args api_key_env=NAME"
                 )
-        self.base_url = base_url or known.base_url
+        self.base_url = base_url or settings.base_url
         place |= {"base_url": self.base_url, "api_key": api_key}
         super().__init__(model, thinking=thinking, response_format=response_format, **place)
         self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"

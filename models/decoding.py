@@ -1,4 +1,4 @@
-"""How a local model picks its next token, and when an answer ends: plugged into `generate` of transformers.
+"""Draw a local model's next tokens, and end its answers: plugged into `generate` of transformers.
 
 A drawn token depends on the request and the model's probabilities alone: each row has its own random numbers, so the
 rest of the batch does not matter (beyond the last bits of the logits).
@@ -22,7 +22,7 @@ TAIL_TOKENS = 4  # tokens that are looked at for a stop, beyond one for each byt
 
 
 class Drawing(NamedTuple):
-    """How the tokens of one row are drawn: sampling parameters, and the seed of its random numbers (48 bits)."""
+    """The sampling parameters of one row, and the seed of its random numbers (48 bits)."""
 
     temperature: float
     top_p: float | None
@@ -31,7 +31,7 @@ class Drawing(NamedTuple):
 
 
 def seed_of(request: ChatRequest, tokens: Sequence[int]) -> int:
-    """48 bits for the random numbers of a request: of its seed, its number of draw and its prompt."""
+    """Return 48 bits that seed a request's random numbers, made of its seed, its draw and its prompt."""
     text = json.dumps([request.seed, request.draw, list(tokens)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])
 
@@ -60,21 +60,21 @@ class Draws:
         self._top_p = torch.tensor(top_p, dtype=precise, device=device)[:, None] if narrowed else None  # (D, 1)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """scores: (rows, vocabulary)."""
+        """Return the scores, (rows, vocabulary), with a single possible token in each row that is drawn."""
         if not len(self._rows):
             return scores
         logits = scores[self._rows]  # (D, V)
         # the highest is taken off first: a temperature close to zero makes no infinities then
         logits = (logits - logits.max(dim=-1, keepdim=True).values) / self._temperature
         numbers = self._numbers[:, input_ids.shape[1] - self._prompt_tokens, None]  # (D, 1)
-        chosen = pick(logits, numbers, top_p=self._top_p, top_k=self._top_k)
+        drawn = pick(logits, numbers, top_p=self._top_p, top_k=self._top_k)
         scores[self._rows] = float("-inf")
-        scores[self._rows, chosen] = 0.0
+        scores[self._rows, drawn] = 0.0
         return scores
 
 
 def pick(logits: Tensor, numbers: Tensor, *, top_p: Tensor | None = None, top_k: int | None = None) -> Tensor:
-    """(D,) tokens at the places `numbers` of the probability that the likeliest tokens hold.
+    """Return the tokens, (D,), that `numbers` point at on the cumulated probability of the likeliest tokens.
 
     logits: (D, V). numbers: (D, 1) from [0, 1). top_p: (D, 1); top_k is cut first, as transformers does.
     """
@@ -117,9 +117,9 @@ class Ends:
         self._listener = listener
 
     def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
-        """(rows,): True for rows that need no further token."""
+        """Return a flag per row, (rows,): True for rows that need no further token."""
         count = input_ids.shape[1] - self._prompt_tokens
-        done = self._limits <= count
+        finished = self._limits <= count
         open_rows = [row for row in self._stops if row not in self.stopped]
         if open_rows:
             tokens = input_ids[open_rows, -min(count, self._tail) :].tolist()
@@ -128,13 +128,13 @@ class Ends:
             for row, tail in zip(open_rows, tails, strict=True):
                 if any(stop in tail for stop in self._stops[row]):
                     self.stopped[row] = count
-                    done[row] = True
+                    finished[row] = True
         if self._listener is not None:
             self._listener(readable(self._tokenizer, input_ids[0, self._prompt_tokens :].tolist(), whole=False))
-        return done
+        return finished
 
 
 def readable(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:
-    """The text of an answer's tokens. whole: False holds back the bytes of an incomplete last character."""
+    """Return the text of an answer's tokens. whole: False holds back the bytes of an incomplete last character."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text if whole else text.rstrip("�")

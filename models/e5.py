@@ -28,7 +28,7 @@ from models.weight_files import E5_REMEDY, e5_file, fingerprint
 
 MOST_TOKENS = 512
 QUESTION_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
-"""As the model's card asks for."""
+"""The prefixes that the model's card asks for before a question and before a passage."""
 MAGIC = b"E5S1"
 BLOCK = 32
 Q4 = np.dtype([("scale", "<f2"), ("halves", "u1", BLOCK // 2)])
@@ -60,7 +60,7 @@ class E5:
         self.precision: Precision = precision or native_precision()
         self.id = f"e5@{fingerprint('e5')}/{self.precision}"
         self._pieces = packed.pieces._replace(scored=[])  # the tokenizer has them
-        self._tokenizer = _tokenizer(packed.pieces)
+        self._tokenizer = _make_tokenizer(packed.pieces)
         words = packed.words
 
         def word_vectors(token_ids: Tensor) -> Tensor:
@@ -70,19 +70,19 @@ class E5:
         self._encoder = Encoder(packed.weights, self.precision, word_vectors=word_vectors)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), 384), L2-normalised; each text as a passage."""
+        """Return the L2-normalised vectors of texts read as passages, (len(texts), 384)."""
         return self._embed(DOCUMENT_PROMPT, texts)
 
     def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """(len(questions), 384), L2-normalised; each text as a query."""
+        """Return the L2-normalised vectors of questions read as queries, (len(questions), 384)."""
         return self._embed(QUESTION_PROMPT, questions)
 
     def token_ids(self, text: str) -> list[int]:
-        """Ids of the tokens of a text: at most 512, the begin and end tokens included; the rest is cut off."""
+        """Return the token ids of a text: at most 512, begin and end tokens included; the rest is cut off."""
         pieces = self._pieces
         normal = re.sub(" {2,}", " ", sendable(text).translate(pieces.normal))
-        found = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
-        return [pieces.begin, *found, pieces.end]
+        ids = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
+        return [pieces.begin, *ids, pieces.end]
 
     def _embed(self, prompt: str, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), WIDTH), np.float32)
@@ -95,12 +95,12 @@ class Pieces(NamedTuple):
     """The vocabulary of the unigram tokenizer: scored pieces, special tokens and character normalisation."""
 
     scored: list[tuple[str, float]]
-    """By token id."""
+    """Each piece with its unigram score, by token id."""
     begin: int
     end: int
     unknown: int
     normal: dict[int, str]
-    """What a character becomes before it is split."""
+    """The text that each character, by its code point, becomes before the text is split."""
 
 
 class Packed(NamedTuple):
@@ -116,30 +116,30 @@ class Packed(NamedTuple):
 def read_packed(path: Path) -> Packed:
     """Reads the file; the word vectors stay on the disk. Raises ModelUnavailable if it is of another form."""
     try:
-        return _parsed(np.memmap(path, np.uint8, mode="r"))
+        return _parse(np.memmap(path, np.uint8, mode="r"))
     except (ValueError, KeyError, IndexError) as error:
         raise ModelUnavailable(f"{path} is not the file of weights that is expected ({error}); {E5_REMEDY}") from error
 
 
 def dequantized(blocks: NDArray[np.void]) -> NDArray[np.float32]:
-    """Blocks of Q4_0, (rows, blocks), as weights, (rows, 32 · blocks)."""
+    """Return the weights, (rows, 32 · blocks), of blocks in Q4_0, (rows, blocks)."""
     halves = blocks["halves"].astype(np.int8)
     whole = np.concatenate([halves & 15, (blocks["halves"] >> 4).astype(np.int8)], axis=-1) - np.int8(8)
     return (whole * blocks["scale"].astype(np.float32)[..., None]).reshape(len(blocks), -1)
 
 
 class _Cursor:
-    """Reads values one after the other."""
+    """Read the values of the file one after the other, from its beginning."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self._data, self._at = data, 0
 
     def take(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count].tobytes()
-        if len(found) != count:
+        content = self._data[self._at : self._at + count].tobytes()
+        if len(content) != count:
             raise ValueError(f"it ends within {count} bytes at {self._at}")
         self._at += count
-        return found
+        return content
 
     def array(self, dtype: str, count: int) -> NDArray[np.generic]:
         return np.frombuffer(self.take(count * np.dtype(dtype).itemsize), dtype)
@@ -148,7 +148,7 @@ class _Cursor:
         return int(self.array(dtype, 1)[0])
 
 
-def _parsed(data: NDArray[np.uint8]) -> Packed:
+def _parse(data: NDArray[np.uint8]) -> Packed:
     file = _Cursor(data)
     if file.take(4) != MAGIC:
         raise ValueError(f"it does not begin with {MAGIC.decode()}")
@@ -157,7 +157,7 @@ def _parsed(data: NDArray[np.uint8]) -> Packed:
     file.array("<f4", 1)  # epsilon
     if (width, heads, positions, file.number()) != (WIDTH, HEADS, MOST_TOKENS, BLOCK):
         raise ValueError(f"a model {width} wide with {heads} heads and {positions} positions")
-    pieces = _pieces(file)
+    pieces = _read_pieces(file)
     places: dict[str, int] = {}
     for _ in range(file.number()):
         name = file.take(file.number("<u2")).decode()
@@ -192,7 +192,7 @@ def _parsed(data: NDArray[np.uint8]) -> Packed:
     return Packed(pieces, blocks("emb.word", vocabulary, width), weights)
 
 
-def _pieces(file: _Cursor) -> Pieces:
+def _read_pieces(file: _Cursor) -> Pieces:
     count, begin, end, _padding, unknown = (file.number() for _ in range(5))
     size = file.number("<u8")
     offsets = file.array("<u4", count + 1).tolist()
@@ -209,8 +209,8 @@ def _pieces(file: _Cursor) -> Pieces:
     return Pieces(scored, begin, end, unknown, normal)
 
 
-def _tokenizer(pieces: Pieces) -> Tokenizer:
-    """Without normalisation and marks, which are added here."""
+def _make_tokenizer(pieces: Pieces) -> Tokenizer:
+    """Return the tokenizer without normalisation, begin and end tokens: E5.token_ids adds them."""
     tokenizer = Tokenizer(Unigram(pieces.scored, pieces.unknown, byte_fallback=False))
     tokenizer.pre_tokenizer = Metaspace()
     return tokenizer

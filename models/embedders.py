@@ -22,7 +22,7 @@ EMBEDDING_BATCH = 64
 
 
 def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr | None = None) -> Embedder:
-    """The embedder called `name`. Raises ModelUnavailable if there is none of that name.
+    """Return the embedder called `name`. Raises ModelUnavailable if there is none of that name.
 
     name: `minilm` or `e5` (`e5:fp32` and `e5:bf16` fix the precision), `openai:MODEL`, or a sentence-transformers name
     (`BAAI/bge-m3`, `BAAI/bge-m3@REVISION`) or folder, with or without `hf:` before it.
@@ -51,7 +51,7 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
 
 
 class OpenAIEmbedder:
-    """Unit vectors from the embeddings endpoint, in batches of 64; place: as Endpoint takes it."""
+    """An embedder behind an embeddings endpoint, asked in batches of 64. place: keyword arguments of Endpoint."""
 
     def __init__(self, model: str, **place: Any) -> None:
         self.id = f"openai:{model}"
@@ -64,7 +64,7 @@ class OpenAIEmbedder:
         return self._batch(["dimension"]).shape[1]
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised. Raises ModelError."""
+        """Return the L2-normalised vectors of texts, (len(texts), dimension), in their order. Raises ModelError."""
         starts = range(0, len(texts), EMBEDDING_BATCH)
         batches = [self._batch(texts[start : start + EMBEDDING_BATCH]) for start in starts]
         vectors = np.concatenate(batches) if batches else np.zeros((0, self.dimension), np.float32)
@@ -93,23 +93,23 @@ class OpenAIEmbedder:
 
 
 def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.float32]:
-    """(len(questions), dimension), L2-normalised; with the model's query prompt, if it has one."""
+    """Return the L2-normalised vectors of questions, (len(questions), dimension), with the model's query prompt."""
     return getattr(embedder, "embed_questions", embedder.embed)(questions)
 
 
 def family(embedder_id: str) -> str:
-    """The id without its precision: vectors of one family lie within cosine .999 and may be searched together."""
+    """Return the id without its precision: vectors of one family agree to cosine .999 and may be searched together."""
     stem, _, precision = embedder_id.rpartition("/")
     return stem if precision in PRECISIONS else embedder_id
 
 
 def reads(embedder_id: str, text: str) -> bool:
-    """False when the embedder's vocabulary lacks the script of `text`, so that its vector means nothing."""
+    """Return whether the embedder's vocabulary has the script of `text`; without it, the vector means nothing."""
     return spans_languages(embedder_id) or not _EAST_ASIAN.search(text)
 
 
 def spans_languages(embedder_id: str) -> bool:
-    """Whether a question lies near its answer in another language: not with MiniLM, which learnt English only."""
+    """Return whether a question lies near its answer in another language; MiniLM, which learnt English only, fails."""
     return not embedder_id.startswith("minilm@")
 
 
@@ -120,7 +120,7 @@ NAMES = "a sentence-transformers cross-encoder (`BAAI/bge-reranker-v2-m3`, `NAME
 
 
 def open_reranker(name: str) -> Reranker:
-    """The reranker called `name`. Raises ModelUnavailable if there is none of that name.
+    """Return the reranker called `name`. Raises ModelUnavailable if there is none of that name.
 
     name: a cross-encoder of the Hugging Face hub (`NAME` or `NAME@REVISION`) or a folder, with or without `hf:` before
     it; `scripted` counts words in common, for tests and dry runs.
@@ -137,5 +137,5 @@ def open_reranker(name: str) -> Reranker:
 
 
 def fingerprint_of(name: str) -> str:
-    """What the weights behind a reranker's name are: other weights, another fingerprint. Raises ModelUnavailable."""
-    return "" if name == "scripted" else digest_folder(hub_folder(name.removeprefix("hf:"), what="reranker"))
+    """Return a fingerprint of a reranker's weights; empty for `scripted`, which has none. Raises ModelUnavailable."""
+    return "" if name == "scripted" else digest_folder(hub_folder(name.removeprefix("hf:"), kind="reranker"))

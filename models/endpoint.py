@@ -40,13 +40,13 @@ OVERFLOW = re.compile(
     r"|token count.{0,40}exceeds|inputs. tokens .{0,20}max_new_tokens. must be",
     re.I,
 )
-"""In the words of OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI."""
+"""The messages by which OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI refuse a prompt as too long."""
 PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
 PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
 
 
 class AnswerFailed(Exception):
-    """The endpoint took the request and then said, in its answer, that it failed."""
+    """The endpoint took the request, and reported its failure inside the answer."""
 
     def __init__(self, error: object) -> None:
         inner: object = cast("Mapping[str, Any]", error).get("error", error) if isinstance(error, Mapping) else error
@@ -56,7 +56,7 @@ class AnswerFailed(Exception):
 
 
 class Endpoint:
-    """A place that serves one model, and what its failures mean.
+    """An HTTP endpoint that serves one model; its failures come as ModelError.
 
     base_url: None is OpenAI's own; its login and query travel in no URL that anything logs. timeout_s: for each wait,
     also between two pieces of a stream. Raises ModelUnavailable for what is no URL, without showing it.
@@ -81,7 +81,7 @@ class Endpoint:
         self._headers = {"Authorization": f"Basic {basic}"} if basic else {}
         # by words: an error quotes a key with a line break inside in another spelling
         secrets = [*self._key.split(), parts.password or parts.username, login.strip(":").rpartition(":")[2], basic]
-        self._secrets = [str(one) for one in (*secrets, *self._query.values()) if one and len(str(one)) > 3]
+        self._secrets = [str(secret) for secret in (*secrets, *self._query.values()) if secret and len(str(secret)) > 3]
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The events of a streamed answer; the whole answer alone where none is asked for, or the server has none."""
@@ -125,7 +125,7 @@ class Endpoint:
 
     @contextmanager
     def failures_named(self) -> Generator[None]:
-        """Every failure inside the block comes as a ModelError without the key in its text."""
+        """Turn every failure inside the block into a ModelError, without the key in its text."""
         import openai
 
         try:
@@ -136,12 +136,12 @@ class Endpoint:
             raise self._hung_up(error.__cause__ or error, timed_out=isinstance(error, openai.APITimeoutError)) from None
         except (openai.APIError, AnswerFailed) as error:  # the SDK's is an event of a stream
             failed = AnswerFailed(error.body or error.message) if isinstance(error, openai.APIError) else error
-            said = f"{self._where} broke off: {self._clean(failed)}"
-            if known := self._classify_failure(failed.code, said):
-                raise known from None
+            message = f"{self._where} broke off: {self._clean(failed)}"
+            if failure := self._classify_failure(failed.code, message):
+                raise failure from None
             if failed.code.startswith(PERMANENT_FAILURES):
-                raise RequestRefused(f"{said}. The same request will be refused again.") from None
-            raise TransientModelError(f"{said}.") from None
+                raise RequestRefused(f"{message}. The same request will be refused again.") from None
+            raise TransientModelError(f"{message}.") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
             # the SDK hands HTML through as text and fails on broken JSON with whatever the decoder raises
             raise TransientModelError(
@@ -153,51 +153,51 @@ class Endpoint:
             raise self._hung_up(error, timed_out="Timeout" in type(error).__name__) from None
 
     def _hung_up(self, cause: BaseException, *, timed_out: bool) -> ModelError:
-        said = f"cannot be reached or hung up ({self._clean(cause)}); is it running?"
+        reason = f"cannot be reached or hung up ({self._clean(cause)}); is it running?"
         if timed_out:
-            said = f"did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
-            said += "(`timeout` among its arguments)."
-        return TransientModelError(f"{self._where} {said}")
+            reason = f"did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
+            reason += "(`timeout` among its arguments)."
+        return TransientModelError(f"{self._where} {reason}")
 
-    def _classify_failure(self, code: str, said: str) -> ModelError | None:
-        """What the code or the words of a failure say, whatever its status."""
+    def _classify_failure(self, code: str, message: str) -> ModelError | None:
+        """Classify a failure by its code or its words, whatever its status; None where neither is known."""
         if code in PERMANENT_LIMITS:
-            return ModelUnavailable(f"{said}. The account has nothing left to spend; top it up.")
-        if code == "context_length_exceeded" or OVERFLOW.search(said):
-            return ContextOverflow(f"{said}. Shorten the request, or use a model with a longer context.")
+            return ModelUnavailable(f"{message}. The account has nothing left to spend; top it up.")
+        if code == "context_length_exceeded" or OVERFLOW.search(message):
+            return ContextOverflow(f"{message}. Shorten the request, or use a model with a longer context.")
         return None
 
     def _status_error(self, error: APIStatusError) -> ModelError:
         body = error.body
-        message = cast("Mapping[str, Any]", body).get("message") if isinstance(body, Mapping) else None
-        plain = message if isinstance(message, str) else error.response.text or error.message
-        said = f"{self._where} answered {error.status_code}: {self._clean(plain)}"
+        detail = cast("Mapping[str, Any]", body).get("message") if isinstance(body, Mapping) else None
+        plain = detail if isinstance(detail, str) else error.response.text or error.message
+        text = f"{self._where} answered {error.status_code}: {self._clean(plain)}"
         # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
         is_model = error.code == "model_not_found" or re.search(r"\bmodel\b", plain, re.I) or self._model in plain
         match error.status_code:
             case 401 | 403:
                 sent = "Check the key and what it may use; it is" if self._key else "No key was sent; it is"
                 places = "the variable that api_key_env names, or else the provider's own (OPENAI_API_KEY …)"
-                return ModelUnavailable(f"{said}. {sent} looked for in {places}.")
+                return ModelUnavailable(f"{text}. {sent} looked for in {places}.")
             case 404 if is_model:
-                return ModelUnavailable(f"{said}. Check the model's name and the base URL.")
+                return ModelUnavailable(f"{text}. Check the model's name and the base URL.")
             case 404 | 405 | 501:
-                return NoSuchPath(f"{said}. Check that the base URL ends where the API begins (often `/v1`).")
+                return NoSuchPath(f"{text}. Check that the base URL ends where the API begins (often `/v1`).")
             case 429 if str(error.code) not in PERMANENT_LIMITS:  # its words on tokens are about a rate
-                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
-            case 400 | 413 | 422 | 429 if known := self._classify_failure(str(error.code), said):
-                return known
+                return TransientModelError(f"{text}.", retry_after_s=_retry_after_s(error.response.headers))
+            case 400 | 413 | 422 | 429 if failure := self._classify_failure(str(error.code), text):
+                return failure
             case status if status >= 500 or status in (408, 409, 425):
-                return TransientModelError(f"{said}.", retry_after_s=_retry_after_s(error.response.headers))
+                return TransientModelError(f"{text}.", retry_after_s=_retry_after_s(error.response.headers))
             case _:
-                return RequestRefused(f"{said}. The same request will be refused again.")
+                return RequestRefused(f"{text}. The same request will be refused again.")
 
     @property
     def _where(self) -> str:
         return f"The endpoint {self._url} (model {self._model})"
 
     def _clean(self, message: object) -> str:
-        """The message on one line, short, and without the key or what the base URL hides."""
+        """Return the message on one line, short, and without the key or what the base URL hides."""
         text = re.sub(r"<[^>]*>", " ", str(message))
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
@@ -205,7 +205,7 @@ class Endpoint:
 
 
 def _fields(answer: Any) -> dict[str, Any]:
-    """The fields of an answer. Raises ValueError for what is none, AnswerFailed for an error in its place."""
+    """Return the fields of an answer. Raises ValueError for what is none, AnswerFailed for an error in its place."""
     if not isinstance(answer, dict):
         raise ValueError(f"it begins with {str(answer)[:80]!r}")
     fields = cast("dict[str, Any]", answer)
@@ -216,7 +216,7 @@ def _fields(answer: Any) -> dict[str, Any]:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The server's word on when to come back: seconds, or a date (RFC 9110, 10.2.3)."""
+    """Return the seconds to wait that the header Retry-After asks for, as seconds or as a date (RFC 9110, 10.2.3)."""
     value = headers.get("retry-after", "")
     try:
         seconds = float(value)

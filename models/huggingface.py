@@ -49,11 +49,11 @@ class HuggingFaceEmbedder:
         self.id = f"{label_of(name, folder)}@{digest_folder(folder)}/{self.precision}"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised; with the model's document prompt, if it has one."""
+        """Return the L2-normalised vectors of texts, (len(texts), dimension), with the model's document prompt."""
         return self._embed(self._model.encode_document, texts)
 
     def embed_questions(self, questions: Sequence[str]) -> NDArray[np.float32]:
-        """(len(questions), dimension), L2-normalised; with the model's query prompt, if it has one."""
+        """Return the L2-normalised vectors of questions, (len(questions), dimension), with the model's query prompt."""
         return self._embed(self._model.encode_query, questions)
 
     def _embed(self, encode: Callable[..., Any], texts: Sequence[str]) -> NDArray[np.float32]:
@@ -61,8 +61,8 @@ class HuggingFaceEmbedder:
         if not clean:
             return np.empty((0, self.dimension), np.float32)
         with self._using:
-            given = {"batch_size": self._batch, "normalize_embeddings": self._normalize, "show_progress_bar": False}
-            return encode(clean, **given)
+            options = {"batch_size": self._batch, "normalize_embeddings": self._normalize, "show_progress_bar": False}
+            return encode(clean, **options)
 
 
 class CrossEncoderReranker:
@@ -74,7 +74,7 @@ class CrossEncoderReranker:
     """
 
     def __init__(self, name: str, *, device: str | None = None) -> None:
-        folder = hub_folder(name, what="reranker")
+        folder = hub_folder(name, kind="reranker")
         with _whole_weights(folder):
             from sentence_transformers import CrossEncoder
 
@@ -92,9 +92,10 @@ class CrossEncoderReranker:
         self.id = f"{label_of(name, folder)}@{digest_folder(folder)}"
 
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts),) logits; higher answers better. Of a pair that is too long, the beginning is read.
+        """Return the logits of the texts, (len(texts),): higher answers better.
 
-        Raises ModelUnavailable for weights that give no finite scores.
+        Of a pair that is too long, the beginning is read. Raises ModelUnavailable for weights that give no finite
+        scores.
         """
         if not texts:
             return np.empty(0, np.float32)
@@ -116,7 +117,7 @@ def _safely(dtype: torch.dtype) -> dict[str, Any]:
 
 @contextmanager
 def _whole_weights(folder: Path, *, unused: str | None = None) -> Generator[None]:
-    """Loading inside the block raises ModelUnavailable where weights are missing, or not safetensors.
+    """Raise ModelUnavailable where the block loads a model whose weights are missing, or not safetensors.
 
     transformers makes missing weights up, and only reports them. unused: prefix of the names of those that may be.
     """

@@ -32,14 +32,14 @@ class HarnessLM:
         except ModelError:
             raise
         except Exception as error:  # third-party code
-            raise ModelUnavailable(f"{dotted} cannot be made from its model_args: {_short(error)}") from error
-        shown = json.dumps({name: value for name, value in args.items() if name not in SECRETS}, sort_keys=True)
-        self.id = f"lm_eval:{dotted}@{hashlib.sha256(shown.encode()).hexdigest()[:12]}"
+            raise ModelUnavailable(f"{dotted} cannot be made from its model_args: {_one_line(error)}") from error
+        arguments = json.dumps({name: value for name, value in args.items() if name not in SECRETS}, sort_keys=True)
+        self.id = f"lm_eval:{dotted}@{hashlib.sha256(arguments.encode()).hexdigest()[:12]}"
         self._dotted = dotted
         self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer, in one piece. Raises models.model_errors.ModelError."""
+        """Answer one request; `on_text` gets the answer in one piece. Raises models.model_errors.ModelError."""
         _, answer = next(iter(self.complete_many([request])))
         if isinstance(answer, ModelError):
             raise answer
@@ -48,7 +48,7 @@ class HarnessLM:
         return answer
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Answers with their number in `requests`: all of one kind of sampling together."""
+        """Yield answers with their number in `requests`: all of one kind of sampling together."""
         ready: list[tuple[int, str, ChatRequest]] = []
         for number, request in enumerate(requests):
             try:
@@ -67,12 +67,12 @@ class HarnessLM:
                 yield number, ChatResponse(text=cut(str(text), request.stop), finish_reason="stop", sent=sampling)
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Log-probability of each continuation given its context, with its position. Raises ModelUnavailable."""
+        """Yield each continuation's log-probability given its context, with its position. Raises ModelUnavailable."""
         for number, (total, greedy) in enumerate(self._ask("loglikelihood", pairs)):
             yield number, LogProb(float(total), bool(greedy))
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position. Raises ModelUnavailable."""
+        """Yield the log-probability of whole texts, with their position. Raises ModelUnavailable."""
         for number, total in enumerate(self._ask("loglikelihood_rolling", [(text,) for text in texts])):
             # some classes give (total, greedy) here too
             yield number, float(total[0] if isinstance(total, tuple) else total)
@@ -104,11 +104,11 @@ class HarnessLM:
             with self._lock:
                 return call()
         except Exception as error:  # third-party code: whatever it raises ends the run in one sentence
-            raise ModelUnavailable(f"{self._dotted} failed with {type(error).__name__}: {_short(error)}") from error
+            raise ModelUnavailable(f"{self._dotted} failed with {type(error).__name__}: {_one_line(error)}") from error
 
 
 def _sampling(request: ChatRequest) -> dict[str, JsonValue]:
-    """The arguments of `generate_until`, under lm_eval's names; it takes no seed."""
+    """Return the arguments of `generate_until`, under lm_eval's names; it takes no seed."""
     drawn: dict[str, JsonValue] = {"do_sample": request.temperature > 0, "temperature": request.temperature}
     if request.temperature > 0 and request.top_p is not None:
         drawn["top_p"] = request.top_p
@@ -124,15 +124,15 @@ def _find_class(dotted: str) -> Any:
             f"{dotted} needs lm-evaluation-harness, which is not installed; run `pip install 'trivet[harness]'`"
         ) from error
     try:
-        found = getattr(importlib.import_module(module), name)
+        lm_class = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ModelUnavailable(
             f"{dotted} cannot be imported here ({error}); check the name, or install what it needs"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, LM)):
+    if not (isinstance(lm_class, type) and issubclass(lm_class, LM)):
         raise ModelUnavailable(f"{dotted} is no subclass of lm_eval.api.model.LM")
-    return found
+    return lm_class
 
 
-def _short(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]

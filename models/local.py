@@ -13,28 +13,29 @@ ALONE = threading.RLock()
 
 T = TypeVar("T")
 
-_held: dict[Hashable, Any] = {}  # the one model in memory, by its key
+_models: dict[Hashable, Any] = {}  # the one model in memory, by its key
 
 
 def load_once(key: Hashable, load: Callable[[], T]) -> T:
-    """The value of `load`, loaded once per key; the value held under another key is released first.
+    """Return the value of `load`, loaded once per key; the value held under another key is released first.
 
     Raises what `load` raises; then nothing is held.
     """
     with ALONE:
-        if key not in _held:
+        if key not in _models:
             release_held()
-            _held[key] = load()
-        return _held[key]
+            _models[key] = load()
+        return _models[key]
 
 
 def release_held() -> None:
     """Release the model, so that the device is free for another; the next use loads it again."""
     with ALONE:
-        for model in _held.values():
+        for model in _models.values():
             if close := getattr(model, "close", None):  # an engine in processes of its own
                 close()
-        _held.clear()
-        if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+        _models.clear()
+        torch = sys.modules.get("torch")  # never imported for this: without it no model is on a device
+        if torch and torch.cuda.is_available():
             gc.collect()
             torch.cuda.empty_cache()

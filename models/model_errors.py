@@ -1,4 +1,4 @@
-"""What a model backend can refuse.
+"""The errors of model backends: which of them are worth a retry, and which end a run.
 
 ModelError
 ├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 
 class ModelError(Exception):
-    """Root; its text is a full sentence with the remedy."""
+    """The root of what a model can raise; the text is a full sentence with the remedy."""
 
 
 class TransientModelError(ModelError):
-    """Worth another try; `retry_after_s` is the server's own word, if it gave one."""
+    """The same request may succeed later; `retry_after_s` is the wait that the server asked for, if it did."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Thinking(NamedTuple):
-    """How a reasoning model thinks before it answers."""
+    """The effort and the extra tokens that a reasoning model gets for its thoughts before the answer."""
 
     effort: str | None = LEAST
     """`least`: the least that it is known to take; None: its own default; else as the API names it."""
@@ -56,12 +56,12 @@ AS_ASKED = Thinking(effort=None, tokens=0)
 
 
 def is_reasoning(model: str) -> bool:
-    """True for OpenAI's models that think before they answer: they take an effort and no temperature."""
+    """Return whether an OpenAI model thinks before it answers: it then takes an effort and no temperature."""
     return bool(REASONING_MODELS.match(_plain_name(model)))
 
 
 def reasoning_effort(model: str, thinking: Thinking = BRIEFLY) -> str | None:
-    """The effort to send, `minimal`, `low` … as the API names it; None: no such field is sent."""
+    """Return the effort to send, `minimal`, `low` … as the API names it; None: no such field is sent."""
     if thinking.effort != LEAST:
         return thinking.effort
     if not is_reasoning(model):
@@ -74,7 +74,7 @@ def _plain_name(model: str) -> str:
 
 
 class OpenAIChat:
-    """Answers through the Chat Completions API, or through the Responses API; raw prompts through Completions.
+    """A model behind the Chat Completions or the Responses API; raw prompts go to Completions.
 
     The address is no part of `id`: a model that moves to another port keeps its answers, so different weights need
     different names. The Responses API takes neither seed nor stops, and stores nothing at the endpoint (`store`).
@@ -106,7 +106,7 @@ class OpenAIChat:
         self._endpoint = Endpoint(model, **place)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError; half a stream is a TransientModelError.
+        """Answer one request. Raises models.model_errors.ModelError; half a stream is a TransientModelError.
 
         timeout_s holds for each wait: for the first words, and between two pieces of a stream.
         """
@@ -119,12 +119,12 @@ class OpenAIChat:
         path, body = self._request_body(request)
         if listener is not None:
             body |= {"stream": True} | ({} if "store" in body else {"stream_options": {"include_usage": True}})
-        answer, sent = self._adapted(path, body, listener)
+        answer, sent = self._send(path, body, listener)
         text = cut(answer.words, request.stop)
         ended = answer.finish_reason or "stop"
         if len(text) < len(answer.words):
             ended = "stop"
-        elif answer.refusal and not answer.said:
+        elif answer.refusal and not answer.text:
             ended = "refusal"
         if listener:
             listener.end(text)
@@ -163,23 +163,21 @@ class OpenAIChat:
         effort = reasoning_effort(self._model, self._thinking)
         if self._responses:
             turns = [message for message in request.messages if message.role != "system"]
-            body |= {"input": [_turn(turn, words="input_text") for turn in turns], "store": False}
+            body |= {"input": [_message_fields(turn, words="input_text") for turn in turns], "store": False}
             if instructions := [plain_text(message) for message in request.messages if message.role == "system"]:
                 body["instructions"] = "\n\n".join(instructions)
             body |= {"max_output_tokens": max(most, LEAST_OUTPUT_TOKENS)} | freedom
-            if named := self._format:  # this API has the fields of json_schema beside the type
-                body["text"] = {"format": {"type": named["type"], **named.get("json_schema", {})}}
+            if response_format := self._format:  # this API has the fields of json_schema beside the type
+                body["text"] = {"format": {"type": response_format["type"], **response_format.get("json_schema", {})}}
             return "/responses", body | ({"reasoning": {"effort": effort}} if effort else {})
-        body |= {"messages": [_turn(message, words="text") for message in request.messages]}
+        body |= {"messages": [_message_fields(message, words="text") for message in request.messages]}
         body |= {NEWER if thinks else OLDER: most} | freedom | stop | seed
         if request.top_logprobs is not None and not thinks:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         body |= {"response_format": self._format} if self._format else {}
         return "/chat/completions", body | ({"reasoning_effort": effort} if effort else {})
 
-    def _adapted(
-        self, path: str, body: dict[str, Any], listener: Listener | None
-    ) -> tuple[_Part, dict[str, JsonValue]]:
+    def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> tuple[_Part, dict[str, JsonValue]]:
         """The answer to a body, as far as the server knows its fields, and the sampling fields that were sent."""
         is_chat = path == "/chat/completions"
         while True:
@@ -191,15 +189,15 @@ class OpenAIChat:
             answer = _Part()
             try:
                 # what the listener raises comes through as it is, and closes the stream
-                with closing(self._so_far(path, sent)) as parts:
+                with closing(self._stream_answer(path, sent)) as parts:
                     for answer in parts:
                         if listener and "stream" in sent and not answer.is_whole:
                             listener(answer.words)
             except NoSuchPath as error:
                 raise NoSuchPath(f"{error}{NO_SUCH_PATH.get(path, '').format(model=self._model)}") from None
             except RequestRefused as error:
-                refused = {name for name in self._optional & sent.keys() if _names(error, name)}
-                wants_newer = is_chat and OLDER in sent and _names(error, OLDER, NEWER)
+                refused = {name for name in self._optional & sent.keys() if _mentions(error, name)}
+                wants_newer = is_chat and OLDER in sent and _mentions(error, OLDER, NEWER)
                 if not refused and not wants_newer:
                     raise
                 log.info("asked again without=%s model=%s", refused or OLDER, self._model)
@@ -208,8 +206,8 @@ class OpenAIChat:
             else:
                 return answer, {name: value for name, value in sent.items() if name not in NOT_SAMPLING}
 
-    def _so_far(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
-        """The answer after each piece of it; the last one is the whole."""
+    def _stream_answer(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
+        """Yield the answer after each piece of it; the last one is the whole."""
         read, so_far = _read_responses if path == "/responses" else _read_completion, _Part()
         with self._endpoint.failures_named():
             for event in self._endpoint.events(path, body):
@@ -221,7 +219,7 @@ class OpenAIChat:
                 raise ValueError("there is no message in it")
 
 
-def _turn(message: Message, *, words: str) -> dict[str, Any]:
+def _message_fields(message: Message, *, words: str) -> dict[str, Any]:
     """A message as an API takes it; words: its type of a part of text. Raises RequestRefused for what is no picture."""
     # plain text where it can be: some servers take parts only where there is an image
     if all(isinstance(part, Text) for part in message.content):
@@ -241,9 +239,9 @@ def _turn(message: Message, *, words: str) -> dict[str, Any]:
 
 
 class _Part(NamedTuple):
-    """What an event of a stream adds to an answer, or a whole answer."""
+    """The text, refusal and counts that one event of a stream adds to an answer, or a whole answer."""
 
-    said: str = ""
+    text: str = ""
     refusal: str = ""
     finish_reason: str | None = None
     prompt_tokens: int | None = None
@@ -253,21 +251,21 @@ class _Part(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the model says, or why it says nothing."""
-        return self.said or self.refusal
+        """The text of the answer, or the model's words of refusal where there is no text."""
+        return self.text or self.refusal
 
     def followed_by(self, part: _Part) -> _Part:
-        """Both together."""
+        """Return the answer so far with the next part appended; a whole answer replaces what came before it."""
         if part.is_whole:  # some do not repeat at the end what they have said
-            return part._replace(said=part.said or self.said, refusal=part.refusal or self.refusal)
+            return part._replace(text=part.text or self.text, refusal=part.refusal or self.refusal)
         counts = self if part.completion_tokens is None else part
-        said, refusal = self.said + part.said, self.refusal + part.refusal
+        text, refusal = self.text + part.text, self.refusal + part.refusal
         ended = part.finish_reason or self.finish_reason
-        return _Part(said, refusal, ended, counts.prompt_tokens, counts.completion_tokens)
+        return _Part(text, refusal, ended, counts.prompt_tokens, counts.completion_tokens)
 
 
 def _read_completion(answer: Any) -> _Part:
-    """An answer of Chat Completions or Completions, or a piece of its stream; reasoning is part of neither."""
+    """Return an answer of Chat Completions or Completions, or a piece of its stream; reasoning is part of neither."""
     counts = answer.get("usage") if isinstance(answer.get("usage"), dict) else {}
     usage = (counts.get("prompt_tokens"), counts.get("completion_tokens"))
     if not (choices := answer.get("choices")):  # the piece with the usage has none
@@ -278,16 +276,16 @@ def _read_completion(answer: Any) -> _Part:
     if isinstance(content, list):  # a few servers send parts, with reasoning in separate ones
         content = "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
     first = ((choice.get("logprobs") or {}).get("content") or [{}])[0] if "message" in choice else {}
-    likely = {one["token"]: one["logprob"] for one in first.get("top_logprobs") or ()}
+    likely = {token["token"]: token["logprob"] for token in first.get("top_logprobs") or ()}
     ended, is_whole = choice.get("finish_reason"), "message" in choice
     return _Part(content or "", message.get("refusal") or "", ended, *usage, top_logprobs=likely, is_whole=is_whole)
 
 
 def _read_responses(event: Any) -> _Part:
-    """An answer of the Responses API, or an event of its stream: words, or the end, which repeats the answer."""
+    """Return an answer of the Responses API, or an event of its stream: words, or the end, which repeats the answer."""
     match event.get("type"):
         case "response.output_text.delta":
-            return _Part(said=event["delta"])
+            return _Part(text=event["delta"])
         case "response.refusal.delta":
             return _Part(refusal=event["delta"])
         case "error":
@@ -309,11 +307,11 @@ def _read_responses(event: Any) -> _Part:
         case status:
             raise ValueError(f"its status is {status!r}")
     parts = [part for item in event["output"] if item["type"] == "message" for part in item["content"]]
-    said = "".join(part["text"] for part in parts if part["type"] == "output_text")
+    text = "".join(part["text"] for part in parts if part["type"] == "output_text")
     refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
     counts = event.get("usage") or {}
-    return _Part(said, refusal, ended, counts.get("input_tokens"), counts.get("output_tokens"), is_whole=True)
+    return _Part(text, refusal, ended, counts.get("input_tokens"), counts.get("output_tokens"), is_whole=True)
 
 
-def _names(error: Exception, *fields: str) -> bool:
+def _mentions(error: Exception, *fields: str) -> bool:
     return all(re.search(rf"\b{field}\b", str(error)) for field in fields)

@@ -111,27 +111,27 @@ class PointerSelector(nn.Module):
         return Encoded(state, F.normalize(keys, dim=-1), usable)
 
     def step(self, state: Tensor, keys: Tensor, blocked: Tensor) -> Tensor:
-        """Logits (B, G, K) of the next pick from states (B, G, H); −inf where `blocked` (B, G, K)."""
+        """Return the logits (B, G, K) of the next pick from states (B, G, H); −inf where `blocked` (B, G, K)."""
         # cosines in half precision would be off by .02 of a logit, and every ratio of policies with them
         with torch.autocast(state.device.type, enabled=False):
             cosines = _at_least_float(state) @ _at_least_float(keys).mT
         return (cosines / self.config.temperature).masked_fill(blocked, -math.inf)
 
     def advance(self, state: Tensor, keys: Tensor, picked: Tensor) -> Tensor:
-        """States (B, G, H) after the picks (B, G); `state` may be (B, 1, H), the same for all of a query."""
+        """Return the states (B, G, H) after the picks (B, G); `state` may be (B, 1, H), the same for all of a query."""
         return self.take_in(state, _rows(keys, picked))
 
-    def take_in(self, state: Tensor, chosen: Tensor) -> Tensor:
-        """States (B, G, H) after picks whose keys (B, G, H) are at hand; see `advance`."""
+    def take_in(self, state: Tensor, picked_keys: Tensor) -> Tensor:
+        """Return the states (B, G, H) after picks whose keys (B, G, H) are at hand; see `advance`."""
         if not self.config.gate:
-            return state.expand_as(chosen)
+            return state.expand_as(picked_keys)
         # one half of the gate at a time: what all pointers of a query share is multiplied once
         of_state, of_chosen = self.query_update_gate.weight.chunk(2, dim=1)
-        opening = F.linear(state, of_state) + F.linear(chosen, of_chosen, self.query_update_gate.bias)
-        return F.normalize(chosen + torch.sigmoid(opening) * (state - chosen), dim=-1)
+        opening = F.linear(state, of_state) + F.linear(picked_keys, of_chosen, self.query_update_gate.bias)
+        return F.normalize(picked_keys + torch.sigmoid(opening) * (state - picked_keys), dim=-1)
 
     def log_probs(self, query: Tensor, pool: Tensor, pointers: Tensor, usable: Tensor | None = None) -> Tensor:
-        """Log-probability (B, G, S) of each pick of given pointers (B, G, S), after the picks before it.
+        """Return the log-probability (B, G, S) of each pick of given pointers (B, G, S), after the picks before it.
 
         −inf for a pick that the policy cannot make: padding, or a position that this pointer has taken already.
         """
@@ -179,7 +179,7 @@ class PointerSelector(nn.Module):
             return self._walk(encoded, draw, shots=shots, group=draws)
 
     def beam(self, query: Tensor, pool: Tensor, *, shots: int, width: int, usable: Tensor | None = None) -> Drawn:
-        """The likeliest pointers that a beam search finds, best first; exhaustive for two shots if `width` ≥ K.
+        """Return the likeliest pointers that a beam search finds, best first; exhaustive for two shots if `width` ≥ K.
 
         G is `width`, or less where the smallest pool has fewer ordered choices.
         """
@@ -193,18 +193,18 @@ class PointerSelector(nn.Module):
                 log_probs = F.log_softmax(self.step(state, encoded.keys, blocked), dim=-1)  # (B, W, K)
                 total = (steps.sum(-1, keepdim=True) + log_probs).flatten(1)
                 # a pool that is mostly padding may have fewer prefixes: those at −inf fall out at the end
-                best = total.topk(min(width, math.perm(candidates, number))).indices
-                parents, picked = best // candidates, best % candidates
-                found = log_probs.flatten(1).gather(1, best)[..., None]
+                likeliest = total.topk(min(width, math.perm(candidates, number))).indices
+                parents, picked = likeliest // candidates, likeliest % candidates
+                pick_log_probs = log_probs.flatten(1).gather(1, likeliest)[..., None]
                 pointers = torch.cat([_rows(pointers, parents), picked[..., None]], dim=-1)
-                steps = torch.cat([_rows(steps, parents), found], dim=-1)
+                steps = torch.cat([_rows(steps, parents), pick_log_probs], dim=-1)
                 blocked = _block(_rows(blocked, parents), picked)
                 state = self.advance(_rows(state, parents), encoded.keys, picked)
         count = min(width, math.perm(fewest, shots))
         return Drawn(pointers[:, :count], steps[:, :count])
 
     def greedy(self, query: Tensor, pool: Tensor, *, shots: int, usable: Tensor | None = None) -> Tensor:
-        """The pointer (B, S) whose every pick is the likeliest."""
+        """Return the pointer (B, S) whose every pick is the likeliest."""
         return self.beam(query, pool, shots=shots, width=1, usable=usable).pointers[:, 0]
 
     def _walk(self, encoded: Encoded, pick: Callable[[int, Tensor], Tensor], *, shots: int, group: int) -> Drawn:
@@ -255,7 +255,7 @@ def _rows(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def _fewest_usable(encoded: Encoded, shots: int) -> int:
-    """Fewest usable candidates of any pool. Raises ValueError if a pointer cannot be filled."""
+    """Return the fewest usable candidates of any pool. Raises ValueError if a pointer cannot be filled."""
     fewest = int(encoded.usable.sum(-1).min())
     if not 1 <= shots <= fewest:
         raise ValueError(f"{shots} picks from a pool of {fewest}; pick at least 1 and at most as many as there are")
@@ -279,13 +279,15 @@ class PoolAttention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def forward(self, state: Tensor, pool: Tensor, usable: Tensor, *, projection: Tensor) -> Tensor:
-        """(B, H) from states (B, H) and pools (B, K, d) whose candidates are `projection` (H, d) times these."""
+        """Return (B, H) from states (B, H) and pools (B, K, d); a candidate is `projection` (H, d) times its row."""
         of_query, of_key, of_value = (part.unflatten(0, (self.heads, -1)) for part in self.in_proj_weight.chunk(3))
         # the bias of the keys adds the same to all scores of a state, which the softmax does not see
         bias_of_query, _, bias_of_value = (part.unflatten(0, (self.heads, -1)) for part in self.in_proj_bias.chunk(3))
-        asked = torch.einsum("bw,hdw->bhd", state, of_query) + bias_of_query
-        asked = torch.einsum("bhd,hdw->bhw", asked / math.sqrt(asked.shape[-1]), of_key) @ projection  # (B, heads, d)
-        weights = torch.softmax((asked @ pool.mT).masked_fill(~usable[:, None], -math.inf), dim=-1)  # (B, heads, K)
+        queries = torch.einsum("bw,hdw->bhd", state, of_query) + bias_of_query
+        queries = (
+            torch.einsum("bhd,hdw->bhw", queries / math.sqrt(queries.shape[-1]), of_key) @ projection
+        )  # (B, heads, d)
+        weights = torch.softmax((queries @ pool.mT).masked_fill(~usable[:, None], -math.inf), dim=-1)  # (B, heads, K)
         weights = F.dropout(weights, self.dropout, self.training)
         read = torch.einsum("bhw,hdw->bhd", weights @ pool @ projection.T, of_value)
         read = read + weights.sum(-1, keepdim=True) * bias_of_value  # dropped weights no longer sum to 1

@@ -32,36 +32,37 @@ Turn = dict[str, Any]
 
 
 def raw_prompt(request: ChatRequest) -> str:
-    """The texts of all messages, a blank line between two. Raises RequestRefused for a request with images."""
+    """Return the texts of all messages, a blank line between two. Raises RequestRefused for a request with images."""
     refuse_images(request, "A prompt without a chat template")
     return "\n\n".join(plain_text(message) for message in request.messages)
 
 
-def refuse_images(request: ChatRequest, what: str) -> None:
+def refuse_images(request: ChatRequest, subject: str) -> None:
     """Raises RequestRefused if there is an image in the request. what: subject of the sentence."""
     if any(isinstance(part, Image) for message in request.messages for part in message.content):
-        raise RequestRefused(f"{what} takes no images; give a model that sees, or leave the images out.")
+        raise RequestRefused(f"{subject} takes no images; give a model that sees, or leave the images out.")
 
 
 def plain_text(message: Message) -> str:
-    """The words of a message, without its images."""
+    """Return the words of a message, without its images."""
     return sendable("".join(part.text for part in message.content if isinstance(part, Text)))
 
 
 def sendable(text: str) -> str:
-    """The text with `?` for lone surrogates: UTF-8 has none, and a question from a shell may."""
+    """Return the text with `?` for lone surrogates: UTF-8 has none, and a question from a shell may."""
     return text.encode("utf-8", "replace").decode()
 
 
 def cut(text: str, stops: Sequence[str]) -> str:
-    """The text before the stop that is complete first; all of it where there is none."""
+    """Return the text up to the first stop that is complete; all of it where there is none."""
     # by its end: word by word, a longer one that begins earlier is not yet known when a shorter one is complete
-    found = [(place + len(stop), place) for stop in stops if stop and (place := text.find(stop)) >= 0]
-    return text[: min(found)[1]] if found else text
+    starts = [(text.find(stop), stop) for stop in stops if stop]
+    ends = [(start + len(stop), start) for start, stop in starts if start >= 0]
+    return text[: min(ends)[1]] if ends else text
 
 
 def settled(text: str, stops: Sequence[str]) -> str:
-    """The text of an answer under way, without an end that may turn out to begin a stop."""
+    """Return the text of an answer under way, without an end that may turn out to begin a stop."""
     whole = cut(text, stops)
     if len(whole) < len(text):
         return whole
@@ -70,7 +71,7 @@ def settled(text: str, stops: Sequence[str]) -> str:
 
 
 class Listener:
-    """Passes the text of an answer on, each time there is more that will stay."""
+    """Passes the text of an answer on, whenever there is more of it that no stop can take back."""
 
     def __init__(self, on_text: Callable[[str], None], stops: Sequence[str]) -> None:
         self._on_text = on_text
@@ -78,7 +79,7 @@ class Listener:
         self._heard = ""
 
     def __call__(self, text: str) -> None:
-        """Take all of the text so far."""
+        """Take the whole text so far, and pass on what no stop can take back."""
         self._tell(settled(text, self._stops))
 
     def end(self, text: str) -> None:
@@ -92,7 +93,7 @@ class Listener:
 
 
 def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> str:
-    """The text of a request, with one placeholder for each picture, where it stands among the words.
+    """Return the text of a request, with one placeholder for each picture, where it stands among the words.
 
     System messages come first; for a template that takes none they are put at the head of the first question.
     sight: None for a model that takes no pictures. Raises RequestRefused, NoChatTemplate.
@@ -103,7 +104,10 @@ def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> 
         refuse_images(request, "A prompt without a chat template" if request.template is False else "A text model")
     if request.template is False:
         picture = sight.written if sight else ""
-        parts = ([part.text if isinstance(part, Text) else picture for part in one.content] for one in request.messages)
+        parts = (
+            [part.text if isinstance(part, Text) else picture for part in message.content]
+            for message in request.messages
+        )
         text = "\n\n".join(sendable("".join(part)) for part in parts)
     else:
         template = template_of(tokenizer, request.template)
@@ -117,7 +121,8 @@ def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> 
         turns.sort(key=lambda turn: turn["role"] != "system")  # stable: the others keep their order
         text = _apply_template(tokenizer, turns, template)
     pictures = len(list(pictures_of(request.messages)))
-    if sight is not None and (places := text.count(sight.token)) != pictures:
+    places = text.count(sight.token) if sight else pictures
+    if sight is not None and places != pictures:
         raise RequestRefused(
             f"The prompt has {places} places for {pictures} pictures: its words hold {sight.token}, which stands for a "
             "picture to this model, or its chat template leaves pictures out; take that out of the words, or "
@@ -126,50 +131,50 @@ def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> 
     return text
 
 
-def template_of(tokenizer: Any, wanted: bool | str) -> str:
-    """The text of a template. Raises NoChatTemplate: without one, no request of the run can work."""
-    known = tokenizer.chat_template
-    if not known:
+def template_of(tokenizer: Any, template: bool | str) -> str:
+    """Return the text of a tokenizer's chat template. Raises NoChatTemplate: without it, no request can work."""
+    own_template = tokenizer.chat_template
+    if not own_template:
         raise NoChatTemplate(f"the tokenizer of {tokenizer.name_or_path} has no chat template; {WITHOUT}")
-    named: dict[str, str] = known if isinstance(known, dict) else {"default": known}
-    name = "default" if wanted is True else str(wanted)
-    if name not in named:
+    templates: dict[str, str] = own_template if isinstance(own_template, dict) else {"default": own_template}
+    name = "default" if template is True else str(template)
+    if name not in templates:
         raise NoChatTemplate(
             f"the tokenizer of {tokenizer.name_or_path} has no chat template {name!r}, it has "
-            f"{', '.join(sorted(named))}; name one of these, or {WITHOUT}"
+            f"{', '.join(sorted(templates))}; name one of these, or {WITHOUT}"
         )
-    return named[name]
+    return templates[name]
 
 
 def _apply_template(tokenizer: Any, turns: list[Turn], template: str) -> str:
-    """The text of turns; a template that refuses the system's gets them folded. Raises RequestRefused."""
+    """Return the text of turns; where the template refuses system messages, they are folded into the first question."""
     from jinja2 import TemplateError
 
     goes_on = turns[-1]["role"] == "assistant"
-    how: dict[str, Any] = {"add_generation_prompt": not goes_on, "continue_final_message": goes_on}
+    options: dict[str, Any] = {"add_generation_prompt": not goes_on, "continue_final_message": goes_on}
     try:
-        return tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False, **how)
+        return tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False, **options)
     except (TemplateError, TypeError, ValueError) as error:
         instructions = [turn["content"] for turn in turns if turn["role"] == "system"]
-        others = [turn for turn in turns if turn["role"] != "system"]
-        if not instructions or not others:
+        dialogue = [turn for turn in turns if turn["role"] != "system"]
+        if not instructions or not dialogue:
             raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
     # the system's words at the head of the first turn of the user
-    first = others[0]["content"]
+    first = dialogue[0]["content"]
     if isinstance(first, str):
         content = "\n\n".join([*instructions, first])
     else:
         content = [*chain(*instructions), {"type": "text", "text": "\n\n"}, *first]
-    return _apply_template(tokenizer, [{**others[0], "content": content}, *others[1:]], template)
+    return _apply_template(tokenizer, [{**dialogue[0], "content": content}, *dialogue[1:]], template)
 
 
 def pictures_of(messages: Sequence[Message]) -> Iterator[bytes]:
-    """The PNGs of messages, in their order."""
+    """Yield the PNGs of the messages, in their order."""
     yield from (part.png for message in messages for part in message.content if isinstance(part, Image))
 
 
 def open_picture(png: bytes) -> PIL.Image.Image:
-    """The picture in RGB, read to its end; what is transparent lies on white. Raises RequestRefused."""
+    """Return the picture in RGB, read to its end; what is transparent lies on white. Raises RequestRefused."""
     with _opened(png) as picture:
         if not picture.has_transparency_data:
             return picture.convert("RGB")
@@ -180,7 +185,7 @@ def open_picture(png: bytes) -> PIL.Image.Image:
 
 @lru_cache(maxsize=KNOWN_SIZES)
 def picture_size(png: bytes) -> tuple[int, int]:
-    """Height and width in pixels of a picture that is whole, its pixels included. Raises RequestRefused."""
+    """Return the height and width in pixels of a picture that is whole, its pixels included. Raises RequestRefused."""
     with _opened(png) as picture:
         picture.verify()  # the checksums; it leaves the picture closed
     with _opened(png) as picture:
@@ -204,7 +209,7 @@ def _opened(png: bytes) -> Generator[PIL.Image.Image]:
 
 
 class Sight(NamedTuple):
-    """How one model takes pictures; typed Any because transformers picks the class from the folder."""
+    """The processor and placeholder by which one model takes pictures; Any, since transformers picks the classes."""
 
     processor: Any
     token: str  # what stands in a text for a picture, and again for each part of it
@@ -216,15 +221,17 @@ class Sight(NamedTuple):
         """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
         sizes = [picture_size(png) for png in pngs]
         try:
-            found = self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens if sizes else []
+            token_counts = (
+                self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens if sizes else []
+            )
         except ValueError as error:
-            shown = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
+            shapes = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
             raise RequestRefused(
-                f"The model takes no pictures of this shape ({error}; pictures of {shown} pixels); crop them."
+                f"The model takes no pictures of this shape ({error}; pictures of {shapes} pixels); crop them."
             ) from error
-        counts = iter(found)
-        return [one for token in tokens for one in [token] * (next(counts) if token == self.token_id else 1)]
+        counts = iter(token_counts)
+        return [repeated for token in tokens for repeated in [token] * (next(counts) if token == self.token_id else 1)]
 
     def picture_tensors(self, png: bytes) -> dict[str, Tensor]:
-        """The tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
+        """Return the tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""
         return dict(self.processor.image_processor(images=[open_picture(png)], return_tensors="pt"))

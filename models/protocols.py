@@ -1,4 +1,4 @@
-"""What a backend must offer; tests/contracts holds one suite per protocol that every backend passes."""
+"""The protocols of model backends; tests/contracts holds one suite for each, which every backend passes."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ class _Value(BaseModel):
 
 
 class Text(_Value):
-    """Words of a message."""
+    """A piece of text inside a message."""
 
     type: Literal["text"] = "text"
     text: str
 
 
 class Image(_Value):
-    """A picture of a message, as PNG."""
+    """A picture inside a message, as the bytes of a PNG."""
 
     type: Literal["image"] = "image"
     png: bytes
 
 
 class Message(_Value):
-    """One turn of a conversation: who says it, and its words and pictures in order."""
+    """One turn of a conversation: its role, and its texts and pictures in order."""
 
     role: Literal["system", "user", "assistant"]
     content: tuple[Text | Image, ...]
 
 
 class ChatRequest(_Value):
-    """Everything that can change the answer, save the model itself."""
+    """A request to a model: everything that can change the answer, except the model itself."""
 
     messages: tuple[Message, ...]
     temperature: float = 0.0
     max_tokens: int = 512
-    """Most tokens of the answer."""
+    """The largest number of tokens that the answer may have."""
     seed: int | None = None
     top_p: float | None = None
     """Draw from the most likely tokens that hold this much probability together; None: the model's own default."""
@@ -62,7 +62,7 @@ class ChatResponse(_Value):
 
     text: str
     finish_reason: str
-    """`stop`, `length`, …"""
+    """Why the answer ended: `stop`, `length`, or another reason that the backend names."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     top_logprobs: dict[str, float] = Field(default_factory=dict)
@@ -72,13 +72,13 @@ class ChatResponse(_Value):
 
 
 class Chat(Protocol):
-    """Answers messages; a Vision backend is a Chat that takes images."""
+    """A model that answers messages; one that sees takes images among them."""
 
     id: str
     """Backend, model and revision: `openai:gpt-5-mini`. Part of every response key."""
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer. Raises models.model_errors.ModelError; only TransientModelError is worth a retry.
+        """Answer one request. Raises models.model_errors.ModelError; only TransientModelError is worth a retry.
 
         on_text: called with all of the text so far, each time there is more; a backend that cannot stream calls it
         once, with the whole answer.
@@ -91,7 +91,7 @@ class BatchChat(Chat, Protocol):
     """A Chat that is faster with many requests at once: an engine in this process."""
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Answers with their number in `requests`, each as soon as it is ready, in whatever order is fastest.
+        """Yield answers with their number in `requests`, each as soon as it is ready, in whatever order is fastest.
 
         A request that cannot be answered yields its RequestRefused; an error that ends all of them is raised.
         """
@@ -99,7 +99,7 @@ class BatchChat(Chat, Protocol):
 
 
 class LogProb(NamedTuple):
-    """Log-probability of a continuation given its context."""
+    """The log-probability of a continuation given its context."""
 
     total: float  # sum of the natural log-probabilities of its tokens
     greedy: bool  # True when every token is the most likely one
@@ -112,14 +112,14 @@ class LogLikelihood(Protocol):
     id: str
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Log-probability of each (context, continuation), with its position; in any order.
+        """Yield the log-probability of each (context, continuation), with its position; in any order.
 
         No chat template is applied. A context that is too long loses its beginning.
         """
         ...
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position, in windows as long as the context."""
+        """Yield the log-probability of whole texts, with their position, in windows as long as the context."""
         ...
 
 
@@ -129,8 +129,8 @@ class AnswerLikelihood(Protocol):
 
     id: str
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Sum of the natural log-probabilities of each answer's tokens, its end included, with its number; any order.
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Yield the log-probability (natural) of each answer, its end token included, with its number; in any order.
 
         Only the messages and the template of a request matter. The first RequestRefused is raised after all results.
         """
@@ -138,14 +138,17 @@ class AnswerLikelihood(Protocol):
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors; a pure function of each text, whatever else is in the call."""
+    """A model that turns each text into a unit vector, independently of the other texts of the call."""
 
     id: str
     """Name, revision of the weights, and precision. An index opens only with the embedder that made it."""
     dimension: int
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised; no rows for no texts. Raises models.model_errors.ModelError."""
+        """Return the L2-normalised vectors of texts, (len(texts), dimension), in their order; no rows for no texts.
+
+        Raises models.model_errors.ModelError.
+        """
         ...
 
 
@@ -153,28 +156,31 @@ class VisionEmbedder(Protocol):
     """Turns pictures and texts into unit vectors of one space; a pure function of each, whatever is asked with it."""
 
     id: str
-    """Name, revision of the weights, and precision."""
+    """Name of the model, revision of its weights, and precision."""
     dimension: int
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """(len(pngs), dimension), L2-normalised. Raises RequestRefused for what is no picture."""
+        """Return the L2-normalised vectors of pictures, (len(pngs), dimension), in their order.
+
+        Raises RequestRefused for a picture that cannot be read.
+        """
         ...
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), dimension), L2-normalised; of a text that is too long, the beginning is read."""
+        """Return the L2-normalised vectors of texts, (len(texts), dimension); of a long text, that of its beginning."""
         ...
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32] | None:
-        """(len(pngs), classes), L2-normalised: what the encoder takes them for; None where it names no classes."""
+        """Return the L2-normalised class scores of pictures, (len(pngs), classes); None where there are no classes."""
         ...
 
 
 class Reranker(Protocol):
-    """Scores how well texts answer a question, reading both together."""
+    """A model that scores how well each text answers a question, reading both together."""
 
     id: str
-    """Name and revision of the weights."""
+    """Name of the model and revision of its weights."""
 
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts),); higher answers better. A pure function of each pair."""
+        """Return one score for each text, (len(texts),): higher answers better. Each depends on its own pair alone."""
         ...

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 VARIABLE = "TRIVET_MODELS"  # names the file; steps do not need it: a flow hands spelled-out names on
 WORDS = ("auto", "none", "local", "digits", "minilm")  # names that mean something without a file and are no backends
 NAME = re.compile(r"\w[\w.-]*")
-BESIDE = ("model", "pretrained", "path", "rules", "revision", "base_url", "api_base", "api_key_env")
+ENTRY_FIELDS = ("model", "pretrained", "path", "rules", "revision", "base_url", "api_base", "api_key_env")
 """Names of model_args that are fields of an entry."""
 FILES = ("replay", "scripted")  # backends whose name is a file
 PERHAPS_LOCAL = ("peft", "tokenizer")  # arguments that are a folder or a name of the hub
@@ -44,7 +44,7 @@ NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
 
 
 class RegistryUnusable(ModelUnavailable):
-    """The file cannot be taken as it is; its text names the file and the entry."""
+    """The file of models cannot be used; the text names the file and the entry."""
 
 
 class Price(BaseModel):
@@ -68,9 +68,9 @@ class Entry(BaseModel):
     revision: str | None = Field(default=None, min_length=1)
     """Hub revision, for models loaded in this process."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
-    """As `--model_args`."""
+    """Arguments of the backend, as `--model_args` takes them."""
     base_url: str | None = None
-    """OpenAI-compatible endpoint."""
+    """Address of the OpenAI-compatible endpoint that serves the model; None for the backend's usual one."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the key."""
     price: Price | None = None
@@ -84,13 +84,13 @@ class Entry(BaseModel):
         if self.backend not in kinds("endpoint") and (self.base_url or self.api_key_env):
             raise ValueError(f"`base_url` and `api_key_env` are of endpoints, and {self.backend} is none")
         address = urlsplit(self.base_url or "")
-        secret = [one for one in self.args if SECRET.fullmatch(one.replace("-", "_")) and one not in NO_SECRET]
+        secret = [name for name in self.args if SECRET.fullmatch(name.replace("-", "_")) and name not in NO_SECRET]
         if secret or "@" in address.netloc or address.query:
             raise ValueError(
                 f"{next(iter(secret), 'base_url')}: no secret belongs in this file; export it as an environment "
                 "variable and name that: `api_key_env: NAME` (a whole address with a password: OPENAI_BASE_URL)"
             )
-        if twice := [name for name in BESIDE if name in self.args]:
+        if twice := [name for name in ENTRY_FIELDS if name in self.args]:
             raise ValueError(f"write `{twice[0]}` beside `args`, not in it: `name`, `revision`, `base_url` …")
         try:
             check_args(self.backend, self.own_args)
@@ -103,9 +103,9 @@ class Entry(BaseModel):
 
     @property
     def press(self) -> dict[str, int]:
-        """How hard it may be pressed: fields of tasks.calls.CallSettings."""
-        given = {field: name for field, names in PRESS.items() for name in names if name in self.args}
-        return {field: cast("int", self.args[name]) for field, name in given.items()}
+        """The rates and the concurrency among `args`, as fields of tasks.calls.CallSettings."""
+        argument_of = {field: name for field, names in PRESS.items() for name in names if name in self.args}
+        return {field: cast("int", self.args[name]) for field, name in argument_of.items()}
 
     @property
     def own_args(self) -> dict[str, JsonValue]:
@@ -114,7 +114,7 @@ class Entry(BaseModel):
 
     @property
     def spelled(self) -> str:
-        """The model for models.backends.open_chat, in a process that has no such file: `hf:NAME,{"dtype": …}`.
+        """The name for models.backends.open_chat in a process without the file: `hf:NAME,{"dtype": …}`.
 
         Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers.
         """
@@ -126,7 +126,7 @@ class Entry(BaseModel):
 
 
 def find_entry(name: str) -> Entry | None:
-    """The model that the file calls `name`, or `smollm2`; None where there is no file, or none of that name.
+    """Return the model that the file calls `name`, or `smollm2`; None where there is no file, or none of that name.
 
     Raises RegistryUnusable for a file that cannot be read, ModelUnavailable where `smollm2` is not installed.
     """
@@ -140,13 +140,13 @@ def find_entry(name: str) -> Entry | None:
 
 
 def spelled(name: str) -> str:
-    """`name`, or what it stands for in the file. Raises RegistryUnusable."""
+    """Return `name`, or the full spelling of the model that the file gives this name. Raises RegistryUnusable."""
     entry = find_entry(name)
     return entry.spelled if entry else name
 
 
 def press_of(name: str) -> dict[str, int]:
-    """How hard the model of a spelled name may be pressed, as its entry says where this process finds the file."""
+    """Return the rates of the model with this spelled name; empty where this process finds no entry of it."""
     try:
         return next((entry.press for entry in registered().values() if entry.spelled == name), {})
     except ModelUnavailable as error:
@@ -155,25 +155,25 @@ def press_of(name: str) -> dict[str, int]:
 
 
 def registered() -> dict[str, Entry]:
-    """All models of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
+    """Return every model of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
     file = os.environ.get(VARIABLE)
     return read_models(Path(file)) if file else {}
 
 
 def read_models(file: Path) -> dict[str, Entry]:
-    """The models of a file by their names. Raises RegistryUnusable."""
+    """Return the models of a file by their names. Raises RegistryUnusable."""
     import yaml
 
     try:
-        given = yaml.safe_load(file.read_text("utf-8-sig"))
+        content = yaml.safe_load(file.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RegistryUnusable(
             f"TRIVET_MODELS={file}: it cannot be read ({error}); name a YAML file of models, or unset the variable"
         ) from error
-    if not isinstance(given, dict):
+    if not isinstance(content, dict):
         raise RegistryUnusable(f"{file}: expected names of models, such as `qwen: {{backend: hf, name: …}}`")
     models: dict[str, Entry] = {}
-    for key, about in cast("dict[Any, Any]", given).items():
+    for key, about in cast("dict[Any, Any]", content).items():
         name = str(key)
         if name in WORDS or name in backends():
             raise RegistryUnusable(f"{file}: {name}: the name means something already; call the model otherwise")
@@ -191,14 +191,14 @@ def read_models(file: Path) -> dict[str, Entry]:
             args = dict(entry.args)
             for argument in PERHAPS_LOCAL:
                 if isinstance(value := args.get(argument), str):
-                    args[argument] = _whole(value, file, always=False)
-            place = entry.name and _whole(entry.name, file, always=entry.backend in FILES)
+                    args[argument] = _whole_path(value, file, always=False)
+            place = entry.name and _whole_path(entry.name, file, always=entry.backend in FILES)
             entry = entry.model_copy(update={"name": place, "args": args})
         models[name] = entry
     return models
 
 
-def _whole(name: str, file: Path, *, always: bool) -> str:
+def _whole_path(name: str, file: Path, *, always: bool) -> str:
     """`name` as a whole path, where it is one; otherwise as it stands."""
     path = file.absolute().parent / Path(name).expanduser()
     if not always and not path.exists():

@@ -17,18 +17,18 @@ EXAMPLE = '{"type": "json_schema", "json_schema": {"schema": {…}}} or {"type":
 
 
 def schema_of(response_format: object) -> dict[str, JsonValue] | None:
-    """The JSON schema that each answer keeps to; None where any JSON object will do.
+    """Return the JSON schema that each answer keeps to; None where any JSON object will do.
 
     Raises ModelUnavailable for what is no response_format; whether the schema is a good one, the engine says.
     """
     if not isinstance(response_format, Mapping):
         raise _unusable(f"{str(response_format)[:80]!r} is no JSON object")
-    said = cast("Mapping[str, Any]", response_format)
-    match said.get("type"):
+    fields = cast("Mapping[str, Any]", response_format)
+    match fields.get("type"):
         case "json_object":
             return None
         case "json_schema":
-            about = said.get("json_schema")
+            about = fields.get("json_schema")
             schema: object = cast("Mapping[str, Any]", about).get("schema") if isinstance(about, Mapping) else None
             if not isinstance(schema, dict):
                 raise _unusable("there is no schema in it, under json_schema.schema")
@@ -38,7 +38,7 @@ def schema_of(response_format: object) -> dict[str, JsonValue] | None:
 
 
 def with_name(response_format: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """The format as Chat Completions takes it, the schema named. Raises ModelUnavailable."""
+    """Return the format as Chat Completions takes it, the schema named. Raises ModelUnavailable."""
     if schema_of(response_format) is None:
         return dict(response_format)
     about = cast("Mapping[str, JsonValue]", response_format["json_schema"])
@@ -46,22 +46,22 @@ def with_name(response_format: Mapping[str, JsonValue]) -> dict[str, Any]:
 
 
 def format_in_id(response_format: Mapping[str, JsonValue] | None) -> str:
-    """What an id says about the format: nothing where there is none."""
+    """Return the suffix that a response format adds to a model's id; empty where there is no format."""
     if response_format is None:
         return ""
     return f"@format={hashlib.sha256(json.dumps(response_format).encode()).hexdigest()[:8]}"
 
 
-def _checked(said: object) -> object:
-    if isinstance(said, str):
+def _check_format(response_format: object) -> object:
+    if isinstance(response_format, str):
         with suppress(ValueError):
-            said = json.loads(said)
-    if said is not None:
-        schema_of(said)
-    return said
+            response_format = json.loads(response_format)
+    if response_format is not None:
+        schema_of(response_format)
+    return response_format
 
 
-ResponseFormat = Annotated[dict[str, JsonValue] | None, BeforeValidator(_checked)]
+ResponseFormat = Annotated[dict[str, JsonValue] | None, BeforeValidator(_check_format)]
 """The field of a backend's model_args; its JSON will do too, whose order no store and no key changes."""
 
 

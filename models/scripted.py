@@ -56,17 +56,19 @@ class ScriptedChat:
         self.id = "scripted"
         if self.rules:  # names the script, so that answers of another one are not taken for its own
             # fields that came later or are gone leave the names of older scripts as they were
-            gone = {"image_size": None, "image_sha256": None}
+            former_fields = {"image_size": None, "image_sha256": None}
             left_out = [None if rule.top_logprobs else {"top_logprobs"} for rule in self.rules]
-            told = [rule.model_dump(exclude=out) | gone for rule, out in zip(self.rules, left_out, strict=True)]
-            digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+            plain_rules = [
+                rule.model_dump(exclude=out) | former_fields for rule, out in zip(self.rules, left_out, strict=True)
+            ]
+            digest = hashlib.sha256(json.dumps(plain_rules, sort_keys=True).encode()).hexdigest()
             self.id = f"scripted:{digest[:16]}"
         self.calls = 0
         """Requests answered so far, by all threads together; an answer whose likelihood was asked for is one too."""
         self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """The scripted answer, cut at a stop and to `max_tokens` words.
+        """Return the scripted answer, cut at a stop and to `max_tokens` words.
 
         Raises RequestRefused for a request without messages, and for a picture that is none.
         on_text: called with one word more each time.
@@ -79,24 +81,25 @@ class ScriptedChat:
             self.calls += 1
         answer = cut(self._answer(request).rstrip(), request.stop)
         words = _words(answer)
-        kept = words[: request.max_tokens]
-        text = answer if kept == words else "".join(kept).rstrip()
+        spoken = words[: request.max_tokens]
+        text = answer if spoken == words else "".join(spoken).rstrip()
+        rule = self._rule(request)
         if on_text is not None:
             listener = Listener(on_text, ())
-            for count in range(1, len(kept) + 1):
-                listener("".join(kept[:count]).rstrip())
+            for count in range(1, len(spoken) + 1):
+                listener("".join(spoken[:count]).rstrip())
             listener.end(text)
         return ChatResponse(
             text=text,
-            finish_reason="stop" if kept == words else "length",
-            prompt_tokens=len(_words(_prompt(request.messages))),
-            completion_tokens=len(kept),
-            top_logprobs=rule.top_logprobs if request.top_logprobs and (rule := self._rule(request)) else {},
+            finish_reason="stop" if spoken == words else "length",
+            prompt_tokens=len(_words(_prompt_text(request.messages))),
+            completion_tokens=len(spoken),
+            top_logprobs=rule.top_logprobs if rule and request.top_logprobs else {},
         )
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """One half for the scripted answer; all other texts share the rest, the shorter the more (2⁻⁹ for a byte)."""
-        for number, (request, answer) in enumerate(asked):
+        for number, (request, answer) in enumerate(pairs):
             with self._lock:
                 self.calls += 1
             size = len(answer.encode("utf-8", "replace"))
@@ -106,10 +109,10 @@ class ScriptedChat:
         if rule := self._rule(request):
             return rule.answer
         pngs = list(pictures_of(request.messages))
-        return describe_image(pngs[-1]) if pngs else f"You said: {_prompt(request.messages)}"
+        return describe_image(pngs[-1]) if pngs else f"You said: {_prompt_text(request.messages)}"
 
     def _rule(self, request: ChatRequest) -> Rule | None:
-        prompt = _prompt(request.messages)
+        prompt = _prompt_text(request.messages)
         return next((rule for rule in self.rules if rule.prompt is None or re.search(rule.prompt, prompt)), None)
 
 
@@ -119,14 +122,14 @@ class ScriptedReranker:
     id = "scripted"
 
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts),); 1 where every word of the question occurs."""
-        wanted = _vocabulary(question)
-        shares = [len(wanted & _vocabulary(text)) / max(1, len(wanted)) for text in texts]
+        """Return the share of the question's words that each text has, (len(texts),); 1 where it has all of them."""
+        question_words = _vocabulary(question)
+        shares = [len(question_words & _vocabulary(text)) / max(1, len(question_words)) for text in texts]
         return np.array(shares, dtype=np.float32)
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
-    """The rules of a JSON file: a list of objects with the fields of `Rule`. Raises ModelUnavailable."""
+    """Return the rules of a JSON file: a list of objects with the fields of `Rule`. Raises ModelUnavailable."""
     try:
         return TypeAdapter(tuple[Rule, ...]).validate_json(path.read_bytes())
     except OSError as error:
@@ -140,7 +143,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 
 
 def describe_image(png: bytes) -> str:
-    """A made-up description with a title, a period and a table; the same bytes always give the same one."""
+    """Return a made-up description with a title, a period and a table; the same bytes always give the same one."""
     seed = hashlib.sha256(png).digest()
     height, width = picture_size(png)
     rows = "\n".join(f"| {2020 + year} | {100 + seed[year]} |" for year in range(3))
@@ -150,12 +153,12 @@ def describe_image(png: bytes) -> str:
     )
 
 
-def _prompt(messages: Sequence[Message]) -> str:
+def _prompt_text(messages: Sequence[Message]) -> str:
     return "\n".join(part.text for message in messages for part in message.content if isinstance(part, Text))
 
 
 def _words(text: str) -> list[str]:
-    """Words with the blanks behind them: joined they give the text again."""
+    """Return the words of a text with the blanks behind them: joined they give the text again."""
     return re.findall(r"\s*\S+\s*", text)
 
 
@@ -195,13 +198,15 @@ class ReplayChat:
                 raise ModelUnavailable(f'{place}: there is no `response`; write {{"prompt": "…", "response": "…"}}')
             self._answers[key] = text
             likely: Any = row.get("top_logprobs") or {}
-            if not isinstance(likely, dict) or not all(isinstance(one, int | float) for one in likely.values()):
+            if not isinstance(likely, dict) or not all(
+                isinstance(log_prob, int | float) for log_prob in likely.values()
+            ):
                 raise ModelUnavailable(f"{place}: `top_logprobs` must hold a log-probability for each token")
             if likely:
                 self._likelihoods[key] = likely
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """The recorded answer, up to a stop of the request. Raises RequestRefused for a prompt that has none."""
+        """Return the recorded answer, up to a stop of the request. Raises RequestRefused for a prompt that has none."""
         if self.is_by_item:
             raise RequestRefused(
                 f"{self.path} holds answers by the id of an item, and this is a prompt; evaluate a benchmark with "
@@ -241,7 +246,7 @@ def _key_of(row: dict[str, Any], place: str) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The JSON objects of a file, each with where it stands (`FILE:LINE`)."""
+    """Yield the JSON objects of a file, each with where it stands (`FILE:LINE`)."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, 1):

@@ -1,4 +1,4 @@
-"""How likely texts are to a local model: what is tokenised how, in which windows, and the sums over them.
+"""The log-probabilities of texts under a local model: tokenisation, windows, and the sums over windows.
 
 Tokenisation and windows follow lm-evaluation-harness, so that its tasks give its numbers. What several texts have in
 common is read once: on a CPU the texts of a pack are a tree of tokens, read as one row in which a token sees its own
@@ -21,7 +21,7 @@ from models.protocols import ChatRequest, LogProb
 
 
 class Window(NamedTuple):
-    """Tokens that the model reads, and those that it is to predict: the last ones, each from all before it."""
+    """The tokens that the model reads, and the last of them, which it predicts each from all before it."""
 
     number: int  # position of the text that it belongs to
     read: tuple[int, ...]
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 
 def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[int]:
-    """The tokens of a text.
+    """Return the tokens of a text.
 
     special: whether the tokenizer adds its special tokens; None: as it does by itself, but no second beginning.
     """
@@ -43,14 +43,14 @@ def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[in
 
 
 def prompt_tokens(loaded: Loaded, request: ChatRequest) -> list[int]:
-    """The tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
+    """Return the tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
     # a template has written the special tokens itself
     special = None if request.template is False else False
     return encode(loaded, render(loaded.tokenizer, request, loaded.sight), special=special) or [loaded.prefix_token]
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
-    """Tokens of a context and of what follows it, as they are when both are read as one text.
+    """Return the tokens of a context and of what follows it, as they are when both are read as one text.
 
     Blanks at the end of the context belong to the continuation: most tokenizers join them with the next word.
     """
@@ -66,7 +66,7 @@ def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[i
 
 
 def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[Window]]:
-    """The windows of each (context, continuation).
+    """Return the windows of each (context, continuation), in the order of the pairs.
 
     One, which loses the beginning of a long context; several for a long continuation; none for one without tokens.
     """
@@ -83,13 +83,13 @@ def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[
 
 
 def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
-    """The windows of each text: as long as the context, each token predicted once."""
+    """Return the windows of each text: as long as the context, each token predicted once."""
     encoded = (encode(loaded, text) for text in texts)
     return [list(_rolling(loaded, number, tokens, loaded.prefix_token)) for number, tokens in enumerate(encoded)]
 
 
 def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) -> Iterator[Window]:
-    """The last window reads all that it can hold."""
+    """Yield the windows of a text; the last one reads as much context as it can hold."""
     whole, most = (prefix, *tokens), loaded.context_tokens
     for start in range(0, len(tokens), most):
         end = min(start + most, len(tokens))
@@ -111,9 +111,11 @@ def sum_windows(
 
 
 def shared_rows(windows: Sequence[Window]) -> list[tuple[tuple[int, ...], list[Window]]]:
-    """What is read, the longest first, with the windows that read it or a beginning of it: labels of one prompt."""
+    """Return the texts to read, the longest first, each with the windows that read it or a beginning of it."""
     rows: list[tuple[tuple[int, ...], list[Window]]] = []
-    for window in sorted(windows, key=lambda one: one.read, reverse=True):  # what goes on stands before its beginning
+    for window in sorted(
+        windows, key=lambda window: window.read, reverse=True
+    ):  # what goes on stands before its beginning
         if rows and rows[-1][0][: len(window.read)] == window.read:
             rows[-1][1].append(window)
         else:
@@ -130,14 +132,18 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     padded = torch.tensor([[*read, *[0] * (width - len(read))] for read, _ in rows], device=model.device)
     first = min(len(window.read) - len(window.predicted) for _, windows in rows for window in windows)
     keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-    kept = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
-    logits = model(input_ids=padded, use_cache=False, **kept).logits  # (rows, width - first or width, V)
+    options = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
+    logits = model(input_ids=padded, use_cache=False, **options).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0
-    asked = [(window, row) for row, (_, windows) in enumerate(rows) for window in windows]
-    ends = [len(window.read) - offset for window, _ in asked]
-    seen = (logits[row, end - len(window.predicted) : end] for (window, row), end in zip(asked, ends, strict=True))
+    placed = [(window, row) for row, (_, windows) in enumerate(rows) for window in windows]
+    ends = [len(window.read) - offset for window, _ in placed]
+    window_logits = (
+        logits[row, end - len(window.predicted) : end] for (window, row), end in zip(placed, ends, strict=True)
+    )
     yield from zip(
-        (window for window, _ in asked), likelihoods([window.predicted for window, _ in asked], seen), strict=True
+        (window for window, _ in placed),
+        likelihoods([window.predicted for window, _ in placed], window_logits),
+        strict=True,
     )
 
 
@@ -147,12 +153,12 @@ def likelihoods(texts: Sequence[Sequence[int]], logits: Iterable[Tensor]) -> lis
     What is found is fetched from the device at once: to wait for every text alone takes longer than to compute it.
     """
     totals, greedy = list[Tensor](), list[Tensor]()
-    for tokens, seen in zip(texts, logits, strict=True):
-        logs = seen.float().log_softmax(-1)
-        wanted = torch.tensor(tokens).to(logs.device, non_blocking=True)
-        totals.append(logs.gather(1, wanted[:, None]).sum())
-        greedy.append((logs.argmax(-1) == wanted).all())
-    return [LogProb(*one) for one in zip(torch.stack(totals).tolist(), torch.stack(greedy).tolist(), strict=True)]
+    for tokens, text_logits in zip(texts, logits, strict=True):
+        logs = text_logits.float().log_softmax(-1)
+        token_ids = torch.tensor(tokens).to(logs.device, non_blocking=True)
+        totals.append(logs.gather(1, token_ids[:, None]).sum())
+        greedy.append((logs.argmax(-1) == token_ids).all())
+    return [LogProb(*result) for result in zip(torch.stack(totals).tolist(), torch.stack(greedy).tolist(), strict=True)]
 
 
 PACKED_TOKENS = 512
@@ -170,17 +176,17 @@ class Tree(NamedTuple):
 
 
 def reads_trees(loaded: Loaded) -> bool:
-    """True for a model on a CPU whose architecture is known to take tree-shaped attention masks."""
+    """Return whether the model is on a CPU, and its architecture known to take tree-shaped attention masks."""
     config = loaded.model.config
     slides = getattr(config, "use_sliding_window", False) or getattr(config, "model_type", "") not in ARCHITECTURES
     return not slides and loaded.model.device.type == "cpu"
 
 
 def packs_of(windows: Iterable[Window], *, most_tokens: int = PACKED_TOKENS) -> Iterator[list[Window]]:
-    """The windows in packs of so many distinct tokens; those that begin alike stand together."""
+    """Yield the windows in packs of so many distinct tokens; those that begin alike stand together."""
     pack, size, before = list[Window](), 0, tuple[int, ...]()
-    for window in sorted(windows, key=lambda one: one.read):
-        new = len(window.read) - _alike(before, window.read)
+    for window in sorted(windows, key=lambda window: window.read):
+        new = len(window.read) - _common_length(before, window.read)
         if pack and size + new > most_tokens:
             yield pack
             pack, size, new = [], 0, len(window.read)
@@ -191,10 +197,10 @@ def packs_of(windows: Iterable[Window], *, most_tokens: int = PACKED_TOKENS) -> 
 
 
 def tree_of(windows: Sequence[Window]) -> Tree:
-    """The tokens that the windows read, each common beginning once. windows: sorted by `read`."""
+    """Return the tokens that the windows read, each common beginning once. windows: sorted by `read`."""
     tree, path, before = Tree([], [], []), list[int](), tuple[int, ...]()
     for window in windows:
-        del path[_alike(before, window.read) :]
+        del path[_common_length(before, window.read) :]
         for token in window.read[len(path) :]:
             tree.parents.append(path[-1] if path else -1)
             path.append(len(tree.tokens))
@@ -206,7 +212,7 @@ def tree_of(windows: Sequence[Window]) -> Tree:
 
 @torch.inference_mode()
 def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, LogProb]]:
-    """Each window of a pack with the log-probability (natural) of what it predicts, in one forward pass."""
+    """Return each window of a pack with the log-probability (natural) of what it predicts, in one forward pass."""
     model, tree = loaded.model, tree_of(windows)
     count = len(tree.tokens)
     sees, depth = torch.eye(count, dtype=torch.bool), [0] * count
@@ -221,26 +227,26 @@ def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, 
         while len(path) < len(window.predicted):
             path.append(tree.parents[path[-1]])
         paths.append(path[::-1])
-    wanted = sorted({place for path in paths for place in path})
+    places = sorted({place for path in paths for place in path})
     logits = model(
         input_ids=torch.tensor([tree.tokens]),
         attention_mask=hidden[None, None],
         position_ids=torch.tensor([depth]),
         use_cache=False,
-        logits_to_keep=torch.tensor(wanted),
+        logits_to_keep=torch.tensor(places),
     ).logits[0]
     logs = logits.float().log_softmax(-1)  # (len(wanted), V)
-    row, likeliest = {place: number for number, place in enumerate(wanted)}, logs.argmax(-1).tolist()
+    row, likeliest = {place: number for number, place in enumerate(places)}, logs.argmax(-1).tolist()
     scored = list[tuple[Window, LogProb]]()
     for window, path in zip(windows, paths, strict=True):
         rows = [row[place] for place in path]
         total = logs[rows, list(window.predicted)].sum()
-        greedy = all(likeliest[one] == token for one, token in zip(rows, window.predicted, strict=True))
+        greedy = all(likeliest[index] == token for index, token in zip(rows, window.predicted, strict=True))
         scored.append((window, LogProb(float(total), greedy)))
     return scored
 
 
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """Number of tokens that both begin with."""
-    most = min(len(one), len(other))
-    return next((place for place in range(most) if one[place] != other[place]), most)
+def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the number of tokens that both sequences begin with."""
+    most = min(len(first), len(second))
+    return next((place for place in range(most) if first[place] != second[place]), most)

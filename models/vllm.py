@@ -33,7 +33,8 @@ SEED_BITS = (1 << 63) - 1
 JOBS_AT_ONCE = 256
 """Jobs of one call of `generate`, as many as vLLM runs together; the next ones begin when all of them are answered."""
 SEEN_AT_ONCE = 64
-"""The same of jobs with pictures: as Pillow and the model take them they need a hundred megabytes apiece."""
+"""Jobs of one call where they have pictures: in the form that Pillow and the model need, each takes a hundred
+megabytes."""
 
 
 class Prompt(NamedTuple):
@@ -76,8 +77,8 @@ class VLLMChat:
         """
         if dtype.removeprefix("torch.") not in DTYPES:
             raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
-        chosen: dict[str, Any] = {"revision": revision, "dtype": dtype, "trust_remote_code": trust_remote_code}
-        weights = find_weights(pretrained, peft=peft, merges=False, **chosen)  # vLLM adds a LoRA itself
+        options: dict[str, Any] = {"revision": revision, "dtype": dtype, "trust_remote_code": trust_remote_code}
+        weights = find_weights(pretrained, peft=peft, merges=False, **options)  # vLLM adds a LoRA itself
         self._format: dict[str, JsonValue] | None = None  # in the words of vLLM's StructuredOutputsParams
         if response_format is not None:
             schema = schema_of(response_format)
@@ -95,12 +96,12 @@ class VLLMChat:
         )
         shaping = {"": self._setup.max_model_len, "quantization=": self._setup.quantization}
         shaping |= {f"{name}=": count for name, count in pixels.items()}
-        shown = "".join(f":{name}{value}" for name, value in shaping.items() if value)
-        self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{shown}{format_in_id(response_format)}"
+        suffix = "".join(f":{name}{value}" for name, value in shaping.items() if value)
+        self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{suffix}{format_in_id(response_format)}"
         self._lock = threading.RLock()  # the tokenizer is this object's own, beside the engine's; one thread at a time
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """One answer, in one piece. Raises ModelError; TransientModelError where the engine ends."""
+        """Answer one request, in one piece. Raises ModelError; TransientModelError where the engine ends."""
         [(_, answer)] = self.complete_many([request])
         if isinstance(answer, ModelError):
             raise answer
@@ -136,7 +137,7 @@ class VLLMChat:
             )
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
-        """Log-probability of each continuation given its context, with its position. Raises ModelError.
+        """Yield the log-probability of each continuation given its context, with its position. Raises ModelError.
 
         An empty context stands for the token that begins a text; a continuation without tokens is certain.
         """
@@ -145,19 +146,19 @@ class VLLMChat:
         yield from sum_windows(windows, self._score)
 
     def loglikelihood_rolling(self, texts: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """Log-probability of whole texts, with their position: windows one token shorter than the context."""
+        """Yield the log-probability of whole texts, with their position: windows one token shorter than the context."""
         with self._lock:
             windows = text_windows(self._loaded, texts)
         for number, likelihood in sum_windows(windows, self._score):
             yield number, likelihood.total
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """Sums over the answers' tokens, their end included, with their numbers.
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        """Yield the sums over the answers' tokens, their end included, with their numbers.
 
         An answer is tokenised by itself, without its prompt. Raises ModelError; a ContextOverflow after all results.
         """
         windows, refused = list[Window](), list[ModelError]()
-        for number, (request, answer) in enumerate(asked):
+        for number, (request, answer) in enumerate(pairs):
             with self._lock:
                 tokens = [*encode(self._loaded, answer, special=False), self._loaded.end_token]
             try:
@@ -173,7 +174,7 @@ class VLLMChat:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        """What models.token_likelihoods encodes with; its windows end one token before the context does.
+        """The tokenizer and limits for models.token_likelihoods; windows end one token before the context does.
 
         In place of the model there is its generation configuration.
         """
@@ -186,14 +187,14 @@ class VLLMChat:
             sight = sight_of(read_processor(folder, dict(setup.pixels)), config) if setup.sees else None
             tokenizer = sight.processor.tokenizer if sight else AutoTokenizer.from_pretrained(folder, **source)
             if (folder / "generation_config.json").is_file():
-                own = GenerationConfig.from_pretrained(folder, local_files_only=True)
+                defaults = GenerationConfig.from_pretrained(folder, local_files_only=True)
             else:
-                own = GenerationConfig.from_model_config(config)
-        known = setup.max_model_len or context_tokens_of(config, tokenizer)
-        return Loaded(own, tokenizer, known - 1, end_tokens_of(own, tokenizer), sight)
+                defaults = GenerationConfig.from_model_config(config)
+        context_tokens = setup.max_model_len or context_tokens_of(config, tokenizer)
+        return Loaded(defaults, tokenizer, context_tokens - 1, end_tokens_of(defaults, tokenizer), sight)
 
     def _prompt(self, number: int, request: ChatRequest, *, room_for: int = 1) -> Prompt:
-        """The tokens of a request, with its limit cut to the room that there is. Raises ModelError.
+        """Return the tokens of a request, with its limit cut to the room that there is. Raises ModelError.
 
         room_for: tokens that have to have room behind it.
         """
@@ -224,27 +225,27 @@ class VLLMChat:
         return SamplingParams(**sampling, detokenize="stop" in sampling)
 
     def _sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
-        """How the tokens of an answer are picked, under vLLM's names; a seed only where they are drawn."""
-        request, own = prompt.request, self._loaded.model
+        """Return the sampling parameters of an answer under vLLM's names; a seed only where tokens are drawn."""
+        request, defaults = prompt.request, self._loaded.model
         sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
         sampling["structured_outputs"] = self._format
         if request.temperature > 0:
-            top_p = own.top_p if request.top_p is None else request.top_p
-            sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": own.top_k or None}
+            top_p = defaults.top_p if request.top_p is None else request.top_p
+            sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": defaults.top_k or None}
             sampling["seed"] = seed_of(request, prompt.tokens) & SEED_BITS
-        if own.repetition_penalty not in (None, 1.0):
-            sampling["repetition_penalty"] = own.repetition_penalty
+        if defaults.repetition_penalty not in (None, 1.0):
+            sampling["repetition_penalty"] = defaults.repetition_penalty
         if stops := [stop for stop in request.stop if stop]:
             sampling["stop"] = stops
             # vLLM gives a special token no text, so a stop string never matches it
             added = self._loaded.tokenizer.added_tokens_decoder.items()
-            special = {one.content: token for token, one in reversed(list(added)) if one.special}
+            special = {entry.content: token for token, entry in reversed(list(added)) if entry.special}
             if ids := [special[stop] for stop in stops if stop in special]:
                 sampling["stop_token_ids"] = ids
         return {name: value for name, value in sampling.items() if value is not None}
 
     def _score(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
-        """Each window with the log-probability of what it predicts. Raises ModelError."""
+        """Yield each window with the log-probability of what it predicts. Raises ModelError."""
         from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 
         def scoring(window: Window) -> Any:
@@ -268,7 +269,7 @@ class VLLMChat:
             *before, last = window.predicted
             tokens = [output.prompt_logprobs[place - len(before)][token] for place, token in enumerate(before)]
             tokens.append(output.outputs[0].logprobs[0][last])
-            yield window, LogProb(sum(one.logprob for one in tokens), all(one.rank == 1 for one in tokens))
+            yield window, LogProb(sum(token.logprob for token in tokens), all(token.rank == 1 for token in tokens))
 
     def _outputs(self, jobs: Sequence[Job]) -> Iterator[Any]:
         """vLLM's RequestOutput of each job in order, or a RequestRefused where vLLM refuses it.
@@ -281,10 +282,10 @@ class VLLMChat:
                 if not isinstance(output, JobRefused):
                     yield output
                     continue
-                said = " ".join(str(output).split())[:400]
-                if "longer than" in said:
+                reason = " ".join(str(output).split())[:400]
+                if "longer than" in reason:
                     remedy = "shorten it, or choose another max_model_len"
-                    yield ContextOverflow(f"vLLM refuses this prompt: {said}; {remedy}.")
+                    yield ContextOverflow(f"vLLM refuses this prompt: {reason}; {remedy}.")
                 else:
                     remedy = "change response_format, or leave it out" if self._format else "change it"
-                    yield RequestRefused(f"vLLM refuses this prompt: {said}; {remedy}.")
+                    yield RequestRefused(f"vLLM refuses this prompt: {reason}; {remedy}.")

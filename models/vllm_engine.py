@@ -41,7 +41,7 @@ ENVIRONMENT = {
     "VLLM_HOST_IP": "127.0.0.1",  # without it vLLM looks for an address of this machine that others see
     "SPT_NOENV": "1",  # else a process that takes a title hides its environment, by which a service finds its own
 }
-"""For vLLM, unless it is set."""
+"""Environment variables for vLLM; one that is set already keeps its value."""
 CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
 FAILED = "initialization failed"  # what vLLM's processes log when another one failed, below its own words
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM can reserve memory for
@@ -53,7 +53,7 @@ picture = lru_cache(maxsize=64)(open_picture)
 
 
 class Setup(NamedTuple):
-    """What an engine is opened with; another setup is another engine."""
+    """The files and options of an engine; another setup opens another engine."""
 
     folder: Path
     adapter: Path | None
@@ -72,7 +72,7 @@ class Setup(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What the engine is asked once; typed Any because vLLM is not on every machine."""
+    """The tokens, pictures and sampling parameters of one request; `params` is Any: vLLM is not on every machine."""
 
     tokens: list[int]
     pngs: tuple[bytes, ...]
@@ -80,11 +80,11 @@ class Job(NamedTuple):
 
 
 class JobRefused(Exception):
-    """vLLM refuses this prompt, and answers the others. The message is vLLM's own."""
+    """vLLM refused this prompt and answered the others; the message is vLLM's own."""
 
 
 def ask_engine(setup: Setup, jobs: Sequence[Job]) -> list[Any]:
-    """vLLM's RequestOutput of each job, or the JobRefused of one that vLLM does not take.
+    """Return vLLM's RequestOutput of each job in order, or the JobRefused of one that vLLM does not take.
 
     Other threads wait meanwhile; a model that was held before is let go of. Raises ModelUnavailable, and
     TransientModelError where the engine ends: the next call opens another one.
@@ -108,14 +108,14 @@ def ask_engine(setup: Setup, jobs: Sequence[Job]) -> list[Any]:
 
 
 class Engine:
-    """vLLM's `LLM` with its processes, which end with this one."""
+    """vLLM's `LLM` and its processes, which end when this process does."""
 
     def __init__(self, setup: Setup) -> None:
         _kill_engines_at_exit()
         self._llm, self._lora = load_llm(setup)
         core = self._llm.llm_engine.engine_core
         self.close = Finalize(self, core.shutdown, exitpriority=1)
-        """Ends the engine and frees its memory."""
+        """End the engine and free its memory."""
 
         def report_death() -> None:
             # an engine's process that is killed says nothing itself, and `generate` would wait for ever
@@ -127,7 +127,7 @@ class Engine:
         Thread(target=report_death, name="vllm-watch", daemon=True).start()
 
     def generate(self, jobs: Sequence[Job]) -> list[Any]:
-        """See `ask_engine`. Raises whatever vLLM raises when it ends."""
+        """Answer the jobs as `ask_engine` does, and raise whatever vLLM raises when it ends."""
         from vllm.exceptions import VLLMClientError  # pyright: ignore[reportMissingImports]
 
         prompts, params = [vllm_prompt(job.tokens, job.pngs) for job in jobs], [job.params for job in jobs]
@@ -158,7 +158,7 @@ def _kill_engines_at_exit() -> None:
 
 
 def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
-    """vLLM's TokensPrompt; pictures are told apart by their files, so that each is prepared once."""
+    """Return vLLM's TokensPrompt; pictures are identified by their digests, so that each is prepared once."""
     if not pngs:
         return {"prompt_token_ids": tokens}
     return {
@@ -169,7 +169,10 @@ def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
 
 
 def load_llm(setup: Setup) -> tuple[Any, Any]:
-    """vLLM's `LLM`, and the adapter that each of its jobs names. Only safetensors are read. Raises ModelUnavailable."""
+    """Open vLLM's `LLM`, and return it with the adapter that each of its jobs names.
+
+    Only safetensors are read. Raises ModelUnavailable.
+    """
     require_safetensors(setup.folder)
     file = _log_to_file()
     begun = file.stat().st_size if file.exists() else 0
@@ -181,17 +184,17 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
         with progress_hidden():
             llm = LLM(**llm_arguments(setup))
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
-        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        if FAILED in said and file.exists():  # the cause stands in the log where the engine's own process failed
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if FAILED in reason and file.exists():  # the cause stands in the log where the engine's own process failed
             logged = CAUSE.findall(file.read_bytes()[begun:].decode("utf-8", "replace"))
-            said = next((f"{kind}: {text}" for kind, text in reversed(logged) if FAILED not in text), said)
-        raise ModelUnavailable(f"vLLM cannot open the model in {setup.folder}: {said[:400]}; {REMEDY}") from error
+            reason = next((f"{kind}: {text}" for kind, text in reversed(logged) if FAILED not in text), reason)
+        raise ModelUnavailable(f"vLLM cannot open the model in {setup.folder}: {reason[:400]}; {REMEDY}") from error
     return llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None
 
 
 def llm_arguments(setup: Setup) -> dict[str, Any]:
-    """Keyword arguments of vLLM's `LLM`: those of the user, and those that always hold."""
-    own = ("folder", "adapter", "sees", "pixels")
+    """Return the keyword arguments of vLLM's `LLM`: those of the user, and those that always hold."""
+    internal_fields = ("folder", "adapter", "sees", "pixels")
     arguments: dict[str, Any] = {
         "model": str(setup.folder),
         "load_format": "safetensors",
@@ -199,14 +202,16 @@ def llm_arguments(setup: Setup) -> dict[str, Any]:
         "use_tqdm_on_load": False,
         "worker_extension_cls": f"{EndsWithItsOpener.__module__}.{EndsWithItsOpener.__qualname__}",
     }
-    arguments |= {name: value for name, value in setup._asdict().items() if name not in own and value is not None}
+    arguments |= {
+        name: value for name, value in setup._asdict().items() if name not in internal_fields and value is not None
+    }
     if setup.sees:
         arguments["limit_mm_per_prompt"] = {"video": 0}
     if setup.pixels:
         arguments["mm_processor_kwargs"] = dict(setup.pixels)
     if setup.adapter:
         rank = read_json(setup.adapter / "adapter_config.json").get("r", RANKS[0])
-        room = next((known for known in RANKS if known >= rank), RANKS[-1])
+        room = next((size for size in RANKS if size >= rank), RANKS[-1])
         arguments |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": room}
     return arguments
 
@@ -232,14 +237,14 @@ def _log_to_file() -> Path:
 
 
 class EndsWithItsOpener:
-    """vLLM makes its workers of this class too, by `worker_extension_cls`.
+    """A mixin of vLLM's workers (`worker_extension_cls`) that ends them with the process that opened the engine.
 
     Its engine outlives an opener that is killed (vllm-project/vllm#55510); its workers end with the engine by a pipe.
     They stand in the engine's own process, or, where there are more than one, in processes whose end ends the engine.
     """
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
-        """Before the worker has read any weights, which may take minutes."""
+        """Start the watch before the worker reads its weights, which may take minutes."""
         opener = int(os.environ[OPENER])
 
         def end_with_opener() -> None:

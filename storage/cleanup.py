@@ -21,25 +21,25 @@ LEFTOVER = timedelta(hours=1)  # no write takes as long as this: an unfinished f
 
 
 class Removal(Record):
-    """Something that nothing needs."""
+    """A file that nothing needs any more."""
 
     name: str
     """`{kind}/{digest}`, `results/{key}`, or the path of a leftover file below the store."""
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
 
 
 class Cleanup(Record):
-    """What `trivet gc` removed, or would remove."""
+    """The counts and names of what `trivet gc` removed, or would remove."""
 
     dry_run: bool
     removed: tuple[Removal, ...]
     removed_bytes: int
     kept: int
-    """Objects that stay."""
+    """Number of objects that stay."""
     kept_bytes: int
     kept_results: int
-    """Records of steps that stay."""
+    """Number of step records that stay."""
     removed_vectors: int
     """Rows of the embedding cache that no run has used for as long as results are kept."""
 
@@ -60,22 +60,22 @@ def collect(
     unused_for: records that were written or have served since stay, and so do cached embeddings.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
-    old = [each for each in results.listed() if each.modified < now - unused_for]
+    old = [record for record in results.listed() if record.modified < now - unused_for]
     removed = [
-        Removal(name=f"{RESULTS}/{each.name}", size=each.size)
-        for each in old
-        if dry_run or results.remove(each.name, before=now - unused_for)
+        Removal(name=f"{RESULTS}/{record.name}", size=record.size)
+        for record in old
+        if dry_run or results.remove(record.name, before=now - unused_for)
     ]
-    gone = {each.name.removeprefix(f"{RESULTS}/") for each in removed}
-    staying = [each.name for each in results.listed() if each.name not in gone]
+    removed_names = {removal.name.removeprefix(f"{RESULTS}/") for removal in removed}
+    staying = [record.name for record in results.listed() if record.name not in removed_names]
     marked = _mark(store, listed, results, staying)
-    kept: list[Artifact] = []
-    for each in listed:
-        dead = each.ref.digest not in marked and each.modified < now - older_than
-        if dead and (dry_run or store.remove(each.ref, before=now - older_than)):
-            removed.append(Removal(name=f"{each.ref.kind}/{each.ref.digest}", size=each.ref.size))
+    staying_objects: list[Artifact] = []
+    for artifact in listed:
+        dead = artifact.ref.digest not in marked and artifact.modified < now - older_than
+        if dead and (dry_run or store.remove(artifact.ref, before=now - older_than)):
+            removed.append(Removal(name=f"{artifact.ref.kind}/{artifact.ref.digest}", size=artifact.ref.size))
         else:
-            kept.append(each)
+            staying_objects.append(artifact)
     roots = [store.root]
     if results.folder and not results.folder.is_relative_to(store.root):
         roots.append(results.folder)
@@ -84,34 +84,34 @@ def collect(
     return Cleanup(
         dry_run=dry_run,
         removed=tuple(removed),
-        removed_bytes=sum(each.size for each in removed),
-        kept=len(kept),
-        kept_bytes=sum(each.ref.size for each in kept),
+        removed_bytes=sum(removal.size for removal in removed),
+        kept=len(staying_objects),
+        kept_bytes=sum(artifact.ref.size for artifact in staying_objects),
         kept_results=len(staying),
         removed_vectors=embeddings.prune(older_than_days=unused_for.days, dry_run=dry_run),
     )
 
 
 def _mark(store: Artifacts, listed: Iterable[Artifact], results: Results, staying: Iterable[str]) -> set[str]:
-    """The digests that are referred to."""
-    by_digest = {each.ref.digest: each.ref for each in listed}
+    """Return the digests that keys, records and the objects they lead to refer to."""
+    by_digest = {artifact.ref.digest: artifact.ref for artifact in listed}
     marked: set[str] = set()
     fresh = {ref.digest for _, ref in store.notes()}
     for name in staying:
-        fresh |= _digests(results.read(name) or b"")
+        fresh |= _digests_in(results.read(name) or b"")
     while fresh:
         marked |= fresh
-        found: set[str] = set()
+        named_here: set[str] = set()
         for digest in fresh & by_digest.keys():
             with suppress(MissingArtifact, DamagedArtifact):
                 if store.starts_with(by_digest[digest], (b"{", b"[")):  # vectors and images are not read
-                    found |= _digests(store.get(by_digest[digest]))
-        fresh = found - marked
+                    named_here |= _digests_in(store.get(by_digest[digest]))
+        fresh = named_here - marked
     return marked
 
 
-def _digests(data: bytes) -> set[str]:
-    return {found.decode() for found in DIGEST.findall(data)}
+def _digests_in(data: bytes) -> set[str]:
+    return {digest.decode() for digest in DIGEST.findall(data)}
 
 
 def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:

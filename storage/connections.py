@@ -31,12 +31,12 @@ class Revisions(Record):
     """Which migration a database has, and which this installation has."""
 
     current: str | None
-    """None for a database without our tables."""
+    """Revision of the tables in the database; None for a database without our tables."""
     head: str
 
 
 def locate(database_url: str | None, home: Path) -> str:
-    """The address of the database: the configured one, or the home's embedded server, which is started then."""
+    """Return the address of the database: the configured one, or the home's embedded server, which is started then."""
     return database_url or Cluster(home).start()
 
 
@@ -57,19 +57,19 @@ def address(url: str) -> URL:
 
 @cache
 def engine(url: str) -> Engine:
-    """The process's pool of connections to `url`; a connection that died meanwhile is replaced."""
-    made = create_engine(address(url), pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_S})
-    atexit.register(made.dispose)
-    return made
+    """Return the process's pool of connections to `url`; a connection that died meanwhile is replaced."""
+    database = create_engine(address(url), pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_S})
+    atexit.register(database.dispose)
+    return database
 
 
 def upgrade(url: str) -> Revisions:
     """Bring the tables to this installation's revision; two at once wait for each other. Raises DatabaseUnavailable."""
     with connected(engine(url)) as connection:
         connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": UPGRADE_LOCK})
-        known = {script.revision for script in _scripts().walk_revisions()}
+        own_revisions = {script.revision for script in _scripts().walk_revisions()}
         current = MigrationContext.configure(connection).get_current_revision()
-        if current is not None and current not in known:
+        if current is not None and current not in own_revisions:
             raise DatabaseUnavailable(
                 f"the tables are at revision {current}, which this version of Trivet does not know; "
                 "install the version that made them, or name an empty database"
@@ -81,7 +81,7 @@ def upgrade(url: str) -> Revisions:
 
 
 def revisions(url: str) -> Revisions:
-    """The revision of the tables at `url` and ours. Raises DatabaseUnavailable."""
+    """Return the revision of the tables at `url` and ours. Raises DatabaseUnavailable."""
     with connected(engine(url)) as connection:
         current = MigrationContext.configure(connection).get_current_revision()
     head = _scripts().get_current_head()
@@ -90,7 +90,7 @@ def revisions(url: str) -> Revisions:
 
 
 def server_major(url: str) -> int:
-    """The server's major version. Raises DatabaseUnavailable."""
+    """Return the major version of the server at `url`. Raises DatabaseUnavailable."""
     with connected(engine(url)) as connection:
         return int(connection.execute(text("show server_version_num")).scalar_one()) // 10000
 
@@ -106,7 +106,7 @@ def connected(pool: Engine) -> Generator[Connection]:
 
 
 def unavailable(pool: Engine, error: DBAPIError) -> DatabaseUnavailable:
-    """A DatabaseUnavailable with the first line of `error` and the remedy; shows no password."""
+    """Return a DatabaseUnavailable with the first line of `error` and the remedy; shows no password."""
     reason = str(error.orig or error).strip().splitlines()[0]
     where = pool.url.render_as_string(hide_password=True)
     return DatabaseUnavailable(f"{where} cannot be used: {reason}; see that the server runs and DATABASE_URL is right")
@@ -135,7 +135,7 @@ class Reconnecting:
         self._engine: Engine | None = None
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """The result of `work` in a transaction of its own; tried again once on a server that was started again.
+        """Return the result of `work` in a transaction of its own; tried again once on a server that was started again.
 
         Raises DatabaseUnavailable.
         """
@@ -154,7 +154,7 @@ class Reconnecting:
             return work(connection)
 
     def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
-        """All rows that the query gives, as `run` gets them."""
+        """Run a query through `run` and return all of its rows."""
         return self.run(lambda connection: connection.execute(query).mappings().all())
 
     def _open(self) -> Engine:

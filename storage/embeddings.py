@@ -35,7 +35,7 @@ ROW = np.dtype("<f2")
 
 
 class EmbeddingCache:
-    """What `put_many` wrote, `get_many` finds, also after kill -9 and from other processes and threads.
+    """A cache of vectors by embedder and text that survives kill -9 and is shared by processes and threads.
 
     A damaged file is set aside as `NAME.damaged` and begun anew; a damaged row counts as absent.
     Raises StoreUnreachable if the file cannot be read or written.
@@ -48,11 +48,11 @@ class EmbeddingCache:
 
     @classmethod
     def below(cls, home: Path) -> EmbeddingCache:
-        """The cache of a home, in `cache/embeddings.sqlite` below it; made when it is first used."""
+        """Return the cache of a home, in `cache/embeddings.sqlite` below it; made when it is first used."""
         return cls(home / "cache" / "embeddings.sqlite")
 
     def get_many(self, embedder_id: str, texts: Sequence[str]) -> dict[str, NDArray[np.float16]]:
-        """Vectors (dimension,) of those texts that are known, and a note that they were used today."""
+        """Return the vectors (dimension,) of those texts that are known, and a note that they were used today."""
         by_key = {cache_key(embedder_id, text): text for text in texts}
         keys, today = list(by_key), _today()
 
@@ -146,14 +146,14 @@ class EmbeddingCache:
             self._connection = None
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        aside = self._path.with_name(f"{self._path.name}.damaged")
-        log.warning("embedding cache damaged, begun anew: path=%s aside=%s error=%s", self._path, aside, error)
+        damaged = self._path.with_name(f"{self._path.name}.damaged")
+        log.warning("embedding cache damaged, begun anew: path=%s aside=%s error=%s", self._path, damaged, error)
         self._disconnect()
         # another process may have been first, so each file may be gone already
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         if self._path.exists():
-            self._path.replace(aside)
+            self._path.replace(damaged)
 
 
 def cache_key(embedder_id: str, text: str) -> bytes:

@@ -41,35 +41,35 @@ class Address(NamedTuple):
 
 
 def is_address(word: str) -> bool:
-    """Whether `word` names an engine and not a folder; one that lacks a slash is an address that cannot be read."""
+    """Return whether `word` is an address and not a folder; one without slashes counts as an address that is broken."""
     return ADDRESS.match(word) is not None
 
 
 def read_address(word: str) -> Address:
-    """An address, and its password apart. Raises NotAnIndex for an engine that there is not."""
+    """Return an address, and its password apart. Raises NotAnIndex for an engine that there is not."""
     try:
         parts = urlsplit(word)
         password = parts.password
         if "://" not in word:
             raise ValueError
     except ValueError:
-        what = "postgresql://user@host:5432/name"
-        raise NotAnIndex(f"the address of the index cannot be read; write {what}") from None
+        example = "postgresql://user@host:5432/name"
+        raise NotAnIndex(f"the address of the index cannot be read; write {example}") from None
     if parts.scheme.startswith("lancedb"):
         raise NotAnIndex(LANCEDB)
     if parts.scheme not in SCHEMES:
         raise NotAnIndex(f"no engine is called {parts.scheme}; name a folder, or an address such as postgresql://host")
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    password = unquote(password) if password else dict(given).get("password")
-    kept = urlencode([(name, value) for name, value in given if name not in SECRETS], quote_via=quote)
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    password = unquote(password) if password else dict(parameters).get("password")
+    query = urlencode([(name, value) for name, value in parameters if name not in SECRETS], quote_via=quote)
     host = parts.netloc.rpartition("@")[2]
     user = f"{quote(parts.username, safe='%')}@" if parts.username else ""
     # by hand: urlunsplit writes `postgresql:/name` for `postgresql:///name`
-    return Address(f"{parts.scheme}://{user}{host}{parts.path}{f'?{kept}' if kept else ''}", password)
+    return Address(f"{parts.scheme}://{user}{host}{parts.path}{f'?{query}' if query else ''}", password)
 
 
 def place_of(url: str, home: Path) -> Path:
-    """The folder that stands for an address without a password; made when it is missing."""
+    """Return the folder that stands for an address without a password; made when it is missing."""
     name = re.sub(r"[^\w.-]+", "-", urlsplit(url).path.strip("/")).strip("-.") or "index"
     folder = home / "indexes" / f"{name[:40]}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
     if not (folder / ENGINE_FILE).exists():
@@ -78,7 +78,7 @@ def place_of(url: str, home: Path) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """The address that `folder` stands for; None for a folder that holds its index itself."""
+    """Return the address that `folder` stands for; None for a folder that holds its index itself."""
     try:
         return str(json.loads((folder / ENGINE_FILE).read_bytes())["address"])
     except (FileNotFoundError, NotADirectoryError):
@@ -88,12 +88,12 @@ def address_of(folder: Path) -> str | None:
 
 
 def index_name(folder: Path) -> str:
-    """How users name the index: its address, or the folder."""
+    """Return the index's name as users write it: its address, or the folder."""
     return address_of(folder) or str(folder)
 
 
 def lasting_name(folder: Path) -> str:
-    """By which what is kept about an index knows it, whatever the current folder: its address, or the whole path."""
+    """Return a name that holds in every working folder: the index's address, or its absolute path."""
     return address_of(folder) or str(folder.resolve())
 
 

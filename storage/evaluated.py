@@ -21,9 +21,9 @@ class Dataset(FiniteRecord):
 
     name: str
     source: str
-    """Where it came from: a path, a hub id."""
+    """The path or hub id that the items were read from."""
     checksum: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """SHA-256 of the items."""
+    """SHA-256 of the items, hex."""
     count: int = Field(ge=0)
 
 
@@ -42,21 +42,21 @@ class EvalSettings(FiniteRecord):
 
 
 class Model(FiniteRecord):
-    """What was measured, known by name, revision and backend; the rest is for people who look."""
+    """The model that was measured, identified by name, revision and backend; the other fields only describe it."""
 
     name: str
     revision: str = ""
-    """Revision of the weights; empty if unknown."""
+    """Revision of the weights; empty if it is not known."""
     backend: str
     is_external: bool = False
     """It answers at an endpoint, and its weights are not at hand."""
     weights_location: str | None = None
-    """A path or a hub id."""
+    """The path or hub id that the weights were read from."""
     base_model: str | None = None
-    """What it was trained from."""
+    """Name of the model that training started from."""
     training_parameters: dict[str, JsonValue] | None = None
     git_commit: str | None = None
-    """Commit of the training code."""
+    """Commit of the code that trained the model."""
 
 
 class Run(FiniteRecord):
@@ -68,18 +68,18 @@ class Run(FiniteRecord):
     ended_at: datetime | None = None
     status: Literal["running", "completed", "failed"]
     version: str
-    """Version of Trivet."""
+    """Version of Trivet that ran the evaluation."""
     git_commit: str | None = None
     index_generation: str | None = None
     index_digest: str | None = None
     environment: dict[str, JsonValue] = Field(default_factory=dict)
     """Embedder, tokenizer, folder of the index … for people who look."""
     model: Model | None = None
-    """None where an index was measured."""
+    """The model that was measured; None where an index was measured."""
     model_args: dict[str, JsonValue] = Field(default_factory=dict)
-    """How this run opened the model, without secrets."""
+    """Arguments that this run opened the model with, without secrets."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the user asked for, without secrets."""
+    """The configuration that the user asked for, without secrets."""
     skipped: dict[str, str] = Field(default_factory=dict)
     """Tasks that an earlier run had done, with its id."""
     notes: tuple[str, ...] = ()
@@ -90,38 +90,38 @@ class Run(FiniteRecord):
 
 
 class Task(FiniteRecord):
-    """What a run says of one benchmark as a whole: its version, figures, counts and model calls."""
+    """The version, metrics, counts and model calls of one benchmark in a run."""
 
     task: str
     version: str
-    """Version of the benchmark."""
+    """Version of the benchmark's definition."""
     family: str
     metrics: dict[str, JsonValue]
-    """Under evalchemy's keys."""
+    """Values of the metrics, under the names that evalchemy gives them."""
     counts: dict[str, int]
     usage: dict[str, JsonValue]
     judge: str | None = None
     judge_usage: dict[str, JsonValue] | None = None
     notes: tuple[str, ...] = ()
     artifacts: dict[str, JsonValue] = Field(default_factory=dict)
-    """Refs of items, responses and samples."""
+    """Refs of the artifacts that hold items, responses and samples."""
 
 
 class Result(FiniteRecord):
     """A figure over the items of a run, with its error bars."""
 
     metric: str
-    """`accuracy`, `prompt_level_strict`, `pass@4`, `page.mrr@10` …"""
+    """Name of the metric: `accuracy`, `prompt_level_strict`, `pass@4`, `page.mrr@10` …"""
     part: str = ""
     """The items it is over: `group=algebra`, `kind=table`; empty for all."""
     value: float
     std_err: float | None = None
     """Standard error, clustered by item where there are repeats; None for a single item."""
     low: float | None = None
-    """Lower end of the 95 % interval."""
+    """Lower end of the 95 % interval of `value`."""
     high: float | None = None
     n: int = Field(ge=0)
-    """Number of items."""
+    """Number of items that `value` was worked out over."""
     headline: bool = False
     """True for the one figure that a leaderboard shows."""
     higher_is_better: bool = True
@@ -139,7 +139,7 @@ class Sample(FiniteRecord):
     extracted: str | None = None
     """The answer found in the response; None: there was none."""
     gold: str | None = None
-    """The right answer, for display."""
+    """The right answer, kept for display only."""
     reason: str = ""
     """The stage that decided, the rule that failed or the judge's words; never empty when unscored."""
     group: str | None = None
@@ -148,7 +148,7 @@ class Sample(FiniteRecord):
     detail: dict[str, JsonValue] = Field(default_factory=dict)
     """Data for a re-score or for inspection: rules followed, the whole judgment."""
     truncated: bool = False
-    """The response was cut off at max_tokens."""
+    """Whether the response was cut off at max_tokens."""
     missing: bool = False
     """No answer was found in it, or there was no response."""
     keys: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ SAMPLE_COLUMNS = {"group": "item_group", "values": "figures", "keys": "response_
 
 
 class Graded(NamedTuple):
-    """What a comparison needs of a sample; see `Sample`."""
+    """The fields of a `Sample` that a comparison of two runs needs."""
 
     item: str
     status: str
@@ -168,12 +168,12 @@ class Graded(NamedTuple):
     extracted: str | None
     """Up to SHOWN_CHARS characters, and one more where it is longer."""
     gold: str | None
-    """The same."""
+    """The right answer, up to SHOWN_CHARS characters, and one more where it is longer."""
     missing: bool
 
 
 class Evaluated(FiniteRecord):
-    """What one run found on one data set: its figures and, where it keeps them, its samples."""
+    """The results of one run on one data set, and its samples where the run keeps them."""
 
     run: Run
     dataset: Dataset
@@ -191,7 +191,7 @@ class StoredScore(FiniteRecord):
 
     run: str
     status: Literal["running", "completed", "failed"]
-    """Status of the run."""
+    """State of the run that the score belongs to."""
     model: str
     revision: str
     backend: str
@@ -199,7 +199,7 @@ class StoredScore(FiniteRecord):
     dataset_checksum: str
     settings_digest: str
     settings: dict[str, JsonValue] = Field(default_factory=dict)
-    """Parameters of the settings."""
+    """Parameters of the evaluation settings."""
     metric: str
     part: str
     value: float
@@ -208,9 +208,9 @@ class StoredScore(FiniteRecord):
     high: float | None
     n: int
     counts: dict[str, int] = Field(default_factory=dict)
-    """Samples by kind, as in `Task.counts`."""
+    """Number of samples of each kind, as in `Task.counts`."""
     usage: dict[str, JsonValue] = Field(default_factory=dict)
-    """Model calls, as in `Task.usage`."""
+    """Counts of model calls and tokens, as in `Task.usage`."""
     headline: bool
     higher_is_better: bool
     ended_at: datetime | None
@@ -218,12 +218,12 @@ class StoredScore(FiniteRecord):
 
 def without_figures(metrics: Mapping[str, JsonValue], results: Iterable[Result]) -> dict[str, JsonValue]:
     """`metrics` with None for the figures that `results` hold, so that each is kept once."""
-    held = {one.metric: one.value for one in results if not one.part}
-    return {name: None if name in held and held[name] == value else value for name, value in metrics.items()}
+    values = {result.metric: result.value for result in results if not result.part}
+    return {name: None if name in values and values[name] == value else value for name, value in metrics.items()}
 
 
 def with_figures(task: Task, results: Iterable[Result]) -> Task:
-    """The task with the figures of `results` in place of the nulls that `without_figures` left."""
-    held = {one.metric: one.value for one in results if not one.part}
-    metrics = {name: held.get(name) if value is None else value for name, value in task.metrics.items()}
+    """Return the task with the figures of `results` in place of the nulls that `without_figures` left."""
+    values = {result.metric: result.value for result in results if not result.part}
+    metrics = {name: values.get(name) if value is None else value for name, value in task.metrics.items()}
     return task.model_copy(update={"metrics": metrics})

@@ -39,7 +39,7 @@ from storage.tables import datasets, eval_results, eval_runs, eval_settings, eva
 
 SHORTEST_PREFIX = 6
 ROWS_PER_STATEMENT = 500  # most samples in memory at once
-NAMED = 5  # runs that an error names
+LISTED_RUNS = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 GRADED_PER_PAGE = 5_000
 
@@ -56,9 +56,9 @@ class Figure(NamedTuple):
     headline: bool
     higher_is_better: bool
     checksum: str
-    """Of the data set."""
+    """SHA-256 of the data set's items, hex."""
     settings: str
-    """Digest."""
+    """Digest of the evaluation settings, hex."""
 
     @property
     def comparable_by(self) -> tuple[str, str, str]:
@@ -76,71 +76,75 @@ class Evaluations:
 
         A row of the same run, task, data set and metric or item is replaced; an equal one counts as unchanged.
         """
-        return self._database.run(lambda connection: sum([_write(connection, one) for one in evaluated]))
+        return self._database.run(lambda connection: sum([_write(connection, evaluation) for evaluation in evaluated]))
 
     def write_run(self, run: Run) -> int:
-        """Keep what is said of the run itself, as when it ends."""
+        """Write the row of the run itself, as when it ends."""
         return self._database.run(lambda connection: _write_run(connection, run))
 
     def runs(self, *, kind: str | None = None, model: str | None = None, limit: int = 50) -> list[Run]:
-        """The latest runs, the last one first."""
+        """Return the latest runs, the last one first, at most `limit`."""
         conditions = [eval_runs.c.kind == kind] if kind else []
         if model is not None:
-            named = select(models.c.id).where(models.c.name == escape(model))
-            conditions.append(eval_runs.c.model.in_(named))
+            model_ids = select(models.c.id).where(models.c.name == escape(model))
+            conditions.append(eval_runs.c.model.in_(model_ids))
         return self._runs(*conditions, limit=limit)
 
     def run(self, which: str) -> Run:
-        """The run of this id, or of the id that begins with it (6 characters or more). Raises UnknownRun."""
-        if found := self._runs(eval_runs.c.id == escape(which), limit=1):
-            return found[0]
+        """Return the run of this id, or of the id that begins with it (6 characters or more). Raises UnknownRun."""
+        if runs := self._runs(eval_runs.c.id == escape(which), limit=1):
+            return runs[0]
         if len(which) < SHORTEST_PREFIX or not RUN_ID.fullmatch(which):
             raise UnknownRun(
                 f"no run has the id {which!r}; give {SHORTEST_PREFIX} characters or more; {self._latest_runs()}"
             )
-        found = self._runs(eval_runs.c.id.startswith(which, autoescape=True), limit=NAMED)
-        if not found:
+        runs = self._runs(eval_runs.c.id.startswith(which, autoescape=True), limit=LISTED_RUNS)
+        if not runs:
             raise UnknownRun(f"no run has an id that begins with {which}; {self._latest_runs()}")
-        if len(found) > 1:
-            named = ", ".join(run.id for run in found)
-            raise UnknownRun(f"{len(found)} or more runs begin with {which}: {named}; give more of the id")
-        return found[0]
+        if len(runs) > 1:
+            ids = ", ".join(run.id for run in runs)
+            raise UnknownRun(f"{len(runs)} or more runs begin with {which}: {ids}; give more of the id")
+        return runs[0]
 
     def read(self, run: str) -> list[Evaluated]:
-        """What the run found, with all samples: one value per task and data set; none if it found nothing."""
+        """Return the run's results with all samples: one value per task and data set; empty if there are none."""
 
         def whole(connection: Connection) -> Iterator[Evaluated]:
-            for dataset, one in _read(connection, run):
-                items = _samples(run, one.task.task if one.task else "").where(samples.c.dataset == dataset)
-                found = tuple(map(sample_of, connection.execute(items).mappings()))
-                yield one.model_copy(update={"samples": found})
+            for dataset, evaluation in _read_results(connection, run):
+                items = _select_samples(run, evaluation.task.task if evaluation.task else "").where(
+                    samples.c.dataset == dataset
+                )
+                repeats = tuple(map(sample_of, connection.execute(items).mappings()))
+                yield evaluation.model_copy(update={"samples": repeats})
 
         return self._database.run(lambda connection: [*whole(connection)])
 
     def task_results(self, run: str) -> list[Evaluated]:
-        """What the run found, without samples."""
-        return [one for _, one in self._database.run(lambda connection: [*_read(connection, run)])]
+        """Return the run's results without samples: one value per task and data set."""
+        return [
+            evaluation for _, evaluation in self._database.run(lambda connection: [*_read_results(connection, run)])
+        ]
 
     def figures_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[Figure]]:
         """By run and task: its headline, and the figures over all items by these metrics; one query for any number."""
-        table, wanted = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
+        table, run_ids = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
         whole = (table.part == "") & table.metric.in_(escape(list(metrics)))
         columns = [table[name] for name in Figure._fields if name not in ("checksum", "settings")]
         query = select(table.run, table.task, *columns, datasets.c.checksum, table.settings).join(datasets)
-        query = query.where(table.run == sa.any_(wanted), table.headline | whole)
-        found = dict[tuple[str, str], list[Figure]]()
+        query = query.where(table.run == sa.any_(run_ids), table.headline | whole)
+        by_task = dict[tuple[str, str], list[Figure]]()
         plain = cache(unescape)  # a few words stand in thousands of rows
         for run, task, metric, part, *rest in self._database.run(lambda connection: connection.execute(query).all()):
             figure = Figure(plain(metric), plain(part), *rest)
-            found.setdefault((plain(run), plain(task)), []).append(figure)
-        return found
+            by_task.setdefault((plain(run), plain(task)), []).append(figure)
+        return by_task
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:
-        """The samples of a task by data set, item and repeat, read in pages."""
+        """Yield the samples of a task by data set, item and repeat, read in pages."""
         return map(sample_of, self._pages(run, task, samples.c, rows=ROWS_PER_STATEMENT))
 
     def graded(self, run: str, task: str) -> Iterator[Graded]:
-        """What became of the samples of a task, without what explains it; in the order of `samples`."""
+        """Yield the verdict on each sample of a task, without the fields that explain it; in the order of `samples`."""
         cut = (
             func.left(column, SHOWN_CHARS + 1).label(column.name) for column in (samples.c.extracted, samples.c.gold)
         )
@@ -157,7 +161,7 @@ class Evaluations:
             query = select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task)).distinct()
             data.update(row["dataset"] for row in self._database.rows(query))
         for dataset in sorted(data):
-            query = _samples(run, task, columns).where(samples.c.dataset == dataset).limit(rows)
+            query = _select_samples(run, task, columns).where(samples.c.dataset == dataset).limit(rows)
             page = self._database.rows(query)
             yield from page
             while len(page) == rows:
@@ -166,32 +170,34 @@ class Evaluations:
                 yield from page
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
-        """The repeats of one item; none where there is no such item."""
+        """Return the repeats of one item; none where there is no such item."""
         return [
-            sample_of(row) for row in self._database.rows(_samples(run, task).where(samples.c.item == escape(item)))
+            sample_of(row)
+            for row in self._database.rows(_select_samples(run, task).where(samples.c.item == escape(item)))
         ]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
-        """True when the run is there with each of these tasks and its number of samples."""
-        same = (samples.c.run == eval_tasks.c.run) & (samples.c.task == eval_tasks.c.task)
+        """Return whether the run is there with each of these tasks and its number of samples."""
+        of_task = (samples.c.run == eval_tasks.c.run) & (samples.c.task == eval_tasks.c.task)
         query = select(eval_runs.c.id, eval_tasks.c.task, func.count(samples.c.item).label("kept"))
-        query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, same)
+        query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, of_task)
         rows = self._database.rows(
             query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task)
         )
-        found = {unescape(row["task"]): row["kept"] for row in rows}
-        return bool(rows) and all(found.get(task) == count for task, count in counts.items())
+        counted = {unescape(row["task"]): row["kept"] for row in rows}
+        return bool(rows) and all(counted.get(task) == count for task, count in counts.items())
 
     def scores(
         self, *, models: Sequence[str] | None = None, tasks: Sequence[str] | None = None, all_runs: bool = False
     ) -> list[StoredScore]:
-        """Headlines of models on benchmarks, by model and task.
+        """Return the headlines of models on benchmarks, by model and task.
 
         models, tasks: names; None: all. Of several runs of the same model (name, revision and backend) on a task with
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
         return [
-            StoredScore.model_validate(unescaped(row)) for row in self._database.rows(_scores(models, tasks, all_runs))
+            StoredScore.model_validate(unescaped(row))
+            for row in self._database.rows(_select_scores(models, tasks, all_runs))
         ]
 
     def evaluated_before(
@@ -204,7 +210,7 @@ class Evaluations:
         dataset_checksum: str,
         settings_digest: str,
     ) -> str | None:
-        """The latest completed run of exactly this; None if there is none."""
+        """Return the latest completed run of exactly this model, data and settings; None if there is none."""
         return self._latest(
             models.c.name == escape(model_name),
             models.c.revision == escape(model_revision),
@@ -217,7 +223,7 @@ class Evaluations:
     def previous(
         self, *, model_name: str, task: str, dataset_checksum: str, settings_digest: str, before: datetime
     ) -> str | None:
-        """The last completed run before a time by the same model, of whatever revision."""
+        """Return the model's last completed run before a time, of whatever revision; None if there is none."""
         return self._latest(
             models.c.name == escape(model_name),
             eval_tasks.c.task == escape(task),
@@ -237,22 +243,24 @@ class Evaluations:
         return self._database.run(lambda connection: _read_runs(connection, *conditions, limit=limit))
 
     def _latest_runs(self) -> str:
-        named = ", ".join(f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=NAMED))
-        return f"the latest are {named}" if named else "none has been kept yet"
+        listed = ", ".join(
+            f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=LISTED_RUNS)
+        )
+        return f"the latest are {listed}" if listed else "none has been kept yet"
 
 
 def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: int) -> list[Run]:
-    """Runs with their models, the last one first."""
+    """Return the runs with their models, the last one first."""
     query = select(eval_runs).where(*conditions).order_by(eval_runs.c.started_at.desc(), eval_runs.c.id).limit(limit)
     rows = connection.execute(query).mappings().all()
     measured = [row["model"] for row in rows if row["model"] is not None]
-    named = connection.execute(select(models).where(models.c.id.in_(measured))).mappings()
-    known = {row["id"]: Model.model_validate(unescaped(row, "id", "created_at")) for row in named}
-    return [Run.model_validate(unescaped(row) | {"model": known.get(row["model"])}) for row in rows]
+    model_rows = connection.execute(select(models).where(models.c.id.in_(measured))).mappings()
+    model_of = {row["id"]: Model.model_validate(unescaped(row, "id", "created_at")) for row in model_rows}
+    return [Run.model_validate(unescaped(row) | {"model": model_of.get(row["model"])}) for row in rows]
 
 
-def _read(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
-    """The results of a run without samples, each with the id of its data set: by task and data set."""
+def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
+    """Yield the results of a run without samples, each with the id of its data set: by task and data set."""
     # figures and tasks of the run by task, data set and settings; texts as they are stored
     figures, tasks = dict[tuple[str, int, str], list[RowMapping]](), dict[tuple[str, int, str], list[RowMapping]]()
     for table, rows in ((eval_results, figures), (eval_tasks, tasks)):
@@ -260,50 +268,50 @@ def _read(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
         for row in connection.execute(query).mappings():
             rows.setdefault((row["task"], row["dataset"], row["settings"]), []).append(row)
     keys = sorted(figures.keys() | tasks.keys())
-    made = _read_runs(connection, eval_runs.c.id == escape(run), limit=1)
-    data = _by_key(connection, datasets.c.id, {dataset for _, dataset, _ in keys})
-    chosen = _by_key(connection, eval_settings.c.digest, {settings for *_, settings in keys})
+    runs = _read_runs(connection, eval_runs.c.id == escape(run), limit=1)
+    data = _rows_by_key(connection, datasets.c.id, {dataset for _, dataset, _ in keys})
+    settings_of = _rows_by_key(connection, eval_settings.c.digest, {settings for *_, settings in keys})
     for key in keys:
         _, dataset, settings = key
         results = [Result.model_validate(unescaped(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
-        told = [Task.model_validate(unescaped(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
+        of_key = [Task.model_validate(unescaped(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
         yield (
             dataset,
             Evaluated(
-                run=made[0],
+                run=runs[0],
                 dataset=Dataset.model_validate(data[dataset]),
-                settings=EvalSettings.model_validate(chosen[settings]),
+                settings=EvalSettings.model_validate(settings_of[settings]),
                 results=tuple(results),
-                task=with_figures(told[0], results) if told else None,
+                task=with_figures(of_key[0], results) if of_key else None,
             ),
         )
 
 
-def _by_key(connection: Connection, column: sa.Column[Any], wanted: Collection[Any]) -> dict[Any, dict[str, Any]]:
-    """Rows of the table of a column, by its value, without it."""
-    query = select(column.table).where(column.in_(wanted))
+def _rows_by_key(connection: Connection, column: sa.Column[Any], values: Collection[Any]) -> dict[Any, dict[str, Any]]:
+    """Return the rows of the table of a column, by its value, without it."""
+    query = select(column.table).where(column.in_(values))
     return {row[column.name]: unescaped(row, column.name) for row in connection.execute(query).mappings()}
 
 
-def _samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:
-    """The samples of a task by item and repeat."""
+def _select_samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:
+    """Return the samples of a task by item and repeat."""
     query = select(*columns).where(samples.c.run == escape(run), samples.c.task == escape(task))
     return query.order_by(samples.c.item, samples.c.repeat)
 
 
-def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
+def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
     """Headlines; of several runs of a model on a task with the same settings, that of the latest complete one."""
-    same = (models.c.id, eval_tasks.c.task, eval_tasks.c.settings)
+    same_work = (models.c.id, eval_tasks.c.task, eval_tasks.c.settings)
     ended = func.coalesce(eval_runs.c.ended_at, eval_runs.c.started_at)
     later = ((eval_runs.c.status == "completed").desc(), ended.desc(), eval_runs.c.id)
-    place = func.row_number().over(partition_by=same, order_by=later).label("place")
+    place = func.row_number().over(partition_by=same_work, order_by=later).label("place")
     ranked = select(eval_tasks.c.run, eval_tasks.c.task, place).select_from(eval_tasks.join(eval_runs).join(models))
     ranked = ranked.where(eval_runs.c.status != "running")
-    if named is not None:
-        ranked = ranked.where(models.c.name.in_(escape(list(named))))
+    if model_names is not None:
+        ranked = ranked.where(models.c.name.in_(escape(list(model_names))))
     if tasks is not None:
         ranked = ranked.where(eval_tasks.c.task.in_(escape(list(tasks))))
-    wanted, figures = ranked.subquery(), eval_results.c
+    latest, figures = ranked.subquery(), eval_results.c
     query = (
         select(
             eval_runs.c.id.label("run"),
@@ -318,8 +326,8 @@ def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: 
             *(eval_tasks.c.counts, eval_tasks.c.usage, eval_runs.c.ended_at),
             *(figures[name] for name in Result.model_fields),
         )
-        .select_from(wanted)
-        .join(eval_tasks, (eval_tasks.c.run == wanted.c.run) & (eval_tasks.c.task == wanted.c.task))
+        .select_from(latest)
+        .join(eval_tasks, (eval_tasks.c.run == latest.c.run) & (eval_tasks.c.task == latest.c.task))
         .join(eval_runs, eval_runs.c.id == eval_tasks.c.run)
         .join(models, models.c.id == eval_runs.c.model)
         .join(datasets, datasets.c.id == eval_tasks.c.dataset)
@@ -328,26 +336,29 @@ def _scores(named: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: 
         .where(figures.headline, figures.part == "")
         .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, eval_runs.c.started_at)
     )
-    return query if all_runs else query.where(wanted.c.place == 1)
+    return query if all_runs else query.where(latest.c.place == 1)
 
 
-def _write(connection: Connection, one: Evaluated) -> int:
-    settings = {"digest": one.settings.digest, **one.settings.model_dump()}
+def _write(connection: Connection, evaluation: Evaluated) -> int:
+    settings = {"digest": evaluation.settings.digest, **evaluation.settings.model_dump()}
     changed = _upsert(connection, eval_settings, [settings], key=("digest",))
-    changed += _write_run(connection, one.run)
-    dataset, new = _identified(connection, datasets, one.dataset.model_dump(), key=("name", "checksum"))
+    changed += _write_run(connection, evaluation.run)
+    dataset, new = _upsert_identified(connection, datasets, evaluation.dataset.model_dump(), key=("name", "checksum"))
     changed += new
-    name = one.task.task if one.task else ""
-    of_task = {"run": one.run.id, "task": name, "dataset": dataset}
-    if one.task:
-        row = of_task | {"settings": one.settings.digest} | _row(one.task)
-        row["metrics"] = without_figures(one.task.metrics, one.results)
+    name = evaluation.task.task if evaluation.task else ""
+    of_task = {"run": evaluation.run.id, "task": name, "dataset": dataset}
+    if evaluation.task:
+        row = of_task | {"settings": evaluation.settings.digest} | _column_values(evaluation.task)
+        row["metrics"] = without_figures(evaluation.task.metrics, evaluation.results)
         changed += _upsert(connection, eval_tasks, [row], key=("run", "task"))
-    results = (of_task | {"settings": one.settings.digest} | result.model_dump() for result in one.results)
+    results = (
+        of_task | {"settings": evaluation.settings.digest} | result.model_dump() for result in evaluation.results
+    )
     changed += _upsert(connection, eval_results, results, key=("run", "task", "dataset", "metric", "part"))
-    made = chain(one.samples, one.more_samples() if one.more_samples else ())
+    all_samples = chain(evaluation.samples, evaluation.more_samples() if evaluation.more_samples else ())
     items = (
-        of_task | {SAMPLE_COLUMNS.get(name, name): value for name, value in _row(sample).items()} for sample in made
+        of_task | {SAMPLE_COLUMNS.get(name, name): value for name, value in _column_values(sample).items()}
+        for sample in all_samples
     )
     return changed + _upsert(connection, samples, items, key=("run", "task", "dataset", "item", "repeat"))
 
@@ -356,21 +367,23 @@ def _write_run(connection: Connection, run: Run) -> int:
     model, changed = None, 0
     if run.model:
         key = ("name", "revision", "backend")
-        model, changed = _identified(connection, models, _row(run.model), key=key)
-    row = _row(run) | {"model": model}
+        model, changed = _upsert_identified(connection, models, _column_values(run.model), key=key)
+    row = _column_values(run) | {"model": model}
     return changed + _upsert(connection, eval_runs, [row], key=("id",))
 
 
-def _row(value: Record) -> dict[str, Any]:
+def _column_values(value: Record) -> dict[str, Any]:
     """Its fields as columns take them; not as JSON, where pydantic gives up lone surrogates."""
     return {name: list(field) if isinstance(field, tuple) else field for name, field in value.model_dump().items()}
 
 
-def _identified(connection: Connection, table: Table, row: dict[str, Any], *, key: Sequence[str]) -> tuple[int, int]:
-    """The number of the row under its natural key, and how many rows changed for it."""
+def _upsert_identified(
+    connection: Connection, table: Table, row: dict[str, Any], *, key: Sequence[str]
+) -> tuple[int, int]:
+    """Return the number of the row under its natural key, and how many rows changed for it."""
     changed = _upsert(connection, table, [row], key=key)
-    same = (table.c[name] == escape(row[name]) for name in key)
-    return connection.execute(select(table.c.id).where(*same)).scalar_one(), changed
+    conditions = (table.c[name] == escape(row[name]) for name in key)
+    return connection.execute(select(table.c.id).where(*conditions)).scalar_one(), changed
 
 
 def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], *, key: Sequence[str]) -> int:
@@ -383,13 +396,13 @@ def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, An
         distinct = {tuple(row[name] for name in key): row for row in group}  # the last of equal ones stays
         # one parameter for any number of rows: a third of the time that one for each value takes
         source = sa.text(f"json_populate_recordset(cast(null as {table.name}), cast(:rows as json))")
-        made = select(*map(sa.literal_column, group[0])).select_from(source)
-        statement = insert(table).from_select(list(group[0]), made)
+        selected = select(*map(sa.literal_column, group[0])).select_from(source)
+        statement = insert(table).from_select(list(group[0]), selected)
         new = {name: statement.excluded[name] for name in group[0] if name not in key}
         if table is models:
             new = {name: func.coalesce(value, table.c[name]) for name, value in new.items()}
         differs = tuple_(*(table.c[name] for name in new)).is_distinct_from(tuple_(*new.values()))
         statement = statement.on_conflict_do_update(index_elements=list(key), set_=new, where=differs)
-        told = {"rows": json.dumps([*distinct.values()], default=str)}
-        changed += connection.execute(statement.execution_options(preserve_rowcount=True), told).rowcount
+        parameters = {"rows": json.dumps([*distinct.values()], default=str)}
+        changed += connection.execute(statement.execution_options(preserve_rowcount=True), parameters).rowcount
     return changed

@@ -40,7 +40,7 @@ FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def write(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Put `data` at `path`. Raises StoreUnreachable, and leaves no half file then.
+    """Write `data` to `path`, whole or not at all. Raises StoreUnreachable.
 
     durable: also survives a power cut; costs .3 ms of CPU, so small files that can be made again do without.
     """
@@ -50,7 +50,7 @@ def write(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
+    """Return the SHA-256 of a file's content, as hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -134,7 +134,7 @@ def reachable(place: Path) -> Generator[None]:
 
 
 def refusal(place: Path, error: OSError) -> str:
-    """What is wrong with `place`, and what to do, in a sentence."""
+    """Return the sentence that says why `place` cannot be used, and what to do."""
     if error.errno in FULL:
         return f"{place} has no room left ({error.strerror}); free disk space (see `trivet gc`) and run again"
     if error.errno in FORBIDDEN:

@@ -23,11 +23,11 @@ class IncidentEvent(FiniteRecord):
     """The figure of an incident in one night."""
 
     night: str
-    """Flow run ID of the night."""
+    """Id of the flow run that the night was."""
     at: datetime
-    """Start of the night."""
+    """When the night began."""
     run: str
-    """Run that measured the figure."""
+    """Id of the run that measured the value."""
     value: float
     p: float | None = None
     """Two-sided p against the baseline; None where the two cannot be compared."""
@@ -40,16 +40,16 @@ class Incident(FiniteRecord):
 
     id: str
     suite: str
-    """Path of the suite file."""
+    """Path of the suite file that the night ran."""
     of: str
-    """Label of the model, `index` or `selector`."""
+    """Label of the model that was measured, or `index` or `selector`."""
     task: str
-    """Benchmark, or metric of the index."""
+    """Name of the benchmark, or of the index's metric."""
     metric: str
     kind: Literal["drop", "drift"]
     """`drop`: against the baseline; `drift`: a slow fall over many nights."""
     baseline_run: str
-    """Run of the last good figure."""
+    """Id of the run with the last good value."""
     baseline_value: float
     baseline_at: datetime
     higher_is_better: bool = True
@@ -57,7 +57,7 @@ class Incident(FiniteRecord):
     """One per night that measured the figure, oldest first; the first one opened the incident."""
     status: Literal["open", "back", "accepted"] = "open"
     word: str = ""
-    """Why it was accepted."""
+    """The reason that a user gave for accepting it; empty while it is not accepted."""
     accepted_at: datetime | None = None
 
     @property
@@ -87,9 +87,9 @@ class Pin(FiniteRecord):
     of: str
     task: str
     run: str
-    """Run that measured it."""
+    """Id of the run that measured the pinned value."""
     at: datetime
-    """Start of its night."""
+    """When the night of that run began."""
 
 
 class Incidents:
@@ -99,13 +99,13 @@ class Incidents:
         self._database = Reconnecting(locate)
 
     def of(self, suite: str) -> tuple[Incident, ...]:
-        """The incidents of a suite file, the oldest first."""
+        """Return the incidents of a suite file, the oldest first."""
         table = night_incidents
         query = select(table).where(table.c.suite == escape(suite)).order_by(table.c.opened_at, table.c.id)
         return tuple(_incident(dict(row)) for row in self._database.rows(query))
 
     def recent(self, n: int) -> tuple[Incident, ...]:
-        """The `n` incidents of any suite that were opened last, open ones first."""
+        """Return the `n` incidents of any suite that were opened last, open ones first."""
         table = night_incidents
         query = select(table).order_by((table.c.status == "open").desc(), table.c.opened_at.desc(), table.c.id).limit(n)
         return tuple(_incident(dict(row)) for row in self._database.rows(query))
@@ -113,10 +113,10 @@ class Incidents:
     def keep(self, suite: str, night: str, incidents: Sequence[Incident]) -> None:
         """Store what a night makes of the incidents; one that it had opened before, and now does not, is removed."""
         table, staying = night_incidents, [incident.id for incident in incidents]
-        undone = (table.c.suite == escape(suite), table.c.opened_run == night, table.c.id.not_in(staying))
+        withdrawn = (table.c.suite == escape(suite), table.c.opened_run == night, table.c.id.not_in(staying))
 
         def write(connection: Connection) -> None:
-            connection.execute(delete(table).where(*undone))
+            connection.execute(delete(table).where(*withdrawn))
             for incident in incidents:
                 _put(connection, incident)
 
@@ -127,7 +127,7 @@ class Incidents:
         self._database.run(lambda connection: _put(connection, incident))
 
     def pins(self, suite: str) -> tuple[Pin, ...]:
-        """The pinned figures of a suite file."""
+        """Return the pinned values of a suite file."""
         query = select(night_pins).where(night_pins.c.suite == escape(suite)).order_by(*night_pins.primary_key)
         return tuple(Pin.model_validate(unescaped(row, "suite")) for row in self._database.rows(query))
 
@@ -137,15 +137,15 @@ class Incidents:
         def write(connection: Connection) -> None:
             connection.execute(delete(night_pins).where(night_pins.c.suite == escape(suite)))
             if pins:
-                connection.execute(insert(night_pins), [escape({"suite": suite} | one.model_dump()) for one in pins])
+                connection.execute(insert(night_pins), [escape({"suite": suite} | pin.model_dump()) for pin in pins])
 
         self._database.run(write)
 
 
-def _put(connection: Connection, one: Incident) -> None:
-    events = [event.model_dump(mode="json") for event in one.events]
-    opened = {"opened_run": one.opened.night, "opened_at": one.opened.at}
-    row = escape(one.model_dump(exclude={"events"}) | opened | {"events": events})
+def _put(connection: Connection, incident: Incident) -> None:
+    events = [event.model_dump(mode="json") for event in incident.events]
+    opened = {"opened_run": incident.opened.night, "opened_at": incident.opened.at}
+    row = escape(incident.model_dump(exclude={"events"}) | opened | {"events": events})
     new = {name: value for name, value in row.items() if name != "id"}
     connection.execute(insert(night_incidents).values(row).on_conflict_do_update(index_elements=["id"], set_=new))
 

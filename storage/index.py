@@ -1,10 +1,10 @@
-"""An index folder: generations of which readers open the current one.
+"""An index folder: versions of which readers open the current one.
 
-    OUT/CURRENT                         which generation readers open
+    OUT/CURRENT                         which version readers open
     OUT/generations/{number}-{digest}/  manifest.json  files/{sha256}.{kind}
 
-A generation is a list of parts: segments (storage.segments) with the catalogue of their documents. Files that the
-generation before has too are links to the same bytes on disk. They hold no times and no generation numbers.
+A version is a list of parts: segments (storage.segments) with the catalogue of their documents. Files that the
+version before has too are links to the same bytes on disk. They hold no times and no version numbers.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
 from storage.vectors import Centres, Dense, Vectors
 
 COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_preview.json"})
-"""What an index folder may hold before its first generation is there."""
+"""Names that may stand in an index folder before its first version is there."""
 OURS = re.compile(r"\d{6,}-[0-9a-f]{12}|\.building-.*")
 """Names below `generations`; nothing else is ever removed."""
 FILES = "files"
-"""Folder of the files of parts, below a generation."""
+"""Folder of the files of parts, below a version."""
 
 
 class FileDigest(Record):
-    """What a file must be."""
+    """The size and SHA-256 that a file of an index must have."""
 
     sha256: str
     size: int
@@ -56,34 +56,34 @@ class Part(Segment):
 
 
 class Manifest(Record):
-    """What a generation is made of, and with what."""
+    """The content of manifest.json: the parts of an index version, and what they were made with."""
 
     format: Literal["trivet-index"] = "trivet-index"
     version: Literal[2] = 2
     embedder: str
     dimension: int
     tokenizer: str | None
-    """None: without BM25."""
+    """Name of the tokenizer of the BM25 postings; None for an index without BM25."""
     documents: int
     chunks: int
     settings: dict[str, JsonValue]
     parts: tuple[Part, ...] = ()
-    """In the order of their documents."""
+    """The segments, in the order of their documents."""
     centres: Ref | None = None
     """Around which vectors are grouped; None for an index that is small."""
     mean_idf: float = 0.0
-    """Of BM25, over all terms."""
+    """Mean BM25 idf over all terms; it completes the scores of words that most rows hold."""
     files: dict[str, FileDigest]
 
     def packed(self) -> bytes:
-        """The content of manifest.json, whose digest is that of all content."""
+        """Return the content of manifest.json, whose digest is that of all content."""
         return self.model_dump_json(indent=1).encode()
 
     @property
     def refs(self) -> list[Ref]:
-        """All files, each once."""
-        found = [ref for part in self.parts for ref in (part.text, part.vectors, part.numbers, part.catalogue)]
-        return list(dict.fromkeys(found if self.centres is None else [*found, self.centres]))
+        """The Refs of all files of the version, each once."""
+        refs = [ref for part in self.parts for ref in (part.text, part.vectors, part.numbers, part.catalogue)]
+        return list(dict.fromkeys(refs if self.centres is None else [*refs, self.centres]))
 
     @property
     def firsts(self) -> NDArray[np.int64]:
@@ -92,17 +92,17 @@ class Manifest(Record):
 
 
 class Generation(Record):
-    """What `publish` gives."""
+    """The index version that `publish` made, or found to be current."""
 
     id: str
     digest: str
-    """Equal content has equal digests."""
+    """SHA-256 of the manifest, hex: equal content has equal digests."""
     created: bool
-    """False: the content was current already."""
+    """Whether the version is new; False where equal content was current already."""
 
 
 class Pointer(Record):
-    """The content of CURRENT."""
+    """The content of the file CURRENT: which version of the index readers open."""
 
     format: Literal["trivet-index"] = "trivet-index"
     version: Literal[1] = 1
@@ -114,12 +114,12 @@ class Pointer(Record):
 
 
 def name_of(ref: Ref) -> str:
-    """Name of a file of a part, below the folder of the generation."""
+    """Name of a file of a part, below the folder of the version."""
     return f"{FILES}/{ref.digest}.{ref.kind}"
 
 
 def read_pointer(out: Path) -> Pointer:
-    """What CURRENT says. Raises NotAnIndex."""
+    """Read which version CURRENT names. Raises NotAnIndex."""
     if not out.is_dir():
         raise NotAnIndex(f"{out} is not a folder; give the folder that `trivet rag index … --index` wrote")
     try:
@@ -137,7 +137,7 @@ def read_pointer(out: Path) -> Pointer:
 
 
 class Index:
-    """One generation of an index, open. Rows are positions of chunks, those of a document together.
+    """One version of an index, open. Rows are positions of chunks, those of a document together.
 
     One that is kept in PostgreSQL is a subclass (storage.pg_index).
     """
@@ -152,9 +152,9 @@ class Index:
         try:
             data = (folder / "manifest.json").read_bytes()
         except FileNotFoundError as error:
-            raise DamagedIndex(_damage(folder / "manifest.json", "is missing")) from error
+            raise DamagedIndex(_damage_message(folder / "manifest.json", "is missing")) from error
         if hashlib.sha256(data).hexdigest() != digest:
-            raise DamagedIndex(_damage(folder / "manifest.json", "is not the one that was written"))
+            raise DamagedIndex(_damage_message(folder / "manifest.json", "is not the one that was written"))
         try:
             self.manifest = Manifest.model_validate_json(data)
         except ValidationError as error:
@@ -174,7 +174,7 @@ class Index:
         return self.manifest.chunks
 
     def close(self) -> None:
-        """Let the generation be removed once it is neither current nor previous."""
+        """Let the version be removed once it is neither current nor previous."""
         self._unpin()
 
     def require_embedder(self, embedder: str) -> None:
@@ -194,7 +194,7 @@ class Index:
 
     @cached_property
     def vectors(self) -> Dense:
-        """Dense search."""
+        """Search by vectors over all segments."""
         with self._damage_named(FILES):
             paths = [self._file(part.vectors) for part in self.manifest.parts]
             return Vectors(paths, dimension=self.manifest.dimension, centres=self.centres)
@@ -206,12 +206,12 @@ class Index:
 
     @property
     def centres(self) -> Centres | None:
-        """Around which the vectors are grouped; None where every search is exact."""
+        """The centres that the vectors are grouped around; None where every search is exact."""
         return None if (path := self.centres_file) is None else Centres.open(path)
 
     @cached_property
     def lexical(self) -> Lexical | None:
-        """BM25 search; None if the index was made without."""
+        """Search by words with BM25; None for an index that was made without."""
         if self.manifest.tokenizer is None:
             return None
         tokens = sum(part.tokens for part in self.manifest.parts)
@@ -219,28 +219,30 @@ class Index:
         return Lexical(postings, Whole(len(self), tokens, self.manifest.mean_idf))
 
     def chunk(self, row: int) -> bytes:
-        """The chunk as JSON, read alone."""
+        """Return the chunk of a row as JSON, without reading its neighbours."""
         row = range(len(self))[row]
-        at = int(self._firsts.searchsorted(row, "right")) - 1
-        begin, end = self._texts[at]["offsets"][row - self._firsts[at] :][:2]
-        return self._texts[at]["chunks"][begin:end].tobytes()
+        part = int(self._firsts.searchsorted(row, "right")) - 1
+        begin, end = self._texts[part]["offsets"][row - self._firsts[part] :][:2]
+        return self._texts[part]["chunks"][begin:end].tobytes()
 
     def document(self, row: int) -> CatalogueEntry:
-        """The document that the chunk belongs to."""
+        """Return the document that the chunk of a row belongs to."""
         return self.catalogue[self.document_of_row[row]]
 
     @cached_property
     def document_of_row(self) -> NDArray[np.int32]:
         """Per row, the position of its document in the catalogue."""
         places = [
-            np.array([self._place[document] for document in texts_of(text["documents"])], np.int32)[text["owners"]]
+            np.array([self._position_of[document] for document in texts_of(text["documents"])], np.int32)[
+                text["owners"]
+            ]
             for text in self._texts
         ]
         return np.concatenate(places) if len(self) else np.empty(0, np.int32)
 
     @cached_property
     def numbers(self) -> tuple[Path, ...]:
-        """The files of storage.numbers. Raises NotAnIndex for an index made before there were such as now."""
+        """The Parquet files of storage.numbers, one for each part. Raises NotAnIndex for files of an older version."""
         from storage.numbers import lacks
 
         paths = tuple(self._file(part.numbers) for part in self.manifest.parts)
@@ -250,28 +252,28 @@ class Index:
         return paths
 
     def rows_of(self, documents: Collection[str]) -> NDArray[np.bool_]:
-        """A flag per row: does it belong to one of `documents` (digests)?"""
+        """Return a flag per row: whether it belongs to one of `documents` (digests)."""
         flags = np.zeros(len(self), np.bool_)
         begins, ends = self._spans
-        for at in (self._place[document] for document in documents if document in self._place):
-            flags[begins[at] : ends[at]] = True
+        for position in (self._position_of[document] for document in documents if document in self._position_of):
+            flags[begins[position] : ends[position]] = True
         return flags
 
     @cached_property
     def _spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Per document, its first row and the row after its last one; both 0 for a document without rows."""
-        ends = np.zeros(len(self._place), np.int64)
+        ends = np.zeros(len(self._position_of), np.int64)
         ends[self.document_of_row] = np.arange(1, len(self) + 1)  # of equal places the last one counts
-        return ends - np.bincount(self.document_of_row, minlength=len(self._place)), ends
+        return ends - np.bincount(self.document_of_row, minlength=len(self._position_of)), ends
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Digest of each document → its name."""
+        """The name of each document, by digest."""
         return dict(zip(self.catalogue.documents, self.catalogue.names, strict=True))
 
     def entry(self, document: str) -> CatalogueEntry | None:
-        """The document of this digest; None if there is none."""
-        return self.catalogue[self._place[document]] if document in self._place else None
+        """Return the document of this digest; None if there is none."""
+        return self.catalogue[self._position_of[document]] if document in self._position_of else None
 
     def verify(self, names: Collection[str] | None = None) -> None:
         """Read every file, or those of these names, and open what searches.
@@ -288,15 +290,15 @@ class Index:
             rows = [len(text["owners"]) for text in self._texts]
             _ = self.lexical, self.catalogue
         if not len(self) == self.vectors.size == sum(rows):
-            raise DamagedIndex(_damage(self._folder, "holds files of different numbers of rows"))
+            raise DamagedIndex(_damage_message(self._folder, "holds files of different numbers of rows"))
 
     @cached_property
-    def _place(self) -> Mapping[str, int]:
+    def _position_of(self) -> Mapping[str, int]:
         """Digest of each document → its position in the catalogue."""
-        return {document: at for at, document in enumerate(self.names)}
+        return {document: position for position, document in enumerate(self.names)}
 
     def _file(self, ref: Ref) -> Path:
-        """Where a file of the generation lies."""
+        """Return the path of a file of the version."""
         return self._folder / name_of(ref)
 
     @cached_property
@@ -313,7 +315,7 @@ class Index:
         try:
             yield
         except (OSError, ValueError, KeyError) as error:
-            raise DamagedIndex(_damage(self._folder / name, f"cannot be read ({error})")) from error
+            raise DamagedIndex(_damage_message(self._folder / name, f"cannot be read ({error})")) from error
 
 
 def claim(out: Path) -> None:
@@ -326,7 +328,7 @@ def claim(out: Path) -> None:
 
 
 def open_index(path: Path, *, embedder: str | None = None) -> Index:
-    """The current generation, pinned: a later one neither changes nor removes it.
+    """Open the current version and pin it: a later one neither changes nor removes it.
 
     Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
     path: a folder, or the one that stands for the address of an engine (storage.engines).
@@ -344,7 +346,7 @@ def open_index(path: Path, *, embedder: str | None = None) -> Index:
                 except DamagedIndex:
                     if read_pointer(path) == pointer:
                         raise
-                    # else two switches between reading the pointer and opening: the generation is gone
+                    # else two switches between reading the pointer and opening: the version is gone
     if embedder is not None:
         opened.require_embedder(embedder)
     return opened
@@ -371,13 +373,13 @@ def refuse_foreign(out: Path) -> None:
 
 
 def pointer_of(path: Path) -> Pointer:
-    """Which generation readers of a folder or an engine open. Raises NotAnIndex, StoreUnreachable."""
+    """Which version readers of a folder or an engine open. Raises NotAnIndex, StoreUnreachable."""
     engine = engine_of(path)
     return engine.pointer() if engine else read_pointer(path)
 
 
 def is_published(path: Path) -> bool:
-    """Whether a folder or an engine holds a generation. Raises StoreUnreachable."""
+    """Return whether a folder or an engine holds an index version. Raises StoreUnreachable."""
     try:
         pointer_of(path)
     except NotAnIndex:
@@ -386,7 +388,7 @@ def is_published(path: Path) -> bool:
 
 
 def is_current(out: Path, digest: str) -> bool:
-    """True when readers of `out` get the generation of this digest, and its files have their sizes."""
+    """Return whether readers of `out` get the version of this digest, and its files have their sizes."""
     try:
         with open_index(out) as index:
             return index.digest == digest
@@ -399,30 +401,30 @@ def _check(path: Path, file: FileDigest, *, content: bool) -> None:
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
-        raise DamagedIndex(_damage(path, "is missing")) from error
+        raise DamagedIndex(_damage_message(path, "is missing")) from error
     if size != file.size:
-        raise DamagedIndex(_damage(path, f"has {size} bytes instead of {file.size}"))
+        raise DamagedIndex(_damage_message(path, f"has {size} bytes instead of {file.size}"))
     if content:
         with path.open("rb") as stored:
             if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
-                raise DamagedIndex(_damage(path, "fails its checksum"))
+                raise DamagedIndex(_damage_message(path, "fails its checksum"))
 
 
-def _damage(path: Path, what: str) -> str:
-    return f"{path} {what}; the index is damaged, run `trivet rag index` again to replace it"
+def _damage_message(path: Path, damage: str) -> str:
+    return f"{path} {damage}; the index is damaged, run `trivet rag index` again to replace it"
 
 
 def _pin(folder: Path) -> int:
-    """An open descriptor that keeps `folder` from being removed until it is closed."""
+    """Return an open descriptor that keeps `folder` from being removed until it is closed."""
     try:
         pin = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DamagedIndex(_damage(folder, "is missing")) from error
+        raise DamagedIndex(_damage_message(folder, "is missing")) from error
     try:
         fcntl.flock(pin, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError as error:  # being removed at this moment
         os.close(pin)
-        raise DamagedIndex(_damage(folder, "is being removed")) from error
+        raise DamagedIndex(_damage_message(folder, "is being removed")) from error
     except OSError:
         pass  # a file system without locks: files that are open outlive their removal
     return pin

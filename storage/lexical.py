@@ -23,7 +23,7 @@ from storage.arrays import smallest
 
 _OKAPI: Any = BM25Okapi([["any"]])
 K1, B, EPSILON = _OKAPI.k1, _OKAPI.b, _OKAPI.epsilon
-"""rank-bm25's: saturation, weight of the length, and the share of the mean idf that words of most rows get."""
+"""The constants of rank-bm25: saturation, weight of the length, and the share of the mean idf that common words get."""
 GROUP = 64
 """Rows of a group, whose best score is taken first when the top rows are looked for."""
 LAST = np.uint64(2**64 - 1)
@@ -41,7 +41,7 @@ class Postings(NamedTuple):
     hashes: NDArray[np.uint64]
     """One more than there are terms: `LAST` at the end."""
     starts: NDArray[Any]
-    """Two more than there are terms."""
+    """Position of each term's first posting; two more than there are terms, so that every term also has an end."""
     lengths: NDArray[Any]
     rows: NDArray[Any]
     frequencies: NDArray[Any]
@@ -55,7 +55,7 @@ class BestRows(NamedTuple):
 
 
 class Posting(NamedTuple):
-    """Where a word stands, by rising row, and what it adds to the score of each of these rows."""
+    """The rows that hold a word, rising, and what the word adds to the score of each."""
 
     rows: NDArray[np.uint32]
     weights: NDArray[np.float64]
@@ -63,14 +63,14 @@ class Posting(NamedTuple):
 
 
 def count_postings(tokens: Iterable[Sequence[str]]) -> Postings:
-    """The postings of one token list per row; the same lists give the same arrays."""
-    known: dict[str, int] = {}
+    """Return the postings of one token list per row; the same lists give the same arrays."""
+    number_of: dict[str, int] = {}
     occurrences, lengths = array("q"), array("q")
     for words in tokens:
-        occurrences.extend([known.setdefault(word, len(known)) for word in words])
+        occurrences.extend([number_of.setdefault(word, len(number_of)) for word in words])
         lengths.append(len(words))
     counts = np.array(lengths, np.int64)
-    hashes = np.array([hash_of(term) for term in known], np.uint64)
+    hashes = np.array([hash_of(term) for term in number_of], np.uint64)
     vocabulary, placed = np.unique(hashes, return_inverse=True)
     # one number per occurrence that sorts by term, then by row
     count = max(len(counts), 1)
@@ -89,28 +89,29 @@ def count_postings(tokens: Iterable[Sequence[str]]) -> Postings:
 
 
 class Whole(NamedTuple):
-    """What BM25 must know of the whole index."""
+    """The counts of the whole index that BM25 scores need."""
 
     rows: int
     tokens: int
     mean_idf: float
-    """Of all terms, by Okapi's formula, which may be below 0; 0 where there are no terms."""
+    """Mean of Okapi's idf over all terms, which may be below 0; 0 where there are no terms."""
 
     @classmethod
     def of(cls, segments: Sequence[Postings]) -> Whole:
         """Counted from all segments, a slice of their terms at a time."""
-        rows = sum(len(one.lengths) for one in segments)
-        tokens = sum(int(one.lengths.sum(dtype=np.int64)) for one in segments)
+        rows = sum(len(segment.lengths) for segment in segments)
+        tokens = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments)
         total, terms = 0.0, 0
-        bounds = [np.uint64(min(at * 2**64 // SLICES, 2**64 - 1)) for at in range(SLICES + 1)]
+        bounds = [np.uint64(min(number * 2**64 // SLICES, 2**64 - 1)) for number in range(SLICES + 1)]
         for low, high in pairwise(bounds):
-            hashes, held = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-            for one in segments:
-                begin, end = one.hashes[:-1].searchsorted(np.array([low, high]))
-                hashes.append(one.hashes[begin:end])
-                held.append(np.diff(one.starts[begin : end + 1].astype(np.int64)))
-            _, at = np.unique(np.concatenate(hashes), return_inverse=True)
-            frequencies = np.bincount(at, weights=np.concatenate(held)).astype(np.float64)  # rows that hold each term
+            hashes, counts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+            for segment in segments:
+                begin, end = segment.hashes[:-1].searchsorted(np.array([low, high]))
+                hashes.append(segment.hashes[begin:end])
+                counts.append(np.diff(segment.starts[begin : end + 1].astype(np.int64)))
+            _, term_numbers = np.unique(np.concatenate(hashes), return_inverse=True)
+            # the number of rows that hold each term
+            frequencies = np.bincount(term_numbers, weights=np.concatenate(counts)).astype(np.float64)
             total += float((np.log(rows - frequencies + 0.5) - np.log(frequencies + 0.5)).sum())
             terms += len(frequencies)
         return cls(rows, tokens, total / max(terms, 1))
@@ -122,30 +123,30 @@ class Lexical:
     def __init__(self, segments: Sequence[Postings], whole: Whole) -> None:
         self.size = whole.rows
         self._whole, self._segments = whole, segments
-        self._firsts = np.cumsum([0, *(len(one.lengths) for one in segments)], dtype=np.uint32)
+        self._firsts = np.cumsum([0, *(len(segment.lengths) for segment in segments)], dtype=np.uint32)
         self.posting = lru_cache(maxsize=max(CACHED_ROWS // max(self.size, 1), 32))(self._read)
-        """Where a word stands and what it adds to the score; None for a word that no row holds."""
+        """Return the Posting of a word; None for a word that no row holds."""
 
     def scores(self, query: Sequence[str]) -> NDArray[np.float64]:
-        """Every row's score; a word that stands twice in the query counts twice."""
+        """Return every row's score; a word that stands twice in the query counts twice."""
         return self._add_up(self._find_postings(query))
 
     def search(self, query: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None) -> BestRows:
-        """The `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
+        """Return the `k` best of the rows that hold a word of the query, and that `allowed` (a flag per row) admits."""
         postings = self._find_postings(query)
         scores, above = self._add_up(postings), 0.0
         if not all(posting.idf > 0 for posting in postings):
             # only in small indexes: a score may be 0 or less, so it does not tell which rows hold a word
-            held = np.zeros(self.size, np.bool_)
+            matching = np.zeros(self.size, np.bool_)
             for posting in postings:
-                held[posting.rows] = True
-            scores[~held], above = -np.inf, -np.inf
+                matching[posting.rows] = True
+            scores[~matching], above = -np.inf, -np.inf
         if allowed is not None:
             scores[~allowed] = -np.inf
         return best_rows(scores, k, above=above)
 
     def _find_postings(self, query: Sequence[str]) -> list[Posting]:
-        """The words of the query that stand in a row, as often as the query holds them, the rarest first."""
+        """Return the words of the query that stand in a row, as often as the query holds them, the rarest first."""
         # one order, whatever the query's, so that the sums are the same to the last bit
         postings = [posting for word in query if (posting := self.posting(word)) is not None]
         return sorted(postings, key=lambda posting: len(posting.rows))
@@ -157,32 +158,32 @@ class Lexical:
         return scores
 
     def _read(self, word: str) -> Posting | None:
-        """A word from all segments."""
+        """Return the postings of a word from all segments; None where no row holds it."""
         code = np.uint64(hash_of(word))
         rows, frequencies = list[NDArray[Any]](), list[NDArray[Any]]()
-        for one, first in zip(self._segments, self._firsts, strict=False):
-            place = one.hashes.searchsorted(code)
-            if one.hashes[place] == code:
-                begin, end = one.starts[place : place + 2].tolist()
-                rows.append(one.rows[begin:end] + first)
-                frequencies.append(one.frequencies[begin:end])
+        for segment, first in zip(self._segments, self._firsts, strict=False):
+            place = segment.hashes.searchsorted(code)
+            if segment.hashes[place] == code:
+                begin, end = segment.starts[place : place + 2].tolist()
+                rows.append(segment.rows[begin:end] + first)
+                frequencies.append(segment.frequencies[begin:end])
         if not rows:
             return None
-        where, counted = np.concatenate(rows), np.concatenate(frequencies).astype(np.float64)
-        idf = math.log(self.size - len(where) + 0.5) - math.log(len(where) + 0.5)
+        row_numbers, counted = np.concatenate(rows), np.concatenate(frequencies).astype(np.float64)
+        idf = math.log(self.size - len(row_numbers) + 0.5) - math.log(len(row_numbers) + 0.5)
         idf = idf if idf >= 0 else EPSILON * self._whole.mean_idf
-        return Posting(where, counted / (self._norms[where] + counted) * (idf * (K1 + 1)), idf)
+        return Posting(row_numbers, counted / (self._norms[row_numbers] + counted) * (idf * (K1 + 1)), idf)
 
     @cached_property
     def _norms(self) -> NDArray[np.float64]:
-        """Per row, how much its length takes from a repetition."""
-        lengths = np.concatenate([one.lengths for one in self._segments]) if self._segments else np.empty(0)
+        """The term of BM25 by which the length of each row dampens a word's frequency."""
+        lengths = np.concatenate([segment.lengths for segment in self._segments]) if self._segments else np.empty(0)
         mean = self._whole.tokens / max(self.size, 1) or 1.0
         return K1 * (1 - B + B * lengths / mean)
 
 
 def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> BestRows:
-    """The `k` highest scores over `above`.
+    """Return the `k` highest of the scores over `above`, with their rows.
 
     The k-th best of the groups' maxima cannot exceed the k-th best score: what lies below it is never sorted.
     """
@@ -197,7 +198,7 @@ def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> BestRows:
 
 
 def postings_of(arrays: Mapping[str, NDArray[Any]]) -> Postings:
-    """The postings among the arrays of a segment's text file."""
+    """Return the postings among the arrays of a segment's text file."""
     return Postings(*(arrays[field] for field in Postings._fields))
 
 

@@ -1,4 +1,4 @@
-"""What every finished step used and made: one table of edges, in PostgreSQL where one is configured, else in a file.
+"""A table of what every finished step used and made, in PostgreSQL where one is configured, else in a file.
 
 An edge says that a digest went into a step, or came out of it. `item` numbers what a step did for one of many inputs
 (a document of a shard), so that an origin leads to its own inputs and not to those of the whole shard.
@@ -32,18 +32,18 @@ Result = TypeVar("Result")
 FILE = "lineage.sqlite"
 WAIT_FOR_WRITERS_S = 30.0
 AT_ONCE = 500
-"""Digests in one query."""
+"""Largest number of digests in one query."""
 EVERY = -1
 """Item of an edge that holds for all items of its step."""
 
 
 class StepRun(Record):
-    """A step that ran: its cache key, version, code, parameters and time."""
+    """One run of a step: its cache key, version, code, parameters and time."""
 
     key: str
-    """Its cache key."""
+    """Cache key of the step's run."""
     step: str
-    """`tasks.rag.steps.parse`."""
+    """Module and name of the step: `tasks.rag.steps.parse`."""
     version: int
     run: str
     """Id of the flow run that it ran for first."""
@@ -52,7 +52,7 @@ class StepRun(Record):
     at: datetime
     seconds: float
     parameters: dict[str, JsonValue]
-    """Inputs without digests."""
+    """The inputs as JSON, without the digests in them."""
 
 
 class Edge(NamedTuple):
@@ -68,7 +68,7 @@ class Edge(NamedTuple):
 
 
 class Origin(Record):
-    """A digest, and what it was made of."""
+    """A digest, the step that made it, and the digests that it was made of."""
 
     kind: str
     digest: str
@@ -77,7 +77,7 @@ class Origin(Record):
     """None: no step of this home is known to have made it."""
     item: int = EVERY
     used: tuple[str, ...] = ()
-    """Digests."""
+    """Digests of what it was made of."""
     collected: datetime | None = None
     """When `trivet gc` removed it, if it did."""
 
@@ -102,44 +102,44 @@ class Lineage:
         def write(connection: Connection) -> None:
             nonlocal rows
             if only_new:
-                known = set[str]()
-                for some in _parts([row["digest"] for row in rows if row["made"]]):
+                recorded = set[str]()
+                for batch in _batches([row["digest"] for row in rows if row["made"]]):
                     columns, steps = lineage_edges.c, lineage_steps.c
                     query = select(columns.digest).join_from(lineage_edges, lineage_steps, columns.key == steps.key)
-                    query = query.where(columns.digest.in_(some), columns.made, steps.step == run.step)
-                    known |= set(connection.scalars(query))
-                rows = [row for row in rows if not (row["made"] and row["digest"] in known)]
+                    query = query.where(columns.digest.in_(batch), columns.made, steps.step == run.step)
+                    recorded |= set(connection.scalars(query))
+                rows = [row for row in rows if not (row["made"] and row["digest"] in recorded)]
                 if not any(row["made"] for row in rows):
                     return
             insert = _insert(connection)
-            told = insert(lineage_steps).values(step)
-            changed = {name: told.excluded[name] for name in step if name != "key"}
-            connection.execute(told.on_conflict_do_update(index_elements=["key"], set_=changed))
+            statement = insert(lineage_steps).values(step)
+            changed = {name: statement.excluded[name] for name in step if name != "key"}
+            connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_=changed))
             if rows:
                 connection.execute(insert(lineage_edges).on_conflict_do_nothing(), rows)
 
         self._database.run(write)
 
     def origins(self, digests: Collection[str], *, most: int) -> dict[str, Origin]:
-        """Every digest that leads to these, and these, by digest; no more than `most` are followed."""
+        """Return the origins of these digests and of all that led to them, by digest; at most `most` of them."""
         return self._database.run(lambda connection: _walk(connection, digests, most))
 
     def beginning(self, prefix: str) -> list[str]:
-        """Digests that steps made or used and that begin so, at most ten."""
+        """Return the digests that steps made or used and that begin with `prefix`, at most ten."""
         column = lineage_edges.c.digest
         query = select(column).distinct().where(column >= prefix, column < prefix + "g").order_by(column).limit(10)
         return self._database.run(lambda connection: [*connection.scalars(query)])
 
     def note_collected(self, digests: Iterable[str], *, at: datetime) -> None:
-        """Remember which of these digests are gone, and since when."""
+        """Record which of these digests were collected, and when."""
         edges = lineage_edges.c.digest
 
         def write(connection: Connection) -> None:
-            for some in _parts(digests):
-                known = [*connection.scalars(select(edges).distinct().where(edges.in_(some)))]
-                if known:
-                    told = _insert(connection)(lineage_collected).on_conflict_do_nothing()
-                    connection.execute(told, [{"digest": digest, "at": at} for digest in known])
+            for batch in _batches(digests):
+                recorded = [*connection.scalars(select(edges).distinct().where(edges.in_(batch)))]
+                if recorded:
+                    statement = _insert(connection)(lineage_collected).on_conflict_do_nothing()
+                    connection.execute(statement, [{"digest": digest, "at": at} for digest in recorded])
 
         self._database.run(write)
 
@@ -153,7 +153,7 @@ class _File:
         self._engine: Engine | None = None
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """The result of `work` in a transaction of its own. Raises StoreUnreachable."""
+        """Return the result of `work` in a transaction of its own. Raises StoreUnreachable."""
         try:
             with self._opening:
                 self._engine = self._engine or self._open()
@@ -183,8 +183,8 @@ class _File:
         return engine
 
 
-def _parts(digests: Iterable[str]) -> Iterator[list[str]]:
-    """Few enough for one query each."""
+def _batches(digests: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the values in batches that are few enough for one query each."""
     waiting = sorted(digests)
     yield from (waiting[start : start + AT_ONCE] for start in range(0, len(waiting), AT_ONCE))
 
@@ -195,45 +195,46 @@ def _insert(connection: Connection) -> Any:
 
 
 def _walk(connection: Connection, digests: Collection[str], most: int) -> dict[str, Origin]:
-    found, edges = dict[str, Origin](), lineage_edges.c
-    coming = list(dict.fromkeys(digests))
+    origins, edges = dict[str, Origin](), lineage_edges.c
+    pending = list(dict.fromkeys(digests))
     steps, settings = set[str](), set[tuple[str, str]]()
-    while coming and len(found) < most:
-        level = coming[: most - len(found)]
-        made = _nearest_first(connection, _makers(connection, level), {*found, *level}, settings)
+    while pending and len(origins) < most:
+        level = pending[: most - len(origins)]
+        makers_of = _nearest_first(connection, _makers(connection, level), {*origins, *level}, settings)
         used: dict[tuple[str, int], list[str]] = {}  # what each item of a step used
-        for some in _parts({maker["key"] for makers in made.values() for maker in makers}):
-            query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(some), ~edges.made)
+        for batch in _batches({maker["key"] for makers in makers_of.values() for maker in makers}):
+            query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(batch), ~edges.made)
             for key, item, digest in connection.execute(query.order_by(edges.key, edges.item, edges.digest)):
                 used.setdefault((key, item), []).append(digest)
-        gone: dict[str, datetime] = {}
-        for some in _parts(level):
-            query = select(lineage_collected).where(lineage_collected.c.digest.in_(some))
-            gone |= {row.digest: row.at for row in connection.execute(query)}
+        collected_at: dict[str, datetime] = {}
+        for batch in _batches(level):
+            query = select(lineage_collected).where(lineage_collected.c.digest.in_(batch))
+            collected_at |= {row.digest: row.at for row in connection.execute(query)}
         for digest in level:
-            found[digest] = _origin(digest, made.get(digest, ()), used, gone.get(digest))
-        new = {step.key: step for digest in level if (step := found[digest].step) and step.key not in steps}
+            origins[digest] = _make_origin(digest, makers_of.get(digest, ()), used, collected_at.get(digest))
+        makers = (origins[digest].step for digest in level)
+        new = {step.key: step for step in makers if step and step.key not in steps}
         steps |= new.keys()
-        settings.update(told for step in new.values() for told in _leaves(step.parameters))
-        follow = dict.fromkeys(one for digest in level for one in found[digest].used)
-        coming = [one for one in follow if one not in found]
-    for some in _parts(digest for digest, origin in found.items() if not origin.kind):
+        settings.update(leaf for step in new.values() for leaf in _leaves(step.parameters))
+        follow = dict.fromkeys(source for digest in level for source in origins[digest].used)
+        pending = [digest for digest in follow if digest not in origins]
+    for batch in _batches(digest for digest, origin in origins.items() if not origin.kind):
         # those that no step made bear the kind and name that those who used them gave
-        query = select(edges.digest, edges.kind, edges.name).distinct().where(edges.digest.in_(some))
+        query = select(edges.digest, edges.kind, edges.name).distinct().where(edges.digest.in_(batch))
         for digest, kind, name in connection.execute(query.order_by(edges.digest, edges.kind, edges.name)):
-            found[digest] = found[digest].model_copy(update={"kind": kind, "name": name})
-    return found
+            origins[digest] = origins[digest].model_copy(update={"kind": kind, "name": name})
+    return origins
 
 
 def _makers(connection: Connection, digests: Sequence[str]) -> dict[str, list[RowMapping]]:
-    """The steps that made each digest, the last first."""
+    """Return the steps that made each digest, the last first."""
     edges, steps = lineage_edges, lineage_steps
     by_digest: dict[str, list[RowMapping]] = {}
-    for some in _parts(digests):
+    for batch in _batches(digests):
         query = (
             select(edges.c.digest, edges.c.item, edges.c.kind, edges.c.name, steps)
             .join_from(edges, steps, edges.c.key == steps.c.key)
-            .where(edges.c.digest.in_(some), edges.c.made)
+            .where(edges.c.digest.in_(batch), edges.c.made)
             .order_by(steps.c.at.desc(), steps.c.key)
         )
         for row in connection.execute(query).mappings():
@@ -242,28 +243,29 @@ def _makers(connection: Connection, digests: Sequence[str]) -> dict[str, list[Ro
 
 
 def _nearest_first(
-    connection: Connection, made: dict[str, list[RowMapping]], reached: set[str], settings: set[tuple[str, str]]
+    connection: Connection, makers_of: dict[str, list[RowMapping]], reached: set[str], settings: set[tuple[str, str]]
 ) -> dict[str, list[RowMapping]]:
-    """The makers of each digest, first the one that made, and used, most of what else is reached; of such the one
-    whose parameters are most like those of the steps that are reached, of such the last.
+    """Order the makers of each digest, the most likely one first.
 
-    Equal contents are one artifact, whoever made them: the numbers of all documents without any, say.
+    Equal contents are one artifact, whoever made them: the numbers of all documents without any, say. First comes the
+    maker that made, and used, most of what else is reached; among equals the one whose parameters are most like those
+    of the steps that are reached; among equals the last.
     """
-    shared = {digest: makers for digest, makers in made.items() if len(makers) > 1}
+    shared = {digest: makers for digest, makers in makers_of.items() if len(makers) > 1}
     edges = lineage_edges.c
-    beside: dict[tuple[str, int], set[str]] = {}
-    for some in _parts({maker["key"] for makers in shared.values() for maker in makers}):
-        query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(some))
+    reached_by: dict[tuple[str, int], set[str]] = {}
+    for batch in _batches({maker["key"] for makers in shared.values() for maker in makers}):
+        query = select(edges.key, edges.item, edges.digest).where(edges.key.in_(batch))
         for key, item, digest in connection.execute(query):
             if digest in reached:
-                beside.setdefault((key, item), set()).add(digest)
+                reached_by.setdefault((key, item), set()).add(digest)
 
     def nearness(maker: RowMapping) -> tuple[int, int]:
         key = maker["key"]
-        close = beside.get((key, maker["item"]), set()) | beside.get((key, EVERY), set())
+        close = reached_by.get((key, maker["item"]), set()) | reached_by.get((key, EVERY), set())
         return len(close), len(settings.intersection(_leaves(json.loads(maker["parameters"]))))
 
-    return made | {digest: sorted(makers, key=nearness, reverse=True) for digest, makers in shared.items()}
+    return makers_of | {digest: sorted(makers, key=nearness, reverse=True) for digest, makers in shared.items()}
 
 
 def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
@@ -275,27 +277,29 @@ def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, json.dumps(parameters)
 
 
-def _origin(
+def _make_origin(
     digest: str, makers: Sequence[RowMapping], used: Mapping[tuple[str, int], Sequence[str]], collected: datetime | None
 ) -> Origin:
-    at = None if collected is None else _in_utc(collected)
+    collected_at = None if collected is None else _in_utc(collected)
     if not makers:
-        return Origin(kind="", digest=digest, collected=at)
+        return Origin(kind="", digest=digest, collected=collected_at)
     last = makers[0]
     key, item = last["key"], last["item"]
     sources = dict.fromkeys([*used.get((key, item), ()), *used.get((key, EVERY), ())])
-    told = {name: last[name] for name in StepRun.model_fields}
+    fields = {name: last[name] for name in StepRun.model_fields}
     return Origin(
         kind=last["kind"],
         digest=digest,
         name=last["name"],
-        step=StepRun.model_validate(told | {"at": _in_utc(told["at"]), "parameters": json.loads(told["parameters"])}),
+        step=StepRun.model_validate(
+            fields | {"at": _in_utc(fields["at"]), "parameters": json.loads(fields["parameters"])}
+        ),
         item=item,
-        used=tuple(one for one in sources if one != digest),
-        collected=at,
+        used=tuple(source for source in sources if source != digest),
+        collected=collected_at,
     )
 
 
 def _in_utc(at: datetime) -> datetime:
-    """SQLite keeps no zone."""
+    """Return the time with a zone: SQLite keeps none, and what is written to it is UTC."""
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)

@@ -46,7 +46,7 @@ TEXTS = ("name", "shown", "unit", "cells", "doubt")
 FORMULA = r"^([=@\t\r]|[+-][^0-9.,(])"
 """A text that a spreadsheet would work out: in CSV an apostrophe stands before it. Amounts may have a sign."""
 ROW_GROUP = 20_480
-"""Rows; groups are read by several threads."""
+"""Rows of a group of the Parquet file; groups are read by several threads."""
 
 
 class Numbers(NamedTuple):
@@ -56,7 +56,7 @@ class Numbers(NamedTuple):
     rows: list[tuple[Any, ...]]
 
     def records(self) -> list[dict[str, Any]]:
-        """A dict for each row."""
+        """Return the rows as dicts, by the names of the columns."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -65,26 +65,26 @@ def write_numbers(path: Path, documents: Iterable[bytes]) -> None:
     lines = path.with_suffix(".jsonl")
     with lines.open("xb") as file:
         file.writelines(documents)
-    with _connected(threads=1) as connection:  # threads write row groups in an order of their own
+    with _connect(threads=1) as connection:  # threads write row groups in an order of their own
         fields = ", ".join(f"\"{name}\": '{kind}'" for name, kind in COLUMNS.items())
         source = f"read_json($lines, format = 'newline_delimited', columns = {{{fields}}})"
         connection.execute(
             f"COPY (SELECT * REPLACE (list_transform(bbox, lambda x: round(x, 2)) AS bbox) FROM {source}) "
-            f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP})",
+            f"TO '{_quote(path)}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP})",
             {"lines": str(lines)},
         )
     lines.unlink()
 
 
 class Filters(TypedDict, total=False):
-    """Which rows: those of documents whose name, and with labels that, hold all these words, and of these years."""
+    """Conditions on rows: words in the document's name, words in the row's labels, years, and kinds of statement."""
 
     entity: Sequence[str]
     line: Sequence[str]
     years: tuple[int, int] | None
-    """First and last year of the period."""
+    """The first and the last year that the period of a number may lie in."""
     statements: Sequence[str]
-    """Kinds of statement: `income`, `balance` …"""
+    """Kinds of financial statement to keep: `income`, `balance` …"""
 
 
 def select_numbers(
@@ -95,11 +95,11 @@ def select_numbers(
     most: int | None = None,
     **filters: Unpack[Filters],
 ) -> Numbers:
-    """Numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
-    with _connected() as connection:
+    """Return numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
+    with _connect() as connection:
         query, values = _query(connection, paths, names, "name, n.*", filters)
         page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
-        return _fetched(connection.execute(query + page, values))
+        return _fetch(connection.execute(query + page, values))
 
 
 def copy_numbers(
@@ -116,20 +116,22 @@ def copy_numbers(
     # decimals as texts without zeros at their ends
     plain = ", ".join(f"rtrim(rtrim({name}::VARCHAR, '0'), '.') AS {name}" for name in ("value", "scale"))
     nested = ", ".join(f"to_json({name}) AS {name}" for name in NESTED)
-    name, *texts = (f"concat(if(regexp_matches({one}, '{FORMULA}'), '''', ''), {one}) AS {one}" for one in TEXTS)
+    name, *texts = (
+        f"concat(if(regexp_matches({column}, '{FORMULA}'), '''', ''), {column}) AS {column}" for column in TEXTS
+    )
     columns = {
         "parquet": "name, n.*",
         "json": f"name, n.* REPLACE ({plain})",
         "csv": f"{name}, n.* REPLACE ({plain}, {nested}, {', '.join(texts)})",
     }[shape]
-    how = {"parquet": "parquet, COMPRESSION zstd", "json": "json", "csv": "csv"}[shape]
-    with _connected() as connection:
+    options = {"parquet": "parquet, COMPRESSION zstd", "json": "json", "csv": "csv"}[shape]
+    with _connect() as connection:
         query, values = _query(connection, paths, names, columns, filters)
-        connection.execute(f"COPY ({query}) TO '{_quoted(out)}' (FORMAT {how})", values)
+        connection.execute(f"COPY ({query}) TO '{_quote(out)}' (FORMAT {options})", values)
 
 
 class ListedNumber(NamedTuple):
-    """A number as texts for a list."""
+    """A number as a list shows it: each field is a text."""
 
     name: str
     place: str
@@ -141,14 +143,14 @@ class ListedNumber(NamedTuple):
     labels: str
     headers: str
     doubt: str
-    """How other numbers contradict it."""
+    """The reason why other numbers contradict it; empty where none does."""
 
 
 def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unpack[Filters]) -> list[ListedNumber]:
-    """Numbers in reading order, as texts."""
+    """Return the numbers that pass the filters, as texts in reading order."""
     period, headers = "coalesce(period.label, 'no period')", "array_to_string(column_path, ' / ')"
     columns = f"name, page, \"table\", value, unit, {period}, {LINE}, {headers}, coalesce(doubt, '')"
-    with _connected() as connection:
+    with _connect() as connection:
         rows = connection.execute(*_query(connection, paths, names, columns, filters)).fetchall()
     listed: list[ListedNumber] = []
     for name, page, table, value, *texts in rows:
@@ -161,11 +163,13 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
 def _query(
     connection: DuckDBPyConnection, paths: Sequence[Path], names: Mapping[str, str], columns: str, filters: Filters
 ) -> tuple[str, list[Any]]:
-    """A SELECT of these columns, and the values of its parameters."""
+    """Return a SELECT of these columns, and the values of its parameters."""
     _name_documents(connection, names)
-    said = [("name", word) for word in filters.get("entity", ())] + [(LINE, word) for word in filters.get("line", ())]
-    conditions = [f"contains(lower({column}), lower(?))" for column, _ in said]
-    values: list[Any] = [word for _, word in said]
+    conditions_on = [("name", word) for word in filters.get("entity", ())] + [
+        (LINE, word) for word in filters.get("line", ())
+    ]
+    conditions = [f"contains(lower({column}), lower(?))" for column, _ in conditions_on]
+    values: list[Any] = [word for _, word in conditions_on]
     if years := filters.get("years"):
         conditions.append("period.year BETWEEN ? AND ?")
         values += years
@@ -173,39 +177,39 @@ def _query(
         conditions.append("contains(?, statement)")
         values.append(list(statements))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    source = f"read_parquet({_listed(paths)}) n JOIN documents USING (document){where}"
+    source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document){where}"
     return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values
 
 
 def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> Numbers:
-    """What a SELECT of the user's gives from the tables `numbers` and `documents`. Raises QueryUnusable.
+    """Return the rows of a user's SELECT over the tables `numbers` and `documents`. Raises QueryUnusable.
 
     It runs in memory and reaches no file, no network and no setting.
     """
     import duckdb
 
-    with _connected() as connection:
+    with _connect() as connection:
         _name_documents(connection, names)
-        source = f"read_parquet({_listed(paths)}) n JOIN documents USING (document)"
+        source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document)"
         connection.execute(f"CREATE TABLE numbers AS SELECT name, n.* FROM {source}")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         try:
             statements = connection.extract_statements(sql)
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise QueryUnusable(f"{sql!r} is not one SELECT; ask for example: SELECT name, value FROM numbers")
-            return _fetched(connection.execute(statements[0]))
+            return _fetch(connection.execute(statements[0]))
         except duckdb.Error as error:
             raise QueryUnusable(f"{sql!r}: {error}") from error
 
 
 def lacks(path: Path) -> list[str]:
-    """Columns that a file has not, since an older version wrote it."""
-    with _connected() as connection:
-        found = connection.execute(f"SELECT name FROM parquet_schema('{_quoted(path)}')").fetchall()
-    return sorted(set(COLUMNS) - {name for (name,) in found})
+    """Return the columns that a file lacks, since an older version wrote it."""
+    with _connect() as connection:
+        rows = connection.execute(f"SELECT name FROM parquet_schema('{_quote(path)}')").fetchall()
+    return sorted(set(COLUMNS) - {name for (name,) in rows})
 
 
-def _connected(**settings: int) -> DuckDBPyConnection:
+def _connect(**settings: int) -> DuckDBPyConnection:
     import duckdb
 
     return duckdb.connect(config={**settings, "autoload_known_extensions": False})
@@ -217,13 +221,13 @@ def _name_documents(connection: DuckDBPyConnection, names: Mapping[str, str]) ->
         connection.execute("INSERT INTO documents SELECT unnest(?), unnest(?)", [list(names), list(names.values())])
 
 
-def _fetched(found: DuckDBPyConnection) -> Numbers:
-    return Numbers(tuple(column[0] for column in found.description or ()), found.fetchall())
+def _fetch(result: DuckDBPyConnection) -> Numbers:
+    return Numbers(tuple(column[0] for column in result.description or ()), result.fetchall())
 
 
-def _listed(paths: Sequence[Path]) -> str:
-    return "[" + ", ".join(f"'{_quoted(path)}'" for path in paths) + "]"
+def _path_list(paths: Sequence[Path]) -> str:
+    return "[" + ", ".join(f"'{_quote(path)}'" for path in paths) + "]"
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("'", "''")

@@ -9,8 +9,8 @@ The server ranks vectors, and filters before it ranks. Files are fetched when th
 stands for the address, and mapped there as those of an index folder are.
 
 A segment is put in a transaction of its own, and only once: it is named by its content. A publisher holds an advisory
-lock of the schema, a reader a shared one of its generation; both end with their connection. What neither the current
-nor the previous generation names, nor one that is read, is removed by the next publisher.
+lock of the schema, a reader a shared one of its version; both end with their connection. What neither the current
+nor the previous version names, nor one that is read, is removed by the next publisher.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
 SCHEMA = "trivet_index"
-"""Where the tables lie if the address names no schema."""
+"""Schema of the tables if the address names none."""
 TABLES = """
 CREATE TABLE IF NOT EXISTS generations (
     number bigint PRIMARY KEY, id text NOT NULL, digest text NOT NULL, manifest text NOT NULL);
@@ -89,18 +89,18 @@ COPY_TRAILER = b"\xff\xff"
 
 
 class PostgresEngine:
-    """The index of one schema of a database."""
+    """The index that one schema of a PostgreSQL database holds."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        """folder: stands for `address` (storage.engines), and holds the files that were fetched."""
+        """folder: the one that stands for `address` (storage.engines); it holds the files that were fetched."""
         self.address, self.folder = address, folder
         parts = urlsplit(address)
-        given = dict(parse_qsl(parts.query))
-        self.schema = given.pop("schema", SCHEMA)
+        parameters = dict(parse_qsl(parts.query))
+        self.schema = parameters.pop("schema", SCHEMA)
         if not self.schema.isidentifier():
             raise NotAnIndex(f"{address}: a schema is named by letters, digits and _, not {self.schema!r}")
-        given["options"] = f"-csearch_path={self.schema},public"
-        query = urlencode(given, quote_via=quote)
+        parameters["options"] = f"-csearch_path={self.schema},public"
+        query = urlencode(parameters, quote_via=quote)
         self.url = f"postgresql://{parts.netloc}{parts.path}?{query}"
 
     def claim(self) -> None:
@@ -117,11 +117,11 @@ class PostgresEngine:
             cursor.execute(TABLES.encode(), binary=False)
 
     def pointer(self) -> Pointer:
-        """Which generation readers open. Raises NotAnIndex, EngineAway."""
+        """Read which index version readers open. Raises NotAnIndex, EngineAway."""
         return self._current()[0]
 
     def open(self) -> PostgresIndex:
-        """The current generation, pinned. Raises NotAnIndex, DamagedIndex, EngineAway."""
+        """Open the current version and pin it. Raises NotAnIndex, DamagedIndex, EngineAway."""
         while True:
             pointer, data, number = self._current()
             pin = self._pin(number)
@@ -138,7 +138,7 @@ class PostgresEngine:
                 raise
 
     def publish(self, manifest: Manifest, path_of: Callable[[str], Path]) -> Generation:
-        """Put what is missing, and switch; the old generation stays where that fails.
+        """Put what is missing, and switch; the old version stays where that fails.
 
         path_of: where the file of a name in the manifest lies.
         """
@@ -146,9 +146,9 @@ class PostgresEngine:
         digest = hashlib.sha256(data).hexdigest()
         with self._sole_publisher():
             with self.cursor() as cursor:
-                there = set(cursor.execute("SELECT digest FROM segments UNION SELECT digest FROM blobs").fetchall())
+                present = set(cursor.execute("SELECT digest FROM segments UNION SELECT digest FROM blobs").fetchall())
             for ref in manifest.refs:
-                if (ref.digest,) not in there:
+                if (ref.digest,) not in present:
                     path = path_of(name_of(ref))
                     with self.cursor() as cursor:
                         if ref.kind == "segment-vectors":
@@ -175,10 +175,10 @@ class PostgresEngine:
             return Generation(id=name, digest=digest, created=True)
 
     def blob(self, digest: str) -> bytes | None:
-        """The content of a file."""
+        """Return the content of the file with this digest; None where the database has none."""
         with self.cursor() as cursor:
-            found = cursor.execute("SELECT data FROM blobs WHERE digest = %s", [digest]).fetchone()
-        return None if found is None else found[0]
+            row = cursor.execute("SELECT data FROM blobs WHERE digest = %s", [digest]).fetchone()
+        return None if row is None else row[0]
 
     @contextmanager
     def cursor(self) -> Generator[Cursor[Any]]:
@@ -197,49 +197,49 @@ class PostgresEngine:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> EngineAway:
-        """What is wrong with the server, in a sentence without a password."""
+        """Return an error that names what is wrong with the server, without a password."""
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        what = "see that the server runs, and that the address and PGPASSWORD are right"
-        return EngineAway(f"the index at {self.address} cannot be used: {reason}; {what}")
+        remedy = "see that the server runs, and that the address and PGPASSWORD are right"
+        return EngineAway(f"the index at {self.address} cannot be used: {reason}; {remedy}")
 
     def _current(self) -> tuple[Pointer, str, int]:
-        """Which generation is current, its manifest and its number."""
+        """Return the pointer to the current version, its manifest and its number."""
         with self.cursor() as cursor:
-            found = cursor.execute(CURRENT.encode()).fetchone()
-        if found is None:
+            row = cursor.execute(CURRENT.encode()).fetchone()
+        if row is None:
             raise NotAnIndex(f"{self.address} holds no finished index; run `trivet rag index … --index URL`")
-        name, previous, digest, manifest, number = found
+        name, previous, digest, manifest, number = row
         return Pointer(generation=name, previous=previous, manifest=digest), manifest, number
 
     def _segments(self, manifest: Manifest) -> list[int]:
-        """Numbers of the segments of a generation. Raises DamagedIndex where one, or a file, is missing."""
-        wanted = {ref.digest for ref in manifest.refs}
+        """Return numbers of the segments of a version. Raises DamagedIndex where one, or a file, is missing."""
+        digests = {ref.digest for ref in manifest.refs}
         with self.cursor() as cursor:
             query = "SELECT digest, segment FROM segments WHERE digest = ANY(%s)"
-            numbers = dict(cursor.execute(query, [sorted(wanted)]).fetchall())
+            numbers = dict(cursor.execute(query, [sorted(digests)]).fetchall())
             query = "SELECT digest FROM blobs WHERE digest = ANY(%s)"
-            blobs = {digest for (digest,) in cursor.execute(query, [sorted(wanted)])}
-        if missing := wanted - numbers.keys() - blobs:
+            blobs = {digest for (digest,) in cursor.execute(query, [sorted(digests)])}
+        if missing := digests - numbers.keys() - blobs:
             lacks = f"lacks {len(missing)} files of its segments"
             raise DamagedIndex(f"the index at {self.address} {lacks}; run `trivet rag index` again to put them there")
         return [numbers[part.vectors.digest] for part in manifest.parts]
 
     def _connect(self) -> Connection[Any]:
-        """A connection of its own, whose end frees the locks that it holds."""
+        """Return a connection of its own, whose end frees the locks that it holds."""
         import psycopg
 
         return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
 
     def _pin(self, number: int) -> Connection[Any] | None:
-        """A connection that keeps a generation from being removed; None if it is gone."""
+        """Return a connection that keeps a version from being removed; None if it is gone."""
         import psycopg
 
         try:
             pin = self._connect()
             lock = "SELECT pg_try_advisory_lock_shared(hashtext(%s), %s::int)"
             locked = pin.execute(lock, [self.schema, number]).fetchone() == (True,)
-            there = pin.execute("SELECT count(*) FROM generations WHERE number = %s", [number])
-            if locked and there.fetchone() == (1,):
+            rows = pin.execute("SELECT count(*) FROM generations WHERE number = %s", [number])
+            if locked and rows.fetchone() == (1,):
                 return pin
             pin.close()
         except psycopg.Error as error:
@@ -248,7 +248,7 @@ class PostgresEngine:
 
     @contextmanager
     def _sole_publisher(self) -> Generator[None]:
-        """Alone among publishers of the schema; the lock ends with the connection."""
+        """Hold the lock of the schema's publishers inside the block; it ends with the connection."""
         import psycopg
 
         try:
@@ -260,7 +260,7 @@ class PostgresEngine:
             yield
 
     def _sweep(self, cursor: Cursor[Any]) -> None:
-        """Remove generations that nobody keeps or reads, and what no generation names any more."""
+        """Remove versions that nobody keeps or reads, and what no version names any more."""
         old = cursor.execute(
             "SELECT number FROM generations WHERE NOT EXISTS "
             "(SELECT FROM current c WHERE generations.number IN (c.number, c.previous))"
@@ -269,14 +269,16 @@ class PostgresEngine:
             lock = "SELECT pg_try_advisory_xact_lock(hashtext(%s), %s::int)"
             if cursor.execute(lock, [self.schema, number]).fetchone() == (True,):
                 cursor.execute("DELETE FROM generations WHERE number = %s", [number])
-        kept = [Manifest.model_validate_json(data) for (data,) in cursor.execute("SELECT manifest FROM generations")]
-        named = sorted({ref.digest for manifest in kept for ref in manifest.refs})
-        cursor.execute("DELETE FROM segments WHERE digest <> ALL(%s)", [named])
-        cursor.execute("DELETE FROM blobs WHERE digest <> ALL(%s)", [named])
+        manifests = [
+            Manifest.model_validate_json(data) for (data,) in cursor.execute("SELECT manifest FROM generations")
+        ]
+        digests = sorted({ref.digest for manifest in manifests for ref in manifest.refs})
+        cursor.execute("DELETE FROM segments WHERE digest <> ALL(%s)", [digests])
+        cursor.execute("DELETE FROM blobs WHERE digest <> ALL(%s)", [digests])
 
 
 class PostgresIndex(Index):
-    """One generation in PostgreSQL, open."""
+    """An open index version whose files and vectors are in PostgreSQL."""
 
     def __init__(
         self,
@@ -287,7 +289,7 @@ class PostgresIndex(Index):
         segments: Sequence[int],
         unpin: Callable[[], None],
     ) -> None:
-        """segments: numbers of the vectors of the parts. unpin: lets go of the generation."""
+        """segments: numbers of the parts' vectors in the database. unpin: lets the version be removed."""
         self._engine, self._segments, self._unpin = engine, segments, unpin
         self._folder = engine.folder
         self.generation, self.digest, self.manifest = pointer.generation, pointer.manifest, manifest
@@ -295,11 +297,11 @@ class PostgresIndex(Index):
 
     @cached_property
     def vectors(self) -> PostgresVectors:
-        """Dense search."""
+        """Search by vectors, ranked by the server."""
         return PostgresVectors(self._engine, self.manifest, self._segments, self.centres)
 
     def verify(self, names: object = None) -> None:  # noqa: ARG002
-        """Fetch every file. Raises DamagedIndex."""
+        """Fetch every file of the version. Raises DamagedIndex for one that is missing or has other content."""
         for ref in self.manifest.refs:
             if ref.kind != "segment-vectors":
                 self._file(ref)
@@ -310,14 +312,14 @@ class PostgresIndex(Index):
         if not path.exists() or path.stat().st_size != ref.size:
             data = self._engine.blob(ref.digest)
             if data is None or hashlib.sha256(data).hexdigest() != ref.digest:
-                what = f"{'lacks' if data is None else 'has another'} {ref.kind}"
-                where = f"generation {self.generation} at {self._engine.address}"
-                raise DamagedIndex(f"{where} {what}; run `trivet rag index` again to replace it")
+                damage = f"{'lacks' if data is None else 'has another'} {ref.kind}"
+                where = f"version {self.generation} at {self._engine.address}"
+                raise DamagedIndex(f"{where} {damage}; run `trivet rag index` again to replace it")
             files.write(path, data, durable=False)
         return path
 
     def _sweep(self) -> None:
-        """Remove fetched files of other generations; a reader that still needs one fetches it again."""
+        """Remove fetched files of other versions; a reader that still needs one fetches it again."""
         folder = self._folder / FILES
         for path in folder.iterdir() if folder.is_dir() else ():
             if f"{FILES}/{path.name}" not in self.manifest.files:
@@ -338,7 +340,7 @@ class PostgresVectors:
         self._centres = centres if centres is not None and len(centres.vectors) else None
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
+        """Return the `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
 
         Raises ValueError if the query has another dimension.
         """
@@ -349,33 +351,38 @@ class PostgresVectors:
         values: dict[str, Any] = {"query": plain, "k": k, "candidates": k + MORE}
         if allowed is not None:
             ranges = ranges_of(allowed, self._firsts)
-            spans = ["{" + ",".join(f"[{first},{end})" for first, end in each) + "}" for each in ranges.values()]
-            values |= {"segments": [self._segments[at] for at in ranges], "allowed": spans}
-            return self._ranked(AMONG, values, self._firsts[list(ranges)])
+            spans = [
+                "{" + ",".join(f"[{first},{end})" for first, end in part_ranges) + "}"
+                for part_ranges in ranges.values()
+            ]
+            values |= {"segments": [self._segments[number] for number in ranges], "allowed": spans}
+            return self._rank(AMONG, values, self._firsts[list(ranges)])
         values |= {"segments": self._segments, "allowed": [None] * len(self._segments)}
         if self._centres is not None:
-            near = self._ranked(NEARBY, values | {"lists": self._centres.near(query).tolist()}, self._firsts)
+            near = self._rank(NEARBY, values | {"lists": self._centres.near(query).tolist()}, self._firsts)
             if len(near.rows) >= min(k, self.size):  # else the probed lists hold too few
                 return near
-        return self._ranked(EVERYWHERE, values, self._firsts)
+        return self._rank(EVERYWHERE, values, self._firsts)
 
     def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of `rows`: (len(rows), dimension)."""
+        """Return the vectors of `rows`, (len(rows), dimension), in their order."""
         if not len(rows):
             return np.empty((0, self.dimension), np.float32)
         parts = self._firsts.searchsorted(rows, "right") - 1
-        own = (rows - self._firsts[parts]).tolist()
+        rows_in_part = (rows - self._firsts[parts]).tolist()
         with self._engine.cursor() as cursor:
-            found = cursor.execute(RECONSTRUCTED, [[self._segments[at] for at in parts.tolist()], own]).fetchall()
-        sent = b"".join(data[4:] for (data,) in found)  # each begins with its dimension
+            fetched = cursor.execute(
+                RECONSTRUCTED, [[self._segments[number] for number in parts.tolist()], rows_in_part]
+            ).fetchall()
+        sent = b"".join(data[4:] for (data,) in fetched)  # each begins with its dimension
         return np.frombuffer(sent, ">f2").astype(np.float32).reshape(len(rows), self.dimension)
 
-    def _ranked(self, query: str, values: dict[str, Any], firsts: NDArray[np.int64]) -> Nearest:
+    def _rank(self, query: str, values: dict[str, Any], firsts: NDArray[np.int64]) -> Nearest:
         """firsts: row at which each of the segments that are searched starts."""
         with self._engine.cursor() as cursor:
-            found = cursor.execute(query.encode(), values).fetchall()
-        rows = [int(firsts[at - 1]) + row for at, row, _ in found]
-        return Nearest(np.array(rows, np.int64), np.array([score for _, _, score in found], np.float32))
+            matches = cursor.execute(query.encode(), values).fetchall()
+        rows = [int(firsts[number - 1]) + row for number, row, _ in matches]
+        return Nearest(np.array(rows, np.int64), np.array([score for _, _, score in matches], np.float32))
 
 
 def ranges_of(allowed: NDArray[np.bool_], firsts: NDArray[np.int64]) -> dict[int, list[tuple[int, int]]]:
@@ -387,11 +394,11 @@ def ranges_of(allowed: NDArray[np.bool_], firsts: NDArray[np.int64]) -> dict[int
     cuts = np.unique(np.concatenate([bounds, firsts]))  # a range ends with its segment
     starts, ends = cuts[:-1], cuts[1:]
     inside = allowed[starts] if len(starts) else np.empty(0, np.bool_)
-    found: dict[int, list[tuple[int, int]]] = {}
+    ranges: dict[int, list[tuple[int, int]]] = {}
     for first, end in zip(starts[inside].tolist(), ends[inside].tolist(), strict=True):
         part = int(firsts.searchsorted(first, "right")) - 1
-        found.setdefault(part, []).append((first - int(firsts[part]), end - int(firsts[part])))
-    return found
+        ranges.setdefault(part, []).append((first - int(firsts[part]), end - int(firsts[part])))
+    return ranges
 
 
 def _put_vectors(cursor: Cursor[Any], path: Path, digest: str) -> None:

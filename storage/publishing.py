@@ -1,6 +1,6 @@
-"""A new generation of an index: written beside the current one, verified, then switched to in one step.
+"""A new version of an index: written beside the current one, verified, then switched to in one step.
 
-A reader holds a shared lock on its generation, a builder an exclusive one on its unfinished folder; both end with their
+A reader holds a shared lock on its version, a builder an exclusive one on its unfinished folder; both end with their
 process, so whatever is neither locked nor current nor previous can be removed.
 """
 
@@ -51,23 +51,23 @@ def publish_segments(
     settings: dict[str, JsonValue],
     centres: Ref | None = None,
 ) -> Generation:
-    """Write a generation beside the current one, verify it, and make it current; content that is current stays.
+    """Write a version beside the current one, verify it, and make it current; content that is current stays.
 
     segments: in the order of their documents. path_of: where the file of a Ref lies; it is linked or copied.
-    Raises NotAnIndex, StoreUnreachable (the old generation stays), DamagedIndex (the disk gave back other bytes).
+    Raises NotAnIndex, StoreUnreachable (the old version stays), DamagedIndex (the disk gave back other bytes).
     """
     claim(out)
 
     def filled(contents: Contents) -> Manifest:
-        held = segments or [contents.empty()]
-        for ref in [ref for one in held for ref in (one.text, one.vectors, one.numbers)]:
+        to_publish = segments or [contents.empty()]
+        for ref in [ref for segment in to_publish for ref in (segment.text, segment.vectors, segment.numbers)]:
             contents.take(ref, path_of)
         if centres is not None:
             contents.take(centres, path_of)
-        parts = contents.parts(held, catalogue)
+        parts = contents.parts(to_publish, catalogue)
         return Manifest(
             embedder=embedder,
-            dimension=max((one.dimension for one in held if one.rows), default=1),
+            dimension=max((segment.dimension for segment in to_publish if segment.rows), default=1),
             tokenizer=tokenizer,
             documents=len(catalogue),
             chunks=sum(part.rows for part in parts),
@@ -96,7 +96,7 @@ def publish_segments(
 
 @contextlib.contextmanager
 def _unfinished_folder(generations: Path) -> Generator[tuple[Path, int]]:
-    """A folder for an unfinished generation, gone afterwards unless it was renamed, and its lock.
+    """A folder for an unfinished version, gone afterwards unless it was renamed, and its lock.
 
     The lock is exclusive while the builder writes, so that no other takes the folder for a leftover.
     """
@@ -135,7 +135,7 @@ def _switch(out: Path, folder: Path, digest: str) -> Generation:
 
 
 def _sweep(generations: Path, *, keep: set[str | None]) -> None:
-    """Remove generations and unfinished folders that nobody keeps or holds open."""
+    """Remove versions and unfinished folders that nobody keeps or holds open."""
     for folder in sorted(generations.iterdir()):
         if folder.name in keep or not OURS.fullmatch(folder.name) or not folder.is_dir():
             continue
@@ -151,7 +151,7 @@ def _sweep(generations: Path, *, keep: set[str | None]) -> None:
 
 @contextlib.contextmanager
 def _locked(generations: Path) -> Generator[None]:
-    """Alone among publishers; the lock ends with the process, whatever ends that."""
+    """Hold the lock of the publishers inside the block; it ends with the process, however that ends."""
     lock = os.open(generations, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -161,19 +161,19 @@ def _locked(generations: Path) -> Generator[None]:
 
 
 class Contents:
-    """Fills the folder of an unfinished generation, and notes what each file must be."""
+    """Fills the folder of an unfinished version, and notes what each file must be."""
 
     def __init__(self, folder: Path, *, before: Path | None) -> None:
-        """before: folder of the current generation, whose files need not be written again."""
+        """before: folder of the current version, whose files need not be written again; None where there is none."""
         self._folder, self._before = folder, before
         self.written: dict[str, FileDigest] = {}
-        """What each file must be."""
+        """Size and SHA-256 that each file of the version must have, by name."""
         self.fresh: set[str] = set()
-        """Names of the files that the generation before does not have."""
+        """Names of the files that the version before does not have."""
         (folder / FILES).mkdir()
 
     def take(self, ref: Ref, path_of: Callable[[Ref], Path]) -> None:
-        """Link to the file of `ref`: to that of the generation before, else to where it was made."""
+        """Link to the file of `ref`: to that of the version before, else to where it was made."""
         name = name_of(ref)
         if name in self.written:
             return
@@ -185,7 +185,7 @@ class Contents:
         files.link(path_of(ref), self._folder / name)
 
     def put(self, kind: str, data: bytes) -> Ref:
-        """A file that is made here."""
+        """Write `data` as a file of the version, and return its Ref."""
         ref = Ref.of(kind, data)
 
         def written(_: Ref) -> Path:
@@ -199,7 +199,7 @@ class Contents:
         return ref
 
     def empty(self) -> Segment:
-        """The segment of an index without chunks: documents that cannot be read are listed with it."""
+        """Return the segment of an index without chunks: documents that cannot be read are listed with it."""
         packed = pack_segment(())
         for ref, data in packed.files.items():
             self.put(ref.kind, data)
@@ -211,20 +211,20 @@ class Contents:
         if len(segments) == 1:
             listed[0] = list(catalogue)
         else:
-            firsts = [one.first for one in segments]
+            firsts = [segment.first for segment in segments]
             for entry in catalogue:
                 listed[max(bisect_right(firsts, entry.document) - 1, 0)].append(entry)
         return tuple(
             Part(
-                **one.model_dump(),
+                **segment.model_dump(),
                 documents=len(entries),
                 catalogue=self.put("segment-catalogue", pack_catalogue(entries)),
             )
-            for one, entries in zip(segments, listed, strict=True)
+            for segment, entries in zip(segments, listed, strict=True)
         )
 
     def mean_idf(self, parts: Sequence[Part]) -> float:
-        """Of BM25, over the terms of all parts."""
+        """Return the mean BM25 idf over the terms of all parts."""
         return Whole.of([postings_of(map_arrays(self._folder / name_of(part.text))) for part in parts]).mean_idf
 
     def seal(self, manifest: Manifest) -> str:
@@ -239,7 +239,7 @@ class Contents:
 
 
 def _is_untouched(before: Path, name: str, ref: Ref) -> bool:
-    """Whether a generation has the file as it was written: nobody wrote to it since, or its bytes are the right ones.
+    """Whether a version has the file as it was written: nobody wrote to it since, or its bytes are the right ones.
 
     Reading all files would take longer than writing those of a change.
     """

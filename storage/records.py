@@ -1,4 +1,4 @@
-"""What steps, stores and files exchange: small frozen values that survive a round trip through JSON."""
+"""Small frozen values that steps, stores and files exchange; each survives a round trip through JSON."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class FiniteRecord(Record):
 
 
 class Ref(Record):
-    """Names an artifact by its content; what steps hand on instead of the content."""
+    """The name of an artifact, made of its content; steps hand it on instead of the content."""
 
     kind: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     """Folder of the store, for people who look: `document`, `parsed`, `figures`, `chunks` …"""
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the content, hex."""
     size: int = Field(ge=0)
-    """Bytes."""
+    """Size of the content in bytes."""
 
     @classmethod
     def of(cls, kind: str, data: bytes) -> Self:
-        """The name of these bytes, whether or not they are kept anywhere."""
+        """Return the name of these bytes, whether or not they are kept anywhere."""
         return cls(kind=kind, digest=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 def refs_in(value: Any) -> Iterator[Ref]:
-    """Every Ref inside a value: in models, dicts, lists and tuples, however deep; others hold none."""
+    """Yield every Ref inside a value: in models, dicts, lists and tuples, however deep; others hold none."""
     waiting: list[Any] = [value]  # no recursion: a run looks through tens of thousands of values
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, Ref):
-            yield each
-        elif isinstance(each, BaseModel):
-            waiting.extend(reversed(tuple(each.__dict__.values())))
-        elif isinstance(each, dict):
-            waiting.extend(reversed(cast(dict[Any, Any], each).values()))
-        elif isinstance(each, list | tuple):
-            waiting.extend(reversed(cast(list[Any], each)))
+        element = waiting.pop()
+        if isinstance(element, Ref):
+            yield element
+        elif isinstance(element, BaseModel):
+            waiting.extend(reversed(tuple(element.__dict__.values())))
+        elif isinstance(element, dict):
+            waiting.extend(reversed(cast(dict[Any, Any], element).values()))
+        elif isinstance(element, list | tuple):
+            waiting.extend(reversed(cast(list[Any], element)))

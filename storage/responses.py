@@ -6,13 +6,14 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
-from sqlalchemy import Connection, delete, func, select, text
+from sqlalchemy import Connection, Row, delete, func, select, text
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
@@ -49,45 +50,42 @@ SELECT = text(f"""
 
 
 class StoredResponse(FiniteRecord):
-    """What was asked, what was answered, and what it cost."""
+    """A request, the response that a model gave, and its cost in tokens and seconds."""
 
     backend: str
-    """Kind of backend: `openai`, `vllm`, `replay` …"""
+    """Kind of backend that answered: `openai`, `vllm`, `replay` …"""
     model: str
-    """Model and revision."""
+    """Name of the model, and its revision where the backend knows one."""
     request: JsonValue
     response: JsonValue
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     latency_s: float
     created_at: datetime | None = None
-    """Set by the database."""
+    """When the response was stored; the database sets it."""
 
 
 class Responses:
-    """Answers by key; any number of threads and processes may ask and store at once. locate: see Reconnecting."""
+    """The response store; any number of threads and processes may read and write at once. locate: see Reconnecting."""
 
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        """The answers that are there, by key (64 hex digits). Raises DatabaseUnavailable."""
-        wanted, found = list(keys), dict[str, StoredResponse]()
-        for start in range(0, len(wanted), KEYS_PER_QUERY):
-            looked = {"keys": wanted[start : start + KEYS_PER_QUERY]}
-            for key, line in self._database.run(
-                lambda connection, looked=looked: connection.execute(SELECT, looked).all()
-            ):
+        """Return the answers that are there, by key (64 hex digits). Raises DatabaseUnavailable."""
+        listed, responses_by_key = list(keys), dict[str, StoredResponse]()
+        for start in range(0, len(listed), KEYS_PER_QUERY):
+            for key, line in self._database.run(partial(_select_rows, keys=listed[start : start + KEYS_PER_QUERY])):
                 if ESCAPE in line:
-                    found[key] = StoredResponse.model_validate(unescape(json.loads(line)))
+                    responses_by_key[key] = StoredResponse.model_validate(unescape(json.loads(line)))
                 else:
-                    found[key] = StoredResponse.model_validate_json(line)
-        return found
+                    responses_by_key[key] = StoredResponse.model_validate_json(line)
+        return responses_by_key
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
         """Store answers durably in one transaction; the answer that a key has stays. Raises DatabaseUnavailable."""
         # in the order of the keys: two processes that store the same answers wait for each other, and never crosswise
-        lines = [_line(key, rows[key]) for key in sorted(rows)]
+        lines = [_json_row(key, rows[key]) for key in sorted(rows)]
         groups, size = [list[str]()], 0  # of some millions of characters: a parameter may have a billion bytes
         for line in lines:
             groups[-1].append(line)
@@ -119,7 +117,7 @@ class Responses:
         return self._database.run(remove)
 
     def tokens_since(self, moment: datetime) -> int:
-        """Tokens of the calls whose answers were stored since then. Raises DatabaseUnavailable."""
+        """Return the tokens of the calls whose answers were stored since then. Raises DatabaseUnavailable."""
         columns = (func.coalesce(column, 0) for column in (responses.c.prompt_tokens, responses.c.completion_tokens))
         query = select(func.coalesce(func.sum(sum(columns)), 0).label("tokens"))
         [row] = self._database.rows(query.where(responses.c.created_at >= moment))
@@ -150,9 +148,9 @@ class OptionalResponses:
         )
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        """The answers that are there, by key; none while the database is away."""
-        wanted = list(keys)
-        return self._try(lambda: self._responses.many(wanted)) or {}
+        """Return the answers that are there, by key; none while the database is away."""
+        listed = list(keys)
+        return self._try(lambda: self._responses.many(listed)) or {}
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
         """Store answers durably, unless the database is away."""
@@ -160,7 +158,7 @@ class OptionalResponses:
             self._unsaved += len(rows)
 
     def _try(self, work: Callable[[], Result]) -> Result | None:
-        """What `work` gets from the database; None while it is away."""
+        """Return what `work` gets from the database; None while it is away."""
         if self._away_until is not None and self._clock() < self._away_until:
             return None
         try:
@@ -176,34 +174,38 @@ class OptionalResponses:
 
 def escape(value: Any) -> Any:
     """`value` with what PostgreSQL cannot hold in text, NUL and lone surrogates, written as ESCAPE and four digits."""
-    return _replaced(value, lambda text: UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", text))
+    return _replace_texts(value, lambda text: UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", text))
 
 
 def unescape(value: Any) -> Any:
-    """The value that `escape` was given."""
-    return _replaced(value, lambda text: ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
+    """Return the value that `escape` was given to make this one."""
+    return _replace_texts(value, lambda text: ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
 
 
 def unescaped(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
-    """The columns of a row that `escape` was given, but those of these names."""
+    """Return the columns of a row that `escape` was given, but those of these names."""
     return {name: unescape(value) for name, value in row.items() if name not in without}
 
 
-def _replaced(value: Any, replace: Callable[[str], str]) -> Any:
+def _select_rows(connection: Connection, *, keys: list[str]) -> Sequence[Row[Any]]:
+    return connection.execute(SELECT, {"keys": keys}).all()
+
+
+def _replace_texts(value: Any, replace: Callable[[str], str]) -> Any:
     """`value` with `replace` applied to each text in it, names of fields included."""
     match value:
         case str():
             return replace(value)
         case list():
-            return [_replaced(item, replace) for item in value]
+            return [_replace_texts(item, replace) for item in value]
         case dict():
-            return {replace(name): _replaced(item, replace) for name, item in value.items()}
+            return {replace(name): _replace_texts(item, replace) for name, item in value.items()}
         case _:
             return value
 
 
-def _line(key: str, response: StoredResponse) -> str:
-    """A row as JSON that PostgreSQL can hold."""
+def _json_row(key: str, response: StoredResponse) -> str:
+    """Return a row as JSON that PostgreSQL can hold."""
     try:
         text = response.model_dump_json(exclude={"created_at"})
         if "\\u0000" not in text and ESCAPE not in text:

@@ -39,7 +39,7 @@ class Flip(NamedTuple):
     before: float
     after: float
     answer_before: str | None
-    """Extracted in the first repeat."""
+    """The answer extracted from the first repeat of the earlier run."""
     answer_after: str | None
     gold: str | None
 
@@ -68,17 +68,17 @@ class SamplePages:
         most: int,
         since: str = "",
     ) -> list[Sample]:
-        """Samples by item and repeat, from the one after `after` on.
+        """Return the samples by item and repeat, from the one after `after` on.
 
         since: another run; only those whose score or extracted answer is another one there.
         """
-        query = select(samples).where(*_of_task(samples, run, task), KINDS[kind])
+        query = select(samples).where(*_task_conditions(samples, run, task), KINDS[kind])
         if since:
             before = samples.alias("before")
             score, extracted = before.c.score, before.c.extracted
-            same = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
+            same_repeat = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
             moved = score.is_distinct_from(samples.c.score) | extracted.is_distinct_from(samples.c.extracted)
-            query = query.where(sa.exists().where(*_of_task(before, since, task), *same, moved))
+            query = query.where(sa.exists().where(*_task_conditions(before, since, task), *same_repeat, moved))
         if after:
             last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
             query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
@@ -86,46 +86,48 @@ class SamplePages:
         return list(map(sample_of, rows))
 
     def comparable(self, run: str) -> set[str]:
-        """IDs of the other runs that share a task with this one, whatever their settings."""
+        """Return IDs of the other runs that share a task with this one, whatever their settings."""
         tasks = select(eval_tasks.c.task).where(eval_tasks.c.run == escape(run))
         query = select(eval_tasks.c.run).where(eval_tasks.c.task.in_(tasks), eval_tasks.c.run != escape(run)).distinct()
         return {unescape(row["run"]) for row in self._database.rows(query)}
 
     def pairs(self, first: str, second: str, task: str) -> list[Pairs]:
-        """How often each pair of scores occurs among the items that both runs scored."""
-        both = _paired(first, second, task)
-        query = select(both.c.before, both.c.after, func.count().label("n")).group_by(both.c.before, both.c.after)
-        query = query.order_by(both.c.before, both.c.after)
-        return [Pairs(**row) for row in self._with_room(query)]
+        """Count how often each pair of scores occurs among the items that both runs scored."""
+        paired = _pair_scores(first, second, task)
+        query = select(paired.c.before, paired.c.after, func.count().label("n")).group_by(
+            paired.c.before, paired.c.after
+        )
+        query = query.order_by(paired.c.before, paired.c.after)
+        return [Pairs(**row) for row in self._read_grouped(query)]
 
     def flips(self, first: str, second: str, task: str, *, worse: bool, start: int, most: int) -> list[Flip]:
-        """Items whose score in the second run is lower (`worse`) or higher, the largest change first."""
-        both = _paired(first, second, task)
-        found = (
-            select(both)
-            .where(both.c.after < both.c.before if worse else both.c.after > both.c.before)
-            .order_by(func.abs(both.c.after - both.c.before).desc(), both.c.item)
+        """Return items whose score in the second run is lower (`worse`) or higher, the largest change first."""
+        paired = _pair_scores(first, second, task)
+        query = (
+            select(paired)
+            .where(paired.c.after < paired.c.before if worse else paired.c.after > paired.c.before)
+            .order_by(func.abs(paired.c.after - paired.c.before).desc(), paired.c.item)
             .offset(start)
             .limit(most)
         )
-        rows = self._with_room(found)
+        rows = self._read_grouped(query)
         items = [row["item"] for row in rows]
-        one, two = (self._answers(run, task, items) for run in (first, second))
+        answers_before, answers_after = (self._answers(run, task, items) for run in (first, second))
         nothing = (None, None)
         return [
             Flip(
                 item=unescape(row["item"]),
                 before=row["before"],
                 after=row["after"],
-                answer_before=one.get(row["item"], nothing)[0],
-                answer_after=two.get(row["item"], nothing)[0],
-                gold=two.get(row["item"], nothing)[1] or one.get(row["item"], nothing)[1],
+                answer_before=answers_before.get(row["item"], nothing)[0],
+                answer_after=answers_after.get(row["item"], nothing)[0],
+                gold=answers_after.get(row["item"], nothing)[1] or answers_before.get(row["item"], nothing)[1],
             )
             for row in rows
         ]
 
-    def _with_room(self, query: Select[Any]) -> list[sa.RowMapping]:
-        """The rows of a query that groups many items, which the usual 4 MB would have sorted on disk."""
+    def _read_grouped(self, query: Select[Any]) -> list[sa.RowMapping]:
+        """Return the rows of a query that groups many items, which the usual 4 MB would have sorted on disk."""
 
         def read(connection: sa.Connection) -> list[sa.RowMapping]:
             connection.execute(sa.text("set local work_mem = '128MB'"))
@@ -134,7 +136,7 @@ class SamplePages:
         return self._database.run(read)
 
     def _answers(self, run: str, task: str, items: list[str]) -> dict[str, tuple[str | None, str | None]]:
-        """Extracted answer and gold of the first repeat of each item."""
+        """Return extracted answer and gold of the first repeat of each item."""
         query = (
             select(samples.c.item, samples.c.extracted, samples.c.gold)
             .where(samples.c.run == escape(run), samples.c.task == escape(task), samples.c.item.in_(items))
@@ -145,25 +147,28 @@ class SamplePages:
 
 
 def sample_of(row: sa.RowMapping) -> Sample:
-    """The sample in a row of the table."""
+    """Return the sample in a row of the table."""
     fields = {column: field for field, column in SAMPLE_COLUMNS.items()}
     return Sample.model_validate(
         {fields.get(name, name): value for name, value in unescaped(row, *KEY_COLUMNS).items()}
     )
 
 
-def _of_task(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[bool], ...]:
-    """The samples of a task of a run; the data set as a value lets the primary key give the order."""
-    found = (
-        select(known.c.dataset).where(known.c.run == escape(run), known.c.task == escape(task)).limit(1)
-        for known in (eval_tasks, eval_results)  # selectors have figures and no task
+def _task_conditions(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[bool], ...]:
+    """Return the samples of a task of a run; the data set as a value lets the primary key give the order."""
+    dataset_ids = (
+        select(results.c.dataset).where(results.c.run == escape(run), results.c.task == escape(task)).limit(1)
+        for results in (eval_tasks, eval_results)  # selectors have figures and no task
     )
-    named = table.c.run == escape(run), table.c.task == escape(task)
-    return (*named, table.c.dataset == func.coalesce(*(one.scalar_subquery() for one in found)))
+    conditions = table.c.run == escape(run), table.c.task == escape(task)
+    return (
+        *conditions,
+        table.c.dataset == func.coalesce(*(dataset_id.scalar_subquery() for dataset_id in dataset_ids)),
+    )
 
 
-def _paired(first: str, second: str, task: str) -> sa.Subquery:
-    """The mean scores of each item that both runs scored.
+def _pair_scores(first: str, second: str, task: str) -> sa.Subquery:
+    """Return the mean scores of each item that both runs scored.
 
     One pass over the samples: a join of two runs becomes a nested loop where the database has no statistics yet.
     """

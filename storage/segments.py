@@ -25,14 +25,14 @@ from storage.vectors import Centres, pack_vectors
 
 
 class Fact(Record):
-    """Something that a document states plainly, and where."""
+    """A value that a document states plainly, and the place where it does."""
 
     name: str
-    """`amount`, `period`, `deadline`, `points`, `requirement` …"""
+    """Kind of the fact: `amount`, `period`, `deadline`, `points`, `requirement` …"""
     label: str
-    """As the document calls it: `사업예산`, `Contract period`, `SFR-001`."""
+    """The name that the document itself gives it: `사업예산`, `Contract period`, `SFR-001`."""
     value: str
-    """As the document writes it."""
+    """The value in the words of the document."""
     canonical: str | None = None
     """The value in one form for all spellings, to compare by: won as digits, dates as 2024-03-15."""
     page: int | None = None
@@ -40,25 +40,25 @@ class Fact(Record):
 
 
 class CatalogueEntry(Record):
-    """One document of the index, whatever became of it."""
+    """A document of the index, also one that could not be indexed."""
 
     document: str
     """SHA-256 of the file's bytes, hex."""
     name: str
     """Path below the indexed folder, NFC, with `/`."""
     aliases: tuple[str, ...] = ()
-    """Other files with the same bytes."""
+    """Paths of other files with the same bytes."""
     format: str | None = None
     title: str | None = None
     pages: int | None = None
-    """None where there are no pages."""
+    """Number of pages; None for a format without pages."""
     page_source: Literal["layout", "stored", "slides", "none"] = "stored"
     """Whether page numbers come from a layout engine, from the file, or do not exist."""
     chunks: int = 0
     metadata: dict[str, str] = Field(default_factory=dict)
     """Issuer, project name, dates … under the names of the metadata table."""
     facts: tuple[Fact, ...] = ()
-    """In reading order."""
+    """Facts that the document states, in reading order."""
     status: str = "ok"
     """`ok`, or the short code of why it cannot be searched."""
 
@@ -71,11 +71,11 @@ class Catalogue(Sequence[CatalogueEntry]):
     """The documents of an index; in memory are their digests and names, an entry is read when it is asked for."""
 
     def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]], digests: Sequence[str] = ()) -> None:
-        """parts: the arrays of `pack_catalogue`; digests: of their files."""
+        """parts: the arrays of each part's catalogue file (`pack_catalogue`). digests: SHA-256 of those files, hex."""
         self._lines, self._offsets = [part["lines"] for part in parts], [part["offsets"] for part in parts]
         self._firsts = np.cumsum([0, *(len(offsets) - 1 for offsets in self._offsets)], dtype=np.int64)
         self.documents = [digest for part in parts for digest in texts_of(part["documents"])]
-        """Their digests."""
+        """Digests of all documents, in the order of the catalogue."""
         self.parts = list(zip(digests, self._firsts[:-1].tolist(), self._firsts[1:].tolist(), strict=False))
         """The digest of each part, the position of its first document and that after its last one."""
         self._names = [part["names"] for part in parts]
@@ -90,7 +90,7 @@ class Catalogue(Sequence[CatalogueEntry]):
     def __getitem__(self, at: slice) -> tuple[CatalogueEntry, ...]: ...
     def __getitem__(self, at: int | slice) -> CatalogueEntry | tuple[CatalogueEntry, ...]:
         if isinstance(at, slice):
-            return tuple(self[one] for one in range(*at.indices(len(self))))
+            return tuple(self[position] for position in range(*at.indices(len(self))))
         at = range(len(self))[at]
         if at not in self._entries:
             if len(self._entries) >= MOST_KEPT:
@@ -101,16 +101,16 @@ class Catalogue(Sequence[CatalogueEntry]):
         return self._entries[at]
 
     def __iter__(self) -> Iterator[CatalogueEntry]:
-        return (self[at] for at in range(len(self)))
+        return (self[position] for position in range(len(self)))
 
     @cached_property
     def names(self) -> list[str]:
-        """Their names."""
+        """Names of all documents, in the order of the catalogue."""
         return [name for names in self._names for name in texts_of(names)]
 
 
 def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:
-    """The content of a part's catalogue."""
+    """Return the content of a part's catalogue file; equal entries give equal bytes."""
     lines = [entry.model_dump_json().encode() for entry in entries]
     return pack_arrays(
         {
@@ -128,37 +128,37 @@ def texts_of(joined: NDArray[np.uint8]) -> list[str]:
 
 MOST_CHUNKS = 10_000
 """Chunks of a segment, unless one document has more: about 20 MB, which is what changing a document writes twice."""
-Held = TypeVar("Held")
+Payload = TypeVar("Payload")
 
 
 class DocumentContent(NamedTuple):
-    """What an index holds of one document."""
+    """The chunks, vectors, words and numbers that an index holds of one document."""
 
     document: str
     """SHA-256 of the file's bytes, hex."""
     chunks: Sequence[bytes]
-    """JSON."""
+    """The chunks as JSON, in reading order."""
     vectors: NDArray[np.float16]
-    """(chunks, dimension), each of length 1."""
+    """Unit vectors of the chunks, (chunks, dimension)."""
     tokens: Sequence[Sequence[str]] | None
     """The words of each chunk; None: without BM25."""
     numbers: bytes = b""
-    """Rows of storage.numbers, as JSON lines."""
+    """Rows of the document's numeric cells for storage.numbers, as JSON lines."""
 
 
 class Segment(Record):
-    """The files of a segment, and what they add up to."""
+    """The files of a segment, and their counts."""
 
     rows: int
     tokens: int
-    """Words of all its chunks."""
+    """Number of words in all of its chunks."""
     dimension: int
     text: Ref
     """Chunks, their documents, and the postings of their words."""
     vectors: Ref
     numbers: Ref
     first: str
-    """Digest of its first document."""
+    """Digest of the first of its documents; empty where it has none."""
 
 
 class Packed(NamedTuple):
@@ -168,53 +168,53 @@ class Packed(NamedTuple):
     files: dict[Ref, bytes]
 
 
-def split(documents: Sequence[tuple[str, int, Held]]) -> list[list[Held]]:
-    """Documents by segment, segments and documents in the order of digests.
+def split(documents: Sequence[tuple[str, int, Payload]]) -> list[list[Payload]]:
+    """Return documents by segment, segments and documents in the order of digests.
 
     documents: digest, number of chunks and what is to be listed of each, in the order of digests.
     """
-    return [[held for _, _, held in part] for part in _split(list(documents), 255)]
+    return [[payload for _, _, payload in part] for part in _split(list(documents), 255)]
 
 
-def _split(documents: list[tuple[str, int, Held]], bit: int) -> list[list[tuple[str, int, Held]]]:
+def _split(documents: list[tuple[str, int, Payload]], bit: int) -> list[list[tuple[str, int, Payload]]]:
     if sum(chunks for _, chunks, _ in documents) <= MOST_CHUNKS or len(documents) < 2 or bit < 0:
         return [documents] if documents else []
-    halves: tuple[list[tuple[str, int, Held]], ...] = ([], [])
-    for one in documents:
-        halves[int(one[0], 16) >> bit & 1].append(one)
+    halves: tuple[list[tuple[str, int, Payload]], ...] = ([], [])
+    for document in documents:
+        halves[int(document[0], 16) >> bit & 1].append(document)
     return [part for half in halves for part in _split(half, bit - 1)]
 
 
 def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | None = None) -> Packed:
-    """A segment of these documents, in their order; equal content gives equal bytes.
+    """Return a segment of these documents, in their order; equal content gives equal bytes.
 
     Raises ValueError if a document has not one vector and one token list for each chunk.
     """
-    held = list(documents)
-    for one in held:
-        rows = {"chunks": len(one.chunks), "vectors": len(one.vectors)}
-        rows |= {} if one.tokens is None else {"tokens": len(one.tokens)}
+    listed = list(documents)
+    for content in listed:
+        rows = {"chunks": len(content.chunks), "vectors": len(content.vectors)}
+        rows |= {} if content.tokens is None else {"tokens": len(content.tokens)}
         if len(set(rows.values())) != 1:
             raise ValueError(f"an index needs one vector and one token list per chunk; these are {rows}")
-    vectors = np.concatenate([one.vectors for one in held]) if held else np.empty((0, 1), np.float16)
-    chunks = [chunk for one in held for chunk in one.chunks]
-    postings = count_postings(words for one in held for words in one.tokens or ())
+    vectors = np.concatenate([content.vectors for content in listed]) if listed else np.empty((0, 1), np.float16)
+    chunks = [chunk for content in listed for chunk in content.chunks]
+    postings = count_postings(words for content in listed for words in content.tokens or ())
     text: dict[str, NDArray[Any]] = {
         "offsets": np.cumsum([0, *map(len, chunks)], dtype=np.int64),
-        "owners": np.repeat(np.arange(len(held), dtype=np.int32), [len(one.chunks) for one in held]),
+        "owners": np.repeat(np.arange(len(listed), dtype=np.int32), [len(content.chunks) for content in listed]),
         **postings._asdict(),
-        "documents": np.frombuffer("\0".join(one.document for one in held).encode(), np.uint8),
+        "documents": np.frombuffer("\0".join(content.document for content in listed).encode(), np.uint8),
         "chunks": np.frombuffer(b"".join(chunks), np.uint8),
     }
     with tempfile.TemporaryDirectory() as folder:
         numbers = Path(folder) / "numbers.parquet"
-        write_numbers(numbers, (one.numbers for one in held))
-        contents = {
+        write_numbers(numbers, (content.numbers for content in listed))
+        data_of = {
             "segment-text": pack_arrays(text),
             "segment-vectors": pack_vectors(vectors, centres),
             "segment-numbers": numbers.read_bytes(),
         }
-    files = {Ref.of(kind, data): data for kind, data in contents.items()}
+    files = {Ref.of(kind, data): data for kind, data in data_of.items()}
     text_ref, vectors_ref, numbers_ref = files
     segment = Segment(
         rows=len(vectors),
@@ -223,6 +223,6 @@ def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | Non
         text=text_ref,
         vectors=vectors_ref,
         numbers=numbers_ref,
-        first=held[0].document if held else "",
+        first=listed[0].document if listed else "",
     )
     return Packed(segment, files)

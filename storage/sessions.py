@@ -18,13 +18,13 @@ from storage.storage_errors import UnknownSession
 from storage.tables import chat_sessions, chat_turns
 
 ID = re.compile(r"[0-9a-f-]{1,36}")
-NAMED = 5  # sessions that an error names
+LISTED_SESSIONS = 5  # sessions that an error names
 SHORT_ID = 8  # characters of an id that people get
 _finite = TypeAdapter[JsonValue](JsonValue, config=ConfigDict(allow_inf_nan=False))  # jsonb has no NaN
 
 
 class Session(Record):
-    """A conversation on an index."""
+    """A conversation about the documents of one index."""
 
     id: str
     title: str | None = None
@@ -43,7 +43,7 @@ class KeptTurn(Record):
     """A question of a session and its answer."""
 
     n: int
-    """From 1."""
+    """Number of the turn in its session, from 1."""
     question: str
     answered: JsonValue
     created_at: datetime
@@ -59,7 +59,7 @@ class Sessions:
         self._database = Reconnecting(locate)
 
     def start(self, index: str) -> Session:
-        """A new session on the index at this path."""
+        """Return a new session on the index at this path."""
         row = {"id": str(uuid4()), "index_path": escape(index)}
         statement = insert(chat_sessions).values(row).returning(*chat_sessions.c)
         return _session(self._database.run(lambda connection: connection.execute(statement).mappings().one()))
@@ -82,13 +82,13 @@ class Sessions:
         return self._database.run(add)
 
     def turns(self, session_id: str) -> tuple[KeptTurn, ...]:
-        """The turns of a session, in order; none where there is no such session."""
+        """Return the turns of a session, in order; none where there is no such session."""
         columns = [chat_turns.c[name] for name in KeptTurn.model_fields]
         query = select(*columns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
         return tuple(KeptTurn.model_validate(unescaped(row)) for row in self._database.rows(query))
 
     def latest(self, index: str) -> Session | None:
-        """The session on this index that was talked in last; None where there is none with a question."""
+        """Return the session on this index that was used last; None where there is none with a question."""
         rows = self._database.rows(_select_sessions().where(chat_sessions.c.index_path == escape(index)).limit(1))
         return _session(rows[0]) if rows else None
 
@@ -97,29 +97,31 @@ class Sessions:
         return tuple(_session(row) for row in self._database.rows(_select_sessions().limit(n)))
 
     def get(self, prefix: str) -> Session:
-        """The session whose id is, or begins with, `prefix`. Raises UnknownSession."""
-        wanted = prefix.strip().lower()
-        if not ID.fullmatch(wanted):
+        """Return the session whose id is, or begins with, `prefix`. Raises UnknownSession."""
+        beginning = prefix.strip().lower()
+        if not ID.fullmatch(beginning):
             raise UnknownSession(
                 f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._latest_sessions()}"
             )
-        rows = self._database.rows(select(chat_sessions).where(chat_sessions.c.id.startswith(wanted)).limit(NAMED))
+        rows = self._database.rows(
+            select(chat_sessions).where(chat_sessions.c.id.startswith(beginning)).limit(LISTED_SESSIONS)
+        )
         if not rows:
             raise UnknownSession(f"no session has an id that begins with {prefix}; {self._latest_sessions()}")
         if len(rows) > 1:
-            named = ", ".join(row["id"] for row in rows)
-            raise UnknownSession(f"{len(rows)} or more sessions begin with {prefix}: {named}; give more of the id")
+            ids = ", ".join(row["id"] for row in rows)
+            raise UnknownSession(f"{len(rows)} or more sessions begin with {prefix}: {ids}; give more of the id")
         return _session(rows[0])
 
     def _latest_sessions(self) -> str:
-        named = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(NAMED))
-        return f"the latest are {named}" if named else "none has been kept yet"
+        listed = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(LISTED_SESSIONS))
+        return f"the latest are {listed}" if listed else "none has been kept yet"
 
 
 def _select_sessions() -> Select[Any]:
-    """Sessions with a question, the one talked in last before the others."""
-    asked = select(chat_sessions).where(chat_sessions.c.title.is_not(None))
-    return asked.order_by(chat_sessions.c.updated_at.desc(), chat_sessions.c.id)
+    """Return the query of the sessions that have a question, the one used last before the others."""
+    query = select(chat_sessions).where(chat_sessions.c.title.is_not(None))
+    return query.order_by(chat_sessions.c.updated_at.desc(), chat_sessions.c.id)
 
 
 def _session(row: RowMapping) -> Session:

@@ -1,4 +1,4 @@
-"""What storage can refuse.
+"""The errors of storage, as a tree.
 
 StorageError
 ├── MissingArtifact      the store does not hold it (any more)
@@ -14,7 +14,7 @@ StorageError
 └── IndexUnusable        an index folder cannot be used
     ├── NotAnIndex       the folder holds something else, or nothing
     ├── WrongEmbedder    made with another embedder
-    ├── DamagedIndex     a file of the generation fails its checksum
+    ├── DamagedIndex     a file of the version fails its checksum
     ├── NoLexicalIndex   made without BM25, which the search needs (tasks.rag.rag_errors)
     └── WrongTokenizer   made with a Korean tokenizer that is not installed here (tasks.rag.rag_errors)
 """
@@ -39,7 +39,7 @@ class StoreUnreachable(StorageError):
 
 
 class DatabaseUnavailable(StorageError):
-    """PostgreSQL cannot be started or reached."""
+    """The PostgreSQL server cannot be started or reached."""
 
 
 class WrongPostgresVersion(DatabaseUnavailable):
@@ -75,7 +75,7 @@ class WrongEmbedder(IndexUnusable):
 
 
 class DamagedIndex(IndexUnusable):
-    """A file of the generation is missing or fails its checksum; index again to mend it."""
+    """A file of the version is missing or fails its checksum; index again to mend it."""
 
 
 class EngineAway(StoreUnreachable, IndexUnusable):

@@ -12,32 +12,32 @@ metadata = sa.MetaData()
 
 
 def _required(kind: Any, *names: str, **options: Any) -> list[Column[Any]]:
-    """Columns of one type that are never null."""
+    """Return the columns of one type that are never null."""
     return [Column(name, kind, nullable=False, **options) for name in names]
 
 
 def _optional(kind: Any, *names: str) -> list[Column[Any]]:
-    """Columns of one type that may be null."""
+    """Return the columns of one type that may be null."""
     return [Column(name, kind) for name in names]
 
 
 def _created(*names: str) -> list[Column[Any]]:
-    """Times that the database sets when the row is made."""
+    """Return columns of times that the database sets when the row is made."""
     return _required(sa.DateTime(timezone=True), *names, server_default=sa.func.now())
 
 
 def _is_hex(column: str, name: str) -> sa.CheckConstraint:
-    """The column holds a SHA-256 in hex."""
+    """Return the constraint that a column holds a SHA-256 in hex."""
     return sa.CheckConstraint(f"{column} ~ '^[0-9a-f]{{64}}$'", name=name)
 
 
 def _run() -> Column[str]:
-    """The run that a row belongs to, and goes with."""
+    """Return the key column for the run that a row belongs to; the row is deleted with the run."""
     return Column("run", Text, ForeignKey("eval_runs.id", ondelete="CASCADE"), primary_key=True)
 
 
 def _of_run() -> list[Column[Any]]:
-    """The first key columns of what a run found on a data set; `task` is empty in runs that measure an index."""
+    """Return the first key columns of what a run found on a data set; `task` is empty in runs that measure an index."""
     task = Column("task", Text, primary_key=True, server_default="")
     return [_run(), task, Column("dataset", Integer, ForeignKey("datasets.id"), primary_key=True)]
 
@@ -76,7 +76,7 @@ chat_turns = Table(
     *_required(JSONB, "answered"),
     *_created("created_at"),
 )
-"""Their questions, numbered from 1, each with its whole answer."""
+"""The questions of conversations, numbered from 1 in each, with their whole answers."""
 
 datasets = Table(
     "datasets",
@@ -109,7 +109,7 @@ models = Table(
     *_created("created_at"),
     sa.UniqueConstraint("name", "revision", "backend", name="models_name_revision_backend"),
 )
-"""What was measured; the same name with other weights, or behind another backend, is another model."""
+"""The models that were measured; the same name with other weights, or behind another backend, is another model."""
 
 eval_runs = Table(
     "eval_runs",
@@ -143,7 +143,7 @@ eval_tasks = Table(
     *_optional(JSONB(none_as_null=True), "judge_usage"),
     Index("eval_tasks_task_settings", "task", "settings"),
 )
-"""What a run says of one benchmark as a whole; in `metrics` null stands for a figure that eval_results holds."""
+"""One row for each benchmark of a run; in `metrics` null stands for a value that eval_results holds."""
 
 eval_results = Table(
     "eval_results",
@@ -178,7 +178,7 @@ samples = Table(
     sa.CheckConstraint("status in ('scored', 'unscored')", name="samples_status"),
     Index("samples_response_keys", "response_keys", postgresql_using="gin"),
 )
-"""What became of each item of a run; `response_keys` lead to the response store."""
+"""The verdict on each item of a run; `response_keys` lead to the response store."""
 
 night_incidents = Table(
     "night_incidents",
@@ -227,7 +227,7 @@ lineage_edges = Table(
     *_required(Text, "kind", "name"),
     Index("lineage_edges_digest_made", "digest", "made"),
 )
-"""What each step used and made."""
+"""The digests that each step used and made."""
 
 lineage_collected = Table(
     "lineage_collected",
@@ -235,4 +235,4 @@ lineage_collected = Table(
     Column("digest", Text, primary_key=True),
     *_required(sa.DateTime(timezone=True), "at"),
 )
-"""What `trivet gc` removed of that, and when."""
+"""The digests that `trivet gc` removed, and when."""

@@ -29,7 +29,7 @@ EXACT_UP_TO = 100_000
 RECALL = 0.998
 """Share of the true ten nearest that probing must find when it is tuned; .98 is promised, this leaves a margin."""
 PER_CENTRE = 48
-"""Rows of the sample for each centre."""
+"""Rows of the training sample for each centre."""
 GPU_FROM = 500_000
 """Rows of an index from which on a GPU trains its centres, if FAISS has one: with fewer, the time saved is not worth
 a file whose bytes depend on the machine that made it."""
@@ -42,7 +42,7 @@ UNIT_TOLERANCE = 0.01
 
 
 class Nearest(NamedTuple):
-    """Rows by falling similarity; equal ones by rising row."""
+    """The nearest rows and their scores, by falling similarity; equal ones by rising row."""
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
@@ -58,11 +58,11 @@ class Dense(Protocol):
     dimension: int
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly."""
+        """Return the `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly."""
         ...
 
     def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of `rows`: (len(rows), dimension)."""
+        """Return the vectors of `rows`, (len(rows), dimension), in their order."""
         ...
 
 
@@ -76,12 +76,12 @@ class _Stack(NamedTuple):
     """A FAISS index over lists that lie in files."""
 
     index: Any
-    kept: tuple[Any, ...]
-    """What it points to: FAISS holds no references."""
+    references: tuple[Any, ...]
+    """The objects that `index` points to, kept alive here: FAISS holds no references."""
 
 
 def pack_vectors(vectors: NDArray[np.float16], centres: Centres | None = None) -> bytes:
-    """The content of a segment's file; the same vectors and centres give the same bytes.
+    """Return the content of a segment's file; the same vectors and centres give the same bytes.
 
     vectors: (rows, dimension), each of length 1. Raises ValueError for a row that is not a unit vector.
     """
@@ -104,119 +104,119 @@ class Vectors:
         self.lists: int | None = self._centres and len(self._centres.vectors)
         """Into how many lists the rows are grouped; None where every search is exact."""
         self.probes: int | None = self._centres and self._centres.probes
-        """How many of the lists a search scans."""
+        """Number of lists that a search scans; None where every search is exact."""
         self.dimension = dimension
         self._firsts = np.cumsum([0, *(part.size for part in self._parts)], dtype=np.int64)
         self.size = int(self._firsts[-1])
 
     def search(self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None) -> Nearest:
-        """The `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
+        """Return the `k` nearest rows, fewer if there are fewer; among `allowed` (a flag per row) always exactly.
 
         Raises ValueError if the query has another dimension.
         """
         require_dimension(query, self)
         available = self.size if allowed is None else int(np.count_nonzero(allowed))
-        wanted = min(k, available)
-        if wanted < 1:
+        count = min(k, available)
+        if count < 1:
             return NOTHING
         query = np.ascontiguousarray(query, np.float32)
         # of equal scores FAISS keeps any: fetch until the cut does not run through equals, then sort
-        fetched, thorough = wanted + 1, self._centres is None
+        fetched, thorough = count + 1, self._centres is None
         while True:
             most = min(fetched, available)
             if allowed is not None:
-                rows, scores = self._among(query, most, allowed)
+                rows, scores = self._search_allowed(query, most, allowed)
             elif thorough:
-                rows, scores = self._scanned(self._whole, np.arange(len(self._parts)), query, most, lists=1)
+                rows, scores = self._scan_lists(self._exact_stack, np.arange(len(self._parts)), query, most, lists=1)
             else:
                 assert self._centres is not None
                 lists = len(self._centres.vectors)
                 probed = (np.arange(len(self._parts))[:, None] * lists + self._centres.near(query)).ravel()
-                rows, scores = self._scanned(self._grouped, probed, query, most, lists=lists)
-            if len(rows) >= wanted and (len(rows) == available or scores[wanted - 1] > scores[-1]):
+                rows, scores = self._scan_lists(self._grouped_stack, probed, query, most, lists=lists)
+            if len(rows) >= count and (len(rows) == available or scores[count - 1] > scores[-1]):
                 break
             if len(rows) < fetched:  # the probed lists hold too few
                 thorough = True
             else:
                 fetched *= 4
-        order = np.lexsort((rows, -scores))[:wanted]
+        order = np.lexsort((rows, -scores))[:count]
         return Nearest(rows[order], scores[order])
 
     def reconstruct(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of `rows`: (len(rows), dimension)."""
-        found = np.empty((len(rows), self.dimension), np.float32)
-        where = self._firsts.searchsorted(rows, "right") - 1
-        for at in np.unique(where).tolist():
-            part, mine = self._parts[at], where == at
-            found[mine] = part.vectors[part.positions[rows[mine] - self._firsts[at]]]
-        return found
+        """Return the vectors of `rows`, (len(rows), dimension), in their order."""
+        vectors = np.empty((len(rows), self.dimension), np.float32)
+        part_numbers = self._firsts.searchsorted(rows, "right") - 1
+        for number in np.unique(part_numbers).tolist():
+            part, in_part = self._parts[number], part_numbers == number
+            vectors[in_part] = part.vectors[part.positions[rows[in_part] - self._firsts[number]]]
+        return vectors
 
-    def _scanned(
+    def _scan_lists(
         self, stack: _Stack, probed: NDArray[np.int64], query: NDArray[np.float32], k: int, *, lists: int
     ) -> Nearest:
-        """The nearest rows of these lists, of which each part has so many."""
+        """Return the nearest rows of these lists, of which each part has so many."""
         faiss = open_faiss()
-        scores, found = np.empty((1, k), np.float32), np.empty((1, k), np.int64)
+        scores, hits = np.empty((1, k), np.float32), np.empty((1, k), np.int64)
         unused = np.zeros(len(probed), np.float32)
-        pointers = (faiss.swig_ptr(values) for values in (probed, unused, scores, found))
+        pointers = (faiss.swig_ptr(values) for values in (probed, unused, scores, hits))
         pairs = True  # the list of a hit and its place there, instead of an id
         parameters = faiss.SearchParametersIVF(nprobe=len(probed))
         stack.index.search_preassigned_c(1, faiss.swig_ptr(query), k, *pointers, pairs, parameters)
-        hit = found[0] >= 0  # FAISS pads with -1
-        parts, own = np.divmod(found[0][hit] >> 32, lists)
-        places = found[0][hit] & 0xFFFFFFFF
+        hit = hits[0] >= 0  # FAISS pads with -1
+        parts, list_numbers = np.divmod(hits[0][hit] >> 32, lists)
+        places = hits[0][hit] & 0xFFFFFFFF
         rows = np.empty(len(parts), np.int64)
-        for at in np.unique(parts).tolist():
-            part, mine = self._parts[at], parts == at
+        for number in np.unique(parts).tolist():
+            part, in_part = self._parts[number], parts == number
             # places are counted from the start of the list
-            positions = places[mine] if lists == 1 else places[mine] + part.starts[own[mine]]
-            rows[mine] = self._firsts[at] + part.row_of(positions)
+            positions = places[in_part] if lists == 1 else places[in_part] + part.starts[list_numbers[in_part]]
+            rows[in_part] = self._firsts[number] + part.row_of(positions)
         return Nearest(rows, scores[0][hit])
 
-    def _among(self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> Nearest:
-        """The nearest of the allowed rows."""
+    def _search_allowed(self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> Nearest:
+        """Return the nearest of the allowed rows."""
         faiss = open_faiss()
         rows, scores = list[NDArray[np.int64]](), list[NDArray[np.float32]]()
-        for at, part in enumerate(self._parts):
-            mine = allowed[self._firsts[at] : self._firsts[at + 1]]
-            if not (count := int(np.count_nonzero(mine))):
+        for number, part in enumerate(self._parts):
+            allowed_here = allowed[self._firsts[number] : self._firsts[number + 1]]
+            if not (count := int(np.count_nonzero(allowed_here))):
                 continue
-            flags = np.packbits(mine if part.order is None else mine[part.order], bitorder="little")
-            chosen = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(flags), nprobe=1)
+            flags = np.packbits(allowed_here if part.order is None else allowed_here[part.order], bitorder="little")
+            parameters = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(flags), nprobe=1)
             if part.alone is None:  # a FAISS index of this part, whose rows have ids
-                part.alone = self._stacked([part.mapped(np.array([0, part.size]))], lists=1)
-            near, found = part.alone.index.search(query[None], min(k, count), params=chosen)
-            rows.append(self._firsts[at] + part.row_of(found[0]))
+                part.alone = self._stack_lists([part.mapped(np.array([0, part.size]))], lists=1)
+            near, positions = part.alone.index.search(query[None], min(k, count), params=parameters)
+            rows.append(self._firsts[number] + part.row_of(positions[0]))
             scores.append(near[0])
-        every, reached = np.concatenate(rows), np.concatenate(scores)
-        best = np.argsort(-reached, kind="stable")[:k]
-        return Nearest(every[best], reached[best])
+        all_rows, all_scores = np.concatenate(rows), np.concatenate(scores)
+        order = np.argsort(-all_scores, kind="stable")[:k]
+        return Nearest(all_rows[order], all_scores[order])
 
     @cached_property
-    def _whole(self) -> _Stack:
+    def _exact_stack(self) -> _Stack:
         """A FAISS index in which each part is one list."""
-        return self._stacked([part.mapped(np.array([0, part.size])) for part in self._parts], lists=1)
+        return self._stack_lists([part.mapped(np.array([0, part.size])) for part in self._parts], lists=1)
 
     @cached_property
-    def _grouped(self) -> _Stack:
+    def _grouped_stack(self) -> _Stack:
         """A FAISS index of the lists of the first part, then those of the second …"""
-        return self._stacked([part.mapped(part.starts) for part in self._parts], lists=self.lists or 1)
+        return self._stack_lists([part.mapped(part.starts) for part in self._parts], lists=self.lists or 1)
 
-    def _stacked(self, held: list[Any], *, lists: int) -> _Stack:
+    def _stack_lists(self, inverted_lists: list[Any], *, lists: int) -> _Stack:
         faiss = open_faiss()
         one_list = faiss.IndexFlatIP(self.dimension)
         one_list.add(np.zeros((1, self.dimension), np.float32))
         kind, likeness = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         index = faiss.IndexIVFScalarQuantizer(
-            one_list, self.dimension, max(len(held), 1) * lists, kind, likeness, False
+            one_list, self.dimension, max(len(inverted_lists), 1) * lists, kind, likeness, False
         )
         pointers = faiss.InvertedListsPtrVector()
-        for one in held:
-            pointers.push_back(one)
+        for lists_of_part in inverted_lists:
+            pointers.push_back(lists_of_part)
         stack = faiss.VStackInvertedLists(pointers.size(), pointers.data())
         index.replace_invlists(stack)
         index.is_trained, index.ntotal = True, self.size
-        return _Stack(index, (one_list, held, stack))
+        return _Stack(index, (one_list, inverted_lists, stack))
 
 
 class _Part:
@@ -233,18 +233,18 @@ class _Part:
 
     @cached_property
     def positions(self) -> NDArray[np.int64]:
-        """Of each row."""
+        """The position of each row in the file."""
         positions = np.arange(self.size)
         if self.order is not None:
             positions[self.order] = np.arange(self.size)
         return positions
 
     def row_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows at these positions."""
+        """Return the rows whose vectors lie at these positions of the file."""
         return positions if self.order is None else self.order[positions].astype(np.int64)
 
     def mapped(self, starts: NDArray[Any]) -> Any:
-        """The file as inverted lists of FAISS; starts: where each list begins, and where the last one ends."""
+        """Return the file as inverted lists of FAISS; starts: where each list begins, and where the last one ends."""
         faiss = open_faiss()
         lists = faiss.OnDiskInvertedLists()
         code_bytes = self.vectors.shape[1] * 2
@@ -265,42 +265,42 @@ class Centres(NamedTuple):
     """The centres of an index, and how many of their lists a search scans."""
 
     vectors: NDArray[np.float32]
-    """(lists, dimension); none where grouping does not pay."""
+    """The centres, (lists, dimension); no rows where grouping does not pay."""
     probes: int
     rows: int
     """Rows of the index for which they were chosen."""
 
     def serve(self, rows: int, dimension: int) -> bool:
-        """Whether an index of that size may keep them."""
+        """Return whether an index of this size may keep the centres: it is within half and twice their rows."""
         return self.vectors.shape[1] == dimension and self.rows / 2 <= rows <= self.rows * 2
 
     def near(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
-        """The lists that a search scans."""
+        """Return the numbers of the lists that a search scans for a query: those of the nearest centres."""
         likeness = self.vectors @ query
         return np.argpartition(-likeness, min(self.probes, len(self.vectors) - 1))[: self.probes]
 
     def pack(self) -> bytes:
-        """The content of their file."""
-        told = np.array([self.probes, self.rows], np.int64)
-        return pack_arrays({"centres": self.vectors, "probes_and_rows": told})
+        """Return the content of the centres' file."""
+        counts = np.array([self.probes, self.rows], np.int64)
+        return pack_arrays({"centres": self.vectors, "probes_and_rows": counts})
 
     @classmethod
     def open(cls, path: Path) -> Centres:
-        """Those of a file. Raises OSError, ValueError."""
+        """Read the centres of a file. Raises OSError, ValueError."""
         arrays = map_arrays(path)
         probes, rows = arrays["probes_and_rows"].tolist()
         return cls(arrays["centres"], probes, rows)
 
 
 def open_faiss() -> Any:
-    """FAISS, which takes a while to import; untyped, for its stubs know neither its parameters nor its callbacks."""
+    """Import FAISS, which takes a while; untyped, for its stubs know neither its parameters nor its callbacks."""
     import faiss
 
     return faiss
 
 
 def lists_for(rows: int) -> int:
-    """Into how many lists an index of so many rows is grouped."""
+    """Return the number of lists into which an index of so many rows is grouped."""
     return round(2 * rows**0.5)
 
 
@@ -326,12 +326,12 @@ def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
 
 
 def gpus() -> int:
-    """The GPUs that FAISS can use; none with faiss-cpu, nor under CUDA_VISIBLE_DEVICES=''."""
+    """Return the number of GPUs that FAISS can use: 0 with faiss-cpu, and under CUDA_VISIBLE_DEVICES=''."""
     return open_faiss().get_num_gpus()
 
 
 def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
-    """Centres of so many lists: (lists, dimension).
+    """Train the centres of so many lists, (lists, dimension), on a sample of the rows.
 
     gpu: the nearest centre of each row is found on the first GPU, else by one CPU thread. Raises RuntimeError where
     the GPU cannot do it.
@@ -355,39 +355,40 @@ def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArra
 
 
 def _probes_for_recall(centres: NDArray[np.float32], sample: NDArray[np.float32], rows: int) -> int:
-    """How many lists to scan, so that rows of the sample and queries about them find their nearest other rows.
+    """Return the number of lists to scan so that rows of the sample, and queries near them, find their neighbours.
 
     The ten nearest of all rows are nearer than the ten nearest of a sample: as many count as are among those ten.
     """
     faiss = open_faiss()
     random = np.random.default_rng(2)
-    asked = random.choice(len(sample), min(512, len(sample)), replace=False)
-    noise = random.standard_normal((len(asked), sample.shape[1]), dtype=np.float32)
-    away = sample[asked] + noise / np.linalg.norm(noise, axis=1, keepdims=True)  # cosine .7 to its row, as a question
-    queries = np.concatenate([sample[asked], away / np.linalg.norm(away, axis=1, keepdims=True)])
+    drawn = random.choice(len(sample), min(512, len(sample)), replace=False)
+    noise = random.standard_normal((len(drawn), sample.shape[1]), dtype=np.float32)
+    away = sample[drawn] + noise / np.linalg.norm(noise, axis=1, keepdims=True)  # cosine .7 to its row, as a question
+    queries = np.concatenate([sample[drawn], away / np.linalg.norm(away, axis=1, keepdims=True)])
     flat = faiss.IndexFlatIP(sample.shape[1])
     flat.add(np.ascontiguousarray(sample))
-    wanted = min(10, max(1, round(10 * len(sample) / rows)))
-    nearest = flat.search(queries, wanted + 1)[1]
+    neighbours = min(10, max(1, round(10 * len(sample) / rows)))
+    nearest = flat.search(queries, neighbours + 1)[1]
     lists = nearest_centres(centres, sample.astype(np.float16))
     likeness = queries @ centres.T  # (queries, centres)
-    ranks = np.empty((len(queries), wanted), np.int64)
-    for at, near in enumerate(nearest):
-        others = near[near != asked[at % len(asked)]][:wanted]  # the row that it was made of is always found
-        ranks[at] = (likeness[at] > likeness[at, lists[others]][:, None]).sum(axis=1)
+    ranks = np.empty((len(queries), neighbours), np.int64)
+    for number, near in enumerate(nearest):
+        source = drawn[number % len(drawn)]  # the row that the query was made of, which is always found
+        true_nearest = near[near != source][:neighbours]
+        ranks[number] = (likeness[number] > likeness[number, lists[true_nearest]][:, None]).sum(axis=1)
     needed = np.quantile(ranks.reshape(2, -1), RECALL, axis=1, method="higher") + 1
     return int(needed.max())
 
 
 def nearest_centres(centres: NDArray[np.float32], vectors: NDArray[np.float16]) -> NDArray[np.int64]:
-    """Per row, the centre with the greatest inner product."""
+    """Return, for each row, the number of the centre with the greatest inner product."""
     faiss = open_faiss()
     flat = faiss.IndexFlatIP(centres.shape[1])
     with _one_thread():
         flat.add(np.ascontiguousarray(centres))
         pieces = (vectors[start : start + PIECE].astype(np.float32) for start in range(0, len(vectors), PIECE))
-        found = [flat.search(piece, 1)[1][:, 0] for piece in pieces]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+        numbers = [flat.search(piece, 1)[1][:, 0] for piece in pieces]
+    return np.concatenate(numbers) if numbers else np.empty(0, np.int64)
 
 
 def refuse_other_lengths(vectors: NDArray[np.float16]) -> None:
@@ -402,7 +403,7 @@ def refuse_other_lengths(vectors: NDArray[np.float16]) -> None:
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """FAISS on one thread: sums of several may differ in the last bit, and so would the file."""
+    """Run FAISS on one thread inside the block: sums of several may differ in the last bit, and so would the file."""
     faiss = open_faiss()
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)

@@ -1,4 +1,4 @@
-"""What a run may spend on model calls: tokens, prices, and the limit at which it stops asking."""
+"""The budget of a run's model calls: tokens, prices, and the limit at which it stops asking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.records import Record
 
 
 class Tokens(NamedTuple):
-    """Tokens of one request."""
+    """Number of prompt and answer tokens of one request."""
 
     prompt: int
     answer: int
@@ -26,7 +26,7 @@ class Prices(Record):
     """Price of a million completion tokens."""
 
     def cost(self, tokens: Tokens) -> float:
-        """Cost of one request."""
+        """Return the cost of a request of so many tokens, in the currency of the prices."""
         return (tokens.prompt * self.prompt + tokens.answer * self.answer) / 1e6
 
 
@@ -63,9 +63,9 @@ class Budget:
         if max_cost is not None and prices is None:
             raise ValueError("a limit on the cost needs the model's prices per million tokens; give both or neither")
         self.calls = 0
-        """Requests begun."""
+        """Number of requests that were begun."""
         self.cost = 0.0
-        """Spent, or reserved for requests under way."""
+        """Cost of the requests so far; those under way count with what they may cost."""
         self.priced = prices is not None
         self._max_calls = max_calls
         self._max_cost = max_cost
@@ -86,6 +86,6 @@ class Budget:
             self.cost += cost
 
     def settle(self, expected: Tokens, used: Tokens) -> None:
-        """Book what a reserved request took."""
+        """Replace the cost reserved for a request by the cost of the tokens that it used."""
         with self._lock:
             self.cost += self._prices.cost(used) - self._prices.cost(expected)

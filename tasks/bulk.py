@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from storage.responses import StoredResponse
 
 LOOKUP = 256
-"""Requests that are looked up together."""
+"""Number of requests that are looked up in the response store together."""
 AHEAD = 2
 """Times the concurrency, requests that are not answered yet when the next ones are looked up: no thread runs dry."""
 WINDOW = 512
@@ -46,9 +46,9 @@ FAILURES, PATIENCE_S = 20, 90.0
 """Requests in a row, of which nothing but failed ones for so many seconds, after which an endpoint is left alone."""
 
 OF_ONE = (TransientModelError, ContextOverflow)
-"""What an endpoint says of one request, whose answer it is; all other errors end the asking."""
+"""Errors of an endpoint that concern one request, and are its answer; all others end the asking."""
 OF_ONE_IN_BATCH = (TransientModelError, RequestRefused)
-"""The same of a model in this process, which has looked at each request by itself."""
+"""Errors of a model in this process that concern one request: it has looked at each request by itself."""
 NOTHING = Tokens(0, 0)
 
 Tag = TypeVar("Tag")
@@ -62,7 +62,7 @@ def ask_all(
     limits: Limits,
     budget: Budget | None = None,
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
-    """The answers as they come, each with the tag of its request; those of the response store at once.
+    """Yield the answers as they come, each with the tag of its request; those of the response store at once.
 
     requests: read some hundreds ahead by the thread that reads the answers; so they must not wait for one another's
     answers. Equal ones are asked once.
@@ -96,13 +96,13 @@ class _Outcome(NamedTuple):
     answer: Answer | ModelError
 
 
-class _Looked(NamedTuple, Generic[Tag]):
+class _LookedUp(NamedTuple, Generic[Tag]):
     stored: list[tuple[Tag, Answer | ModelError]]
     new: list[_Question]
 
 
 class _Lookup(Generic[Tag]):
-    """What the response store knows, and whose answers are still to come."""
+    """Looks requests up in the response store, and knows which tags wait for the same answer."""
 
     def __init__(self, chat: Chat, responses: ResponseStore) -> None:
         self._chat = chat
@@ -112,29 +112,29 @@ class _Lookup(Generic[Tag]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def groups(self, requests: Iterable[tuple[Tag, ChatRequest]]) -> Iterator[_Looked[Tag]]:
+    def groups(self, requests: Iterable[tuple[Tag, ChatRequest]]) -> Iterator[_LookedUp[Tag]]:
         """The requests, group by group: answers that are known, and the questions that nobody has begun to ask."""
-        coming = iter(requests)
-        while group := list(islice(coming, LOOKUP)):
+        unread = iter(requests)
+        while group := list(islice(unread, LOOKUP)):
             keyed = [(tag, self._question(request)) for tag, request in group]
             stored = self._responses.many(list({question.key for _, question in keyed} - self._waiting.keys()))
-            looked = _Looked[Tag]([], [])
+            looked_up = _LookedUp[Tag]([], [])
             for tag, question in keyed:
                 if (response := stored.get(question.key)) is not None:
-                    looked.stored.append((tag, restore_answer(question.key, response)))
+                    looked_up.stored.append((tag, restore_answer(question.key, response)))
                 elif question.key in self._waiting:
                     self._waiting[question.key].append(tag)
                 else:
                     self._waiting[question.key] = [tag]
-                    looked.new.append(question)
-            yield looked
+                    looked_up.new.append(question)
+            yield looked_up
 
     def _question(self, request: ChatRequest) -> _Question:
         plain = canonical_form(request)
         return _Question(key_of(self._chat.id, plain), request, plain)
 
     def give_out(self, outcomes: Iterable[_Outcome]) -> Iterator[tuple[Tag, Answer | ModelError]]:
-        """An answer for each of those who wait for it; all but the first have it for nothing."""
+        """Yield the answer for each tag that waits for it; for all but the first it counts as cached."""
         for key, answer in outcomes:
             first, *further = self._waiting.pop(key)
             yield first, answer
@@ -158,15 +158,15 @@ def _at_once(
         raise sender.failed
 
 
-class _Came(NamedTuple):
-    """What has become of a question."""
+class _Arrival(NamedTuple):
+    """The result of asking one question: its outcome, or an error that concerns all requests."""
 
     outcome: _Outcome | None = None
     row: StoredResponse | None = None
     """The answer for the store, whose question is locked until it is there."""
     alone: LockType | None = None
     error: BaseException | None = None
-    """What concerns all requests."""
+    """An error that concerns all requests, and ends the asking."""
 
 
 class _Sender:
@@ -182,7 +182,7 @@ class _Sender:
         self._limits = limits
         self._budget = budget
         self._waiting: deque[_Question] = deque()
-        self._came: SimpleQueue[_Came] = SimpleQueue()
+        self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
         self._under_way = 0
         self._ended = Event()
         self._guard, self._is_closed = Lock(), False
@@ -191,17 +191,17 @@ class _Sender:
         self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
 
     def begin(self, questions: Iterable[_Question]) -> None:
-        """Have these asked."""
+        """Queue the questions, and start as many as the concurrency allows."""
         self._waiting.extend(questions)
         self._fill()
 
     def next(self) -> list[_Outcome]:
-        """Answers, as soon as there are some; none when there will be none any more, since something failed."""
+        """Wait for answers and return them; empty when no more will come, since something failed."""
         while self._under_way:
-            group = [self._came.get()]
+            group = [self._arrivals.get()]
             with suppress(Empty):
                 while True:
-                    group.append(self._came.get_nowait())
+                    group.append(self._arrivals.get_nowait())
             self._under_way -= len(group)
             self._store(group)
             outcomes = [came.outcome for came in group if came.outcome]
@@ -222,10 +222,10 @@ class _Sender:
         with self._guard:
             self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        unread = list[_Came]()
+        unread = list[_Arrival]()
         with suppress(Empty):
             while True:
-                unread.append(self._came.get_nowait())
+                unread.append(self._arrivals.get_nowait())
         self._store(unread)
 
     def _fill(self) -> None:
@@ -239,7 +239,7 @@ class _Sender:
             self._threads.submit(self._work, self._waiting.popleft())
 
     def _give_up(self, outcomes: list[_Outcome]) -> list[_Outcome]:
-        """An error for each question that waits, where the endpoint has failed every request for long."""
+        """Return an error for each question that waits, where the endpoint has failed every request for long."""
         for outcome in outcomes:
             if not isinstance(outcome.answer, TransientModelError):
                 self._failures = 0
@@ -255,15 +255,15 @@ class _Sender:
 
     def _work(self, question: _Question) -> None:
         with asking():  # its own: the reader's ends with the reader
-            came = self._answered(question)
+            came = self._ask(question)
             with self._guard:
                 if not self._is_closed:
-                    self._came.put(came)
+                    self._arrivals.put(came)
                     return
             self._store([came])
 
-    def _answered(self, question: _Question) -> _Came:
-        """Ask, while nobody else asks the same in this process."""
+    def _ask(self, question: _Question) -> _Arrival:
+        """Ask the model, unless another thread of this process was asking the same: then take its answer."""
         key, request, plain = question
         alone = self._limits.alone(key)
         asked_elsewhere = not alone.acquire(blocking=False)
@@ -271,23 +271,24 @@ class _Sender:
             alone.acquire()
         row: StoredResponse | None = None
         try:
-            if asked_elsewhere and (stored := self._responses.many([key]).get(key)):
-                return _Came(_Outcome(key, restore_answer(key, stored)))
+            stored = self._responses.many([key]).get(key) if asked_elsewhere else None
+            if stored:
+                return _Arrival(_Outcome(key, restore_answer(key, stored)))
             answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended)
             row = make_stored_response(self._chat.id, request, answer, plain=plain)
-            return _Came(_Outcome(key, answer), row, alone)
+            return _Arrival(_Outcome(key, answer), row, alone)
         except OF_ONE as error:
-            return _Came(_Outcome(key, error))
+            return _Arrival(_Outcome(key, error))
         except Ended:
-            return _Came()
+            return _Arrival()
         except BaseException as error:  # noqa: BLE001 the thread that reads the answers raises it
-            return _Came(error=error)
+            return _Arrival(error=error)
         finally:
             if row is None:
                 alone.release()
 
-    def _store(self, group: list[_Came]) -> None:
-        """Keep the answers; one that cannot be kept is given all the same: it was paid for."""
+    def _store(self, group: list[_Arrival]) -> None:
+        """Store the answers; one that cannot be stored is given all the same: it was paid for."""
         try:
             rows = {came.outcome.key: came.row for came in group if came.outcome and came.row}
             if rows:
@@ -296,14 +297,14 @@ class _Sender:
             self._fail(error)
         except BaseException:  # Ctrl-C: who leaves stores them
             for came in group:
-                self._came.put(came)
+                self._arrivals.put(came)
             raise
         for came in group:
             if came.alone:
                 came.alone.release()
 
     def _fail(self, error: BaseException) -> None:
-        """Begin nothing more: no other question, and no other try."""
+        """Remember the error, and begin neither another question nor another try."""
         self.failed = self.failed or error
         self._waiting.clear()
         self._ended.set()
@@ -336,19 +337,22 @@ class _Engine:
         self._unstored: list[tuple[_Outcome, StoredResponse]] = []
 
     def ask(self, questions: list[_Question]) -> Iterator[list[_Outcome]]:
-        """All outcomes, when they are stored. Raises what concerns all requests, once the rest is given."""
+        """Yield the outcomes of all questions, in groups, each once it is stored.
+
+        An error that concerns all requests is raised once the rest is given.
+        """
         if questions:
             refuse_when_stopped()
-        affordable, spent = self._affordable(questions)
+        affordable, spent = self._reserve_affordable(questions)
         unanswered = dict(enumerate(affordable))
         started = self._limits.clock()
         requests = [question.request for question in affordable]
         answers = self._chat.complete_many(requests) if requests else iter(())
         try:
             for number, response in answers:
-                yield self._settled(unanswered.pop(number), response, latency_s=self._limits.clock() - started)
+                yield self._settle(unanswered.pop(number), response, latency_s=self._limits.clock() - started)
                 if len(self._unstored) >= UNSTORED:
-                    yield self._stored()
+                    yield self._store_waiting()
                 refuse_when_stopped()
                 if self._failed:
                     break
@@ -359,15 +363,15 @@ class _Engine:
                 answers.close()
             for question in unanswered.values():
                 self._budget.settle(estimate_tokens(question.request), NOTHING)
-            last = self._stored()
+            last = self._store_waiting()
         yield last
         if failed := self._failed or spent:
             raise failed
         if unanswered:
             raise RuntimeError(f"{self._chat.id} gave no answer to {len(unanswered)} of {len(requests)} requests")
 
-    def _affordable(self, questions: list[_Question]) -> tuple[list[_Question], BudgetSpent | None]:
-        """The questions that may be asked, and why not the others."""
+    def _reserve_affordable(self, questions: list[_Question]) -> tuple[list[_Question], BudgetSpent | None]:
+        """Return the questions that the budget allows, and the BudgetSpent that stops the others."""
         for count, question in enumerate(questions):
             try:
                 self._budget.take(estimate_tokens(question.request))
@@ -375,8 +379,8 @@ class _Engine:
                 return questions[:count], error
         return questions, None
 
-    def _settled(self, question: _Question, response: ChatResponse | ModelError, *, latency_s: float) -> list[_Outcome]:
-        """Books a response; an error that is passed on is an outcome at once, an answer when it is stored."""
+    def _settle(self, question: _Question, response: ChatResponse | ModelError, *, latency_s: float) -> list[_Outcome]:
+        """Book the cost of a response; an error of one request is an outcome at once, an answer once it is stored."""
         key, request, plain = question
         expected = estimate_tokens(request)
         if isinstance(response, ModelError):
@@ -392,8 +396,8 @@ class _Engine:
         )
         return []
 
-    def _stored(self) -> list[_Outcome]:
-        """The answers that were waiting, once they are kept, or could not be: they were paid for."""
+    def _store_waiting(self) -> list[_Outcome]:
+        """Store the waiting answers and return them, also where storing failed: they were paid for."""
         group = self._unstored
         try:
             if group:

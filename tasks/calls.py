@@ -38,19 +38,19 @@ OnText = Callable[[str], None]
 
 
 class ResponseStore(Protocol):
-    """Where answers are kept; storage.responses.Responses is the real one."""
+    """The methods of the response store that asking needs; storage.responses.Responses is the real one."""
 
     def many(self, keys: list[str]) -> dict[str, StoredResponse]:
-        """The answers that are there, by key."""
+        """Return the stored answers to these keys, by key; keys without one are left out."""
         ...
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        """Keep all of them, or none."""
+        """Store all of the answers, or none of them."""
         ...
 
 
 class Answer(NamedTuple):
-    """What a model said, its key in the response store, and whether it had been said before."""
+    """A model's response, its key in the response store, and whether it came from there."""
 
     response: ChatResponse
     key: str
@@ -91,7 +91,7 @@ def ask(
     budget: Budget | None = None,
     on_text: OnText | None = None,
 ) -> Answer:
-    """The answer to a request, from the response store if it was given before.
+    """Return the answer to a request, from the response store if it was given before.
 
     on_text: called with all of the text so far, once for an answer of the store; a retry starts over.
     Raises models.model_errors.ModelError (a TransientModelError only after the last try), BudgetSpent, and what on_text
@@ -121,7 +121,7 @@ def ask_anew(
     on_text: OnText | None = None,
     ended: threading.Event | None = None,
 ) -> Answer:
-    """A new answer, whatever the response store holds; raises as `ask` does, and Ended.
+    """Return a new answer, whatever the response store holds; raises as `ask` does, and Ended.
 
     ended: set when no other try is wanted.
     """
@@ -137,7 +137,7 @@ def ask_anew(
 
 
 class Ended(Exception):
-    """Another try of this request is not wanted any more."""
+    """The asking was ended, so that this request gets no other try."""
 
 
 _stopped = threading.Event()
@@ -147,7 +147,7 @@ _asking: list[object] = []
 
 @contextmanager
 def asking() -> Generator[None]:
-    """Tell `is_asking` that answers are on their way into the store while the block lasts."""
+    """Count the block as asking, so that `is_asking` is true while its answers are on their way into the store."""
     token = object()
     _asking.append(token)
     try:
@@ -162,7 +162,7 @@ def stop_asking() -> None:
 
 
 def is_asking() -> bool:
-    """Whether answers are on their way into the store."""
+    """Return whether a request is under way whose answer will be stored."""
     return bool(_asking)
 
 
@@ -173,14 +173,17 @@ def refuse_when_stopped() -> None:
 
 
 def is_answered(chat: Chat, request: ChatRequest, responses: ResponseStore) -> bool:
-    """True when the answer is in the response store, so that asking costs nothing."""
+    """Return whether the answer is in the response store, so that asking costs nothing."""
     return bool(responses.many([response_key(chat.id, request)]))
 
 
 def make_stored_response(
     backend: str, request: ChatRequest, answer: Answer, *, plain: dict[str, Any] | None = None
 ) -> StoredResponse:
-    """What the response store holds of an answer. plain: the request in canonical form, if the caller has it."""
+    """Return the row of the response store for an answer.
+
+    plain: the request in canonical form, if the caller has it.
+    """
     from storage.responses import StoredResponse  # brings SQLAlchemy
 
     kind, _, model = backend.partition(":")
@@ -198,24 +201,24 @@ def make_stored_response(
 
 
 def restore_answer(key: str, stored: StoredResponse) -> Answer:
-    """The answer that the response store holds under `key`."""
+    """Return the answer that the response store holds under `key`."""
     tokens = {"prompt_tokens": stored.prompt_tokens, "completion_tokens": stored.completion_tokens}
     response = ChatResponse.model_validate({**cast("dict[str, Any]", stored.response), **tokens})
     return Answer(response, key, cached=True, latency_s=stored.latency_s)
 
 
 def response_key(backend: str, request: ChatRequest) -> str:
-    """SHA-256 (hex) of all that can change the answer."""
+    """Return the SHA-256 (hex) of all that can change the answer."""
     return key_of(backend, canonical_form(request))
 
 
 def key_of(backend: str, request: dict[str, Any]) -> str:
-    """The response key of a request in canonical form."""
+    """Return the response key of a request in canonical form."""
     return digest({"backend": backend, "request": request})
 
 
 def digest(value: dict[str, Any]) -> str:
-    """SHA-256 (hex) of plain JSON, however its fields are ordered."""
+    """Return the SHA-256 (hex) of plain JSON, however its fields are ordered."""
     return hashlib.sha256(_IN_ORDER.encode(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -223,7 +226,7 @@ _IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(","
 
 
 def canonical_form(request: ChatRequest) -> dict[str, Any]:
-    """The request as plain JSON; an image stands there by the SHA-256 of its bytes."""
+    """Return the request as plain JSON; an image stands there by the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, default in _DEFAULTS.items()
@@ -246,7 +249,7 @@ def _part(part: Text | Image) -> dict[str, str]:
 
 
 def _sha256(image: Image) -> str:
-    """Worked out once for each picture, which may be in thousands of requests."""
+    """Return the SHA-256 (hex) of a picture; computed once, since it may be in thousands of requests."""
     if (checksum := _checksums.get(image)) is None:
         checksum = _checksums[image] = hashlib.sha256(image.png).hexdigest()
     return checksum
@@ -262,7 +265,7 @@ def wait_for_twin() -> None:
 
 
 def estimate_tokens(request: ChatRequest) -> Tokens:
-    """Tokens that a request may take, on the high side."""
+    """Estimate the tokens of a request, on the high side."""
     parts = [part for turn in request.messages for part in turn.content]
     chars = sum(len(part.text) for part in parts if isinstance(part, Text))
     images = sum(isinstance(part, Image) for part in parts)
@@ -270,13 +273,13 @@ def estimate_tokens(request: ChatRequest) -> Tokens:
 
 
 def count_tokens(response: ChatResponse, expected: Tokens) -> Tokens:
-    """Tokens that an answer took, by the server's count; what it does not count is taken as expected."""
+    """Return the tokens that an answer took, by the server's count; what it does not count is taken as expected."""
     prompt, answer = response.prompt_tokens, response.completion_tokens
     return Tokens(expected.prompt if prompt is None else prompt, expected.answer if answer is None else answer)
 
 
 class Limits:
-    """Retries, rates and concurrency of one endpoint, shared by all threads that ask it."""
+    """The retries, rates and concurrency of one endpoint, shared by all threads that ask it."""
 
     def __init__(
         self,
@@ -303,7 +306,7 @@ class Limits:
             return self._in_flight.setdefault(key, threading.Lock())
 
     def run(self, call: Callable[[], Result], *, expected: Tokens, ended: threading.Event | None = None) -> Result:
-        """What `call` returns, tried again while it raises TransientModelError; the last one is raised.
+        """Return what `call` returns; it is tried again while it raises TransientModelError, whose last one is raised.
 
         ended: set when no other try is wanted. Raises Ended then, and ModelUnavailable when the process ends.
         """
@@ -327,16 +330,16 @@ class Limits:
             stop=self._is_last,
             wait=self._delay_s,
             sleep=lambda seconds: self._pause(seconds, ended),
-            before_sleep=_warn,
+            before_sleep=_log_retry,
             reraise=True,
         )(attempt)
 
     def _is_last(self, tried: RetryCallState) -> bool:
-        """A server that asks for a longer pause than `most_delay_s` is not waited for."""
-        return tried.attempt_number >= self.settings.tries or _asked_s(tried) > self.settings.most_delay_s
+        """Return whether this try was the last; a server that asks for more than `most_delay_s` gets no other."""
+        return tried.attempt_number >= self.settings.tries or _requested_pause_s(tried) > self.settings.most_delay_s
 
     def _delay_s(self, tried: RetryCallState) -> float:
-        asked_s, most_s = _asked_s(tried), self.settings.most_delay_s
+        asked_s, most_s = _requested_pause_s(tried), self.settings.most_delay_s
         with self._guard:
             if asked_s <= most_s:
                 self._closed_until = max(self._closed_until, self.clock() + asked_s)
@@ -360,13 +363,13 @@ def _refuse_when_ended(ended: threading.Event | None) -> None:
         raise Ended
 
 
-def _asked_s(tried: RetryCallState) -> float:
-    """The pause that the server has asked for."""
+def _requested_pause_s(tried: RetryCallState) -> float:
+    """Return the seconds of pause that the server asked for; 0 where it did not."""
     error = tried.outcome.exception() if tried.outcome else None
     return (error.retry_after_s or 0.0) if isinstance(error, TransientModelError) else 0.0
 
 
-def _warn(tried: RetryCallState) -> None:
+def _log_retry(tried: RetryCallState) -> None:
     error = tried.outcome.exception() if tried.outcome else None
     wait_s = tried.next_action.sleep if tried.next_action else 0.0
     log.warning("model call failed try=%d wait_s=%.1f error=%s", tried.attempt_number, wait_s, error)
@@ -383,7 +386,7 @@ class _Rate:
         self._lock = threading.Lock()
 
     def take(self, amount: int) -> float:
-        """Seconds to wait before using `amount`."""
+        """Take `amount` from the allowance, and return the seconds to wait before using it."""
         if self._per_minute is None:
             return 0.0
         with self._lock:

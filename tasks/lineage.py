@@ -1,4 +1,4 @@
-"""What a step used and made: the digests in its inputs and in its result, item by item."""
+"""The digests that a step used and made, item by item, from its inputs and its result."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RUN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MOST_SOURCES = 50_000
 """Digests that a step may have used for one item and are kept one by one; more are kept as one digest of all."""
 MOST_CHARS = 2_000
-"""Of a text that is kept whole."""
+"""Largest number of characters of a text parameter that is kept whole."""
 _plain = TypeAdapter[Any](Any)
 
 
 class NamedDigest(NamedTuple):
-    """A digest, and what it is of."""
+    """A digest with the kind of its artifact and the field that held it."""
 
     kind: str
     """Kind of the artifact; empty where it names none."""
@@ -33,36 +33,36 @@ class NamedDigest(NamedTuple):
 
 
 def digests_in(value: Any, name: str = "") -> Iterator[NamedDigest]:
-    """Every digest inside a value, in reading order: of Refs, and plain strings. name: what holds the value."""
+    """Yield every digest inside a value, in reading order: of Refs, and plain strings. name: what holds the value."""
     waiting: list[tuple[str, Any]] = [(name, value)]
     while waiting:
-        held_by, each = waiting.pop()
-        if isinstance(each, Ref):
-            yield NamedDigest(each.kind, each.digest, held_by)
-        elif isinstance(each, str):
-            if len(each) == 64 and DIGEST.fullmatch(each):
-                yield NamedDigest("", each, held_by)
-        elif isinstance(each, BaseModel):
-            waiting.extend(reversed(tuple(each.__dict__.items())))
-        elif isinstance(each, dict):
-            waiting.extend((held_by, one) for one in reversed(cast(dict[Any, Any], each).values()))
-        elif isinstance(each, list | tuple):
-            waiting.extend((held_by, one) for one in reversed(cast(Sequence[Any], each)))
+        held_by, inner = waiting.pop()
+        if isinstance(inner, Ref):
+            yield NamedDigest(inner.kind, inner.digest, held_by)
+        elif isinstance(inner, str):
+            if len(inner) == 64 and DIGEST.fullmatch(inner):
+                yield NamedDigest("", inner, held_by)
+        elif isinstance(inner, BaseModel):
+            waiting.extend(reversed(tuple(inner.__dict__.items())))
+        elif isinstance(inner, dict):
+            waiting.extend((held_by, element) for element in reversed(cast(dict[Any, Any], inner).values()))
+        elif isinstance(inner, list | tuple):
+            waiting.extend((held_by, element) for element in reversed(cast(Sequence[Any], inner)))
 
 
 def items_of(value: Any) -> Iterator[Any]:
-    """What a step works through: the elements of sequences, of sequences of them, and of a record that is only one."""
+    """Yield the items of an input or result: elements of sequences, nested ones too, and of a record of one field."""
     if isinstance(value, list | tuple):
-        for each in cast(Sequence[Any], value):
-            yield from items_of(each)
+        for element in cast(Sequence[Any], value):
+            yield from items_of(element)
     elif isinstance(value, BaseModel) and len(value.__dict__) == 1 and not isinstance(value, Ref):
         yield from items_of(next(iter(value.__dict__.values())))
     else:
         yield value
 
 
-def edges_of(inputs: Mapping[str, Any], result: Any, *, found: bool = False) -> list[Edge]:
-    """The digests that a step used, and those of its result that were not among its inputs.
+def edges_of(inputs: Mapping[str, Any], result: Any, *, reads_world: bool = False) -> list[Edge]:
+    """Return the digests that a step used, and those of its result that were not among its inputs.
 
     found: the step only looked at the world; what it names without keeping it was made by others.
 
@@ -78,20 +78,22 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, found: bool = False) -> 
                 by_first.setdefault(digests[0].digest, []).extend(digests)
         if len(parts) == 1:
             common += parts[0]
-    inputs_seen = {one.digest for one in common} | {one.digest for digests in by_first.values() for one in digests}
+    inputs_seen = {digest.digest for digests in (common, *by_first.values()) for digest in digests}
     edges = dict[Edge, None]()
     for number, item in enumerate(items_of(result)):
         digests = list(digests_in(item))
-        outputs = [one for one in digests if one.digest not in inputs_seen and (one.kind or not found)]
-        own = by_first.get(digests[0].digest) if digests else None
-        at = EVERY if own is None else number
-        edges |= dict.fromkeys(Edge(at, True, *one) for one in outputs)
-        if outputs and own:
-            edges |= dict.fromkeys(_sources(at, own))
+        outputs = [
+            digest for digest in digests if digest.digest not in inputs_seen and (digest.kind or not reads_world)
+        ]
+        item_sources = by_first.get(digests[0].digest) if digests else None
+        edge_item = EVERY if item_sources is None else number
+        edges |= dict.fromkeys(Edge(edge_item, True, *digest) for digest in outputs)
+        if outputs and item_sources:
+            edges |= dict.fromkeys(_sources(edge_item, item_sources))
         elif outputs:
-            edges |= dict.fromkeys(_sources(EVERY, [one for digests in by_first.values() for one in digests]))
+            edges |= dict.fromkeys(_sources(EVERY, [digest for digests in by_first.values() for digest in digests]))
     if isinstance(result, str) and RUN.fullmatch(result):
-        sources = [one for digests in by_first.values() for one in digests]
+        sources = [digest for digests in by_first.values() for digest in digests]
         edges |= dict.fromkeys([Edge(EVERY, True, "run", result, ""), *_sources(EVERY, sources)])
     if edges:
         edges |= dict.fromkeys(_sources(EVERY, common))
@@ -100,8 +102,8 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, found: bool = False) -> 
 
 def _sources(item: int, digests: Sequence[NamedDigest]) -> list[Edge]:
     if len(digests) <= MOST_SOURCES:
-        return [Edge(item, False, *one) for one in digests]
-    together = hashlib.sha256("\n".join(sorted({one.digest for one in digests})).encode()).hexdigest()
+        return [Edge(item, False, *digest) for digest in digests]
+    together = hashlib.sha256("\n".join(sorted({digest.digest for digest in digests})).encode()).hexdigest()
     return [Edge(item, False, "", together, f"{len(digests):,} sources, kept as one")]
 
 
@@ -127,12 +129,12 @@ def _without_digests(value: Any) -> Any:
             return f"({len(value):,} characters, {digest[:12]})"
         return NOTHING if DIGEST.fullmatch(value) else value
     if isinstance(value, list):
-        kept = [_without_digests(one) for one in cast(list[Any], value)]
-        return NOTHING if any(one is NOTHING for one in kept) else kept
+        rest = [_without_digests(element) for element in cast(list[Any], value)]
+        return NOTHING if any(element is NOTHING for element in rest) else rest
     if isinstance(value, dict):
         if set(value) == {"kind", "digest", "size"}:  # a Ref
             return NOTHING
-        inside = {name: _without_digests(one) for name, one in cast(dict[str, Any], value).items()}
-        kept = {name: one for name, one in inside.items() if one is not NOTHING}
-        return kept if kept or not value else NOTHING
+        inside = {name: _without_digests(element) for name, element in cast(dict[str, Any], value).items()}
+        rest = {name: element for name, element in inside.items() if element is not NOTHING}
+        return rest if rest or not value else NOTHING
     return value

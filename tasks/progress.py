@@ -1,4 +1,4 @@
-"""How far long work has come: steps report, whoever shows it (a terminal, a status file) listens.
+"""Progress of long work: steps report it, and a terminal or a status file listens.
 
 Steps report after each item that is kept, so this is also where they end once the process was told to end.
 """
@@ -12,14 +12,14 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Listener = Callable[[str, int, int], None]
-"""(stage, newly done, newly expected)"""
+"""Called with a stage, the number of items newly done, and the number newly expected."""
 
 _listeners: list[Listener] = []
 _stopping = Event()
 
 
 class Stopped(BaseException):
-    """The process was told to end. Like KeyboardInterrupt, no handler of errors takes it for the failure of an item."""
+    """The process is ending; like KeyboardInterrupt, it is caught by no handler for failures of single items."""
 
 
 def stop() -> None:
@@ -37,30 +37,30 @@ def listening(listener: Listener) -> Generator[None]:
         _listeners.remove(listener)
 
 
-def report(stage: str, done: int, expected: int) -> None:
+def report(stage: str, finished: int, expected: int) -> None:
     """Pass on what another process has reported. Raises Stopped."""
     if expected:
         expect(stage, expected)
-    if done:
-        advance(stage, done)
+    if finished:
+        advance(stage, finished)
 
 
 def expect(stage: str, count: int) -> None:
-    """`count` more items are to be done in `stage`. Raises Stopped."""
+    """Report that `count` more items are to be done in `stage`. Raises Stopped."""
     _refuse_when_stopping()
     for listener in list(_listeners):
         listener(stage, 0, count)
 
 
 def advance(stage: str, count: int = 1) -> None:
-    """`count` items of `stage` are done, and kept. Raises Stopped."""
+    """Report that `count` items of `stage` are done and stored. Raises Stopped."""
     for listener in list(_listeners):
         listener(stage, count, 0)
     _refuse_when_stopping()
 
 
 def counted(stage: str, items: Sequence[Item]) -> Generator[Item]:
-    """The items, one after the other; each is reported as done before the next one is taken. Raises Stopped."""
+    """Yield the items, one after the other; each is reported as done before the next one is taken. Raises Stopped."""
     expect(stage, len(items))
     for item in items:
         yield item

@@ -40,31 +40,32 @@ TEXTS_PER_SAVE = 32
 
 @dataclass(frozen=True)
 class Sent:
-    """A step on its way to a pool."""
+    """A step that is sent to the work pool of a deployment."""
 
     step: str
-    """Module and name, `tasks.rag.steps.embed`."""
+    """Module and name of the step: `tasks.rag.steps.embed`."""
     key: str
-    """Its cache key: a child that is under way for another parent is waited for, not started twice."""
+    """Cache key of the step: a child run that is under way under it for another parent is waited for, not started
+    twice."""
     inputs: Mapping[str, Any]
     name: str
-    """Name of the child in the UI."""
+    """Name under which the child run is shown in the UI."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Where this process keeps its data, and how it reaches models and secrets."""
+    """The folders, addresses and secrets that the steps of this process work with."""
 
     home: Path
     store: str
     database_url: str | None
     gpu_deployment: str | None
     send: Callable[[Sent, str], Any]
-    """(step, deployment) → the step's result on the pool of that deployment; raises what the step raises there."""
+    """Called with a step and a deployment; runs the step on that pool, and returns its result or raises its error."""
     llm_base_url: str | None
-    """OpenAI-compatible endpoint of local language models."""
+    """Address of the OpenAI-compatible endpoint of local language models; None for `openai_base_url`."""
     openai_base_url: str | None
-    """… of all other models and embedders."""
+    """Address of the OpenAI-compatible endpoint of all other models and embedders; None for OpenAI's own."""
     api_key: SecretStr | None
     program: Callable[[], str]
     """Version of the program, and its commit where it has one."""
@@ -92,7 +93,7 @@ def configured_by(source: Callable[[], Resources]) -> None:
 
 
 def resources() -> Resources:
-    """The resources of this process. Raises NotConfigured."""
+    """Return the resources of this process. Raises NotConfigured where no flow module was imported."""
     if not _configured:
         if not _sources:
             with suppress(ImportError):  # a worker of a cluster unpickles a step by its name before it meets the flow
@@ -109,14 +110,14 @@ _forget: list[Callable[[], None]] = []
 
 
 def _open_once(open_: Callable[P, R]) -> Callable[P, R]:
-    """The function, which opens once for each set of arguments until other resources are configured."""
+    """Cache the function by its arguments, until other resources are configured."""
     cached = cache(open_)
     _forget.append(cached.cache_clear)
     return cast("Callable[P, R]", cached)
 
 
 def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
-    """As `_kept`, for what is slow to open: a thread waits while another one opens the same or something else."""
+    """Cache the function as `_open_once` does, and let one thread open at a time: for what is slow to open."""
     cached, shape = _open_once(open_), signature(open_)
 
     @wraps(open_)
@@ -137,14 +138,14 @@ def configure(own: Resources) -> None:
 
 
 def forget() -> None:
-    """Have everything opened anew when it is asked for next, as another process would."""
-    for each in _forget:
-        each()
+    """Have everything opened anew when it is next asked for, as another process would."""
+    for clear in _forget:
+        clear()
 
 
 @_open_once
 def artifacts() -> Artifacts:
-    """The artifact store of this process."""
+    """Return the artifact store of this process."""
     from storage.artifacts import Artifacts
 
     return Artifacts.open(resources().store, cache=resources().home / "cache" / "objects")
@@ -152,7 +153,7 @@ def artifacts() -> Artifacts:
 
 @_open_once
 def results() -> Results:
-    """The records of finished steps."""
+    """Return the records of finished steps."""
     from storage.artifacts import Results
 
     return Results.of_store(artifacts(), resources().home)
@@ -160,7 +161,7 @@ def results() -> Results:
 
 @_open_once
 def lineage() -> Lineage:
-    """What finished steps used and made: in the database that was configured, else in a file of this home."""
+    """Return the lineage of finished steps: in the database that was configured, else in a file of this home."""
     from storage.lineage import FILE, Lineage
 
     return Lineage(_database if resources().database_url else None, resources().home / FILE)
@@ -168,7 +169,7 @@ def lineage() -> Lineage:
 
 @_open_once
 def responses() -> Responses:
-    """The response store of this process; PostgreSQL starts with the first question."""
+    """Return the response store of this process; PostgreSQL starts with the first question."""
     from storage.responses import Responses
 
     return Responses(_database)
@@ -176,7 +177,7 @@ def responses() -> Responses:
 
 @_open_once
 def kept_responses() -> OptionalResponses:
-    """As `responses`; while the database is away nothing is found and nothing stored."""
+    """Return the response store of runs that go on without it: while the database is away, it finds nothing."""
     from storage.responses import OptionalResponses
 
     return OptionalResponses(responses())
@@ -184,7 +185,7 @@ def kept_responses() -> OptionalResponses:
 
 @_open_once
 def sessions() -> Sessions:
-    """The conversations of this installation; PostgreSQL starts with the first that is looked up or kept."""
+    """Return the conversations of this installation; PostgreSQL starts with the first that is looked up or kept."""
     from storage.sessions import Sessions
 
     return Sessions(_database)
@@ -192,7 +193,7 @@ def sessions() -> Sessions:
 
 @_open_once
 def evaluations() -> Evaluations:
-    """The evaluation tables of this installation."""
+    """Return the evaluation tables of this installation."""
     from storage.evaluations import Evaluations
 
     return Evaluations(_database)
@@ -200,7 +201,7 @@ def evaluations() -> Evaluations:
 
 @_open_once
 def sample_pages() -> SamplePages:
-    """Pages of the samples of evaluations."""
+    """Return the reader of evaluation samples, page by page."""
     from storage.sample_pages import SamplePages
 
     return SamplePages(_database)
@@ -208,14 +209,14 @@ def sample_pages() -> SamplePages:
 
 @_open_once
 def incidents() -> Incidents:
-    """The incidents and pinned figures of nights."""
+    """Return the incidents and pinned values of nights."""
     from storage.incidents import Incidents
 
     return Incidents(_database)
 
 
 def _database() -> str:
-    """The address of the database, which is started if it is the embedded one."""
+    """Return the address of the database, which is started if it is the embedded one."""
     from storage.connections import locate
 
     return locate(resources().database_url, home=resources().home)
@@ -223,7 +224,7 @@ def _database() -> str:
 
 @_one_at_a_time
 def embedding_cache() -> EmbeddingCache:
-    """Vectors of texts that this machine has embedded before; one connection for all threads."""
+    """Return the cache of vectors of texts that this machine has embedded; all threads share its connection."""
     from storage.embeddings import EmbeddingCache
 
     return EmbeddingCache.below(resources().home)
@@ -232,7 +233,7 @@ def embedding_cache() -> EmbeddingCache:
 def embed_texts(
     embedder: Embedder, cache: EmbeddingCache, texts: Sequence[str], on_progress: Callable[[int], None] = lambda _: None
 ) -> NDArray[np.float16]:
-    """(len(texts), dimension), a row for each text; equal texts are computed once.
+    """Return the vectors of texts, (len(texts), dimension), in their order; equal texts are computed once.
 
     on_progress: called with the number of distinct texts done since its last call, those found in the cache first.
     A kill loses at most the last 32 texts. Raises what the embedder and the cache raise.
@@ -241,11 +242,11 @@ def embed_texts(
 
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     rows = np.empty((len(row_of), embedder.dimension), np.float16)
-    known = cache.get_many(embedder.id, list(row_of))
-    for text, vector in known.items():
+    cached = cache.get_many(embedder.id, list(row_of))
+    for text, vector in cached.items():
         rows[row_of[text]] = vector
-    on_progress(len(known))
-    missing = [text for text in row_of if text not in known]
+    on_progress(len(cached))
+    missing = [text for text in row_of if text not in cached]
     for start in range(0, len(missing), TEXTS_PER_SAVE):
         batch = missing[start : start + TEXTS_PER_SAVE]
         vectors = embedder.embed(batch).astype(np.float16)
@@ -257,7 +258,7 @@ def embed_texts(
 
 @_one_at_a_time
 def vision(name: str, *, revision: str = "") -> Chat:
-    """The vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
+    """Return the vision model called `name`, opened once for all threads. Raises models.model_errors.ModelUnavailable.
 
     revision: what lies on this disk under that name now (models.backends.revision_of); another one is opened anew.
     """
@@ -269,7 +270,7 @@ def vision(name: str, *, revision: str = "") -> Chat:
 
 @_one_at_a_time
 def language(name: str, *, local: bool, revision: str = "") -> Chat:
-    """The language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
+    """Return the language model called `name`, opened once for all threads; `local`: at the endpoint of local models.
 
     revision: as of `vision`. Raises models.model_errors.ModelUnavailable.
     """
@@ -298,7 +299,7 @@ _budgets: dict[str, Budget] = {}
 
 
 def budget(run: str, spending: Spending) -> Budget:
-    """What a run may still spend, shared by all its steps in this process."""
+    """Return the budget of a run, shared by all its steps in this process."""
     from tasks.budget import Budget
 
     new = Budget(max_calls=spending.max_calls, max_cost=spending.max_cost, prices=spending.prices)
@@ -307,7 +308,7 @@ def budget(run: str, spending: Spending) -> Budget:
 
 @_one_at_a_time
 def embedder(name: str) -> Embedder:
-    """The embedder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
+    """Return the embedder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     from models.embedders import open_embedder
 
     return open_embedder(name, base_url=resources().openai_base_url, api_key=resources().api_key)

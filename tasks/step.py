@@ -49,7 +49,7 @@ GPU = "gpu"
 """Tag of a step whose backend runs on a device, and name of the slot that it takes where it runs."""
 
 Verify = Callable[[Any, dict[str, Any]], bool]
-"""(result, inputs) → whether a cached result may stand."""
+"""Called with result and inputs of a cached record; returns whether the record may stand."""
 
 _sent_by: ContextVar[str | None] = ContextVar("_sent_by", default=None)
 """The run that a step was sent by, in the process that it was sent to."""
@@ -71,13 +71,13 @@ class Incomplete(Exception, Generic[R]):
 
 @dataclass
 class StepKey(CachePolicy):
-    """Key of a step: its name and version and the content of its inputs."""
+    """The cache policy of a step: the key is made of its name, its version and the content of its inputs."""
 
     name: str = ""
     version: int = 1
     reads_world: bool = False
     verify: Verify | None = None
-    aside: tuple[str, ...] = ()
+    unkeyed: tuple[str, ...] = ()
 
     def compute_key(
         self,
@@ -86,7 +86,7 @@ class StepKey(CachePolicy):
         flow_parameters: dict[str, Any],  # noqa: ARG002 Prefect's signature
         **_: Any,
     ) -> str:
-        """The key; as a side effect a record that no longer holds is removed, which makes Prefect run the step."""
+        """Return the key, and remove a record that no longer holds, which makes Prefect run the step."""
         key = self.key_of(inputs, run=task_ctx.task_run.flow_run_id)
         if (record := results().read(key)) is not None:
             if self._holds(record, inputs):
@@ -96,8 +96,8 @@ class StepKey(CachePolicy):
         return key
 
     def key_of(self, inputs: dict[str, Any], *, run: object) -> str:
-        """Name of the record; a step that reads the world finds it only when its own run is retried."""
-        keyed = {name: value for name, value in inputs.items() if name not in self.aside}
+        """Return the key of the record; a step that reads the world finds it only when its own run is retried."""
+        keyed = {name: value for name, value in inputs.items() if name not in self.unkeyed}
         return content_key(self.name, self.version, keyed, str(run) if self.reads_world else None)
 
     def _holds(self, record: bytes, inputs: dict[str, Any]) -> bool:
@@ -116,12 +116,12 @@ def _decoded(record: bytes) -> Any:
 
 
 class Decoded(JSONSerializer[Any]):
-    """Prefect's JSON, decoded once for the three times that Prefect and `StepKey` read the record of one cache hit."""
+    """Prefect's JSON serializer with a cache: Prefect and `StepKey` read the record of one cache hit three times."""
 
     type: str = Field(default="trivet-json", frozen=True)
 
     def loads(self, blob: bytes) -> Any:
-        """The result, shared by those who ask: results of steps are frozen."""
+        """Return the result, shared by those who ask: results of steps are frozen."""
         return _decoded(blob)
 
 
@@ -133,14 +133,14 @@ class Records(WritableFileSystem):
     _block_document_id: UUID | None = PrivateAttr(UUID(int=0))
 
     def read_path(self, path: str, **_: Any) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A record. Raises ValueError where there is none, as Prefect's own file systems do."""
+        """Read the record of this key. Raises ValueError where there is none, as Prefect's own file systems do."""
         record = results().read(path)
         if record is None:
             raise ValueError(f"there is no record {path}")
         return record
 
     def write_path(self, path: str, content: bytes, **_: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Keep a record."""
+        """Write the record of a step under its key."""
         results().write(path, content)
 
 
@@ -153,7 +153,7 @@ def step(
     gpu: bool = False,
     reads_world: bool = False,
     verify: Verify | None = None,
-    aside: tuple[str, ...] = (),
+    unkeyed: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a task of a function whose inputs and result are small JSON-able values and Refs.
 
@@ -161,14 +161,14 @@ def step(
     gpu: its backend may run on a device; where there is one, or a pool that has one, the task is tagged `gpu`.
     reads_world: the inputs do not tell what it will find (a folder, a clock), so its record serves only its own run.
     verify: for a step that changes the world, whether its effect is still there.
-    aside: inputs that say how hard to work, not what to find (a budget, a device): others find the same record.
+    unkeyed: inputs that say how hard to work, not what to find (a budget, a device): others find the same record.
     """
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
         name = f"{function.__module__}.{function.__qualname__}"
-        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, aside=aside)
+        key = StepKey(name=name, version=version, reads_world=reads_world, verify=verify, unkeyed=unkeyed)
         make: Any = task  # its overloads do not know a function whose parameters are a ParamSpec
-        body = _traced(_placed(function, key) if gpu else function, key)
+        body = _with_lineage(_with_placement(function, key) if gpu else function, key)
         body.__qualname__ = f"{function.__qualname__}.fn"  # where it is once it is a task: it is pickled by this name
         return make(
             body,
@@ -186,8 +186,8 @@ def step(
     return decorate
 
 
-def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
-    """The function where it belongs: here, or on the pool that has a device."""
+def _with_placement(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
+    """Return the function as one that runs on the pool that has a device, where there is one, and else here."""
 
     @wraps(function)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -207,8 +207,8 @@ def _placed(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
     return body
 
 
-def _traced(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
-    """The function; what it used and made is noted when it ends, so that `trivet why` finds it."""
+def _with_lineage(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
+    """Return the function as one that records the digests it used and made when it ends, for `trivet why`."""
 
     shape = signature(function)
 
@@ -219,7 +219,7 @@ def _traced(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
             return function(*args, **kwargs)
         bound = shape.bind(*args, **kwargs)
         bound.apply_defaults()
-        note = partial(_note, key, bound.arguments, str(context.task_run.flow_run_id), datetime.now(UTC))
+        note = partial(_record_lineage, key, bound.arguments, str(context.task_run.flow_run_id), datetime.now(UTC))
         try:
             result = function(*args, **kwargs)
         except Incomplete as error:
@@ -231,9 +231,9 @@ def _traced(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
     return body
 
 
-def _note(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, result: Any) -> None:
+def _record_lineage(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, result: Any) -> None:
     seconds = (datetime.now(UTC) - started).total_seconds()
-    if not (edges := edges_of(inputs, result, found=key.reads_world)):
+    if not (edges := edges_of(inputs, result, reads_world=key.reads_world)):
         return
     step_run = StepRun(
         key=key.key_of(inputs, run=run),
@@ -267,7 +267,7 @@ def inline(*, sent_by: str) -> Generator[None]:
 
 
 def paying_run() -> str:
-    """The run whose budget a step spends: its own, or the one that sent it to this process."""
+    """Return the run whose budget a step spends: its own, or the one that sent it to this process."""
     return _sent_by.get() or str(flow_run.id)
 
 
@@ -283,14 +283,14 @@ class Gathered(NamedTuple, Generic[R]):
 
 
 def renamed(step: Task[P, R], name: str) -> Task[P, R]:
-    """The same step, shown under `name` in the UI: `score MATH500 2/4` where it is one shard of several."""
+    """Return the step as it is shown under another name: `score MATH500 2/4` where it is one shard of several."""
     copied = copy(step)  # with_options reads the source again: 2 ms a shard
     copied.task_run_name = name.replace("{", "{{").replace("}", "}}")  # Prefect formats it
     return copied
 
 
 def placed(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
-    """The step, without its claim to a device unless the model that it asks runs in its process."""
+    """Return the step, without its claim to a device unless the model that it asks runs in its process."""
     if in_process:
         return step
     placed = step.with_options()
@@ -315,7 +315,7 @@ def as_is(value: V) -> V:
 
 
 def gather(futures: Iterable[PrefectFuture[R]]) -> Gathered[R]:
-    """Wait for mapped steps; an Incomplete one gives what it has, any other failure is raised once all have ended."""
+    """Wait for mapped steps and gather their results; any failure but Incomplete is raised once all have ended."""
     results: list[R] = []
     unfinished: dict[str, str] = {}
     failures: list[BaseException] = []

@@ -74,9 +74,9 @@ def test_what_was_handed_in_is_not_made() -> None:
 
 
 def test_a_step_that_looks_at_the_world_makes_only_what_it_keeps() -> None:
-    assert edges_of({}, {"index": digest("f")}, found=True) == []
+    assert edges_of({}, {"index": digest("f")}, reads_world=True) == []
     assert edges_of({}, {"index": digest("f")}) == [Edge(EVERY, True, "", digest("f"), "")]
-    assert [edge.kind for edge in edges_of({}, (A,), found=True)] == ["document"]
+    assert [edge.kind for edge in edges_of({}, (A,), reads_world=True)] == ["document"]
 
 
 def test_a_run_that_was_written_to_the_database_is_made() -> None:

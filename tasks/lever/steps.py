@@ -140,7 +140,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
     return artifacts().save("pools", draw_dataset_pools(items, embedded, artifacts(), recipe=recipe, seed=seed))
 
 
-@step(version=3, gpu=True, aside=EFFORT)
+@step(version=3, gpu=True, unkeyed=EFFORT)
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
@@ -164,7 +164,7 @@ def search_beams(
     return artifacts().save("beams", BeamPart(queries=beams))
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, unkeyed=EFFORT)
 def train_sft(
     world: World,
     *,
@@ -187,7 +187,7 @@ def train_sft(
         return training.keep(learn_sft(config, labelled, settings, training.run))
 
 
-@step(version=1, gpu=True, aside=EFFORT)
+@step(version=1, gpu=True, unkeyed=EFFORT)
 def generate_rl_data(
     world: World,
     *,
@@ -244,7 +244,7 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     return artifacts().put("rl-data", serialize_rl_data(whole))
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, unkeyed=EFFORT)
 def train_rce(
     world: World,
     *,
@@ -266,7 +266,7 @@ def train_rce(
         return training.keep(learn_rce(start, groups, settings, training.run))
 
 
-@step(version=2, gpu=True, aside=EFFORT)
+@step(version=2, gpu=True, unkeyed=EFFORT)
 def train_grpo(
     world: World,
     *,
@@ -291,7 +291,7 @@ def train_grpo(
         return training.keep(learn_grpo(start, groups, settings, training.run, judge=judge))
 
 
-@step(version=3, gpu=True, aside=EFFORT)
+@step(version=3, gpu=True, unkeyed=EFFORT)
 def evaluate_selector(
     world: World,
     *,

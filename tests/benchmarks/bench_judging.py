@@ -163,8 +163,8 @@ class Instant:
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse]]:
         return ((number, self.complete(request)) for number, request in enumerate(requests))
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        return ((number, -1.0) for number in range(len(asked)))
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        return ((number, -1.0) for number in range(len(pairs)))
 
 
 def measure_instant(bench: Bench, count: int) -> dict[str, float]:

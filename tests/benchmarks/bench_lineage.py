@@ -34,7 +34,7 @@ def timed(function):
             spent += time.thread_time() - started
     return wrapped
 
-step._note = timed(step._note)
+step._record_lineage = timed(step._record_lineage)
 from flows.cli import app
 try:
     app()

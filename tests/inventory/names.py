@@ -170,7 +170,7 @@ def steps() -> Iterator[str]:
             traced: Any = task.fn  # around the function, and around its place if it has one
             marks = [" gpu"] if hasattr(traced.__wrapped__, "__wrapped__") else []
             marks += [" reads_world"] * key.reads_world + [" verify"] * bool(key.verify)
-            marks += [f" aside={','.join(key.aside)}"] if key.aside else []
+            marks += [f" aside={','.join(key.unkeyed)}"] if key.unkeyed else []
             parameters = ", ".join(map(_parameter, inspect.signature(task.fn).parameters.values()))
             yield f"{key.name} | version {key.version}{''.join(marks)} | {name}({parameters})"
 

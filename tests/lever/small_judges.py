@@ -69,16 +69,16 @@ class Engine(Endpoint):
             refused = names_in(request) in self.refuses
             yield number, ODD if refused else self.complete(request)
 
-    def answer_log_probs(self, asked: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        self.batches.append(len(asked))
-        taken = [number for number, (request, _) in enumerate(asked) if names_in(request) not in self.refuses]
+    def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
+        self.batches.append(len(pairs))
+        taken = [number for number, (request, _) in enumerate(pairs) if names_in(request) not in self.refuses]
         for number in reversed(taken):
             if len(self.weighed) >= self.dies_after:
                 raise RuntimeError("out of memory")
-            request, answer = asked[number]
+            request, answer = pairs[number]
             self.weighed.append((names_in(request), answer))
             yield number, self.log_prob(answer)
-        if len(taken) < len(asked):
+        if len(taken) < len(pairs):
             raise ODD
 
     def log_prob(self, answer: str) -> float:

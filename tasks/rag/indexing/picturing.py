@@ -253,7 +253,7 @@ def figure_model(vlm: str, settings: FigureSettings) -> str | None:
     args: dict[str, float] = {}
     # the context is only set where it is shorter than the model's own
     revision = str(local.args.get("revision") or "") or None
-    folder = hub_folder(local.pretrained, revision, what="model", wanted=("config.json",))
+    folder = hub_folder(local.pretrained, revision, kind="model", patterns=("config.json",))
     own, most = declared_context(read_json(folder / "config.json")), settings.qwen3_vl_max_model_len
     if own is not None and most < own and not {"max_length", "max_model_len"} & local.args.keys():
         args["max_length" if local.kind == "hf" else "max_model_len"] = most
