@@ -25,13 +25,13 @@ from models.response_format import ResponseFormat
 from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, hub_folder, split_gguf
 
 ENTRY_POINTS = "trivet.backends"
-PRESS = {
+RATE_NAMES = {
     "concurrency": ("concurrency", "num_concurrent"),
     "requests_per_minute": ("requests_per_minute", "max_requests_per_minute"),
     "tokens_per_minute": ("tokens_per_minute", "max_tokens_per_minute"),
 }
 """How hard a model may be pressed: fields of tasks.calls.CallSettings, and what evalchemy's command lines call them."""
-OF_THE_CALLER = frozenset({"api_key_env", "max_retries", *(alias for names in PRESS.values() for alias in names)})
+CALLER_ARGS = frozenset({"api_key_env", "max_retries", *(alias for names in RATE_NAMES.values() for alias in names)})
 """Arguments about keys and rates, which whoever opens a backend reads; each kind takes them and leaves them alone."""
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
@@ -180,13 +180,13 @@ def checked_args(kind: type[Args], request: BackendRequest) -> Args:
         first = error.errors(include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"][:1])
         if first["type"] == "extra_forbidden":
-            arguments = ", ".join(sorted([*kind.model_fields, *OF_THE_CALLER]))
+            arguments = ", ".join(sorted([*kind.model_fields, *CALLER_ARGS]))
             raise ModelUnavailable(f"model_args: {request.kind} has no argument {name}; it has {arguments}") from None
         raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
 
 
 def _own(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: value for name, value in args.items() if name not in OF_THE_CALLER}
+    return {name: value for name, value in args.items() if name not in CALLER_ARGS}
 
 
 def parse_model_args(text: str) -> dict[str, JsonValue]:
@@ -389,9 +389,9 @@ def open_chat(
         args = parse_model_args("{" + written) if has_args else {}
         variable = args.pop("api_key_env", None)
         if kind == "curator":
-            from models.curator import Usual, usual_place
+            from models.curator import ProviderAccess, find_access
 
-            base_url, api_key = usual_place(rest, os.environ.get, Usual(base_url, api_key))
+            base_url, api_key = find_access(rest, os.environ.get, ProviderAccess(base_url, api_key))
         if variable:
             api_key = SecretStr(os.environ.get(str(variable), ""))
             if not api_key:

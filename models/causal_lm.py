@@ -15,11 +15,11 @@ import torch
 from pydantic import JsonValue
 from torch import Tensor
 
-from models.causal_weights import Loaded, find_weights, load, refuse_longer
-from models.decoding import Drawing, Draws, Ends, readable, seed_of
+from models.causal_weights import Loaded, find_weights, load_model, refuse_longer
+from models.decoding import AnswerEnds, Drawing, DrawnTokens, decode_answer, seed_of
 from models.local import ALONE, load_once
 from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
-from models.prompts import Listener, cut, pictures_of
+from models.prompts import Listener, cut_at_stops, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.token_likelihoods import (
     PACKED_TOKENS,
@@ -153,13 +153,13 @@ class CausalLM:
             yield number, likelihood.total
 
     def _load(self) -> Loaded:
-        return load_once(("hf", self._weights, repr(self._placing)), lambda: load(self._weights, **self._placing))
+        return load_once(("hf", self._weights, repr(self._placing)), lambda: load_model(self._weights, **self._placing))
 
     def _prompt(self, number: int, request: ChatRequest) -> Prompt:
         loaded = self._load()
         tokens = prompt_tokens(loaded, request)
         if loaded.sight:
-            tokens = loaded.sight.expanded(tokens, list(pictures_of(request.messages)))
+            tokens = loaded.sight.expand_tokens(tokens, list(pictures_of(request.messages)))
         drawing, defaults = None, loaded.model.generation_config
         if request.temperature > 0:
             drawing = Drawing(
@@ -189,7 +189,7 @@ class CausalLM:
         mask = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
         inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(mask)}
         if loaded.sight and loaded.pictures:
-            picture_inputs = loaded.pictures.joined(
+            picture_inputs = loaded.pictures.join_inputs(
                 [png for request, _ in rows for png in pictures_of(request.messages)]
             )
             if picture_inputs and loaded.sight.names_types:
@@ -206,8 +206,8 @@ class CausalLM:
         width = inputs["input_ids"].shape[1]
         limits = [prompt.limit for prompt in batch]
         place: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": model.device}
-        ends = Ends([prompt.request.stop for prompt in batch], tokenizer=tokenizer, listener=listener, **place)
-        settings = copy.deepcopy(model.generation_config)  # the model's own, with drawing left to `Draws`
+        ends = AnswerEnds([prompt.request.stop for prompt in batch], tokenizer=tokenizer, listener=listener, **place)
+        settings = copy.deepcopy(model.generation_config)  # the model's own, with drawing left to `DrawnTokens`
         settings.update(
             max_new_tokens=max(limits),
             max_length=None,
@@ -223,7 +223,7 @@ class CausalLM:
         generated = model.generate(
             **inputs,
             generation_config=settings,
-            logits_processor=[Draws([prompt.drawing for prompt in batch], **place)],
+            logits_processor=[DrawnTokens([prompt.drawing for prompt in batch], **place)],
             stopping_criteria=[ends],
         )
         responses: list[ChatResponse] = []
@@ -234,7 +234,7 @@ class CausalLM:
             tokens = tokens if end is None else tokens[: end + 1]
             responses.append(
                 ChatResponse(
-                    text=cut(readable(tokenizer, tokens), prompt.request.stop),
+                    text=cut_at_stops(decode_answer(tokenizer, tokens), prompt.request.stop),
                     finish_reason="length" if stopped is None and end is None else "stop",
                     prompt_tokens=len(prompt.tokens),
                     completion_tokens=len(tokens),

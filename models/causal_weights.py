@@ -137,7 +137,7 @@ def _dtype(config: dict[str, Any], dtype: str) -> str:
     return next((name for name in declared if name in DTYPES and name != "auto"), "float32")
 
 
-def load(
+def load_model(
     weights: Weights,
     *,
     device: str | None,
@@ -154,7 +154,7 @@ def load(
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
     gguf_source = {"gguf_file": weights.gguf} if weights.gguf else {}
-    with progress_hidden(), read_once() if weights.gguf else nullcontext(), failures_named(weights.folder):
+    with hide_progress(), read_once() if weights.gguf else nullcontext(), name_failures(weights.folder):
         kind: Any = AutoModelForCausalLM if pixels is None else AutoModelForImageTextToText
         processor: Any = None
         if pixels is None:
@@ -185,7 +185,7 @@ def load(
                 "or name a model of the kind that is asked for"
             )
         require_vocabulary(tokenizer, weights.folder)
-        model = model if weights.adapter is None else adapted(model, weights.adapter)
+        model = model if weights.adapter is None else merge_adapter(model, weights.adapter)
         model = model if device_map is not None else model.to(device)
     sight = None
     if processor is not None:
@@ -253,7 +253,7 @@ def end_tokens_of(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 @contextmanager
-def progress_hidden() -> Generator[None]:
+def hide_progress() -> Generator[None]:
     """Hide the progress bars of transformers inside the block, and restore the setting after it."""
     from transformers.utils import logging as progress
 
@@ -267,7 +267,7 @@ def progress_hidden() -> Generator[None]:
 
 
 @contextmanager
-def failures_named(folder: Path) -> Generator[None]:
+def name_failures(folder: Path) -> Generator[None]:
     """Turn whatever loading raises inside the block into ModelUnavailable, with the remedy in its text."""
     try:
         yield
@@ -305,7 +305,7 @@ def check_adapter(folder: Path) -> None:
         )
 
 
-def adapted(model: Any, folder: Path) -> Any:
+def merge_adapter(model: Any, folder: Path) -> Any:
     """Return the model with an adapter merged into its weights. Raises ModelUnavailable for one that does not fit."""
     from peft import PeftConfig, get_peft_model, set_peft_model_state_dict  # pyright: ignore[reportMissingImports]
     from safetensors.torch import load_file
@@ -414,7 +414,7 @@ class Pictures:
         self._sight = sight
         self._kept: OrderedDict[bytes, dict[str, Tensor]] = OrderedDict()
 
-    def joined(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
+    def join_inputs(self, pngs: Sequence[bytes]) -> dict[str, Tensor]:
         """Return the model's inputs for all of the pictures, in their order; empty for no pictures.
 
         Raises RequestRefused.

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.causal_weights import adapted, check_adapter, device_for, failures_named, progress_hidden
-from models.prompts import open_picture, sendable
+from models.causal_weights import check_adapter, device_for, hide_progress, merge_adapter, name_failures
+from models.prompts import open_picture, replace_surrogates
 from models.weight_files import ClipWeights, find_clip
 
 GPU_BATCH = 64
@@ -65,7 +65,7 @@ class ClipEmbedder:
         options["padding"] = "max_length" if self._batch > 1 else "longest"
 
         def forward(part: Sequence[str]) -> Tensor:
-            tokens = self._prepared(self.tokenizer([sendable(text) for text in part], **options))
+            tokens = self._prepared(self.tokenizer([replace_surrogates(text) for text in part], **options))
             return F.normalize(self.model.text_projection(self.model.text_model(**tokens).pooler_output), dim=-1)
 
         return self._embed(texts, forward)
@@ -98,11 +98,11 @@ def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with progress_hidden(), failures_named(weights.folder):
+    with hide_progress(), name_failures(weights.folder):
         model = CLIPModel.from_pretrained(weights.folder, use_safetensors=True, dtype=torch.float32, **source)
         tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
         processor = AutoImageProcessor.from_pretrained(weights.folder, backend="pil", **source)
     if weights.adapters:
         check_adapter(weights.adapters)
-        model = adapted(model, weights.adapters)
+        model = merge_adapter(model, weights.adapters)
     return model.eval(), tokenizer, processor

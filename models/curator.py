@@ -45,14 +45,14 @@ def parse_litellm_name(name: str) -> tuple[str, str]:
     return provider, model
 
 
-class Usual(NamedTuple):
+class ProviderAccess(NamedTuple):
     """Address and key by which a model is reached when neither arguments nor options name them."""
 
     base_url: str | None  # None: where its provider listens
     api_key: SecretStr | None
 
 
-def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual) -> Usual:
+def find_access(name: str, secret: Callable[[str], str | None], of_openai: ProviderAccess) -> ProviderAccess:
     """Return the address and key of a model's provider; a key is sent to its own provider alone.
 
     secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone. Raises ModelUnavailable.
@@ -61,7 +61,7 @@ def usual_place(name: str, secret: Callable[[str], str | None], of_openai: Usual
     if provider == "openai":
         return of_openai
     keys = (secret(variable) for variable in PROVIDERS[provider].variables)
-    return Usual(None, next((SecretStr(value) for value in keys if value), None))
+    return ProviderAccess(None, next((SecretStr(value) for value in keys if value), None))
 
 
 class CuratorChat(OpenAIChat):

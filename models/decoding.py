@@ -36,7 +36,7 @@ def seed_of(request: ChatRequest, tokens: Sequence[int]) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])
 
 
-class Draws:
+class DrawnTokens:
     """A logits processor that leaves a drawn row one token; rows without a Drawing stay as they are.
 
     limits: most new tokens of each row.
@@ -67,13 +67,13 @@ class Draws:
         # the highest is taken off first: a temperature close to zero makes no infinities then
         logits = (logits - logits.max(dim=-1, keepdim=True).values) / self._temperature
         numbers = self._numbers[:, input_ids.shape[1] - self._prompt_tokens, None]  # (D, 1)
-        drawn = pick(logits, numbers, top_p=self._top_p, top_k=self._top_k)
+        drawn = pick_tokens(logits, numbers, top_p=self._top_p, top_k=self._top_k)
         scores[self._rows] = float("-inf")
         scores[self._rows, drawn] = 0.0
         return scores
 
 
-def pick(logits: Tensor, numbers: Tensor, *, top_p: Tensor | None = None, top_k: int | None = None) -> Tensor:
+def pick_tokens(logits: Tensor, numbers: Tensor, *, top_p: Tensor | None = None, top_k: int | None = None) -> Tensor:
     """Return the tokens, (D,), that `numbers` point at on the cumulated probability of the likeliest tokens.
 
     logits: (D, V). numbers: (D, 1) from [0, 1). top_p: (D, 1); top_k is cut first, as transformers does.
@@ -94,7 +94,7 @@ def pick(logits: Tensor, numbers: Tensor, *, top_p: Tensor | None = None, top_k:
     return (place if tokens is None else tokens.gather(1, place)).squeeze(1)
 
 
-class Ends:
+class AnswerEnds:
     """A stopping criterion: rows at their own limit, or behind one of their stops; the end token is `generate`'s."""
 
     def __init__(
@@ -130,11 +130,11 @@ class Ends:
                     self.stopped[row] = count
                     finished[row] = True
         if self._listener is not None:
-            self._listener(readable(self._tokenizer, input_ids[0, self._prompt_tokens :].tolist(), whole=False))
+            self._listener(decode_answer(self._tokenizer, input_ids[0, self._prompt_tokens :].tolist(), whole=False))
         return finished
 
 
-def readable(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:
+def decode_answer(tokenizer: Any, tokens: Sequence[int], *, whole: bool = True) -> str:
     """Return the text of an answer's tokens. whole: False holds back the bytes of an incomplete last character."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text if whole else text.rstrip("�")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from models.minilm import HEADS, WIDTH, Encoder, Precision, native_precision
 from models.model_errors import ModelUnavailable
-from models.prompts import sendable
+from models.prompts import replace_surrogates
 from models.weight_files import E5_REMEDY, e5_file, fingerprint
 
 MOST_TOKENS = 512
@@ -65,7 +65,7 @@ class E5:
 
         def word_vectors(token_ids: Tensor) -> Tensor:
             # 250,000 words are 384 MB in fp32, so that they stay in 4 bits on the disk
-            return torch.from_numpy(dequantized(words[token_ids.numpy()]))
+            return torch.from_numpy(dequantize(words[token_ids.numpy()]))
 
         self._encoder = Encoder(packed.weights, self.precision, word_vectors=word_vectors)
 
@@ -80,7 +80,7 @@ class E5:
     def token_ids(self, text: str) -> list[int]:
         """Return the token ids of a text: at most 512, begin and end tokens included; the rest is cut off."""
         pieces = self._pieces
-        normal = re.sub(" {2,}", " ", sendable(text).translate(pieces.normal))
+        normal = re.sub(" {2,}", " ", replace_surrogates(text).translate(pieces.normal))
         ids = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
         return [pieces.begin, *ids, pieces.end]
 
@@ -121,7 +121,7 @@ def read_packed(path: Path) -> Packed:
         raise ModelUnavailable(f"{path} is not the file of weights that is expected ({error}); {E5_REMEDY}") from error
 
 
-def dequantized(blocks: NDArray[np.void]) -> NDArray[np.float32]:
+def dequantize(blocks: NDArray[np.void]) -> NDArray[np.float32]:
     """Return the weights, (rows, 32 · blocks), of blocks in Q4_0, (rows, blocks)."""
     halves = blocks["halves"].astype(np.int8)
     whole = np.concatenate([halves & 15, (blocks["halves"] >> 4).astype(np.int8)], axis=-1) - np.int8(8)
@@ -186,7 +186,7 @@ def _parse(data: NDArray[np.uint8]) -> Packed:
             for ending, kind in ENDINGS.items():
                 name, target = f"l{layer}.{short}.{ending}", f"encoder.layer.{layer}.{long}.{kind}"
                 if ending == "w" and "LayerNorm" not in long:
-                    weights[target] = torch.from_numpy(dequantized(blocks(name, rows, columns)))
+                    weights[target] = torch.from_numpy(dequantize(blocks(name, rows, columns)))
                 else:
                     weights[target] = floats(name, rows)
     return Packed(pieces, blocks("emb.word", vocabulary, width), weights)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from models.endpoint import Endpoint
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.prompts import sendable
+from models.prompts import replace_surrogates
 from models.protocols import Embedder, Reranker
 from models.weight_files import digest_folder, hub_folder
 
@@ -76,10 +76,10 @@ class OpenAIEmbedder:
         return vectors
 
     def _batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        clean = [sendable(text) for text in texts]
+        clean = [replace_surrogates(text) for text in texts]
         # floats, not the SDK's base64: many compatible servers know only floats
         body: dict[str, Any] = {"model": self._model, "input": clean, "encoding_format": "float"}
-        with self._endpoint.failures_named():
+        with self._endpoint.name_failures():
             (answer,) = self._endpoint.events("/embeddings", body)
             # a few servers leave the numbers out, and give the vectors in the order of the texts
             placed = {row.get("index", place): row["embedding"] for place, row in enumerate(answer["data"])}
@@ -97,13 +97,13 @@ def embed_questions(embedder: Embedder, questions: Sequence[str]) -> NDArray[np.
     return getattr(embedder, "embed_questions", embedder.embed)(questions)
 
 
-def family(embedder_id: str) -> str:
+def family_of(embedder_id: str) -> str:
     """Return the id without its precision: vectors of one family agree to cosine .999 and may be searched together."""
     stem, _, precision = embedder_id.rpartition("/")
     return stem if precision in PRECISIONS else embedder_id
 
 
-def reads(embedder_id: str, text: str) -> bool:
+def reads_script(embedder_id: str, text: str) -> bool:
     """Return whether the embedder's vocabulary has the script of `text`; without it, the vector means nothing."""
     return spans_languages(embedder_id) or not _EAST_ASIAN.search(text)
 

@@ -124,7 +124,7 @@ class Endpoint:
         return client
 
     @contextmanager
-    def failures_named(self) -> Generator[None]:
+    def name_failures(self) -> Generator[None]:
         """Turn every failure inside the block into a ModelError, without the key in its text."""
         import openai
 

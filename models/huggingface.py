@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.causal_weights import device_for, failures_named, progress_hidden, require_vocabulary
+from models.causal_weights import device_for, hide_progress, name_failures, require_vocabulary
 from models.model_errors import ModelUnavailable
-from models.prompts import sendable
+from models.prompts import replace_surrogates
 from models.weight_files import digest_folder, hub_folder, label_of, read_json, require_safetensors
 
 BATCH = 32
@@ -57,7 +57,7 @@ class HuggingFaceEmbedder:
         return self._embed(self._model.encode_query, questions)
 
     def _embed(self, encode: Callable[..., Any], texts: Sequence[str]) -> NDArray[np.float32]:
-        clean = [sendable(text) for text in texts]
+        clean = [replace_surrogates(text) for text in texts]
         if not clean:
             return np.empty((0, self.dimension), np.float32)
         with self._using:
@@ -100,7 +100,10 @@ class CrossEncoderReranker:
         if not texts:
             return np.empty(0, np.float32)
         # two long sides take the tokenizer the product of their lengths
-        pairs = [(sendable(question[: self._most_chars]), sendable(text[: self._most_chars])) for text in texts]
+        pairs = [
+            (replace_surrogates(question[: self._most_chars]), replace_surrogates(text[: self._most_chars]))
+            for text in texts
+        ]
         with self._using:
             logits: NDArray[np.float32] = self._model.predict(
                 pairs, batch_size=self._batch, activation_fn=torch.nn.Identity(), show_progress_bar=False
@@ -138,7 +141,7 @@ def _whole_weights(folder: Path, *, unused: str | None = None) -> Generator[None
     report, log = Report(logging.WARNING), logging.getLogger("transformers.modeling_utils")
     log.addHandler(report)
     try:
-        with progress_hidden(), failures_named(folder):
+        with hide_progress(), name_failures(folder):
             yield
     finally:
         log.removeHandler(report)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused
-from models.prompts import cut, plain_text, raw_prompt, refuse_images
+from models.prompts import cut_at_stops, plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest, ChatResponse, LogProb
 
 SECRETS = ("api_key", "token", "password")
@@ -64,7 +64,10 @@ class HarnessLM:
             sampling = _sampling(group[0][2])
             texts = self._ask("generate_until", [(prompt, dict(sampling)) for _, prompt, _ in group])
             for (number, _, request), text in zip(group, texts, strict=True):
-                yield number, ChatResponse(text=cut(str(text), request.stop), finish_reason="stop", sent=sampling)
+                yield (
+                    number,
+                    ChatResponse(text=cut_at_stops(str(text), request.stop), finish_reason="stop", sent=sampling),
+                )
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Yield each continuation's log-probability given its context, with its position. Raises ModelUnavailable."""

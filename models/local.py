@@ -23,12 +23,12 @@ def load_once(key: Hashable, load: Callable[[], T]) -> T:
     """
     with ALONE:
         if key not in _models:
-            release_held()
+            release_model()
             _models[key] = load()
         return _models[key]
 
 
-def release_held() -> None:
+def release_model() -> None:
     """Release the model, so that the device is free for another; the next use loads it again."""
     with ALONE:
         for model in _models.values():

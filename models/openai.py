@@ -16,9 +16,9 @@ from pydantic import JsonValue
 
 from models.endpoint import AnswerFailed, Endpoint
 from models.model_errors import NoSuchPath, RequestRefused
-from models.prompts import Listener, cut, picture_size, plain_text, raw_prompt, sendable
+from models.prompts import Listener, cut_at_stops, picture_size, plain_text, raw_prompt, replace_surrogates
 from models.protocols import ChatRequest, ChatResponse, Message, Text
-from models.response_format import format_in_id, with_name
+from models.response_format import add_schema_name, format_in_id
 
 REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")
 MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")
@@ -97,7 +97,7 @@ class OpenAIChat:
         effort = "" if brief else f"@effort={thinking.effort or 'own'}"
         self.id = f"{'responses' if responses else 'openai'}:{model}{effort}{format_in_id(response_format)}"
         self._model, self._thinking, self._responses = model, thinking, responses
-        self._format = None if response_format is None else with_name(response_format)
+        self._format = None if response_format is None else add_schema_name(response_format)
         self._optional = {"stream", "stream_options", "logprobs", "top_logprobs"}
         """Fields that are left out once the endpoint has refused them by name."""
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
@@ -120,7 +120,7 @@ class OpenAIChat:
         if listener is not None:
             body |= {"stream": True} | ({} if "store" in body else {"stream_options": {"include_usage": True}})
         answer, sent = self._send(path, body, listener)
-        text = cut(answer.words, request.stop)
+        text = cut_at_stops(answer.words, request.stop)
         ended = answer.finish_reason or "stop"
         if len(text) < len(answer.words):
             ended = "stop"
@@ -209,7 +209,7 @@ class OpenAIChat:
     def _stream_answer(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
         """Yield the answer after each piece of it; the last one is the whole."""
         read, so_far = _read_responses if path == "/responses" else _read_completion, _Part()
-        with self._endpoint.failures_named():
+        with self._endpoint.name_failures():
             for event in self._endpoint.events(path, body):
                 so_far = so_far.followed_by(read(event))
                 yield so_far
@@ -227,7 +227,7 @@ def _message_fields(message: Message, *, words: str) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     for part in message.content:
         if isinstance(part, Text):
-            content.append({"type": words, "text": sendable(part.text)})
+            content.append({"type": words, "text": replace_surrogates(part.text)})
             continue
         picture_size(part.png)
         url = "data:image/png;base64," + base64.b64encode(part.png).decode()

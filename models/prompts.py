@@ -45,15 +45,15 @@ def refuse_images(request: ChatRequest, subject: str) -> None:
 
 def plain_text(message: Message) -> str:
     """Return the words of a message, without its images."""
-    return sendable("".join(part.text for part in message.content if isinstance(part, Text)))
+    return replace_surrogates("".join(part.text for part in message.content if isinstance(part, Text)))
 
 
-def sendable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return the text with `?` for lone surrogates: UTF-8 has none, and a question from a shell may."""
     return text.encode("utf-8", "replace").decode()
 
 
-def cut(text: str, stops: Sequence[str]) -> str:
+def cut_at_stops(text: str, stops: Sequence[str]) -> str:
     """Return the text up to the first stop that is complete; all of it where there is none."""
     # by its end: word by word, a longer one that begins earlier is not yet known when a shorter one is complete
     starts = [(text.find(stop), stop) for stop in stops if stop]
@@ -61,9 +61,9 @@ def cut(text: str, stops: Sequence[str]) -> str:
     return text[: min(ends)[1]] if ends else text
 
 
-def settled(text: str, stops: Sequence[str]) -> str:
+def settled_text(text: str, stops: Sequence[str]) -> str:
     """Return the text of an answer under way, without an end that may turn out to begin a stop."""
-    whole = cut(text, stops)
+    whole = cut_at_stops(text, stops)
     if len(whole) < len(text):
         return whole
     begun = (length for stop in stops for length in range(len(stop) - 1, 0, -1) if text.endswith(stop[:length]))
@@ -80,7 +80,7 @@ class Listener:
 
     def __call__(self, text: str) -> None:
         """Take the whole text so far, and pass on what no stop can take back."""
-        self._tell(settled(text, self._stops))
+        self._tell(settled_text(text, self._stops))
 
     def end(self, text: str) -> None:
         """Take the whole answer, cut at its stops; it is passed on unless all of it was already."""
@@ -92,7 +92,7 @@ class Listener:
             self._on_text(text)
 
 
-def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> str:
+def render_prompt(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> str:
     """Return the text of a request, with one placeholder for each picture, where it stands among the words.
 
     System messages come first; for a template that takes none they are put at the head of the first question.
@@ -108,13 +108,13 @@ def render(tokenizer: Any, request: ChatRequest, sight: Sight | None = None) -> 
             [part.text if isinstance(part, Text) else picture for part in message.content]
             for message in request.messages
         )
-        text = "\n\n".join(sendable("".join(part)) for part in parts)
+        text = "\n\n".join(replace_surrogates("".join(part)) for part in parts)
     else:
         template = template_of(tokenizer, request.template)
         turns: list[Turn] = []
         for message in request.messages:
             content = [
-                {"type": "text", "text": sendable(part.text)} if isinstance(part, Text) else {"type": "image"}
+                {"type": "text", "text": replace_surrogates(part.text)} if isinstance(part, Text) else {"type": "image"}
                 for part in message.content
             ]
             turns.append({"role": message.role, "content": content if sight else plain_text(message)})
@@ -217,7 +217,7 @@ class Sight(NamedTuple):
     written: str  # a picture in a prompt without a chat template, as the model was trained to see it
     names_types: bool = False  # True if the model takes a mask of the tokens that belong to a picture
 
-    def expanded(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
+    def expand_tokens(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
         """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
         sizes = [picture_size(png) for png in pngs]
         try:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
-from models.backends import OF_THE_CALLER, PRESS, backends, check_args, kinds, spell_args
+from models.backends import CALLER_ARGS, RATE_NAMES, backends, check_args, kinds, spell_args
 from models.model_errors import ModelUnavailable
 from models.weight_files import SMOLLM2, smollm2_file
 
@@ -96,15 +96,15 @@ class Entry(BaseModel):
             check_args(self.backend, self.own_args)
         except ModelUnavailable as error:
             raise ValueError(str(error)) from None
-        for name, value in self.press.items():
+        for name, value in self.rates.items():
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}: expected a whole number from 1")
         return self
 
     @property
-    def press(self) -> dict[str, int]:
+    def rates(self) -> dict[str, int]:
         """The rates and the concurrency among `args`, as fields of tasks.calls.CallSettings."""
-        argument_of = {field: name for field, names in PRESS.items() for name in names if name in self.args}
+        argument_of = {field: name for field, names in RATE_NAMES.items() for name in names if name in self.args}
         return {field: cast("int", self.args[name]) for field, name in argument_of.items()}
 
     @property
@@ -118,7 +118,7 @@ class Entry(BaseModel):
 
         Rates and sizes of batches stay here: they say how hard the model may be pressed, not what it answers.
         """
-        left_out = {*OF_THE_CALLER, "batch_size"}
+        left_out = {*CALLER_ARGS, "batch_size"}
         args = {name: value for name, value in self.own_args.items() if name not in left_out}
         places = {"base_url": self.base_url, "api_key_env": self.api_key_env}
         args |= {name: value for name, value in places.items() if value}
@@ -132,7 +132,7 @@ def find_entry(name: str) -> Entry | None:
     """
     if name in WORDS or name in backends() or not NAME.fullmatch(name):
         return None
-    entry = registered().get(name)
+    entry = registered_models().get(name)
     if entry is None and name == SMOLLM2:
         file = smollm2_file()
         return Entry(backend="hf", name=str(file.parent), args={"gguf_file": file.name})
@@ -145,16 +145,16 @@ def spelled(name: str) -> str:
     return entry.spelled if entry else name
 
 
-def press_of(name: str) -> dict[str, int]:
+def rates_of(name: str) -> dict[str, int]:
     """Return the rates of the model with this spelled name; empty where this process finds no entry of it."""
     try:
-        return next((entry.press for entry in registered().values() if entry.spelled == name), {})
+        return next((entry.rates for entry in registered_models().values() if entry.spelled == name), {})
     except ModelUnavailable as error:
         log.warning("rates of models are not known here: %s", error)
         return {}
 
 
-def registered() -> dict[str, Entry]:
+def registered_models() -> dict[str, Entry]:
     """Return every model of the file that TRIVET_MODELS names; empty where it names none. Raises RegistryUnusable."""
     file = os.environ.get(VARIABLE)
     return read_models(Path(file)) if file else {}

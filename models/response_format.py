@@ -37,7 +37,7 @@ def schema_of(response_format: object) -> dict[str, JsonValue] | None:
             raise _unusable(f"there is no type {other!r}")
 
 
-def with_name(response_format: Mapping[str, JsonValue]) -> dict[str, Any]:
+def add_schema_name(response_format: Mapping[str, JsonValue]) -> dict[str, Any]:
     """Return the format as Chat Completions takes it, the schema named. Raises ModelUnavailable."""
     if schema_of(response_format) is None:
         return dict(response_format)

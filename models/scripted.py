@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from models.model_errors import ModelUnavailable, RequestRefused
-from models.prompts import Listener, cut, picture_size, pictures_of, raw_prompt, sendable
+from models.prompts import Listener, cut_at_stops, picture_size, pictures_of, raw_prompt, replace_surrogates
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.weight_files import digest_files
 
@@ -79,7 +79,7 @@ class ScriptedChat:
             picture_size(png)
         with self._lock:
             self.calls += 1
-        answer = cut(self._answer(request).rstrip(), request.stop)
+        answer = cut_at_stops(self._answer(request).rstrip(), request.stop)
         words = _words(answer)
         spoken = words[: request.max_tokens]
         text = answer if spoken == words else "".join(spoken).rstrip()
@@ -223,7 +223,7 @@ class ReplayChat:
         if key is None:
             begins = " ".join(raw_prompt(request).split())[:SHOWN_CHARS]
             raise RequestRefused(f"{self.path} has no answer to the prompt that begins {begins!r}; record one.")
-        text = cut(self._answers[key], request.stop)
+        text = cut_at_stops(self._answers[key], request.stop)
         if on_text is not None:
             on_text(text)
         likely = self._likelihoods.get(key, {}) if request.top_logprobs else {}
@@ -233,11 +233,11 @@ class ReplayChat:
 def _key_of(row: dict[str, Any], place: str) -> str:
     prompt, messages = row.get("prompt"), row.get("messages")
     if isinstance(prompt, str):
-        return _digest_prompt(sendable(prompt))
+        return _digest_prompt(replace_surrogates(prompt))
     try:
         if not messages:
             raise KeyError("messages")
-        return _digest_prompt(tuple((str(turn["role"]), sendable(turn["content"])) for turn in messages))
+        return _digest_prompt(tuple((str(turn["role"]), replace_surrogates(turn["content"])) for turn in messages))
     except (KeyError, TypeError, AttributeError):
         raise ModelUnavailable(
             f"{place}: there is neither a `prompt` nor `messages` with role and content; write "

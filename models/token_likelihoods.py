@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from models.causal_weights import Loaded
-from models.prompts import render, sendable
+from models.prompts import render_prompt, replace_surrogates
 from models.protocols import ChatRequest, LogProb
 
 
@@ -34,7 +34,7 @@ def encode(loaded: Loaded, text: str, *, special: bool | None = None) -> list[in
 
     special: whether the tokenizer adds its special tokens; None: as it does by itself, but no second beginning.
     """
-    text = sendable(text)
+    text = replace_surrogates(text)
     if special is None:
         begins = loaded.tokenizer.bos_token or loaded.tokenizer.eos_token
         special = not (begins and text.startswith(begins))
@@ -46,7 +46,9 @@ def prompt_tokens(loaded: Loaded, request: ChatRequest) -> list[int]:
     """Return the tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
     # a template has written the special tokens itself
     special = None if request.template is False else False
-    return encode(loaded, render(loaded.tokenizer, request, loaded.sight), special=special) or [loaded.prefix_token]
+    return encode(loaded, render_prompt(loaded.tokenizer, request, loaded.sight), special=special) or [
+        loaded.prefix_token
+    ]
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:

@@ -13,16 +13,16 @@ from models.causal_weights import (
     Loaded,
     context_tokens_of,
     end_tokens_of,
-    failures_named,
     find_weights,
+    hide_progress,
     kind_of,
-    progress_hidden,
+    name_failures,
     read_processor,
     sight_of,
 )
-from models.decoding import readable, seed_of
+from models.decoding import decode_answer, seed_of
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
-from models.prompts import cut, pictures_of
+from models.prompts import cut_at_stops, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
 from models.response_format import format_in_id, schema_of
 from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, sum_windows, text_windows
@@ -124,11 +124,11 @@ class VLLMChat:
                 continue
             answer = output.outputs[0]
             with self._lock:
-                text = readable(self._loaded.tokenizer, list(answer.token_ids))
+                text = decode_answer(self._loaded.tokenizer, list(answer.token_ids))
             yield (
                 prompt.number,
                 ChatResponse(
-                    text=cut(text, prompt.request.stop),
+                    text=cut_at_stops(text, prompt.request.stop),
                     finish_reason=answer.finish_reason,
                     prompt_tokens=len(output.prompt_token_ids),
                     completion_tokens=len(answer.token_ids),
@@ -182,7 +182,7 @@ class VLLMChat:
 
         folder, setup = self._setup.folder, self._setup
         source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": setup.trust_remote_code}
-        with progress_hidden(), failures_named(folder):
+        with hide_progress(), name_failures(folder):
             config = AutoConfig.from_pretrained(folder, **source)
             sight = sight_of(read_processor(folder, dict(setup.pixels)), config) if setup.sees else None
             tokenizer = sight.processor.tokenizer if sight else AutoTokenizer.from_pretrained(folder, **source)
@@ -202,7 +202,7 @@ class VLLMChat:
             sight = self._loaded.sight
             tokens = prompt_tokens(self._loaded, request)
             pngs = tuple(pictures_of(request.messages))
-            length = len(sight.expanded(tokens, pngs)) if sight and pngs else len(tokens)
+            length = len(sight.expand_tokens(tokens, pngs)) if sight and pngs else len(tokens)
             most = self._loaded.context_tokens + 1
         if most - length < room_for:
             raise ContextOverflow(

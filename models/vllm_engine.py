@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import psutil
 
-from models.causal_weights import progress_hidden
-from models.local import ALONE, load_once, release_held
+from models.causal_weights import hide_progress
+from models.local import ALONE, load_once, release_model
 from models.model_errors import ModelUnavailable, TransientModelError
 from models.prompts import open_picture
 from models.weight_files import read_json, require_safetensors
@@ -46,9 +46,9 @@ CAUSE = re.compile(r"((?:[\w.]+)?(?:Error|Exception)): (.+)")
 FAILED = "initialization failed"  # what vLLM's processes log when another one failed, below its own words
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # LoRA ranks that vLLM can reserve memory for
 OPENER = "ENGINE_OPENER_PID"  # names, in the environment of the engine's processes, the process that opened it
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
-picture = lru_cache(maxsize=64)(open_picture)
+load_picture = lru_cache(maxsize=64)(open_picture)
 """A picture as Pillow has it in memory, three bytes a pixel; kept, because demonstrations come again and again."""
 
 
@@ -96,7 +96,7 @@ def ask_engine(setup: Setup, jobs: Sequence[Job]) -> list[Any]:
         try:
             return engine.generate(jobs)
         except BaseException as error:
-            release_held()  # it may still work on requests that nobody waits for
+            release_model()  # it may still work on requests that nobody waits for
             if not isinstance(error, Exception):
                 raise
             log.warning("engine ended jobs=%d error=%r", len(jobs), error)
@@ -163,7 +163,7 @@ def vllm_prompt(tokens: list[int], pngs: tuple[bytes, ...]) -> dict[str, Any]:
         return {"prompt_token_ids": tokens}
     return {
         "prompt_token_ids": tokens,
-        "multi_modal_data": {"image": [picture(png) for png in pngs]},
+        "multi_modal_data": {"image": [load_picture(png) for png in pngs]},
         "multi_modal_uuids": {"image": [hashlib.sha256(png).hexdigest() for png in pngs]},
     }
 
@@ -181,7 +181,7 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
         from vllm.entrypoints.llm import LLM  # pyright: ignore[reportMissingImports]
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
-        with progress_hidden():
+        with hide_progress():
             llm = LLM(**llm_arguments(setup))
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -251,7 +251,7 @@ class EndsWithItsOpener:
             with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(opener)
                 while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                    time.sleep(LOOK_S)
+                    time.sleep(CHECK_INTERVAL_S)
             os._exit(1)
 
         Thread(target=end_with_opener, name="opener-watch", daemon=True).start()

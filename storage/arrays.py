@@ -57,7 +57,7 @@ def start_of_arrays(path: Path) -> int:
         return 8 + int.from_bytes(file.read(8), "little")
 
 
-def smallest(values: NDArray[Any]) -> NDArray[Any]:
+def narrow_integers(values: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers from 0 on, in the narrowest type that holds them."""
     most = int(values.max(initial=0))
     kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.iinfo(kind).max)

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import psutil
 
 from storage import files
-from storage.postgres_binaries import Binaries, account_of, copy_to, installed, may_enter, offers
+from storage.postgres_binaries import Binaries, account_of, copy_to, has_extension, installed, may_enter
 from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 
@@ -83,7 +83,7 @@ class Cluster:
         every = list(installed())
         if self._extension is None:
             return every
-        return [installation for installation in every if offers(installation, self._extension)]
+        return [installation for installation in every if has_extension(installation, self._extension)]
 
     def start(self) -> str:
         """Return the address of our database; starts the server, and makes the cluster, where need be.

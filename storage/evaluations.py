@@ -32,7 +32,7 @@ from storage.evaluated import (
     without_figures,
 )
 from storage.records import Record
-from storage.responses import escape, unescape, unescaped
+from storage.responses import escape, unescape, unescape_row
 from storage.sample_pages import KEY_COLUMNS, sample_of
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
@@ -196,7 +196,7 @@ class Evaluations:
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
         return [
-            StoredScore.model_validate(unescaped(row))
+            StoredScore.model_validate(unescape_row(row))
             for row in self._database.rows(_select_scores(models, tasks, all_runs))
         ]
 
@@ -255,8 +255,8 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
     rows = connection.execute(query).mappings().all()
     measured = [row["model"] for row in rows if row["model"] is not None]
     model_rows = connection.execute(select(models).where(models.c.id.in_(measured))).mappings()
-    model_of = {row["id"]: Model.model_validate(unescaped(row, "id", "created_at")) for row in model_rows}
-    return [Run.model_validate(unescaped(row) | {"model": model_of.get(row["model"])}) for row in rows]
+    model_of = {row["id"]: Model.model_validate(unescape_row(row, "id", "created_at")) for row in model_rows}
+    return [Run.model_validate(unescape_row(row) | {"model": model_of.get(row["model"])}) for row in rows]
 
 
 def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
@@ -273,8 +273,8 @@ def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evalu
     settings_of = _rows_by_key(connection, eval_settings.c.digest, {settings for *_, settings in keys})
     for key in keys:
         _, dataset, settings = key
-        results = [Result.model_validate(unescaped(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
-        of_key = [Task.model_validate(unescaped(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
+        results = [Result.model_validate(unescape_row(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
+        of_key = [Task.model_validate(unescape_row(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
         yield (
             dataset,
             Evaluated(
@@ -290,7 +290,7 @@ def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evalu
 def _rows_by_key(connection: Connection, column: sa.Column[Any], values: Collection[Any]) -> dict[Any, dict[str, Any]]:
     """Return the rows of the table of a column, by its value, without it."""
     query = select(column.table).where(column.in_(values))
-    return {row[column.name]: unescaped(row, column.name) for row in connection.execute(query).mappings()}
+    return {row[column.name]: unescape_row(row, column.name) for row in connection.execute(query).mappings()}
 
 
 def _select_samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] = samples.c) -> Select[Any]:

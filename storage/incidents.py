@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from storage.connections import Reconnecting
 from storage.records import FiniteRecord
-from storage.responses import escape, unescaped
+from storage.responses import escape, unescape_row
 from storage.tables import night_incidents, night_pins
 
 SHORT_ID = 8
@@ -129,7 +129,7 @@ class Incidents:
     def pins(self, suite: str) -> tuple[Pin, ...]:
         """Return the pinned values of a suite file."""
         query = select(night_pins).where(night_pins.c.suite == escape(suite)).order_by(*night_pins.primary_key)
-        return tuple(Pin.model_validate(unescaped(row, "suite")) for row in self._database.rows(query))
+        return tuple(Pin.model_validate(unescape_row(row, "suite")) for row in self._database.rows(query))
 
     def pin(self, suite: str, pins: Sequence[Pin]) -> None:
         """Replace the pinned figures of a suite file; none: every figure is compared with the last good one."""
@@ -151,4 +151,4 @@ def _put(connection: Connection, incident: Incident) -> None:
 
 
 def _incident(row: dict[str, Any]) -> Incident:
-    return Incident.model_validate(unescaped(row, "opened_run", "opened_at"))
+    return Incident.model_validate(unescape_row(row, "opened_run", "opened_at"))

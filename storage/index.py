@@ -27,7 +27,7 @@ from pydantic import JsonValue, ValidationError
 from storage import files
 from storage.arrays import map_arrays
 from storage.engines import address_of, engine_of
-from storage.lexical import Lexical, Whole, postings_of
+from storage.lexical import IndexCounts, Lexical, postings_of
 from storage.records import Record, Ref
 from storage.segments import Catalogue, CatalogueEntry, Segment, texts_of
 from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
@@ -75,7 +75,7 @@ class Manifest(Record):
     """Mean BM25 idf over all terms; it completes the scores of words that most rows hold."""
     files: dict[str, FileDigest]
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the content of manifest.json, whose digest is that of all content."""
         return self.model_dump_json(indent=1).encode()
 
@@ -216,7 +216,7 @@ class Index:
             return None
         tokens = sum(part.tokens for part in self.manifest.parts)
         postings = [postings_of(text) for text in self._texts]
-        return Lexical(postings, Whole(len(self), tokens, self.manifest.mean_idf))
+        return Lexical(postings, IndexCounts(len(self), tokens, self.manifest.mean_idf))
 
     def chunk(self, row: int) -> bytes:
         """Return the chunk of a row as JSON, without reading its neighbours."""
@@ -243,10 +243,10 @@ class Index:
     @cached_property
     def numbers(self) -> tuple[Path, ...]:
         """The Parquet files of storage.numbers, one for each part. Raises NotAnIndex for files of an older version."""
-        from storage.numbers import lacks
+        from storage.numbers import missing_columns
 
         paths = tuple(self._file(part.numbers) for part in self.manifest.parts)
-        if missing := sorted({name for path in paths for name in lacks(path)}):
+        if missing := sorted({name for path in paths for name in missing_columns(path)}):
             why = f"the numbers of {self._folder} were written by an older version, without {', '.join(missing)}"
             raise NotAnIndex(f"{why}; run `trivet rag index` again to renew them")
         return paths

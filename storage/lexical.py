@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi
 
-from storage.arrays import smallest
+from storage.arrays import narrow_integers
 
 _OKAPI: Any = BM25Okapi([["any"]])
 K1, B, EPSILON = _OKAPI.k1, _OKAPI.b, _OKAPI.epsilon
@@ -81,14 +81,14 @@ def count_postings(tokens: Iterable[Sequence[str]]) -> Postings:
     ends = np.cumsum(rows_per_term, dtype=np.int64)
     return Postings(
         hashes=np.append(vocabulary, LAST).astype(np.uint64),
-        starts=smallest(np.concatenate([[0], ends, ends[-1:] if len(ends) else [0]]).astype(np.int64)),
-        lengths=smallest(counts),
-        rows=smallest(row),
-        frequencies=smallest(frequencies),
+        starts=narrow_integers(np.concatenate([[0], ends, ends[-1:] if len(ends) else [0]]).astype(np.int64)),
+        lengths=narrow_integers(counts),
+        rows=narrow_integers(row),
+        frequencies=narrow_integers(frequencies),
     )
 
 
-class Whole(NamedTuple):
+class IndexCounts(NamedTuple):
     """The counts of the whole index that BM25 scores need."""
 
     rows: int
@@ -97,7 +97,7 @@ class Whole(NamedTuple):
     """Mean of Okapi's idf over all terms, which may be below 0; 0 where there are no terms."""
 
     @classmethod
-    def of(cls, segments: Sequence[Postings]) -> Whole:
+    def of(cls, segments: Sequence[Postings]) -> IndexCounts:
         """Counted from all segments, a slice of their terms at a time."""
         rows = sum(len(segment.lengths) for segment in segments)
         tokens = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments)
@@ -120,7 +120,7 @@ class Whole(NamedTuple):
 class Lexical:
     """Open postings of all segments; pages are read from disk when a query needs them."""
 
-    def __init__(self, segments: Sequence[Postings], whole: Whole) -> None:
+    def __init__(self, segments: Sequence[Postings], whole: IndexCounts) -> None:
         self.size = whole.rows
         self._whole, self._segments = whole, segments
         self._firsts = np.cumsum([0, *(len(segment.lengths) for segment in segments)], dtype=np.uint32)

@@ -202,7 +202,7 @@ def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> 
             raise QueryUnusable(f"{sql!r}: {error}") from error
 
 
-def lacks(path: Path) -> list[str]:
+def missing_columns(path: Path) -> list[str]:
     """Return the columns that a file lacks, since an older version wrote it."""
     with _connect() as connection:
         rows = connection.execute(f"SELECT name FROM parquet_schema('{_quote(path)}')").fetchall()

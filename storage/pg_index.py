@@ -142,7 +142,7 @@ class PostgresEngine:
 
         path_of: where the file of a name in the manifest lies.
         """
-        data = manifest.packed()
+        data = manifest.pack()
         digest = hashlib.sha256(data).hexdigest()
         with self._sole_publisher():
             with self.cursor() as cursor:

@@ -45,7 +45,7 @@ def installed() -> Iterator[Binaries]:
                 yield Binaries(folder, int(version_line[1]))
 
 
-def offers(binaries: Binaries, extension: str) -> bool:
+def has_extension(binaries: Binaries, extension: str) -> bool:
     """Return whether `create extension` finds the extension; the wheel comes without PostgreSQL's `contrib`."""
     shared = _output(binaries.folder / "pg_config", "--sharedir")
     return shared is not None and (Path(shared.strip()) / "extension" / f"{extension}.control").exists()

@@ -34,7 +34,7 @@ from storage.index import (
     name_of,
     read_pointer,
 )
-from storage.lexical import Whole, postings_of
+from storage.lexical import IndexCounts, postings_of
 from storage.records import Ref
 from storage.segments import CatalogueEntry, Segment, pack_catalogue, pack_segment
 from storage.storage_errors import DamagedIndex, NotAnIndex
@@ -225,11 +225,11 @@ class Contents:
 
     def mean_idf(self, parts: Sequence[Part]) -> float:
         """Return the mean BM25 idf over the terms of all parts."""
-        return Whole.of([postings_of(map_arrays(self._folder / name_of(part.text))) for part in parts]).mean_idf
+        return IndexCounts.of([postings_of(map_arrays(self._folder / name_of(part.text))) for part in parts]).mean_idf
 
     def seal(self, manifest: Manifest) -> str:
         """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""
-        data = manifest.packed()
+        data = manifest.pack()
         files.write(self._folder / "manifest.json", data)
         for name in self.fresh:
             files.sync_file(self._folder / name)

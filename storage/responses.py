@@ -182,7 +182,7 @@ def unescape(value: Any) -> Any:
     return _replace_texts(value, lambda text: ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
 
 
-def unescaped(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
+def unescape_row(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
     """Return the columns of a row that `escape` was given, but those of these names."""
     return {name: unescape(value) for name, value in row.items() if name not in without}
 

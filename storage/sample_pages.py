@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, select, tuple_
 
 from storage.connections import Reconnecting
 from storage.evaluated import SAMPLE_COLUMNS, Sample
-from storage.responses import escape, unescape, unescaped
+from storage.responses import escape, unescape, unescape_row
 from storage.tables import eval_results, eval_tasks, samples
 
 SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
@@ -150,7 +150,7 @@ def sample_of(row: sa.RowMapping) -> Sample:
     """Return the sample in a row of the table."""
     fields = {column: field for field, column in SAMPLE_COLUMNS.items()}
     return Sample.model_validate(
-        {fields.get(name, name): value for name, value in unescaped(row, *KEY_COLUMNS).items()}
+        {fields.get(name, name): value for name, value in unescape_row(row, *KEY_COLUMNS).items()}
     )
 
 

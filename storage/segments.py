@@ -168,7 +168,7 @@ class Packed(NamedTuple):
     files: dict[Ref, bytes]
 
 
-def split(documents: Sequence[tuple[str, int, Payload]]) -> list[list[Payload]]:
+def split_documents(documents: Sequence[tuple[str, int, Payload]]) -> list[list[Payload]]:
     """Return documents by segment, segments and documents in the order of digests.
 
     documents: digest, number of chunks and what is to be listed of each, in the order of digests.

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, RowMapping, Select, func, insert, select, upd
 
 from storage.connections import Reconnecting
 from storage.records import Record
-from storage.responses import escape, unescaped
+from storage.responses import escape, unescape_row
 from storage.storage_errors import UnknownSession
 from storage.tables import chat_sessions, chat_turns
 
@@ -39,7 +39,7 @@ class Session(Record):
         return self.id[:SHORT_ID]
 
 
-class KeptTurn(Record):
+class StoredTurn(Record):
     """A question of a session and its answer."""
 
     n: int
@@ -81,11 +81,11 @@ class Sessions:
 
         return self._database.run(add)
 
-    def turns(self, session_id: str) -> tuple[KeptTurn, ...]:
+    def turns(self, session_id: str) -> tuple[StoredTurn, ...]:
         """Return the turns of a session, in order; none where there is no such session."""
-        columns = [chat_turns.c[name] for name in KeptTurn.model_fields]
+        columns = [chat_turns.c[name] for name in StoredTurn.model_fields]
         query = select(*columns).where(chat_turns.c.session_id == session_id).order_by(chat_turns.c.n)
-        return tuple(KeptTurn.model_validate(unescaped(row)) for row in self._database.rows(query))
+        return tuple(StoredTurn.model_validate(unescape_row(row)) for row in self._database.rows(query))
 
     def latest(self, index: str) -> Session | None:
         """Return the session on this index that was used last; None where there is none with a question."""
@@ -125,4 +125,4 @@ def _select_sessions() -> Select[Any]:
 
 
 def _session(row: RowMapping) -> Session:
-    return Session.model_validate(unescaped(row))
+    return Session.model_validate(unescape_row(row))

@@ -299,7 +299,7 @@ def open_faiss() -> Any:
     return faiss
 
 
-def lists_for(rows: int) -> int:
+def count_lists(rows: int) -> int:
     """Return the number of lists into which an index of so many rows is grouped."""
     return round(2 * rows**0.5)
 
@@ -311,8 +311,8 @@ def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
     """
     refuse_other_lengths(sample)
     drawn = sample.astype(np.float32)
-    lists = min(lists_for(rows), max(len(sample) // 2, 1))
-    on_gpu = rows >= GPU_FROM and gpus() > 0
+    lists = min(count_lists(rows), max(len(sample) // 2, 1))
+    on_gpu = rows >= GPU_FROM and count_gpus() > 0
     try:
         centres = train_lists(drawn, lists, gpu=on_gpu)
     except RuntimeError as error:  # as FAISS says that memory ended
@@ -325,7 +325,7 @@ def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
     return Centres(centres if probes <= lists // 2 else centres[:0], probes, rows)
 
 
-def gpus() -> int:
+def count_gpus() -> int:
     """Return the number of GPUs that FAISS can use: 0 with faiss-cpu, and under CUDA_VISIBLE_DEVICES=''."""
     return open_faiss().get_num_gpus()
 
@@ -343,7 +343,7 @@ def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArra
     training.min_points_per_centroid, training.max_points_per_centroid = 1, PER_CENTRE
     flat = faiss.IndexFlatIP(dimension)
     if gpu:
-        if not gpus():
+        if not count_gpus():
             raise RuntimeError("FAISS sees no GPU; install faiss-gpu in place of faiss-cpu on a machine that has one")
         resources = faiss.StandardGpuResources()
         resources.setTempMemory(GPU_SCRATCH_BYTES)

@@ -17,12 +17,12 @@ from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.calls import (
     Answer,
-    Ended,
+    AskingEnded,
     Limits,
     ResponseStore,
-    ask_anew,
-    asking,
+    ask_model,
     canonical_form,
+    count_as_asking,
     count_tokens,
     estimate_tokens,
     key_of,
@@ -76,7 +76,7 @@ def ask_all(
     further request; what is under way then is stored by the thread that asked.
     """
     lookup, budget = _Lookup[Tag](chat, responses), budget or Budget()
-    with asking():
+    with count_as_asking():
         if isinstance(chat, BatchChat):
             yield from _in_windows(_Engine(chat, responses, limits, budget), lookup, requests)
         else:
@@ -254,7 +254,7 @@ class _Sender:
         return []
 
     def _work(self, question: _Question) -> None:
-        with asking():  # its own: the reader's ends with the reader
+        with count_as_asking():  # its own: the reader's ends with the reader
             came = self._ask(question)
             with self._guard:
                 if not self._is_closed:
@@ -274,12 +274,14 @@ class _Sender:
             stored = self._responses.many([key]).get(key) if asked_elsewhere else None
             if stored:
                 return _Arrival(_Outcome(key, restore_answer(key, stored)))
-            answer = ask_anew(self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended)
+            answer = ask_model(
+                self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended
+            )
             row = make_stored_response(self._chat.id, request, answer, plain=plain)
             return _Arrival(_Outcome(key, answer), row, alone)
         except OF_ONE as error:
             return _Arrival(_Outcome(key, error))
-        except Ended:
+        except AskingEnded:
             return _Arrival()
         except BaseException as error:  # noqa: BLE001 the thread that reads the answers raises it
             return _Arrival(error=error)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 1.5
 ALWAYS_IN_KEY = ("temperature", "max_tokens", "seed")
-LOOK_S = 0.5
+CHECK_INTERVAL_S = 0.5
 """Seconds between looks at whether the process ends, while something is waited for."""
 TWIN_WAIT_S = 0.2
 TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
@@ -105,13 +105,13 @@ def ask(
             if on_text:
                 on_text(answer.response.text)
             return answer
-        with asking():
-            answer = ask_anew(chat, request, key=key, limits=limits, budget=budget, on_text=on_text)
+        with count_as_asking():
+            answer = ask_model(chat, request, key=key, limits=limits, budget=budget, on_text=on_text)
             responses.put_many({key: make_stored_response(chat.id, request, answer, plain=plain)})
         return answer
 
 
-def ask_anew(
+def ask_model(
     chat: Chat,
     request: ChatRequest,
     *,
@@ -136,7 +136,7 @@ def ask_anew(
     return Answer(response, key, cached=False, latency_s=limits.clock() - started)
 
 
-class Ended(Exception):
+class AskingEnded(Exception):
     """The asking was ended, so that this request gets no other try."""
 
 
@@ -146,7 +146,7 @@ _asking: list[object] = []
 
 
 @contextmanager
-def asking() -> Generator[None]:
+def count_as_asking() -> Generator[None]:
     """Count the block as asking, so that `is_asking` is true while its answers are on their way into the store."""
     token = object()
     _asking.append(token)
@@ -317,7 +317,7 @@ class Limits:
             tokens = expected.prompt + expected.answer
             if (wait_s := max(closed_s, self._requests.take(1), self._tokens.take(tokens))) > 0:
                 self._pause(wait_s, ended)
-            while not self._slots.acquire(timeout=LOOK_S):  # others may hold them all for long
+            while not self._slots.acquire(timeout=CHECK_INTERVAL_S):  # others may hold them all for long
                 _refuse_when_ended(ended)
             try:
                 _refuse_when_ended(ended)
@@ -352,7 +352,7 @@ class Limits:
             self._sleep(seconds)
         latest = time.monotonic() + seconds
         while not self._sleep and (left_s := latest - time.monotonic()) > 0:
-            (ended or _stopped).wait(min(left_s, LOOK_S))
+            (ended or _stopped).wait(min(left_s, CHECK_INTERVAL_S))
             _refuse_when_ended(ended)
         _refuse_when_ended(ended)
 
@@ -360,7 +360,7 @@ class Limits:
 def _refuse_when_ended(ended: threading.Event | None) -> None:
     refuse_when_stopped()
     if ended and ended.is_set():
-        raise Ended
+        raise AskingEnded
 
 
 def _requested_pause_s(tried: RetryCallState) -> float:

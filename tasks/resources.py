@@ -288,11 +288,11 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
 
     patient: False where somebody waits for the answer.
     """
-    from models.registry import press_of
+    from models.registry import rates_of
     from tasks.calls import WHILE_SOMEBODY_WAITS, CallSettings, Limits
 
     settings = CallSettings() if patient else WHILE_SOMEBODY_WAITS
-    return Limits(settings.model_copy(update=press_of(name)), rng=random.Random())
+    return Limits(settings.model_copy(update=rates_of(name)), rng=random.Random())
 
 
 _budgets: dict[str, Budget] = {}

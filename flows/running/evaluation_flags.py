@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal, nested, set_parameter
 from flows.running.evaluation_config import EvaluateConfig
-from models.backends import PRESS, backends, parse_model_args
+from models.backends import RATE_NAMES, backends, parse_model_args
 from models.model_errors import ModelUnavailable
-from models.registry import VARIABLE, Entry, find_entry, registered
+from models.registry import VARIABLE, Entry, find_entry, registered_models
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.running.open_models import CALLS, ModelSpec
 from tasks.evaluation.yaml_file import YamlFile, read_yaml
@@ -185,7 +185,7 @@ def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
             raise OptionUnusable(
                 f"--model {name}: there is no such backend, and no such model of yours; backends are "
                 f"{', '.join(backends())}, and any lm_eval model class by its dotted path; the file that {VARIABLE} "
-                f"names has {', '.join(registered()) or 'no models'}"
+                f"names has {', '.join(registered_models()) or 'no models'}"
             )
         return dict(chosen)
     price = f"{entry.price.prompt},{entry.price.answer}" if entry.price and called in (None, entry.name) else None
@@ -272,7 +272,7 @@ def _spec(
 
     Rates that are not given are the defaults of an evaluation.
     """
-    own = PRESS["concurrency"] if concurrency else ()  # what the flag precedes
+    own = RATE_NAMES["concurrency"] if concurrency else ()  # what the flag precedes
     rest = {name: value for name, value in args.items() if name not in own}
     own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
     if key := rest.pop("api_key", None):

@@ -54,14 +54,14 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config
 
-    from storage.vectors import gpus, train_lists
+    from storage.vectors import count_gpus, train_lists
 
     if device == "cuda" and not torch.cuda.is_available():
         yield missing("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: sees no GPU", REMEDIES["torch"])
         return
     free = [f"{torch.cuda.mem_get_info(one)[0] / 1e9:.1f} GB free" for one in range(torch.cuda.device_count())]
     yield ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
-    for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", gpus() > 0)):
+    for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", count_gpus() > 0)):
         yield ok(name, "uses the GPU") if works else missing(name, "not installed for the GPU", REMEDIES[name])
     tiny: Any = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     weights: Any = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny))
@@ -71,7 +71,7 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     made = weights.generate(torch.arange(4, device=device)[None], min_new_tokens=16, max_new_tokens=16)
     yield ok("generation", f"{made.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}")
     vectors = torch.nn.functional.normalize(torch.randn(20_000, 64), dim=1).numpy()
-    train_lists(vectors, 100, gpu=gpus() > 0)
+    train_lists(vectors, 100, gpu=count_gpus() > 0)
     yield ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")
 
 

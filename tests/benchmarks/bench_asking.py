@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 
-from models.embedders import family, open_embedder
+from models.embedders import family_of, open_embedder
 from tests.benchmarks.bench_retrieval import hard_vectors, publish_chunks, recombined, sentences_of
 from tests.benchmarks.measuring import TRIVET, options, show, status_mb
 
@@ -53,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # an index as `trivet rag index` makes it, but for the vectors
         settings: dict[str, Any] = {"embedder": "minilm"}
-        publish_chunks(Path(folder) / "index", texts, vectors, embedder=family(embedder.id), settings=settings)
+        publish_chunks(Path(folder) / "index", texts, vectors, embedder=family_of(embedder.id), settings=settings)
         figures = of_server(Path(folder), sentences, users=chosen.users, seconds=chosen.seconds, pause_s=chosen.pause)
     show({"chunks": chosen.chunks, "users": chosen.users, "pause, s": chosen.pause} | figures, as_json=chosen.json)
 

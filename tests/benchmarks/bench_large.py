@@ -30,8 +30,8 @@ from storage.index import open_index
 from storage.lexical import Lexical
 from storage.publishing import publish_segments
 from storage.records import Record, Ref
-from storage.segments import CatalogueEntry, DocumentContent, Packed, Segment, pack_segment, split
-from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, Vectors, lists_for, open_faiss, train_centres
+from storage.segments import CatalogueEntry, DocumentContent, Packed, Segment, pack_segment, split_documents
+from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, Vectors, count_lists, open_faiss, train_centres
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, recombined, sentences_of
 from tests.benchmarks.measuring import cost_of, import_from, options, part, peak_mb, show, status_mb
@@ -100,7 +100,7 @@ class Corpus:
     def leaves(self, documents: int, *, changed: int | None = None) -> list[list[tuple[int, int]]]:
         """Number and edition of the documents of each segment."""
         told = ((self.digest(at, int(at == changed)), OF_DOCUMENT, (at, int(at == changed))) for at in range(documents))
-        return split(sorted(told))
+        return split_documents(sorted(told))
 
 
 def topical(rows: Sequence[int], *, seed: str) -> NDArray[np.float32]:
@@ -223,7 +223,7 @@ PARTS = {"make": make, "change": change, "ask": ask}
 def _train(corpus: Corpus, folder: Path, documents: int) -> Ref:
     """Centres from a sample of as many documents as are needed, a tenth of the chunks of each."""
     rows = documents * OF_DOCUMENT
-    wanted = PER_CENTRE * lists_for(rows)
+    wanted = PER_CENTRE * count_lists(rows)
     share = max(1, wanted // documents + 1)
     digests = [corpus.digest(at) for at in range(documents)]
     drawn = [topical(range(share), seed=digest) for digest in digests]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from storage.index import open_index
-from storage.lexical import Lexical, Whole, count_postings
+from storage.lexical import IndexCounts, Lexical, count_postings
 from storage.segments import CatalogueEntry
 from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
@@ -100,7 +100,7 @@ def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]]) -> dict[st
     from rank_bm25 import BM25Okapi
 
     postings = [count_postings(tokens)]
-    ours, theirs = Lexical(postings, Whole.of(postings)), BM25Okapi(tokens)
+    ours, theirs = Lexical(postings, IndexCounts.of(postings)), BM25Okapi(tokens)
     differences = [np.abs(ours.scores(words) - theirs.get_scores(words)).max() for words in questions]
     return {f"greatest difference to rank-bm25 ({len(tokens)} chunks)": float(max(differences))}
 

@@ -37,12 +37,12 @@ import torch
 from numpy.typing import NDArray
 
 from models.causal_lm import CausalLM
-from models.causal_weights import progress_hidden
+from models.causal_weights import hide_progress
 from models.clip import GPU_BATCH, image_features
 from models.pointer import PointerConfig, PointerSelector
 from models.prompts import open_picture
 from models.protocols import ChatRequest, Message, Text
-from storage.vectors import Centres, Vectors, gpus, lists_for, pack_vectors, train_lists
+from storage.vectors import Centres, Vectors, count_gpus, count_lists, pack_vectors, train_lists
 from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
@@ -156,7 +156,7 @@ def what_is_missing() -> dict[str, str]:
     missing: dict[str, str] = {}
     if not torch.cuda.is_available():
         missing["not run on CUDA"] = f"torch {torch.__version__} sees no GPU; every figure below is of the CPU"
-    if not gpus():
+    if not count_gpus():
         missing["not run on a GPU by FAISS"] = (
             f"faiss {faiss.__version__} sees no GPU; lists are made by one CPU thread"
         )
@@ -182,7 +182,7 @@ def measure(shapes: Shapes) -> Iterator[Row]:
             name = f"Qwen2 of {size / 2e6:,.1f} million, batches of {batch}"
             yield Row(name, "tokens/s", *rates, limit=peak / size if batch == 1 else None)
     vectors = make_vectors(shapes.vectors, 384)
-    on_gpu, on_cpu = build(vectors, gpu=True) if gpus() else None, build(vectors, gpu=False)
+    on_gpu, on_cpu = build(vectors, gpu=True) if count_gpus() else None, build(vectors, gpu=False)
     name = f"FAISS lists of {len(vectors):,} x 384"
     yield Row(name, "vectors/s", on_gpu and len(vectors) / on_gpu.took_s, len(vectors) / on_cpu.took_s)
     yield Row("… recall@10 in an eighth of the lists", "share", on_gpu and on_gpu.recall, on_cpu.recall)
@@ -296,7 +296,7 @@ def make_model(folder: Path, *, dtype: str = "float32", **sizes: Any) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(Qwen2Config(**(tiny | sizes), eos_token_id=1), dtype=dtype)
-    with progress_hidden():
+    with hide_progress():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -322,7 +322,7 @@ class Built(NamedTuple):
 
 def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
     """Time the making of lists, and ask them. Raises RuntimeError where FAISS sees no GPU that it is to use."""
-    lists = lists_for(len(vectors))
+    lists = count_lists(len(vectors))
     started = time.perf_counter()
     centres = Centres(train_lists(vectors.astype(np.float32), lists, gpu=gpu), max(1, lists // 8), len(vectors))
     packed = pack_vectors(vectors, centres)

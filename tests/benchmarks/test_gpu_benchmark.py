@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from storage.vectors import gpus
+from storage.vectors import count_gpus
 from tests.benchmarks import gpu
 
 
@@ -20,7 +20,7 @@ def test_small_shapes_run_and_what_was_not_run_is_named(capsys: pytest.CaptureFi
     assert all(row["cpu"] > 0 for row in rows.values())
     by_faiss = {name for name in rows if "FAISS" in name or "recall" in name}
     assert {name for name, row in rows.items() if row["cuda"] is None} == {
-        name for name in rows if not (gpus() if name in by_faiss else torch.cuda.is_available())
+        name for name in rows if not (count_gpus() if name in by_faiss else torch.cuda.is_available())
     }
     assert ("not run on CUDA" in told["not run"]) == (not torch.cuda.is_available())
 

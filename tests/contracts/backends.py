@@ -249,12 +249,12 @@ def _wider_text_weights(folder: Path) -> None:
 @contextmanager
 def _vllm(folder: Path) -> Generator[Any]:
     from models.backends import open_backend
-    from models.local import release_held
+    from models.local import release_model
 
     # a tenth of the memory, nothing compiled: an engine that starts soon
     args: dict[str, Any] = {"pretrained": str(folder), "gpu_memory_utilization": 0.1, "enforce_eager": True}
     yield open_backend("vllm", args=args, pictures=True)
-    release_held()
+    release_model()
 
 
 # embedders and rerankers

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from models.embedders import PRECISIONS, embed_questions, family, open_embedder
+from models.embedders import PRECISIONS, embed_questions, family_of, open_embedder
 from models.model_errors import ModelUnavailable
 from models.protocols import Embedder
 from models.weight_files import MINILM_PACKAGE
@@ -54,7 +54,7 @@ def test_questions_share_the_space_of_documents(backend: Embedder) -> None:
 
 @EVERY
 def test_the_family_leaves_precision_out(backend: Embedder) -> None:
-    stem = family(backend.id)
+    stem = family_of(backend.id)
     assert backend.id in (stem, *(f"{stem}/{precision}" for precision in PRECISIONS))
     assert not stem.endswith(PRECISIONS)
 
@@ -77,7 +77,7 @@ def test_threads_may_share_an_embedder(backend: Embedder) -> None:
     ],
 )
 def test_family(embedder_id: str, expected: str) -> None:
-    assert family(embedder_id) == expected
+    assert family_of(embedder_id) == expected
 
 
 @pytest.mark.parametrize("name", ["minilm:int4", "minilm:", "e5:int4", "", "no such/model name", "nobody/nothing@main"])

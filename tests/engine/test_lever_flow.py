@@ -50,14 +50,14 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    from models.local import release_held
+    from models.local import release_model
     from tasks.lever.digits.digits_judge import DigitsJudge
 
     folder, ask = tmp_path_factory.mktemp("lever"), DigitsJudge.complete_many
     count_questions(folder / "questions")
     yield World(folder)
     DigitsJudge.complete_many = ask
-    release_held()
+    release_model()
 
 
 def test_a_run_tells_the_accuracy_of_every_selector(world: World) -> None:

@@ -80,14 +80,14 @@ def write_split(folder: Path, split: str, images: range) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
-    from models.local import release_held
+    from models.local import release_model
     from tests.models.tiny_vision import make_tiny_clip, make_tiny_qwen
 
     root = tmp_path_factory.mktemp("okvqa")
     write_split(root / "data", "train", range(1000, 1020))
     write_split(root / "data", "val", range(5000, 5012))
     yield Folder(root / "data", make_tiny_clip(root / "clip"), make_tiny_qwen(root / "qwen"))
-    release_held()
+    release_model()
 
 
 @pytest.fixture(scope="module")

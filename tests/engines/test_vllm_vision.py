@@ -12,7 +12,7 @@ import pytest
 from models.backends import open_backend
 from models.protocols import ChatRequest, Image, Message, Text
 from models.vllm import SEEN_AT_ONCE
-from models.vllm_engine import picture
+from models.vllm_engine import load_picture
 from tasks.calls import CallSettings, Limits
 from tasks.lever.judge.judging import Judgment
 from tasks.rag.indexing.figures import FigureRecord, FigureSettings, describe
@@ -112,9 +112,9 @@ def test_a_judge_judges_and_finds_answers_as_likely(expected: Told, found: Told)
 
 def test_pictures_are_decoded_as_answers_come(found: Told, chat: Any):
     asked = [showing(make_png(100 + number)) for number in range(2 * SEEN_AT_ONCE)]
-    before = picture.cache_info().misses
+    before = load_picture.cache_info().misses
     with closing(chat.complete_many(asked)) as answers:
         numbers = [next(answers)[0]]
-        assert picture.cache_info().misses - before <= SEEN_AT_ONCE
+        assert load_picture.cache_info().misses - before <= SEEN_AT_ONCE
         numbers += [number for number, _ in answers]
     assert sorted(numbers) == list(range(len(asked)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from models.embedders import family
+from models.embedders import family_of
 from models.protocols import Embedder
 from storage.index import Index, open_index
 from storage.segments import CatalogueEntry
@@ -39,7 +39,7 @@ def publish_texts(out: Path, texts: dict[str, str] = TEXTS, *, embedder: Embedde
         chunks=chunks,
         vectors=vectors.astype(np.float16),
         catalogue=[CatalogueEntry(document=digest(name), name=name, chunks=1) for name in texts],
-        embedder=family(embedder.id) if embedder else "nobody@1",
+        embedder=family_of(embedder.id) if embedder else "nobody@1",
         settings={"embedder": "minilm"},
     )
     return out

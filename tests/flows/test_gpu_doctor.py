@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from flows.cli import app
 from flows.service import gpu_doctor
 from flows.service.gpu_doctor import examine_gpu, try_all
-from storage.vectors import gpus
+from storage.vectors import count_gpus
 
 SLEEP = ["sleep", "7133"]
 NAMES = ["torch", "vllm", "faiss", "generation", "index build"]
@@ -82,7 +82,7 @@ def test_everything_is_tried_here_on_a_cpu() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_worker_has_all_that_it_needs() -> None:
-    if not gpus():
+    if not count_gpus():
         pytest.skip("FAISS sees no GPU here")
     done = doctor("--gpu", "--json")
     assert (done.exit_code, {one["name"] for one in json.loads(done.stdout)["checks"]}) == (0, set(NAMES))

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from models.backends import open_backend
-from models.curator import PROVIDERS, CuratorChat, Usual, parse_litellm_name, usual_place
+from models.curator import PROVIDERS, CuratorChat, ProviderAccess, find_access, parse_litellm_name
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Message, Text
 from tests.models.server import MODEL, Reply, Server
@@ -101,7 +101,7 @@ def test_a_missing_key_is_said_before_anything_is_asked(name: str, variable: str
     ],
 )
 def test_the_key_of_openai_goes_to_openai_alone(name: str, environment: dict[str, str], key: str | None):
-    of_openai = Usual("http://127.0.0.1:1/v1", SecretStr("sk-openai"))
-    place = usual_place(name, environment.get, of_openai)
+    of_openai = ProviderAccess("http://127.0.0.1:1/v1", SecretStr("sk-openai"))
+    place = find_access(name, environment.get, of_openai)
     assert (place.base_url, place.api_key and place.api_key.get_secret_value()) == (None, key)
-    assert usual_place("openai/gpt-4o", environment.get, of_openai) == of_openai
+    assert find_access("openai/gpt-4o", environment.get, of_openai) == of_openai

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models import weight_files
-from models.e5 import E5, Q4, dequantized, read_packed
+from models.e5 import E5, Q4, dequantize, read_packed
 from models.embedders import embed_questions, open_embedder
 from models.model_errors import ModelUnavailable
 
@@ -65,7 +65,7 @@ def test_a_block_worked_by_hand() -> None:
     block["halves"][0, 0, :2] = [0x9F, 0x80]
     expected = np.full(32, -4.0)
     expected[[0, 1, 16, 17]] = [3.5, -4.0, 0.5, 0.0]
-    assert dequantized(block).tolist() == [expected.tolist()]
+    assert dequantize(block).tolist() == [expected.tolist()]
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"E5S1" + bytes(100)], ids=["empty", "foreign", "cut off"])

@@ -14,7 +14,7 @@ import pytest
 import models.causal_lm
 from models.backends import Local, local_of, open_backend, open_chat, revision_of
 from models.causal_lm import CausalLM, HFVision
-from models.local import load_once, release_held
+from models.local import load_once, release_model
 from models.model_errors import ContextOverflow, ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
 from tests.models.tiny import make_tiny_model
@@ -127,14 +127,14 @@ def test_a_script_has_a_revision_too(tmp_path: Path) -> None:
 
 def test_one_model_is_loaded_for_all_who_name_it(seeing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[object] = []
-    load = models.causal_lm.load
+    load = models.causal_lm.load_model
 
     def counted(*args: Any, **how: Any) -> Any:
         loads.append(args)
         return load(*args, **how)
 
-    monkeypatch.setattr(models.causal_lm, "load", counted)
-    release_held()
+    monkeypatch.setattr(models.causal_lm, "load_model", counted)
+    release_model()
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(lambda _: open_chat(f"hf:{seeing}").complete(request(make_png(0))), range(3)))
     assert answers == [answers[0]] * 3
@@ -155,4 +155,4 @@ def test_what_cannot_be_loaded_leaves_nothing_held() -> None:
     with pytest.raises(ZeroDivisionError):
         load_once("two", lambda: 1 // 0)
     assert load_once("one", lambda: 3) == 3
-    release_held()
+    release_model()

@@ -17,9 +17,9 @@ from models.registry import (
     Price,
     RegistryUnusable,
     find_entry,
-    press_of,
+    rates_of,
     read_models,
-    registered,
+    registered_models,
     spelled,
 )
 from tests.models.server import MODEL, serving
@@ -62,7 +62,7 @@ def test_an_entry_is_found_by_its_name_with_whole_paths(file: Path) -> None:
         args={"dtype": "bfloat16", "max_length": 4096},
         price=Price(prompt=0.15, answer=0.6),
     )
-    assert list(registered()) == ["qwen", "claude-4.5", "echo", "plain"]
+    assert list(registered_models()) == ["qwen", "claude-4.5", "echo", "plain"]
 
 
 def test_names_are_spelled_out_for_processes_without_the_file(file: Path) -> None:
@@ -103,11 +103,11 @@ def test_another_name_is_the_same_model_and_another_argument_is_not(file: Path) 
 
 
 def test_rates_are_found_by_what_a_name_means_and_are_no_part_of_it(file: Path) -> None:
-    assert press_of(spelled("claude-4.5")) == {"requests_per_minute": 50}
-    assert [press_of(name) for name in (spelled("qwen"), "openai:gpt-4o", "")] == [{}, {}, {}]
+    assert rates_of(spelled("claude-4.5")) == {"requests_per_minute": 50}
+    assert [rates_of(name) for name in (spelled("qwen"), "openai:gpt-4o", "")] == [{}, {}, {}]
     before = spelled("plain")
     file.write_text(MODELS + "  args: {num_concurrent: 3, tokens_per_minute: 9000}\n")
-    assert (spelled("plain"), press_of(before)) == (before, {"concurrency": 3, "tokens_per_minute": 9000})
+    assert (spelled("plain"), rates_of(before)) == (before, {"concurrency": 3, "tokens_per_minute": 9000})
 
 
 def test_a_process_that_does_not_find_the_file_goes_on_without_rates(
@@ -115,7 +115,7 @@ def test_a_process_that_does_not_find_the_file_goes_on_without_rates(
 ) -> None:
     name = spelled("claude-4.5")
     file.unlink()
-    assert press_of(name) == {}
+    assert rates_of(name) == {}
     assert "rates of models are not known here" in caplog.text
 
 
@@ -161,7 +161,7 @@ def test_a_key_of_ones_own_goes_to_the_provider_and_not_to_another_server(monkey
 def test_a_file_that_is_not_there_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
         without.delenv(VARIABLE)
-        assert (registered(), find_entry("qwen")) == ({}, None)
+        assert (registered_models(), find_entry("qwen")) == ({}, None)
     file.unlink()
     assert find_entry("hf") is None
     with pytest.raises(RegistryUnusable, match=f"TRIVET_MODELS={file}: it cannot be read"):

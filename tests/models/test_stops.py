@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.prompts import Listener, cut, settled
+from models.prompts import Listener, cut_at_stops, settled_text
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from models.prompts import Listener, cut, settled
     ],
 )
 def test_a_text_ends_before_the_first_stop(text: str, stops: tuple[str, ...], left: str):
-    assert cut(text, stops) == left
+    assert cut_at_stops(text, stops) == left
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_text_ends_before_the_first_stop(text: str, stops: tuple[str, ...], le
     ],
 )
 def test_what_may_begin_a_stop_is_held_back(text: str, stops: tuple[str, ...], shown: str):
-    assert settled(text, stops) == shown
+    assert settled_text(text, stops) == shown
 
 
 @given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
@@ -45,6 +45,6 @@ def test_what_is_heard_only_grows_and_ends_in_the_answer(text: str, stops: list[
     listener = Listener(heard.append, stops)
     for end in range(len(text) + 1):
         listener(text[:end])
-    listener.end(cut(text, stops))
+    listener.end(cut_at_stops(text, stops))
     assert all(after.startswith(before) and after != before for before, after in pairwise(heard))
-    assert (heard[-1] if heard else "") == cut(text, stops)
+    assert (heard[-1] if heard else "") == cut_at_stops(text, stops)

@@ -11,7 +11,7 @@ import torch
 
 import models.prompts
 from models.causal_lm import HFVision
-from models.local import release_held
+from models.local import release_model
 from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
 from models.prompts import open_picture, pictures_of
 from models.protocols import BatchChat, ChatRequest, ChatResponse, Image, Message, Text
@@ -188,7 +188,7 @@ def test_a_picture_of_a_shape_that_the_model_does_not_take_is_refused(qwen: HFVi
 
 def test_a_picture_is_prepared_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch):
     model, prepared = HFVision(str(folders["qwen"]), device="cpu"), list[bytes]()
-    release_held()
+    release_model()
     model._load()
     real = models.prompts.Sight.picture_tensors
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from models import vllm_engine
-from models.local import load_once, release_held
+from models.local import load_once, release_model
 from models.model_errors import TransientModelError
 from models.vllm_engine import OPENER, Job, JobRefused, Setup, ask_engine
 
@@ -60,7 +60,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeLLM]]:
         monkeypatch.setitem(sys.modules, package, ModuleType(package))
     monkeypatch.setattr(vllm_engine, "load_llm", lambda setup: (opened.append(FakeLLM()) or opened[-1], None))
     yield opened
-    release_held()
+    release_model()
 
 
 def answers(*tokens: int) -> list[Any]:

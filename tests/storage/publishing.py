@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from storage.index import Generation
 from storage.publishing import publish_segments
 from storage.records import Ref
-from storage.segments import CatalogueEntry, DocumentContent, Segment, pack_segment, split
+from storage.segments import CatalogueEntry, DocumentContent, Segment, pack_segment, split_documents
 from tasks.language.tokens import BIGRAM
 from tasks.rag.indexing.chunks import tokenize_chunks
 
@@ -45,7 +45,7 @@ def publish(
         tokens = tokenize_chunks(chunks, tokenizer=tokenizer)
     made: dict[Ref, bytes] = {}
     segments: list[Segment] = []
-    for part in split(_by_document(catalogue, chunks, vectors, tokens, numbers)):
+    for part in split_documents(_by_document(catalogue, chunks, vectors, tokens, numbers)):
         packed = pack_segment(part)
         segments.append(packed.segment)
         made |= packed.files

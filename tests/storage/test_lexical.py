@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from rank_bm25 import BM25Okapi
 
-from storage.lexical import Lexical, Whole, count_postings
+from storage.lexical import IndexCounts, Lexical, count_postings
 
 CORPUS = [["bid", "price", "bid"], ["price", "date"], ["date"], ["award", "date", "open"], ["open"]]
 WORDS = some.lists(some.sampled_from("abcdefg가나다"), max_size=12)
@@ -16,7 +16,7 @@ WORDS = some.lists(some.sampled_from("abcdefg가나다"), max_size=12)
 
 def opened(corpus: Sequence[Sequence[str]], *, segment_rows: int = 700) -> Lexical:
     held = [count_postings(corpus[at : at + segment_rows]) for at in range(0, max(len(corpus), 1), segment_rows)]
-    return Lexical(held, Whole.of(held))
+    return Lexical(held, IndexCounts.of(held))
 
 
 def zipfian(rows: int) -> list[list[str]]:

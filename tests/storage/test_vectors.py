@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from storage import vectors as module
-from storage.vectors import Centres, Vectors, gpus, pack_vectors, train_centres
+from storage.vectors import Centres, Vectors, count_gpus, pack_vectors, train_centres
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -118,7 +118,7 @@ def test_where_a_gpu_lacks_memory_the_cpu_takes_over_and_that_is_logged(
     def full() -> Any:
         raise RuntimeError("StandardGpuResources: alloc fail")
 
-    monkeypatch.setattr(module, "gpus", lambda: 1)
+    monkeypatch.setattr(module, "count_gpus", lambda: 1)
     monkeypatch.setattr(module, "GPU_FROM", 1)
     monkeypatch.setattr(faiss, "StandardGpuResources", full, raising=False)  # faiss-cpu has none
     assert grouped(clustered(9_000)).pack() == on_cpu.pack()
@@ -127,13 +127,13 @@ def test_where_a_gpu_lacks_memory_the_cpu_takes_over_and_that_is_logged(
 
 @pytest.mark.gpu
 def test_lists_of_a_gpu_find_what_lists_of_a_cpu_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not gpus():
+    if not count_gpus():
         pytest.skip("FAISS sees no GPU here")
     monkeypatch.setattr(module, "GPU_FROM", 50_000)
     rows = clustered(60_000)
     queries = rows[:200]
     on_gpu = opened(tmp_path / "gpu", rows, grouped(rows))
-    monkeypatch.setattr(module, "gpus", lambda: 0)
+    monkeypatch.setattr(module, "count_gpus", lambda: 0)
     on_cpu = opened(tmp_path / "cpu", rows, grouped(rows))
     assert (on_gpu.lists, on_gpu.size) == (on_cpu.lists, on_cpu.size)
     assert abs(recall(on_gpu, rows, queries) - recall(on_cpu, rows, queries)) <= 0.005

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator, model_validator
 
-from models.backends import PRESS, backends, kinds, open_backend
-from models.local import release_held
+from models.backends import RATE_NAMES, backends, kinds, open_backend
+from models.local import release_model
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
@@ -35,7 +35,7 @@ TRANSPORT = {
 """Arguments that determine how a model is reached or named, not how it answers."""
 
 
-CALLS = {**PRESS, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
+CALLS = {**RATE_NAMES, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
 """Fields of `CallSettings`, each with the names that arguments of models give it."""
 
 NO_SECRET: dict[str, JsonValue] = {
@@ -147,13 +147,13 @@ def open_model(spec: ModelSpec) -> Chat:
 @cache
 def _open_cached(spec_json: str) -> Chat:
     spec = ModelSpec.model_validate_json(spec_json)
-    from models.curator import Usual, usual_place
+    from models.curator import ProviderAccess, find_access
 
-    usual = Usual(resources().openai_base_url, resources().api_key)
+    usual = ProviderAccess(resources().openai_base_url, resources().api_key)
     # curator models use the address and key of their own provider
     name = spec.name or spec.args.get("model")
     if spec.backend == "curator" and name:
-        usual = usual_place(str(name), resources().secret, usual)
+        usual = find_access(str(name), resources().secret, usual)
     return open_backend(
         spec.backend,
         name=spec.name,
@@ -168,7 +168,7 @@ def release_models() -> None:
     """Drop the models of this process, so that the device is free for the next model."""
     with _opening:
         _open_cached.cache_clear()
-        release_held()
+        release_model()
 
 
 def _read_variable(field: str, name: str | None) -> str | None:

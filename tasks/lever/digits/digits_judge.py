@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from models.model_errors import ContextOverflow, ModelError, RequestRefused
-from models.prompts import cut
+from models.prompts import cut_at_stops
 from models.protocols import ChatRequest, ChatResponse, Image
 from tasks.lever.digits import scenes
 from tasks.lever.digits.net import CODE, PER_ITEM, Tower, from_bytes
@@ -81,7 +81,7 @@ class DigitsJudge:
                 yield (
                     number,
                     ChatResponse(
-                        text=cut(" ".join(emitted), requests[number].stop),
+                        text=cut_at_stops(" ".join(emitted), requests[number].stop),
                         finish_reason="length" if len(emitted) < len(words) else "stop",
                         prompt_tokens=tokens.shape[1] - PER_ITEM + 1,
                         completion_tokens=len(emitted),

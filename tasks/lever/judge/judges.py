@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import model_validator
 
 from models.backends import is_in_process
-from models.registry import press_of
+from models.registry import rates_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
 from tasks.resources import artifacts, vision
@@ -107,4 +107,4 @@ def _open_cached(kind: Callable[[bytes], Model], digest: str, size: int) -> Mode
 @cache
 def limits_of(name: str) -> Limits:
     """Return the rates, retries and concurrency of a judge's entry, shared by all threads that ask it."""
-    return Limits(CallSettings(concurrency=CONCURRENCY).model_copy(update=press_of(name)), rng=random.Random())
+    return Limits(CallSettings(concurrency=CONCURRENCY).model_copy(update=rates_of(name)), rng=random.Random())

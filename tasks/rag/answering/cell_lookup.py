@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from models.embedders import reads
+from models.embedders import reads_script
 from models.protocols import Embedder
 from storage.index import Index
 from tasks.language.numbers import CALENDAR, read_numbers
@@ -97,7 +97,7 @@ def _searched(
         tokenizer=index.manifest.tokenizer or BIGRAM,
         documents=among.documents if among.named else (),
         context=_Around(index, among.documents, hits).of,
-        embed=(lambda texts: embedder().embed(texts)) if reads(index.manifest.embedder, said) else None,
+        embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, said) else None,
     )
     return found, among.named
 

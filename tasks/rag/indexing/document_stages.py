@@ -14,9 +14,9 @@ from storage.artifacts import Artifacts
 from storage.embeddings import EmbeddingCache
 from storage.index import open_index
 from storage.records import Ref
-from storage.segments import DocumentContent, Segment, pack_segment, split
+from storage.segments import DocumentContent, Segment, pack_segment, split_documents
 from storage.storage_errors import DamagedIndex, NotAnIndex
-from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, lists_for, train_centres
+from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, count_lists, train_centres
 from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
@@ -164,7 +164,9 @@ def shard_segments(embedded: Sequence[Embedded]) -> list[tuple[Leaf, ...]]:
     ordered = sorted(embedded, key=lambda document: document.chunked.digest)
     leaves = [
         tuple(leaf)
-        for leaf in split([(document.chunked.digest, document.chunked.count, document) for document in ordered])
+        for leaf in split_documents(
+            [(document.chunked.digest, document.chunked.count, document) for document in ordered]
+        )
     ]
     each = -(-len(leaves) // MOST_SHARDS) or 1
     return [tuple(leaves[at : at + each]) for at in range(0, len(leaves), each)]
@@ -227,7 +229,7 @@ def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: P
     if recalled_ref := artifacts.recall(key):
         return recalled_ref
     # vectors from all over the documents, the same ones for the same documents
-    count = min(rows, PER_CENTRE * lists_for(rows))
+    count = min(rows, PER_CENTRE * count_lists(rows))
     drawn = np.sort(np.random.default_rng(1).choice(rows, count, replace=False))
     sample: list[NDArray[np.float16]] = []
     start = 0

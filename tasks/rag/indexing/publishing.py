@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from models.embedders import family
+from models.embedders import family_of
 from storage.artifacts import Artifacts
 from storage.files import write
 from storage.index import Generation, claim, open_index
@@ -94,7 +94,7 @@ def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, setting
     Raises IndexUnusable where the vectors are of several models, and what `publish_segments` raises.
     """
     # precisions may mix (a laptop and a worker), weights may not
-    families = sorted({family(item.embedder) for item in corpus.embedded})
+    families = sorted({family_of(item.embedder) for item in corpus.embedded})
     if len(families) > 1:
         raise IndexUnusable(f"the vectors come from several embedders ({', '.join(families)}); index again with one")
     return publish_segments(

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue, ValidationError
 
-from models.embedders import reads
+from models.embedders import reads_script
 from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.names import without_qualifiers
 from tasks.rag.planning.type_words import CONVERSATION, PRECEDENCE, normal, rules_fired, without_particles
@@ -104,7 +104,7 @@ def similarity_alone(embedder_id: str, question: str) -> bool:
     Not with the small models that come with a package, which then find far fewer pages than with words beside them
     (README), nor in a script that the embedder cannot read.
     """
-    return reads(embedder_id, question) and not embedder_id.startswith(("minilm@", "e5@"))
+    return reads_script(embedder_id, question) and not embedder_id.startswith(("minilm@", "e5@"))
 
 
 def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:

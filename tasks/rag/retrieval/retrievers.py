@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.embedders import embed_questions, family, reads, spans_languages
+from models.embedders import embed_questions, family_of, reads_script, spans_languages
 from models.protocols import Embedder
 from storage.index import Index
 from storage.lexical import BestRows, Lexical, best_rows
@@ -74,7 +74,7 @@ class Retrievers:
         self.question = unicodedata.normalize("NFC", question)
         self._names = names
         self.embedder_name = index.manifest.embedder
-        self.reads_question = reads(self.embedder_name, question)
+        self.reads_question = reads_script(self.embedder_name, question)
         self._nearest: list[tuple[int, Scope, Ranked]] = []
 
     def similarity(self, k: int, scope: Scope) -> Ranked:
@@ -192,7 +192,7 @@ class Retrievers:
     @cached_property
     def _vector(self) -> NDArray[np.float32]:
         embedder = self._embedder()
-        self.index.require_embedder(family(embedder.id))
+        self.index.require_embedder(family_of(embedder.id))
         return embed_questions(embedder, [self.question])[0]
 
 
@@ -239,7 +239,7 @@ def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> 
 
     Measured for MiniLM and e5 (README).
     """
-    if not reads(embedder_id, question):
+    if not reads_script(embedder_id, question):
         return 0.0
     return max(settings.closeness, OTHER_CLOSENESS) if spans_languages(embedder_id) else settings.closeness
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.embedders import reads
+from models.embedders import reads_script
 from models.protocols import Embedder, Reranker
 from storage.index import Index
 from storage.records import Record
@@ -132,7 +132,7 @@ def retrieve(
     if "words" in needs and index.manifest.tokenizer is None:
         strategy = STRATEGY
         notes = (f"{plan.strategy} was planned, and the index was made without it; similarity and mmr ran",)
-    elif "meaning" in needs and not reads(index.manifest.embedder, question):
+    elif "meaning" in needs and not reads_script(index.manifest.embedder, question):
         strategy = STRATEGY
         notes = (f"{plan.strategy} was planned, which cannot read the script of this question; rrf ran",)
     several = plan.needs_multi_doc and len(plan.filters.groups) < 2

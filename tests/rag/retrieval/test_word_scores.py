@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from storage.lexical import Lexical, Whole, count_postings
+from storage.lexical import IndexCounts, Lexical, count_postings
 from tasks.rag.retrieval.retrievers import word_scores
 
 
 def opened(corpus: Sequence[Sequence[str]]) -> Lexical:
     held = [count_postings(corpus)]
-    return Lexical(held, Whole.of(held))
+    return Lexical(held, IndexCounts.of(held))
 
 
 # the title of each document stands in all of its chunks, as it does in headings
