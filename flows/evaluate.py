@@ -44,7 +44,7 @@ runner: Any = task_runner(max(4, os.cpu_count() or 1))
 @watched
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""
-    ongoing = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))
+    run = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))
     if config.save != "database" and not config.settings.debug:
         refuse_output(config.output_path)
     planned = steps.plan(config)
@@ -57,24 +57,24 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     revision = planned.model.revision
     for task in planned.tasks:
         if task.whole:
-            ongoing.results += ongoing.guard(task.task, _run_whole, task, config, ongoing) or []
-        elif generated := ongoing.guard(task.task, _generate, task, config, ongoing, revision=revision):
+            run.results += run.guard(task.task, _run_whole, task, config, run) or []
+        elif generated := run.guard(task.task, _generate, task, config, run, revision=revision):
             scoring = None if _wants_device(task) else _score(task, generated, config)
             answered.append(_Answered(task, generated, scoring))
     for harness_task in planned.harness:
-        ongoing.results += ongoing.guard(harness_task.task, _run_harness, harness_task, config, ongoing) or []
+        run.results += run.guard(harness_task.task, _run_harness, harness_task, config, run) or []
 
     if any(_wants_device(task) for task in planned.tasks):
         release_models()
     for each in answered:
-        ongoing.results += ongoing.guard(each.task.task, _aggregate, each, config, ongoing) or []
+        run.results += run.guard(each.task.task, _aggregate, each, config, run) or []
 
-    report = ongoing.report(planned, spent=budget(str(flow_run.id), config.spending))
+    report = run.report(planned, spent=budget(str(flow_run.id), config.spending))
     if (report.results or report.earlier) and not config.settings.debug:
-        report = _keep(report, config, ongoing)
+        report = _keep(report, config, run)
     for result in report.results:
         say(format_headline(result))
-    return ongoing.end(report)
+    return run.end(report)
 
 
 def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:

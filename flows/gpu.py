@@ -41,9 +41,9 @@ def step_of(entry: str) -> Task[..., Any]:
     if not entry.startswith(STEPS) or not module.endswith("steps"):
         raise NotAStep(f"{entry!r} is not a step: expected tasks.….steps.NAME")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        step = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
         raise NotAStep(f"{entry!r}: there is no module {module}; is this the version that the parent runs?") from error
-    if not isinstance(found, Task) or not isinstance(found.cache_policy, StepKey):
+    if not isinstance(step, Task) or not isinstance(step.cache_policy, StepKey):
         raise NotAStep(f"{entry!r} is not a step of {module}; is this the version that the parent runs?")
-    return found
+    return step

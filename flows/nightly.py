@@ -74,17 +74,17 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
     suite = steps.open_suite(file, digest=sha256_of(file))
     planned = plan_of(suite)  # before anything begins: a mistake in the file is one of the night
 
-    parts, told = Parts(night=_run_id()), False
+    parts, budget_alerted = Parts(night=_run_id()), False
     if planned.index and suite.index:
         _index(suite.index, planned.index, parts, started=started)
-    for label, chosen in planned.models.items():
-        _measure(label, chosen, parts)
-        told = told or _watch_budget(suite.budget, parts, started=started, after=label)
+    for label, config_of_model in planned.models.items():
+        _measure(label, config_of_model, parts)
+        budget_alerted = budget_alerted or _watch_budget(suite.budget, parts, started=started, after=label)
     if selector := planned.selector:
         parts.selector = parts.once(
             "selector", selector, SelectorRun, as_part(post_train, selector.title), selector_run
         )
-    told = told or _watch_budget(suite.budget, parts, started=started, after="its last part")
+    budget_alerted = budget_alerted or _watch_budget(suite.budget, parts, started=started, after="its last part")
 
     night = Night(
         run=_run_id(),

@@ -97,7 +97,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         if unfinished := parsed.unfinished | described.unfinished:
             raise Unfinished(scanned.by_name(unfinished), report=report)
     if report.documents.failed:
-        message = f"{report.documents.failed} could not be read: {few(one.document for one in failed)}"
+        message = f"{report.documents.failed} could not be read: {few(failure.document for failure in failed)}"
         return Completed(name="CompletedWithFailures", message=message, data=report)
     return report
 

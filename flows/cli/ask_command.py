@@ -275,13 +275,13 @@ def show_draft(*, quiet: bool = False) -> Generator[Callable[[Event], None] | No
     if quiet or not console.is_terminal:
         yield None
         return
-    with Live(console=console, refresh_per_second=12, transient=True) as shown:
+    with Live(console=console, refresh_per_second=12, transient=True) as display:
 
         def on_event(event: Event) -> None:
             # the console escapes nothing in a Text, so that a draft cannot draw
             text = f"{STAGES.get(event.text, event.text)} …" if event.kind == "stage" else event.text
             lines = Text(text, style="dim").wrap(console, console.width)
-            shown.update(Text("\n").join(lines[-max(1, console.height - 2) :]))  # more would flood the scrollback
+            display.update(Text("\n").join(lines[-max(1, console.height - 2) :]))  # more would flood the scrollback
 
         yield on_event
 
@@ -310,14 +310,14 @@ def speak(text: str, *, wav: Path | None = None) -> str | None:
         return None
     command = [program, "-v", VOICES[language_of(plain)], "-b", "1", *(["-w", str(wav)] if wav else []), "--stdin"]
     try:
-        done = subprocess.run(command, input=plain.encode(), capture_output=True, timeout=LONGEST_S, check=False)
+        process = subprocess.run(command, input=plain.encode(), capture_output=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
         return f"stopped after {LONGEST_S:g} s"
-    if wav and done.returncode == 0 and not wav.exists():  # espeak-ng reports no error for this
+    if wav and process.returncode == 0 and not wav.exists():  # espeak-ng reports no error for this
         return f"{wav} cannot be written"
-    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    errors = process.stderr.decode(errors="replace").strip().splitlines()
     if any(line.startswith("ALSA") for line in errors):  # without a sound card it still exits with 0
         return "there is no sound device that espeak-ng can use"
-    if done.returncode or any(line.lower().startswith("error") for line in errors):
-        return f"espeak-ng failed: {errors[-1] if errors else f'exit code {done.returncode}'}"
+    if process.returncode or any(line.lower().startswith("error") for line in errors):
+        return f"espeak-ng failed: {errors[-1] if errors else f'exit code {process.returncode}'}"
     return None

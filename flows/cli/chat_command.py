@@ -110,15 +110,15 @@ class Conversation:
         from tasks.rag.planning.plan import recall
         from tasks.resources import sessions
 
-        found = sessions().get(prefix) if prefix else sessions().latest(self.index)
-        if found is None:
+        session = sessions().get(prefix) if prefix else sessions().latest(self.index)
+        if session is None:
             raise ValueError(f"no conversation on {self.index} has been kept yet; start without --resume")
-        if found.index_path != self.index:
-            raise ValueError(f"session {found.short_id} is about {found.index_path}; give that as --index to go on")
-        answers, unreadable = recall([turn.answered for turn in sessions().turns(found.id)])
+        if session.index_path != self.index:
+            raise ValueError(f"session {session.short_id} is about {session.index_path}; give that as --index to go on")
+        answers, unreadable = recall([turn.answered for turn in sessions().turns(session.id)])
         if unreadable:
             _note(f"{unreadable} turns of another version of this program are left out")
-        self.answers, self.session = [*answers], found
+        self.answers, self.session = [*answers], session
 
     def respond(self, line: str) -> bool:
         """Answer a question or execute a command; False if a question got no answer."""
@@ -163,8 +163,8 @@ class Conversation:
 
     def _execute(self, command: str) -> None:
         if command == "/reset":
-            kept = f"; {_describe_session(self.session)}" if self.session else ""
-            _note(f"forgotten; the next question begins anew{kept}")
+            resume_hint = f"; {_describe_session(self.session)}" if self.session else ""
+            _note(f"forgotten; the next question begins anew{resume_hint}")
             self.answers, self.session = [], None
         elif command == "/help":
             for name, meaning in COMMANDS.items():

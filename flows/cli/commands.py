@@ -49,15 +49,15 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with every option in its declared spelling; one of an earlier version is refused."""
-        known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
+        spellings = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
         path, declared = _path(ctx), list[str]()
         for word, following in zip(args, [*args[1:], ""], strict=False):
             flag, equals, value = word.partition("=")
             dashed = flag.replace("_", "-")
-            said = explain_removal("format", f"{path} {dashed} {value or following}")
-            if said := said or (None if dashed in known else explain_removal("option", f"{path} {dashed}")):
-                fail(said, REFUSED)
-            declared.append(f"{dashed}{equals}{value}" if dashed in known else word)
+            removal = explain_removal("format", f"{path} {dashed} {value or following}")
+            if removal := removal or (None if dashed in spellings else explain_removal("option", f"{path} {dashed}")):
+                fail(removal, REFUSED)
+            declared.append(f"{dashed}{equals}{value}" if dashed in spellings else word)
         return super().parse_args(ctx, declared)
 
     def invoke(self, ctx: Any) -> Any:
@@ -87,17 +87,17 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; one of an earlier version is refused with what took its place."""
         name = f"{_path(ctx)} {args[0]}".strip()
-        if args[0] not in self.commands and (said := explain_removal("command", name)):
-            fail(said, REFUSED)
+        if args[0] not in self.commands and (removal := explain_removal("command", name)):
+            fail(removal, REFUSED)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, by section."""
-        found = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
+        commands = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
         for section in SECTIONS:
             rows = [
                 (name, " ".join((command.help or "").partition("\n\n")[0].split()))
-                for name, command in found
+                for name, command in commands
                 if (getattr(command, "rich_help_panel", None) or None) == section  # typer's placeholder is false
             ]
             if rows:
@@ -178,14 +178,16 @@ class Options:
         """An option as a parameter of a function for typer."""
         field, usual = self._field(path)
         limits = [
-            (side, getattr(one, side, None)) for one in (field.metadata if field else ()) for side in ("ge", "le")
+            (side, getattr(constraint, side, None))
+            for constraint in (field.metadata if field else ())
+            for side in ("ge", "le")
         ]
         bounds = {side: limit for side, limit in limits if limit is not None}
         kind = flag.type or (_unwrapped(field.annotation) if field else str)
         if get_origin(kind) is tuple:
             kind = list[get_args(kind)[0]]  # which may be repeated
         default = None if flag.shown or flag.type else usual
-        shown = flag.shown or "{usual}"
+        default_text = flag.shown or "{usual}"
         if flag.type is str and isinstance(usual, tuple):
             usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
         option = typer.Option(
@@ -196,7 +198,9 @@ class Options:
             min=bounds.get("ge") if flag.min is None else flag.min,
             max=bounds.get("le") if flag.max is None else flag.max,
             callback=flag.callback,
-            show_default=shown.format(usual=usual) if default is None and (flag.shown or usual is not None) else True,
+            show_default=default_text.format(usual=usual)
+            if default is None and (flag.shown or usual is not None)
+            else True,
         )
         return inspect.Parameter(
             flag.name(path),
@@ -231,8 +235,8 @@ class ConfigCommand(Command):
     @cached_property
     def _whole(self) -> Any:
         app = typer.Typer(add_completion=False)
-        made = cast("Callable[[], Callable[..., Any]]", getattr(self._bare, "with_options"))  # noqa: B009 set by `command`
-        app.command(cls=Command)(made())
+        with_options = cast("Callable[[], Callable[..., Any]]", getattr(self._bare, "with_options"))  # noqa: B009 set by `command`
+        app.command(cls=Command)(with_options())
         return typer.main.get_command(app)
 
     @property
@@ -287,27 +291,32 @@ def valid(options: Options) -> Generator[None]:
 
 
 def _with_options(function: Callable[..., None], options: Options) -> Callable[..., None]:
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
     paths = {flag.name(path): path for path, flag in options.flags.items()}
 
     def run(ctx: typer.Context, **values: Any) -> None:
         typed = {name for name in values if getattr(ctx.get_parameter_source(name), "name", "") != "DEFAULT"}
-        given = {path: value if name in typed else None for name, path in paths.items() for value in [values.pop(name)]}
-        function(given, **values)
+        option_values = {
+            path: value if name in typed else None for name, path in paths.items() for value in [values.pop(name)]
+        }
+        function(option_values, **values)
 
-    arguments = [one for one in own if one.default is inspect.Parameter.empty]
-    rest = [one for one in own if one.default is not inspect.Parameter.empty]
-    made = [options.parameter(path, flag) for path, flag in options.flags.items()]
+    arguments = [parameter for parameter in parameters if parameter.default is inspect.Parameter.empty]
+    defaulted = [parameter for parameter in parameters if parameter.default is not inspect.Parameter.empty]
+    option_parameters = [options.parameter(path, flag) for path, flag in options.flags.items()]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (context, *arguments, *made, *rest)]
+    ordered = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in (context, *arguments, *option_parameters, *defaulted)
+    ]
     run.__doc__ = function.__doc__
-    run.__annotations__ = {one.name: one.annotation for one in together}
-    run.__signature__ = inspect.Signature(together)  # pyright: ignore[reportFunctionMemberAccess]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    run.__signature__ = inspect.Signature(ordered)  # pyright: ignore[reportFunctionMemberAccess]
     return run
 
 
 def _unwrapped(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, type(int | None)):
         return annotation
-    [inner] = [one for one in get_args(annotation) if one is not NoneType]
+    [inner] = [member for member in get_args(annotation) if member is not NoneType]
     return inner

@@ -56,13 +56,13 @@ def results(
     format = "json" if as_json else format
     scores = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
     tasks = named_tasks(task)
-    for wanted, known, kind in (
+    for requested, existing, kind in (
         (tasks, {score.task for score in scores}, "task"),
         (model, {score.model for score in scores}, "model"),
     ):
-        if unknown := [name for name in wanted or () if name not in known]:
-            there = ", ".join(sorted(known)) or "none yet"
-            fail(f"no result for {kind} {', '.join(unknown)}; there are results for {there}", REFUSED)
+        if unknown := [name for name in requested or () if name not in existing]:
+            available = ", ".join(sorted(existing)) or "none yet"
+            fail(f"no result for {kind} {', '.join(unknown)}; there are results for {available}", REFUSED)
     boards = ranking.rank(
         [
             score
@@ -122,8 +122,8 @@ def show_boards(boards: Sequence[Board]) -> None:
         console.print(title, soft_wrap=True)
         console.print(_ranking(board, console.width, left_out), "")
     if longest := max((len(board.rows) for board in boards if len(board.rows) > MOST_ROWS), default=0):
-        said = f"the first {MOST_ROWS} of up to {longest:,} models are shown; --model has others, and --format all"
-        console.print(f"[yellow]{said}[/yellow]", "")
+        note = f"the first {MOST_ROWS} of up to {longest:,} models are shown; --model has others, and --format all"
+        console.print(f"[yellow]{note}[/yellow]", "")
     console.print(
         "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
     )
@@ -139,13 +139,13 @@ def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
     names = ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run")
     rows: list[list[Text]] = []
     for row in board.rows[:MOST_ROWS]:
-        one, counts = row.score, [(column.is_defect, row.columns[column.name]) for column in further]
-        plain = (str(row.rank), row.name, board.format_score(one.value), board.interval(one), f"{one.n:,}")
+        score, counts = row.score, [(column.is_defect, row.columns[column.name]) for column in further]
+        plain = (str(row.rank), row.name, board.format_score(score.value), board.interval(score), f"{score.n:,}")
         marked = [
             Text(format_value(value, thousands=","), style="yellow" if bad and value else "") for bad, value in counts
         ]
-        date = Text(format_day(one)) if one.status == "completed" else Text(one.status, style="yellow")
-        rows.append([*map(Text, plain), *marked, date, Text(one.run[:8])])
+        date = Text(format_day(score)) if score.status == "completed" else Text(score.status, style="yellow")
+        rows.append([*map(Text, plain), *marked, date, Text(score.run[:8])])
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     room = {name: max(cell_len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
     room["model"] = min(room["model"], MODEL_WIDTH)
@@ -187,12 +187,12 @@ def export(
     from tasks.evaluation.results.foreign_results import as_lm_eval, render_inspect_log
     from tasks.resources import artifacts, evaluations
 
-    found = find_run(run, evaluations())
-    report = found.report
+    stored_run = find_run(run, evaluations())
+    report = stored_run.report
     if task is not None:
-        found.require(task)
-        chosen = tuple(one for one in report.results if one.task == task)
-        report = found.report = report.model_copy(update={"results": chosen})
+        stored_run.require(task)
+        results_of_task = tuple(result for result in report.results if result.task == task)
+        report = stored_run.report = report.model_copy(update={"results": results_of_task})
     if format == "lm-eval":
         content = f"{json.dumps(as_lm_eval(report), ensure_ascii=False, indent=2)}\n".encode("utf-8", "replace")
         if out is None:
@@ -207,7 +207,7 @@ def export(
         fail(f"a log of inspect_ai is of one task; give --out FOLDER, or --task and --out FILE.eval ({tasks})", REFUSED)
     for result in report.results:
         log = out if out.suffix == ".eval" else out / f"{result.task}_{report.run.id[:8]}.eval"
-        write(log.absolute(), render_inspect_log(report, result, found.samples_with_texts(result, artifacts())))
+        write(log.absolute(), render_inspect_log(report, result, stored_run.samples_with_texts(result, artifacts())))
         typer.echo(f"wrote {log}", err=True)
 
 
@@ -225,21 +225,21 @@ def import_results(
     from tasks.evaluation.results.results_file import import_all
     from tasks.resources import evaluations
 
-    done, unusable = import_all(path, evaluations())
+    imported, unusable = import_all(path, evaluations())
 
     def show() -> None:
-        for one in done:
-            rows = f"{one.changed} rows written" if one.changed else "everything was there already"
-            tasks = ", ".join(one.tasks)
-            typer.echo(harmless(f"{one.file}: {one.model}, run {one.run}, {tasks}, {one.samples} samples; {rows}"))
-            for note in one.notes:
+        for file in imported:
+            rows = f"{file.changed} rows written" if file.changed else "everything was there already"
+            tasks = ", ".join(file.tasks)
+            typer.echo(harmless(f"{file.file}: {file.model}, run {file.run}, {tasks}, {file.samples} samples; {rows}"))
+            for note in file.notes:
                 typer.echo(harmless(f"  note: {note}"))
         for reason in unusable.values():
             typer.echo(harmless(f"not imported: {reason}"))
 
-    emit({"imported": [one.model_dump(mode="json") for one in done], "unusable": unusable}, as_json, show)
+    emit({"imported": [file.model_dump(mode="json") for file in imported], "unusable": unusable}, as_json, show)
     if unusable:
-        fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if done else REFUSED)
+        fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if imported else REFUSED)
 
 
 LISTED = ("task", "family", ">items", ">repeats", "grader", "data", "note")
@@ -287,10 +287,10 @@ def list_benchmarks(
         rows.append(row | {"grader": grader, "data": state, "summary": benchmark.summary, "note": "; ".join(notes)})
 
     def show() -> None:
-        shown = [row | {"items": "" if row["items"] is None else f"{row['items']:,}"} for row in rows]
+        cells = [row | {"items": "" if row["items"] is None else f"{row['items']:,}"} for row in rows]
         columns = [name.removeprefix(">") for name in LISTED]
         screen = Screen()
-        screen.print(make_table(*LISTED, rows=[[row[name] for name in columns] for row in shown]))
+        screen.print(make_table(*LISTED, rows=[[row[name] for name in columns] for row in cells]))
         if data_dir is None:
             screen.print("no --data-dir (TRIVET_DATA_DIR): data comes from the hub", markup=False)
         screen.print("any task of the lm-evaluation-harness runs too; one of your own is a YAML file")

@@ -94,21 +94,21 @@ def run(
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from flows.running.evaluation_flags import read_evaluation
 
-    chosen = read_evaluation(OPTIONS.spell_values(given), config, settings=settings or (), note=_note)
+    evaluation = read_evaluation(OPTIONS.spell_values(given), config, settings=settings or (), note=_note)
     if dry_run:
         with progress_bars(as_json):
-            estimated = estimate(chosen)
+            estimated = estimate(evaluation)
         emit(estimated, as_json, lambda: show_estimate(estimated))
         return
-    refuse_unusable_spec(chosen.model, "model")
-    if chosen.judge and not chosen.auto_judge:
-        refuse_unusable_spec(chosen.judge, "annotator_model")
+    refuse_unusable_spec(evaluation.model, "model")
+    if evaluation.judge and not evaluation.auto_judge:
+        refuse_unusable_spec(evaluation.judge, "annotator_model")
     with prefect_for_a_command(quiet=as_json):
         from flows.evaluate import evaluate
 
-        outcome = run_flow(evaluate, chosen, errors.TasksFailed, errors.Unfinished, errors.NotKept)
-    kept = not chosen.settings.debug and chosen.save != "file"
-    emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=kept))
+        outcome = run_flow(evaluate, evaluation, errors.TasksFailed, errors.Unfinished, errors.NotKept)
+    is_stored = not evaluation.settings.debug and evaluation.save != "file"
+    emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=is_stored))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 
@@ -141,28 +141,28 @@ def arguments(args: list[str]) -> list[str]:
             joined.append(word)
 
     # a template flag without a value means True
-    given: list[str] = []
+    with_templates: list[str] = []
     for flag, following in zip(joined, [*joined[1:], "--"], strict=False):  # no arguments: nothing follows
-        given.append(flag)
+        with_templates.append(flag)
         if flag in TEMPLATE_FLAGS and following.startswith("-"):
-            given.append("True")
+            with_templates.append("True")
 
     from flows.running.evaluation_flags import IDLE_SWITCHES, WITHOUT_EFFECT
 
-    kept: list[str] = []
+    effective: list[str] = []
     idle = ""
-    for word in given:
+    for word in with_templates:
         flag = word.partition("=")[0]
-        known = flag.removeprefix("--").replace("-", "_") if flag.startswith("--") else ""
-        if known in WITHOUT_EFFECT:
-            _note(f"{flag} is not needed: {WITHOUT_EFFECT[known]}")
-            idle = known if "=" not in word else ""
+        name = flag.removeprefix("--").replace("-", "_") if flag.startswith("--") else ""
+        if name in WITHOUT_EFFECT:
+            _note(f"{flag} is not needed: {WITHOUT_EFFECT[name]}")
+            idle = name if "=" not in word else ""
         elif idle and not word.startswith("-") and (idle not in IDLE_SWITCHES or word.lower() in ("true", "false")):
             idle = ""  # its value
         else:
             idle = ""
-            kept.append(word)
-    return kept
+            effective.append(word)
+    return effective
 
 
 def _note(text: str) -> None:
@@ -199,18 +199,24 @@ def _rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
     score, interval = ("—", "—") if headline is None else (_figure(headline.value), _interval(headline))
     metric = headline.metric if headline else "none scored"
     yield result.task, metric, score, interval, *(f"{count:,}" if count else "·" for count in counted)
-    asked = result.settings.get("k")
-    wanted = {f"{name}@{k}" for k in asked for name in AT_K} if isinstance(asked, list) else set[str]()
-    wanted |= {f"accuracy_{policy}" for policy in POLICIES} if result.counts.differing else set[str]()
-    further = [one for one in result.estimates if one.metric in wanted]
+    requested_ks = result.settings.get("k")
+    further_metrics = (
+        {f"{name}@{k}" for k in requested_ks for name in AT_K} if isinstance(requested_ks, list) else set[str]()
+    )
+    further_metrics |= {f"accuracy_{policy}" for policy in POLICIES} if result.counts.differing else set[str]()
+    further = [estimate for estimate in result.estimates if estimate.metric in further_metrics]
     if result.family == "code":
         language = metric.partition("pass@")[0] if headline else ""  # `python_`, or nothing
-        several = len({one.part for one in result.estimates if one.part}) + bool(language) > 1
-        shown = (one for one in result.estimates if not one.headline and (several or not one.part))
-        further = sorted(shown, key=lambda one: not one.metric.startswith(language))
-    for one in further:
-        name = f"{one.part.removeprefix('group=')} {one.metric}".lstrip()
-        yield "", name, _figure(one.value), _interval(one), f"{one.n:,}", "", ""
+        has_several_parts = len({estimate.part for estimate in result.estimates if estimate.part}) + bool(language) > 1
+        below_headline = (
+            estimate
+            for estimate in result.estimates
+            if not estimate.headline and (has_several_parts or not estimate.part)
+        )
+        further = sorted(below_headline, key=lambda estimate: not estimate.metric.startswith(language))
+    for estimate in further:
+        name = f"{estimate.part.removeprefix('group=')} {estimate.metric}".lstrip()
+        yield "", name, _figure(estimate.value), _interval(estimate), f"{estimate.n:,}", "", ""
 
 
 def _figure(value: float) -> str:
@@ -250,8 +256,8 @@ def show_rescored(rescored: RegradedRun) -> None:
     rows: list[tuple[str, ...]] = []
     for again in rescored.tasks:
         old, new = again.old.headline, again.new.headline
-        figures = (_figure(one.value) if one else "—" for one in (old, new))
-        rows.append((again.old.task, new.metric if new else "none scored", *figures, str(len(again.changes))))
+        scores = (_figure(headline.value) if headline else "—" for headline in (old, new))
+        rows.append((again.old.task, new.metric if new else "none scored", *scores, str(len(again.changes))))
     title = f"run {rescored.run[:8]}, graded again"
     screen.print(make_table("task", "metric", ">then", ">now", ">items changed", rows=rows, title=title))
     for again in rescored.tasks:

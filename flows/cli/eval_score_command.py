@@ -85,11 +85,11 @@ def score(
                 "unsafe_code": bool(given["settings.unsafe_code"]),
             }
         )
-        chosen = judge_of(judge, given["judge.args"])
+        judge_spec = judge_of(judge, given["judge.args"])
         if run is not None:
-            again = None if judge == "auto" else chosen
-            found = find_run(run, evaluations())
-            rescored = score_again(found, artifacts(), task=task, judge=again, settings=settings)
+            again = None if judge == "auto" else judge_spec
+            stored_run = find_run(run, evaluations())
+            rescored = score_again(stored_run, artifacts(), task=task, judge=again, settings=settings)
             emit(rescored, as_json, lambda: show_rescored(rescored))
             return
         if responses is None or task is None:
@@ -107,7 +107,7 @@ def score(
             tasks=(TaskChoice(task=task),),
             data_dir=given["data_dir"],
             settings=settings,
-            judge=chosen,
+            judge=judge_spec,
             auto_judge=judge == "auto",
         )
         _score_first(request, out=out, as_json=as_json)
@@ -124,17 +124,17 @@ def _score_first(request: EvaluationRequest, *, out: Path | None, as_json: bool)
     from tasks.resources import artifacts
 
     judge = request.judge and request.judge.model_dump(mode="json")
-    asked = {"responses": request.model.args["path"], "tasks": [{"task": request.tasks[0].task}]}
-    ongoing = EvaluationRun.begin(None, asked | {"auto_judge": request.auto_judge, "judge": judge})
+    settings = {"responses": request.model.args["path"], "tasks": [{"task": request.tasks[0].task}]}
+    run_state = EvaluationRun.begin(None, settings | {"auto_judge": request.auto_judge, "judge": judge})
     planned, result = score_file(request, artifacts())
-    ongoing.results.append(result)
+    run_state.results.append(result)
     if result.family == "code":
-        ongoing.unfinished |= find_unexecuted(result.task, read_shards(artifacts(), result.samples, Sample))
-    report = ongoing.report(planned, spent=Budget())
+        run_state.unfinished |= find_unexecuted(result.task, read_shards(artifacts(), result.samples, Sample))
+    report = run_state.report(planned, spent=Budget())
     emit(build_content(report), as_json, lambda: show_report(report, kept=False))
     if out:  # after the output, since a disk may be full
         write_files(report, artifacts(), output_path=out.absolute())
-    ongoing.end(report)
+    run_state.end(report)
 
 
 PAIRS = "math"

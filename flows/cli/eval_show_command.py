@@ -45,33 +45,33 @@ def show(
     from tasks.evaluation.results.finding_runs import find_run, look_up
     from tasks.resources import artifacts, evaluations, responses
 
-    found = find_run(run, evaluations())
+    stored_run = find_run(run, evaluations())
     if task is not None:
-        found.require(task)
+        stored_run.require(task)
     if item is None:
-        report = found.report
+        report = stored_run.report
         if task is not None:
-            shown = tuple(one for one in report.results if one.task == task)
-            report = report.model_copy(update={"results": shown})
-        emit(report, as_json, lambda: _show_run(report, path=found.path, every=task is not None))
+            results_of_task = tuple(result for result in report.results if result.task == task)
+            report = report.model_copy(update={"results": results_of_task})
+        emit(report, as_json, lambda: _show_run(report, path=stored_run.path, every=task is not None))
         return
-    tasks = [result.task for result in found.report.results]
+    tasks = [result.task for result in stored_run.report.results]
     if task is None and len(tasks) != 1:
-        fail(f"run {found.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
-    chosen = task or tasks[0]
-    samples = found.item(chosen, item)
+        fail(f"run {stored_run.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
+    task_name = task or tasks[0]
+    samples = stored_run.item(task_name, item)
     if not samples:
-        first = list(dict.fromkeys(sample.item for sample in islice(found.samples(chosen), 100)))
-        known = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"
-        fail(f"{chosen} of run {found.report.run.id} has no item {item}; its items are {known}", REFUSED)
-    looked = [look_up(found, chosen, sample, artifacts(), responses().many) for sample in samples]
-    told = {
-        "run": found.report.run.id,
-        "task": chosen,
+        first = list(dict.fromkeys(sample.item for sample in islice(stored_run.samples(task_name), 100)))
+        examples = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"
+        fail(f"{task_name} of run {stored_run.report.run.id} has no item {item}; its items are {examples}", REFUSED)
+    looked_up = [look_up(stored_run, task_name, sample, artifacts(), responses().many) for sample in samples]
+    output = {
+        "run": stored_run.report.run.id,
+        "task": task_name,
         "item": item,
-        "samples": [one.model_dump(mode="python") for one in looked],
+        "samples": [sample.model_dump(mode="python") for sample in looked_up],
     }
-    emit(told, as_json, lambda: _show_item(found.report, chosen, looked))
+    emit(output, as_json, lambda: _show_item(stored_run.report, task_name, looked_up))
 
 
 console = Screen()
@@ -89,20 +89,20 @@ def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -
     )
     if first.system:
         _text("system", first.system)
-    for one in looked:
+    for repeat in looked:
         if len(looked) > 1:
-            console.rule(f"repeat {one.sample.repeat}")
-        turns = max(len(one.prompts), len(one.replies))
-        for number, (prompt, reply) in enumerate(zip_longest(one.prompts, one.replies), start=1):
+            console.rule(f"repeat {repeat.sample.repeat}")
+        turns = max(len(repeat.prompts), len(repeat.replies))
+        for number, (prompt, reply) in enumerate(zip_longest(repeat.prompts, repeat.replies), start=1):
             turn = f", turn {number}" if turns > 1 else ""
-            if prompt is not None and (one is first or one.prompts != first.prompts or turns > 1):
+            if prompt is not None and (repeat is first or repeat.prompts != first.prompts or turns > 1):
                 _text(f"prompt{turn}", prompt)
             if reply is not None:
                 _text(f"answer{turn}", reply or "(empty)")
-        if one.missed:
-            console.print_line(f"[yellow]no answer[/yellow]  {escape(one.missed)}")
-        _show_verdict(one.sample)
-        for call in one.calls:
+        if repeat.missed:
+            console.print_line(f"[yellow]no answer[/yellow]  {escape(repeat.missed)}")
+        _show_verdict(repeat.sample)
+        for call in repeat.calls:
             counts = (call.prompt_tokens, call.completion_tokens)
             prompted, answered = ("?" if count is None else count for count in counts)
             used = f"{prompted} + {answered} tokens, {call.latency_s:.2f} s, key {call.key}"
@@ -111,9 +111,9 @@ def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -
             console.print_line(f"[dim]sent       {escape(sent)}[/dim]")
             if call.by == "judge":
                 _text("judge says", call.answer)
-        if not one.calls and one.sample.keys:
-            console.print_line(f"[dim]keys       {' '.join(map(escape, one.sample.keys))}[/dim]")
-        console.print_notes(one.notes)
+        if not repeat.calls and repeat.sample.keys:
+            console.print_line(f"[dim]keys       {' '.join(map(escape, repeat.sample.keys))}[/dim]")
+        console.print_notes(repeat.notes)
 
 
 def _show_verdict(sample: Sample) -> None:
@@ -188,18 +188,20 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
 def _show_task(result: TaskResult, *, every: bool) -> None:
     data, counts = result.data, result.counts
     console.print_line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
-    figures = [estimate for estimate in result.estimates if not estimate.part]
+    whole = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
-    shown = groups if every else groups[:GROUPS_SHOWN]
+    listed_groups = groups if every else groups[:GROUPS_SHOWN]
     rows: list[list[Text]] = []
-    for one in (*figures, *shown):
-        name = f"{one.metric}  {one.part}" if one.part else one.metric
-        interval = "" if one.low is None or one.high is None else f"{one.low:.4g} … {one.high:.4g}"
-        error = "" if one.std_err is None else f"{one.std_err:.3g}"
-        style = "bold" if one.headline else ""
-        rows.append([Text(cell, style=style) for cell in (name, f"{one.value:.4g}", error, interval, str(one.n))])
+    for estimate in (*whole, *listed_groups):
+        name = f"{estimate.metric}  {estimate.part}" if estimate.part else estimate.metric
+        interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.4g} … {estimate.high:.4g}"
+        error = "" if estimate.std_err is None else f"{estimate.std_err:.3g}"
+        style = "bold" if estimate.headline else ""
+        rows.append(
+            [Text(cell, style=style) for cell in (name, f"{estimate.value:.4g}", error, interval, str(estimate.n))]
+        )
     console.print(make_table("metric", "value", "std. error", "95 %", "n", rows=rows))
-    if hidden := len(groups) - len(shown):
+    if hidden := len(groups) - len(listed_groups):
         console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
     parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
@@ -246,12 +248,12 @@ def compare(
     from tasks.resources import evaluations
 
     before, after = find_run(a, evaluations()), find_run(b, evaluations())
-    wanted = named_tasks(task)
-    for name in wanted or ():
+    requested = named_tasks(task)
+    for name in requested or ():
         before.require(name)
         after.require(name)
     of_a, of_b = ({result.task: result for result in run.report.results} for run in (before, after))
-    shared = wanted or [name for name in of_a if name in of_b]
+    shared = requested or [name for name in of_a if name in of_b]
     if not shared:
         first, second = (", ".join(tasks) or "none" for tasks in (of_a, of_b))
         fail(f"the two runs have no task in common: {first}, and {second}", REFUSED)
@@ -268,10 +270,10 @@ def compare(
     notes = [str(error) for error in refused]
     if missing := (of_a.keys() | of_b.keys()) - set(shared):
         notes.append(f"in one run only, or not asked for: {', '.join(sorted(missing))}")
-    told = {
+    output = {
         "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
         "b": after.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),
-        "tasks": [one.model_dump(mode="json") for one in compared],
+        "tasks": [comparison.model_dump(mode="json") for comparison in compared],
         "notes": notes,
     }
 
@@ -280,13 +282,13 @@ def compare(
             ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
             about = f"[dim]{ended}, run {escape(run.id[:8])}[/dim]"
             console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  {about}")
-        for one in compared:
+        for comparison in compared:
             console.print()
-            _show_compared(one, flips=flips)
+            _show_compared(comparison, flips=flips)
         console.print_notes(notes)
 
-    emit(told, as_json, show)
-    if fail_on_regression and any(one.regressed for one in compared):
+    emit(output, as_json, show)
+    if fail_on_regression and any(comparison.regressed for comparison in compared):
         raise typer.Exit(FAILED)
 
 
@@ -294,30 +296,31 @@ ANSWER_CHARS = 40
 
 
 def _show_compared(one: TaskComparison, *, flips: int) -> None:
-    found = one.comparison
-    verdict = "[bold green]B is better[/bold green]" if found.significant else "[dim]no difference beyond chance[/dim]"
+    paired = one.comparison
+    verdict = "[bold green]B is better[/bold green]" if paired.significant else "[dim]no difference beyond chance[/dim]"
     verdict = "[bold red]B is worse[/bold red]" if one.regressed else verdict
     console.print(f"[bold]{escape(one.task)}[/bold]  {verdict}")
-    for difference in found.differs:
+    for difference in paired.differs:
         console.print(f"  [bold yellow]not the same[/bold yellow] {escape(difference)}", soft_wrap=True)
-    interval = "" if found.low is None else f"   95 % {found.low:+.3f} … {found.high:+.3f}"
-    console.print(f"  {found.before:.3f} → {found.after:.3f}   B - A {found.difference:+.3f}{interval}")
-    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
+    interval = "" if paired.low is None else f"   95 % {paired.low:+.3f} … {paired.high:+.3f}"
+    console.print(f"  {paired.before:.3f} → {paired.after:.3f}   B - A {paired.difference:+.3f}{interval}")
+    p = "p < 0.001" if paired.p < 0.001 else f"p = {paired.p:.3f}"
     console.print(
-        f"  {p} ({found.method})   {found.wins} better, {found.ties} equal, {found.losses} worse of {found.n} items"
+        f"  {p} ({paired.method})   {paired.wins} better, {paired.ties} equal, {paired.losses} worse "
+        f"of {paired.n} items"
     )
     for items, words in (
-        (found.unscored, "unscored in one of the runs, not compared"),
-        (found.only_before, "only in A"),
-        (found.only_after, "only in B"),
+        (paired.unscored, "unscored in one of the runs, not compared"),
+        (paired.only_before, "only in A"),
+        (paired.only_after, "only in B"),
     ):
         if items:
-            named = f"{', '.join(items[:5])}{' …' if len(items) > 5 else ''}"
-            console.print(f"  [yellow]{escape(f'{len(items)} {words}: {named}')}[/yellow]", soft_wrap=True)
-    right = found.method == "McNemar, exact"
+            examples = f"{', '.join(items[:5])}{' …' if len(items) > 5 else ''}"
+            console.print(f"  [yellow]{escape(f'{len(items)} {words}: {examples}')}[/yellow]", soft_wrap=True)
+    right = paired.method == "McNemar, exact"
     for name, changes in (
-        ("became wrong" if right else "worse", found.worse),
-        ("became right" if right else "better", found.better),
+        ("became wrong" if right else "worse", paired.worse),
+        ("became right" if right else "better", paired.better),
     ):
         if changes and flips:
             title = f"{name} ({min(flips, len(changes))} of {len(changes)})" if len(changes) > flips else name

@@ -69,7 +69,7 @@ def gc(
         timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
     )
     store = _store(home)
-    done = cleanup.collect(
+    collected = cleanup.collect(
         store,
         Results.of_store(store, home),
         older_than=orphans,
@@ -82,23 +82,25 @@ def gc(
     if calls_older_than is not None:
         calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
     if not dry_run:
-        gone = [name.rpartition("/")[2] for each in done.removed if not (name := each.name).startswith(RESULTS)]
-        lineage().note_collected(gone, at=now)
+        removed_names = [
+            name.rpartition("/")[2] for each in collected.removed if not (name := each.name).startswith(RESULTS)
+        ]
+        lineage().note_collected(removed_names, at=now)
 
     def show() -> None:
-        for each in done.removed[:SHOWN]:
+        for each in collected.removed[:SHOWN]:
             typer.echo(f"{each.name}  {_megabytes(each.size)}")
-        if len(done.removed) > SHOWN:
-            typer.echo(f"… and {len(done.removed) - SHOWN} more")
-        verb = "Would remove" if done.dry_run else "Removed"
-        removed = f"{verb} {len(done.removed)} ({_megabytes(done.removed_bytes)})"
-        typer.echo(f"{removed}; {done.kept} artifacts and {done.kept_results} results stay.")
-        if done.removed_vectors:
-            typer.echo(f"{verb} {done.removed_vectors} cached embeddings that no run has used since.")
+        if len(collected.removed) > SHOWN:
+            typer.echo(f"… and {len(collected.removed) - SHOWN} more")
+        verb = "Would remove" if collected.dry_run else "Removed"
+        removed = f"{verb} {len(collected.removed)} ({_megabytes(collected.removed_bytes)})"
+        typer.echo(f"{removed}; {collected.kept} artifacts and {collected.kept_results} results stay.")
+        if collected.removed_vectors:
+            typer.echo(f"{verb} {collected.removed_vectors} cached embeddings that no run has used since.")
         if calls:
             typer.echo(f"{verb} {calls} model calls of the response store.")
 
-    emit({**done.model_dump(mode="json"), "removed_calls": calls}, as_json, show)
+    emit({**collected.model_dump(mode="json"), "removed_calls": calls}, as_json, show)
 
 
 def doctor(
@@ -193,8 +195,8 @@ def stop(as_json: Json = False) -> None:
     from storage.embedded import Cluster
 
     api, stopped = end_shared_api(settings().home), Cluster(settings().home).stop()
-    said = "Stopped." if stopped or api else "It was not running."
-    emit({"stopped": stopped, "prefect_api": api}, as_json, lambda: typer.echo(said))
+    sentence = "Stopped." if stopped or api else "It was not running."
+    emit({"stopped": stopped, "prefect_api": api}, as_json, lambda: typer.echo(sentence))
 
 
 COMMANDS = (backup, restore, gc, doctor)

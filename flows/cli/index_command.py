@@ -77,17 +77,17 @@ def index(
     metadata = given["metadata"] and given["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
     with valid(OPTIONS):
-        chosen = merge_parameters({**given, **folders}, file=config, settings=settings or ())
+        parameters = merge_parameters({**given, **folders}, file=config, settings=settings or ())
     if watch:
-        _watch(chosen, documents, index, as_json=as_json)
+        _watch(parameters, documents, index, as_json=as_json)
     if dry_run:
         from flows.running.rag_config import IndexConfig
 
         with valid(OPTIONS), progress_bars(as_json):
-            figures = plan_figures(IndexConfig.model_validate(chosen))
+            figures = plan_figures(IndexConfig.model_validate(parameters))
         emit(figures, as_json, lambda: show_plan(figures))
     else:
-        build_and_show(chosen, index, task_runner=task_runner, as_json=as_json)
+        build_and_show(parameters, index, task_runner=task_runner, as_json=as_json)
 
 
 def _watch(chosen: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
@@ -157,9 +157,9 @@ def build_and_show(
 
 def build_as_told() -> None:
     """One build for the server of an index: its parameters stand on stdin as JSON; ends as `rag index --json` does."""
-    chosen = json.load(sys.stdin)
+    parameters = json.load(sys.stdin)
     try:
-        build_and_show(chosen, Path(chosen["index"]), as_json=True)
+        build_and_show(parameters, Path(parameters["index"]), as_json=True)
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
 

@@ -102,50 +102,50 @@ def evaluate(
     from tasks.resources import evaluations
 
     require_file(questions, "a JSONL file of questions")
-    started, chosen = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
+    started, config = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
     with plain_errors(ValueError), open_index(index) as opened:
-        asked = figures.choose(read_questions(questions), None)
+        gold_questions = figures.choose(read_questions(questions), None)
         # the options as they will act, not as they were typed: the database keeps these
-        has_gold = any(question.answer or not question.answerable for question in asked)
+        has_gold = any(question.answer or not question.answerable for question in gold_questions)
         settled = {
-            "llm": spelled(chosen.llm or settings().llm),
-            "no_answers": calibrate is None and (chosen.no_answers or not has_gold),
-            "max_wrong": 1.0 if calibrate else chosen.max_wrong,
+            "llm": spelled(config.llm or settings().llm),
+            "no_answers": calibrate is None and (config.no_answers or not has_gold),
+            "max_wrong": 1.0 if calibrate else config.max_wrong,
         }
-        chosen = chosen.model_copy(update=settled)
-        gold = figures.gold_in(opened, asked)
+        config = config.model_copy(update=settled)
+        gold = figures.gold_in(opened, gold_questions)
         with progress_bars(as_json):
             places = figures.places_in(
                 opened,
-                strategy=chosen.strategy or STRATEGY,
-                bm25_weight=chosen.bm25_weight,
-                route=not chosen.no_route,
-                rerank=chosen.rerank,
+                strategy=config.strategy or STRATEGY,
+                bm25_weight=config.bm25_weight,
+                route=not config.no_route,
+                rerank=config.rerank,
             )
-            ranked = rank_questions(progress.counted("search", asked), places, name_of=gold.name_of)
+            ranked = rank_questions(progress.counted("search", gold_questions), places, name_of=gold.name_of)
         checks: tuple[AnswerCheck, ...] = ()
-        if not chosen.no_answers:
-            how = {"llm": chosen.llm, "reranker": chosen.rerank, "answers.strategy": chosen.strategy}
-            how |= {"answers.max_wrong": chosen.max_wrong, "answers.calibration": chosen.calibration}
-            with open_answering(index, how, patient=True) as assistant, progress_bars(as_json):
-                checks = check_answers(progress.counted("answer", asked), assistant, name_of=gold.name_of)
-        measured = figures.measure(ranked, None if chosen.no_answers else checks)
+        if not config.no_answers:
+            answering = {"llm": config.llm, "reranker": config.rerank, "answers.strategy": config.strategy}
+            answering |= {"answers.max_wrong": config.max_wrong, "answers.calibration": config.calibration}
+            with open_answering(index, answering, patient=True) as assistant, progress_bars(as_json):
+                checks = check_answers(progress.counted("answer", gold_questions), assistant, name_of=gold.name_of)
+        measured = figures.measure(ranked, None if config.no_answers else checks)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
             write(calibrate, f"{calibration_of(checks).model_dump_json(indent=1)}\n".encode())
         if details:
-            samples = figures.samples_of(asked, measurement)
-            write(details, "".join(f"{one.model_dump_json(exclude={'repeat'})}\n" for one in samples).encode())
+            samples = figures.samples_of(gold_questions, measurement)
+            write(details, "".join(f"{sample.model_dump_json(exclude={'repeat'})}\n" for sample in samples).encode())
         rows = figures.record(
             measurement,
-            asked,
+            gold_questions,
             run=uuid4().hex,
             provenance=figures.Provenance(program_version(), git_commit(), started, datetime.now(UTC)),
             subject=figures.subject_of(opened, index),
             file=questions,
             split=None,
-            settings=chosen.model_dump(exclude={"no_route", "no_answers"})
-            | {"route": not chosen.no_route, "answers": not chosen.no_answers},
+            settings=config.model_dump(exclude={"no_route", "no_answers"})
+            | {"route": not config.no_route, "answers": not config.no_answers},
         )
     notes, run = [*gold.notes], None
     if away := sum(check.model_away for check in checks):
@@ -157,9 +157,9 @@ def evaluate(
         except StorageError as error:
             notes.append(f"the figures are not in the database: {error}")
 
-    promised = None if chosen.llm != "none" else chosen.max_wrong
-    told = measured.model_dump(mode="json") | {"run": run, "notes": notes}
-    emit(told, as_json, lambda: _show(measured, notes, promised=promised))
+    promised = None if config.llm != "none" else config.max_wrong
+    output = measured.model_dump(mode="json") | {"run": run, "notes": notes}
+    emit(output, as_json, lambda: _show(measured, notes, promised=promised))
 
 
 console = Screen()
@@ -190,17 +190,17 @@ def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -
         ]
         console.print(make_table("", "page", "95 %", "document", "95 %", rows=rows))
     console.print(f"[dim]{measured.n} questions, {measured.paged} of them with gold pages[/dim]")
-    if figures := measured.answers:
-        shares = [(words, getattr(figures, name)) for name, words in ANSWER_ROWS]
-        shares += [(words, getattr(figures.abstention, name)) for name, words in ABSTENTION_ROWS]
+    if answer_scores := measured.answers:
+        shares = [(words, getattr(answer_scores, name)) for name, words in ANSWER_ROWS]
+        shares += [(words, getattr(answer_scores.abstention, name)) for name, words in ABSTENTION_ROWS]
         answer_rows: list[tuple[object, ...]] = []
         for words, share in shares:
             if share is not None:
                 limit = f"; promised ≤ {promised:g}" if words == WRONG and promised is not None and promised < 1 else ""
                 answer_rows.append((words + limit, *_cells(share), share.n))
         console.print(make_table("answers", "share", "95 %", "n", rows=answer_rows))
-        unscored = f", {figures.unscored} more could not be asked" if figures.unscored else ""
-        console.print(f"[dim]{figures.n} questions asked{unscored}[/dim]")
+        unscored = f", {answer_scores.unscored} more could not be asked" if answer_scores.unscored else ""
+        console.print(f"[dim]{answer_scores.n} questions asked{unscored}[/dim]")
     console.print_notes(notes)
 
 

@@ -116,8 +116,8 @@ def accept(
     from tasks.nightly import night_comparison, night_report
     from tasks.resources import incidents
 
-    known = incidents().of(_suite_file(suite))
-    accepted = night_comparison.accept_incident(known, incident, word=why, at=datetime.now(UTC))
+    open_incidents = incidents().of(_suite_file(suite))
+    accepted = night_comparison.accept_incident(open_incidents, incident, word=why, at=datetime.now(UTC))
     incidents().put(accepted)
     emit(accepted, as_json, lambda: screen.print(Text(harmless(night_report.describe_incident(accepted)))))
 
@@ -145,18 +145,18 @@ def _show(report: NightReport) -> None:
     ]
     rows: list[tuple[str, ...]] = []
     for of, task, measure, run in measured:
-        figure, interval, moved, verdict = "none scored", "", night_report.NONE, ""
+        score_text, interval, moved, verdict = "none scored", "", night_report.NONE, ""
         if measure:
-            figure, interval = night_report.format_value(measure.value), night_report.format_interval(measure)
+            score_text, interval = night_report.format_value(measure.value), night_report.format_interval(measure)
         if change := changes.get((of, task)):
             moved = night_report.format_difference(change.difference, like=change.now.value)
             verdict = night_report.VERDICTS[change.verdict]
-        rows.append((of, task, figure, interval, moved, verdict, run[:8]))
+        rows.append((of, task, score_text, interval, moved, verdict, run[:8]))
     if rows:
         columns = ("model", "benchmark", ">score", "95 %", ">change", "", "run")
         screen.print(make_table(*columns, rows=rows))
-    for one in report.open_incidents:
-        screen.print(Text(harmless(night_report.describe_incident(one)), style="red"))
+    for incident in report.open_incidents:
+        screen.print(Text(harmless(night_report.describe_incident(incident)), style="red"))
     for failure in report.failures:
         screen.print(Text(f"{failure.what}: {failure.why}", style="yellow"))
     screen.print(Text(f"run {report.night.run}"))

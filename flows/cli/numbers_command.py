@@ -77,9 +77,9 @@ def numbers(
     filters: Filters = {"entity": document.split(), "line": line.split(), "years": years}
     opened = _open_source(index, given, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
-        wanted, known = document.lower().split(), [*source.names.values()]
-        if document and not any(all(word in name.lower() for word in wanted) for name in known):
-            fail(f"--document {document}: no document is called so; there are {', '.join(known[:5])} …", REFUSED)
+        words, names = document.lower().split(), [*source.names.values()]
+        if document and not any(all(word in name.lower() for word in words) for name in names):
+            fail(f"--document {document}: no document is called so; there are {', '.join(names[:5])} …", REFUSED)
         if sql is not None:
             _show_query(query_numbers(source.paths, source.names, sql), source, "json" if as_json else shape)
         elif as_json or shape != "table":
@@ -99,12 +99,12 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
             with out.open("rb") as written:
                 shutil.copyfileobj(written, sys.stdout.buffer)
         else:
-            told = out.read_text("utf-8")
+            text = out.read_text("utf-8")
             if shape == "json":
                 whole = json.dumps({**source.shown, "numbers": []}, ensure_ascii=False)
-                rows = ", ".join(told.strip("\n").split("\n"))  # other line ends may stand in a string
-                told = f"{whole.removesuffix(']}')}{rows}]}}\n"
-            sys.stdout.write(told)
+                rows = ", ".join(text.strip("\n").split("\n"))  # other line ends may stand in a string
+                text = f"{whole.removesuffix(']}')}{rows}]}}\n"
+            sys.stdout.write(text)
 
 
 @contextmanager
@@ -117,8 +117,8 @@ def _open_source(
         from storage.index import open_index
 
         with open_index(index) as opened:
-            shown = {"index": index_name(index), "generation": opened.generation}
-            yield _Source(opened.numbers, opened.names, shown)
+            head = {"index": index_name(index), "generation": opened.generation}
+            yield _Source(opened.numbers, opened.names, head)
         return
     from storage.numbers import write_numbers
     from tasks.rag.numbers.document_numbers import document_numbers
@@ -134,13 +134,13 @@ def _open_source(
 
 def _years(period: str) -> tuple[int, int] | None:
     """First and last year of `2021`, `2019..2021`, `2019..` or `..2021`."""
-    found = PERIOD.fullmatch(period)
+    match = PERIOD.fullmatch(period)
     if not period:
         return None
-    if not found or not (found["first"] or found["last"]) or (found["first"] and found["last"] and not found["to"]):
+    if not match or not (match["first"] or match["last"]) or (match["first"] and match["last"] and not match["to"]):
         fail(f"--period {period}: not a year such as 2021, or years such as 2019..2021", REFUSED)
-    first, last = int(found["first"] or 1900), int(found["last"] or 2099)
-    if not found["to"]:
+    first, last = int(match["first"] or 1900), int(match["last"] or 2099)
+    if not match["to"]:
         return first, first
     if first > last:
         fail(f"--period {period}: ends before it begins", REFUSED)
@@ -154,8 +154,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _cell(value: Any) -> Any:
@@ -185,8 +185,8 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
 
     coloured = console.color_system
     dim, blue, red, plain = ("\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m") if coloured else ("", "", "", "")
-    found = list_numbers(source.paths, source.names, **filters)
-    for name, of_document in groupby(found, key=itemgetter(0)):
+    rows = list_numbers(source.paths, source.names, **filters)
+    for name, of_document in groupby(rows, key=itemgetter(0)):
         console.print_line(f"[bold]{escape(name)}[/bold]")
         write = console.file.write
         for _, where, value, unit, period, labels, headers, doubt in of_document:
@@ -197,4 +197,4 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
                 f"{dim}{where:>8}{plain}  {value:>20} {unit:<7} {blue}{period:<22}{plain} {labels}  "
                 f"{dim}{headers}{plain}{doubted}\n"
             )
-    console.print(f"[dim]{len(found):,} numbers[/dim]")
+    console.print(f"[dim]{len(rows):,} numbers[/dim]")

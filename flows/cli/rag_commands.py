@@ -113,8 +113,10 @@ def chunks(
             if not rows:
                 names = ", ".join(entry.name for entry in opened.catalogue[:5])
                 fail(f"the index holds no chunks of {document!r}; it has {names} …", REFUSED)
-        shown = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
-    listed: list[dict[str, Any]] = [{"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in shown]
+        selected = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
+    listed: list[dict[str, Any]] = [
+        {"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in selected
+    ]
 
     def show() -> None:
         for chunk in listed:
@@ -138,12 +140,12 @@ def status(
     from storage.index import is_published
     from tasks.rag.indexing.index_report import read_status
 
-    found, where = read_status(index), index_name(index)
-    if found is None and is_published(index):
+    current, where = read_status(index), index_name(index)
+    if current is None and is_published(index):
         fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
-    if found is None:
+    if current is None:
         fail(f"{where} holds no index; make one with `trivet rag index FOLDER --index {where}`", REFUSED)
-    emit(found, as_json, lambda: _show_status(found, every=every))
+    emit(current, as_json, lambda: _show_status(current, every=every))
 
 
 def search(
@@ -166,7 +168,7 @@ def search(
     from tasks.rag.retrieval import search as retrieval
 
     with plain_errors(ValueError), open_index(index) as opened:
-        found = retrieval.search(
+        result = retrieval.search(
             opened,
             question,
             strategy=strategy.value,
@@ -175,7 +177,7 @@ def search(
             documents=documents_named(document, opened.catalogue) if document else None,
             filters=open_router(opened).route(question) if not (no_route or document) else Filters(),
         )
-        found = found._replace(notes=(*found.notes, *_routed(opened, found.filters)))
+        result = result._replace(notes=(*result.notes, *_routed(opened, result.filters)))
     hits = [
         {
             "document": hit.document_name,
@@ -189,9 +191,9 @@ def search(
             "heading_path": hit.chunk.heading_path,
             "ranks": hit.ranks,
         }
-        for hit in found.hits
+        for hit in result.hits
     ]
-    emit({"hits": hits, "notes": found.notes}, as_json, lambda: _show_hits(found))
+    emit({"hits": hits, "notes": result.notes}, as_json, lambda: _show_hits(result))
 
 
 def _routed(opened: Index, filters: Filters) -> list[str]:
@@ -200,10 +202,10 @@ def _routed(opened: Index, filters: Filters) -> list[str]:
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]
     more = f" and {len(names) - DOCUMENTS_SHOWN} more" if len(names) > DOCUMENTS_SHOWN else ""
-    said = ", ".join(dict.fromkeys(match.said for match in filters.matches))
+    words = ", ".join(dict.fromkeys(match.said for match in filters.matches))
     where = "only" if filters.mode == "only" else "first"
-    shown = ", ".join(names[:DOCUMENTS_SHOWN])
-    return [f"looked {where} in {shown}{more}, which the question names: {said} (--no-route for all)"]
+    listed = ", ".join(names[:DOCUMENTS_SHOWN])
+    return [f"looked {where} in {listed}{more}, which the question names: {words} (--no-route for all)"]
 
 
 def _show_hits(found: SearchResult) -> None:
@@ -235,9 +237,9 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
     for warning in status.warnings:
         console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
     troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
-    shown = slice(None if every else MOST_DOCUMENTS)
+    limit = slice(None if every else MOST_DOCUMENTS)
     # names of documents are too long for a column of a table
-    for item in sorted(troubled, key=lambda item: item.status != "failed")[shown]:
+    for item in sorted(troubled, key=lambda item: item.status != "failed")[limit]:
         if item.status == "failed":
             console.print_line(f"[red]failed[/red]  {escape(item.document)}")
             console.print_line(f"        {escape(item.message or item.reason or '')}")
@@ -248,8 +250,8 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
     if every:
         console.print(f"[bold]{'status':<10} {'pages':>6} {'chunks':>7}  document[/bold]")
         for item in status.documents:
-            same = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
-            line = f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{same}"
+            duplicate_of = f" [dim]({escape(item.message or '')})[/dim]" if item.status == "duplicate" else ""
+            line = f"{item.status:<10} {item.pages:>6} {item.chunks:>7}  {escape(item.document)}{duplicate_of}"
             console.print_line(line)
     elif len(troubled) > MOST_DOCUMENTS:
         console.print(f"  {len(troubled) - MOST_DOCUMENTS:,} more documents have problems; --all shows them")
@@ -261,6 +263,6 @@ def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
     for page in item.troubled_pages:
         pages.setdefault(f"{page.status}, {page.reason}", []).append(page.page)
     for trouble, numbers in pages.items():
-        named = ", ".join(str(number) for number in numbers[:PAGES_SHOWN] if number)
+        listed = ", ".join(str(number) for number in numbers[:PAGES_SHOWN] if number)
         more = f" and {len(numbers) - PAGES_SHOWN} more" if len(numbers) > PAGES_SHOWN else ""
-        yield f"{'pages' if len(numbers) > 1 else 'page'} {named}{more}: {trouble}" if named else trouble
+        yield f"{'pages' if len(numbers) > 1 else 'page'} {listed}{more}: {trouble}" if listed else trouble

@@ -68,27 +68,27 @@ def up(
     with plain_errors(StorageError):
         collections = absolute(folders_of(index or [], documents or []))
         require_indexes(collections)
-    done = _start(
+    started = _start(
         UpOptions(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
     )
 
     def show() -> None:
-        typer.secho(f"{done.ui_url}  ({done.state})", bold=True)
-        if done.pages_url:
-            typer.echo(f"  pages to ask, to see documents, evaluations and nights: {done.pages_url}")
-        typer.echo(f"  user and password, as the UI asks for them (the pages for both as one): {done.auth_file}")
-        if done.database:
-            typer.echo(f"  database: {done.database.kind}, because {done.database.why}")
-        typer.echo(f"  workers for the pools: {', '.join(done.pools)}")
-        typer.echo(f"  relative paths of parameters begin in {done.folder}")
-        if done.deployments:
-            typer.echo(f"  deployments: {', '.join(done.deployments)}")
-        if done.failed:
-            typer.secho(f"  {done.failed}", fg="red", err=True)
+        typer.secho(f"{started.ui_url}  ({started.state})", bold=True)
+        if started.pages_url:
+            typer.echo(f"  pages to ask, to see documents, evaluations and nights: {started.pages_url}")
+        typer.echo(f"  user and password, as the UI asks for them (the pages for both as one): {started.auth_file}")
+        if started.database:
+            typer.echo(f"  database: {started.database.kind}, because {started.database.why}")
+        typer.echo(f"  workers for the pools: {', '.join(started.pools)}")
+        typer.echo(f"  relative paths of parameters begin in {started.folder}")
+        if started.deployments:
+            typer.echo(f"  deployments: {', '.join(started.deployments)}")
+        if started.failed:
+            typer.secho(f"  {started.failed}", fg="red", err=True)
         typer.echo('  for the prefect command: eval "$(trivet status --shell)"; to stop: trivet down')
 
-    emit(done, as_json, show)
-    if done.failed:
+    emit(started, as_json, show)
+    if started.failed:
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
@@ -101,14 +101,14 @@ def _start(wanted: UpOptions, *, quiet: bool) -> Up:
             typer.secho(harmless(text), dim=True, err=True)
 
     place = _place()
-    with _ended_by_signals() as came, plain_errors():
-        done = up(place, wanted, os.environ.copy(), say=say)
-        if came and done.state != "unchanged":
+    with _ended_by_signals() as received, plain_errors():
+        started = up(place, wanted, os.environ.copy(), say=say)
+        if received and started.state != "unchanged":
             with place.alone():
                 end(place)
-        if came:
+        if received:
             raise _Terminated
-    return done
+    return started
 
 
 class _Terminated(SystemExit):
@@ -121,16 +121,16 @@ def _ended_by_signals() -> Generator[list[int]]:
 
     Yields a list of the signals received: a library may swallow the exception that the handler raises.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def end(number: int, _: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the stopping
-        came.append(number)
+        received.append(number)
         raise _Terminated
 
     with handling(signal.SIGTERM, end):
         try:
-            yield came
+            yield received
         except KeyboardInterrupt:
             fail("interrupted; what had started was stopped", INTERRUPTED)
         except _Terminated:
@@ -208,9 +208,9 @@ def _print_environment(as_json: bool) -> None:
         "PREFECT_HOME": os.environ.get("PREFECT_HOME") or str(home / "prefect"),
         "TRIVET_HOME": str(home),
     }
-    given = {name: value for name, value in variables.items() if value}
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
-    emit(given, as_json, lambda: typer.echo("\n".join([*exports, on_path(sysconfig.get_path("scripts"))])))
+    exported = {name: value for name, value in variables.items() if value}
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in exported.items()]
+    emit(exported, as_json, lambda: typer.echo("\n".join([*exports, on_path(sysconfig.get_path("scripts"))])))
 
 
 def on_path(folder: str) -> str:
@@ -233,8 +233,8 @@ def deploy(as_json: Json = False) -> None:
 
     connect(settings().home)
     prepare_environment()
-    done = put(Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING")))
-    emit(done, as_json, lambda: typer.echo(f"Ready: {', '.join(done.deployments)}"))
+    deployed = put(Api(os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING")))
+    emit(deployed, as_json, lambda: typer.echo(f"Ready: {', '.join(deployed.deployments)}"))
 
 
 def serve(
@@ -267,7 +267,7 @@ def serve(
     home = settings().home
     with plain_errors(StorageError, ModelUnavailable, OSError):
         folders = folders_of(index or [], documents or [])
-        collections = [_open_collection(given, name, one) for name, one in folders.items()]
+        collections = [_open_collection(given, name, folder) for name, folder in folders.items()]
         if mcp:
             try:
                 from flows.service.web.mcp_door import create_mcp
@@ -282,7 +282,7 @@ def serve(
         listening = listen(host, port)
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listening.getsockname()[1]}"
-    paths = {name: index_name(one.index) for name, one in folders.items()}
+    paths = {name: index_name(folder.index) for name, folder in folders.items()}
     facts = {"url": url, "auth": auth.place, "index": next(iter(paths.values()), None), "collections": paths}
     about = f"answers about {', '.join(paths.values())}" if paths else "shows evaluations"
     emit(facts, as_json, lambda: typer.echo(f"{url} {about}; its auth string is in {auth.place}"))
@@ -300,11 +300,11 @@ def _open_collection(given: Given, name: str, folders: Folders) -> Collection:
     from tasks.rag.answers import AnswerSettings
 
     answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
-    made = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
-    if made.indexing is None or is_published(folders.index):
-        with made.live.borrow():
+    collection = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
+    if collection.indexing is None or is_published(folders.index):
+        with collection.live.borrow():
             pass
-    return made
+    return collection
 
 
 COMMANDS = (up, down, status, deploy)

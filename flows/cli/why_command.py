@@ -76,13 +76,11 @@ def _of_digest(prefix: str) -> OriginTree | None:
     from tasks.origins.told import recorded
     from tasks.resources import lineage
 
-    found = lineage().beginning(prefix)
-    if len(found) > 1:
-        fail(
-            f"{prefix} begins {len(found)} digests: {', '.join(one[:SHORT] for one in found)}; give more digits",
-            REFUSED,
-        )
-    return next(iter(recorded(found, lineage())), None)
+    digests = lineage().beginning(prefix)
+    if len(digests) > 1:
+        begun = ", ".join(digest[:SHORT] for digest in digests)
+        fail(f"{prefix} begins {len(digests)} digests: {begun}; give more digits", REFUSED)
+    return next(iter(recorded(digests, lineage())), None)
 
 
 def _of_index(path: Path, parts: list[str]) -> OriginTree:
@@ -100,33 +98,33 @@ def _of_index(path: Path, parts: list[str]) -> OriginTree:
     if corpus is None:
         fail(f"{name} was published from another home, or before origins were recorded; run `trivet rag index` again")
     is_cell = CELL.fullmatch(parts[0])
-    told = (of_cell if is_cell else of_chunk)(parts[0], corpus, lineage(), artifacts())
-    if told is None and is_cell:
+    tree = (of_cell if is_cell else of_chunk)(parts[0], corpus, lineage(), artifacts())
+    if tree is None and is_cell:
         see = f"`trivet rag numbers --index {name} --json` for document, table, row and col of each"
         fail(f"{name} has no number {parts[0]}; see {see}", REFUSED)
-    if told is None:
+    if tree is None:
         fail(f"{name} has no chunk {parts[0]}; see `trivet rag search … --json` for the ids of chunks", REFUSED)
-    return told
+    return tree
 
 
 def _in_batch(path: Path, parts: list[str]) -> Answered:
     """The answer to one question of a file that `rag batch` wrote."""
     if not parts:
         fail(f"{path} holds many answers; name one by its id", REFUSED)
-    told = dict[str, Any]()
+    answers = dict[str, Any]()
     lines = path.read_text("utf-8").rstrip("\n").split("\n")  # other line ends may stand in a string
     for number, line in enumerate(lines, start=1):
         try:
             answer = json.loads(line)
-            told[str(answer.pop("id"))] = answer
+            answers[str(answer.pop("id"))] = answer
         except (ValueError, KeyError, AttributeError):
             fail(f"{path}, line {number}: not an answer of `trivet rag batch`: {line[:80]!r}", REFUSED)
-    if parts[0] not in told:
-        fail(f"{path} has no answer {parts[0]}; its ids are {', '.join([*told][:5])} …", REFUSED)
-    error = told[parts[0]].pop("error", None)
-    if error and not told[parts[0]]:
+    if parts[0] not in answers:
+        fail(f"{path} has no answer {parts[0]}; its ids are {', '.join([*answers][:5])} …", REFUSED)
+    error = answers[parts[0]].pop("error", None)
+    if error and not answers[parts[0]]:
         fail(f"{path}: {parts[0]} was not answered: {error}", REFUSED)
-    return _answered(told[parts[0]])
+    return _answered(answers[parts[0]])
 
 
 def _answered(told: Any) -> Answered:
@@ -159,14 +157,14 @@ def _of_row(which: str, parts: list[str]) -> Iterator[OriginTree]:
         except UnknownSession:
             yield from _of_run(which, parts)  # the last of a model
             return
-        named = _at_most(1, parts)
+        turn_names = _at_most(1, parts)
         turns = {str(turn.n): turn for turn in sessions().turns(session.id)}
         if not turns:
             fail(f"nothing has been asked in {session.id}", REFUSED)
-        chosen = named[0] if named else max(turns, key=int)
-        if chosen not in turns:
-            fail(f"{session.id} has no turn {chosen}; it has {', '.join(turns)}", REFUSED)
-        yield _of_answer(_answered(turns[chosen].answered))
+        turn_name = turn_names[0] if turn_names else max(turns, key=int)
+        if turn_name not in turns:
+            fail(f"{session.id} has no turn {turn_name}; it has {', '.join(turns)}", REFUSED)
+        yield _of_answer(_answered(turns[turn_name].answered))
         return
     if run.kind == "benchmark":
         yield from _of_run(run.id, parts)
@@ -188,15 +186,15 @@ def _of_run(which: str, parts: list[str]) -> Iterator[OriginTree]:
     from tasks.origins.of_scores import of_run, of_score
     from tasks.resources import artifacts, evaluations, lineage, responses
 
-    found: FoundRun = find_run(which, evaluations())
+    stored_run: FoundRun = find_run(which, evaluations())
     if len(parts) < 2:
-        yield of_run(found, lineage(), task=parts[0] if parts else None)
+        yield of_run(stored_run, lineage(), task=parts[0] if parts else None)
         return
     task, item = parts
-    found.require(task)
-    trees = of_score(found, task, item, artifacts(), lineage(), responses().many)
+    stored_run.require(task)
+    trees = of_score(stored_run, task, item, artifacts(), lineage(), responses().many)
     if not trees:
-        fail(f"{task} of run {found.report.run.id} has no item {item}", REFUSED)
+        fail(f"{task} of run {stored_run.report.run.id} has no item {item}", REFUSED)
     yield from trees
 
 

@@ -55,12 +55,12 @@ def models_of(llm: str | None) -> Models:
                     "TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
             name = spelled(name)
-            known = name if name.partition(":")[0] in backends() else f"openai:{name}"
-            if not _has_place(known):  # OpenAI's own address is the default of a client, and not a local place
+            model = name if name.partition(":")[0] in backends() else f"openai:{name}"
+            if not _has_place(model):  # OpenAI's own address is the default of a client, and not a local place
                 raise ModelUnavailable(
                     "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
-            return Models(wiring="local", large=known, small=known, revision=revision_of(known))
+            return Models(wiring="local", large=model, small=model, revision=revision_of(model))
         case "openai":
             if not (settings().openai_api_key or settings().openai_base_url):
                 raise ModelUnavailable(
@@ -95,8 +95,8 @@ def spelled_out(name: str) -> str:
 
 def priced(given: Any, *, by: str) -> Any:
     """What a flow is told, with the price of the model in its field `by` where a limit on the cost has none."""
-    told: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-    spending, name = told.get("spending"), told.get(by)
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    spending, name = fields.get("spending"), fields.get(by)
     if not (isinstance(spending, Mapping) and isinstance(name, str)):
         return given
     limits = cast("Mapping[str, Any]", spending)
@@ -106,4 +106,4 @@ def priced(given: Any, *, by: str) -> Any:
         entry = find_entry(name)
     except ModelUnavailable:
         return given  # `spelled_out` refuses it under the name of its field
-    return {**told, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else given
+    return {**fields, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else given

@@ -127,19 +127,21 @@ def wait_until_healthy(home: Path) -> None:
     """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
     url = os.environ.get(URL, "")
     servers, patience_s = [*_joined], START_S if _joined else None
-    why = silence(url, patience_s, goes_on=lambda: all(one.is_alive for one in servers)) if url else None
+    why = silence(url, patience_s, goes_on=lambda: all(server.is_alive for server in servers)) if url else None
     if why is None:
         return
     if not servers:
-        said = no_answer(url, why)
+        message = no_answer(url, why)
     elif shutil.disk_usage(home).free < NEEDED_BYTES:
-        said = f"{home} has no room left for Prefect's own database; free disk space and run again"
-    elif not all(one.is_alive for one in servers):
-        said = f"the Prefect API ended as it started; see {home / LOG}"
+        message = f"{home} has no room left for Prefect's own database; free disk space and run again"
+    elif not all(server.is_alive for server in servers):
+        message = f"the Prefect API ended as it started; see {home / LOG}"
     else:
         log = home / LOG
-        said = f"the Prefect API at {url} has not answered for {START_S:g} s; see {log}, and end it by `trivet db stop`"
-    raise ServerDidNotStart(said)
+        message = (
+            f"the Prefect API at {url} has not answered for {START_S:g} s; see {log}, and end it by `trivet db stop`"
+        )
+    raise ServerDidNotStart(message)
 
 
 def join_server(home: Path) -> tuple[Address, IO[str]]:

@@ -29,11 +29,11 @@ def merge_parameters(
 
     given: dotted path of the field → value of the option; None if it was not given. Raises ConfigUnusable.
     """
-    chosen = read_parameters(file) if file else {}
-    merge(chosen, nested(given))
+    parameters = read_parameters(file) if file else {}
+    merge(parameters, nested(given))
     for text in settings:
-        set_parameter(chosen, text)
-    return chosen
+        set_parameter(parameters, text)
+    return parameters
 
 
 def read_parameters(file: Path) -> dict[str, Any]:
@@ -51,15 +51,15 @@ def read_parameters(file: Path) -> dict[str, Any]:
 
 def nested(given: Mapping[str, Any]) -> dict[str, Any]:
     """Values as the model takes them, without unset ones: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
-    whole: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for path, value in given.items():
         *outer, name = path.split(".")
-        inside = whole
+        table = tables
         for part in outer if value is not None else ():
-            inside = inside.setdefault(part, {})
+            table = table.setdefault(part, {})
         if value is not None:
-            inside[name] = value
-    return whole
+            table[name] = value
+    return tables
 
 
 def set_parameter(chosen: dict[str, Any], text: str) -> None:
@@ -94,12 +94,12 @@ def explain_errors(error: ValidationError, spell: Callable[[str], str] = str) ->
     for item in error.errors():
         path, given = ".".join(map(str, item["loc"])), item["input"]
         name = spell(path)
-        if item["type"] == "extra_forbidden" and (said := explain_removal("configuration", path)):
-            lines.append(said)
+        if item["type"] == "extra_forbidden" and (sentence := explain_removal("configuration", path)):
+            lines.append(sentence)
         elif item["type"] == "value_error":
-            said = item["msg"].removeprefix("Value error, ")
+            sentence = item["msg"].removeprefix("Value error, ")
             value = f" {given}" if isinstance(given, str) else ""
-            lines.append(f"{name}{value}: {said}" if name else said)
+            lines.append(f"{name}{value}: {sentence}" if name else sentence)
         else:
             lines.append(f"{name}: {item['msg']} (it is {str(given)[:80]!r})")
     return "\n".join(lines)

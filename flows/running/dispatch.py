@@ -75,13 +75,16 @@ def send(sent: Sent, deployment: str) -> Any:
                     client.set_flow_run_state(child.id, state(message="the run that waited for it was stopped"))
                 raise
             assert child.state
-            crashed, gone = child.state.is_crashed(), not is_own and child.state.is_cancelled()  # by who sent it
+            crashed, cancelled_by_sender = (
+                child.state.is_crashed(),
+                not is_own and child.state.is_cancelled(),
+            )  # by who sent it
             crashes += crashed
-            again = gone or (crashed and crashes <= settings().crash_retries)
-            if not again or results().read(sent.key) is not None:
+            must_resend = cancelled_by_sender or (crashed and crashes <= settings().crash_retries)
+            if not must_resend or results().read(sent.key) is not None:
                 break
             say(f"{child.name} is sent again: {child.state.message}")
-            time.sleep(0 if gone else PAUSE_S)
+            time.sleep(0 if cancelled_by_sender else PAUSE_S)
 
     # the outcome stays for other runs that wait for this child; `trivet gc` removes it
     if outcome := results().read(outcome_of(child.id)):
@@ -114,9 +117,9 @@ def _find_under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> F
         raise PoolStepFailed(
             f"TRIVET_GPU_DEPLOYMENT names {deployment!r}, which the server does not know; run `trivet deploy`"
         ) from error
-    wanted = {"tags": {"all_": [_tag(sent.key)]}, "state": {"type": {"any_": UNDER_WAY}}}
+    of_step = {"tags": {"all_": [_tag(sent.key)]}, "state": {"type": {"any_": UNDER_WAY}}}
     runs = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter.model_validate(wanted),
+        flow_run_filter=FlowRunFilter.model_validate(of_step),
         deployment_filter=DeploymentFilter.model_validate({"id": {"any_": [pool.id]}}),
         limit=1,
     )
@@ -180,10 +183,10 @@ def keep_outcome(run: object, work: Callable[[], Any]) -> None:
 
 def opened(outcome: bytes) -> Any:
     """The result that a child has left. Raises the error that it has left instead, with its class where it is ours."""
-    left = json.loads(outcome)
-    if "error" not in left:
-        return _serializer.loads(left["value"].encode())
-    kind, message, arguments = (left["error"].get(name) for name in ("kind", "message", "arguments"))
+    record = json.loads(outcome)
+    if "error" not in record:
+        return _serializer.loads(record["value"].encode())
+    kind, message, arguments = (record["error"].get(name) for name in ("kind", "message", "arguments"))
     module, _, name = kind.rpartition(".")
     if kind.startswith(OURS) and arguments:
         error_class = getattr(importlib.import_module(module), name, None)

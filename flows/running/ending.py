@@ -26,22 +26,22 @@ def listening_for_signals(begin: Callable[[int], None]) -> Generator[None]:
     """Have a thread notice SIGINT and SIGTERM, whoever handles them: Prefect waits for steps in progress first."""
 
     def listen() -> None:
-        while heard := hears.recv(1):
-            if heard[0] in (signal.SIGINT, signal.SIGTERM):
-                begin(heard[0])
+        while signals := reader.recv(1):
+            if signals[0] in (signal.SIGINT, signal.SIGTERM):
+                begin(signals[0])
 
-    hears, tells = socket.socketpair()
-    tells.setblocking(False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
     listener = Thread(target=listen, name="signals", daemon=True)
     listener.start()
-    before = signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        tells.close()
+        writer.close()
         listener.join()
-        hears.close()
+        reader.close()
 
 
 @contextmanager

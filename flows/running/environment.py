@@ -123,12 +123,12 @@ def git_commit() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        said = subprocess.run(
+        process = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return said.stdout.strip()
+    return process.stdout.strip()
 
 
 def program() -> str:
@@ -139,8 +139,8 @@ def program() -> str:
 
 def environment() -> dict[str, JsonValue]:
     """Machine and libraries: for people who wonder why a figure moved."""
-    found: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
+    facts: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
     for library in LIBRARIES:
         with suppress(PackageNotFoundError):
-            found[library] = version(library)
-    return found
+            facts[library] = version(library)
+    return facts

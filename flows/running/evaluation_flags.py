@@ -60,21 +60,21 @@ def read_evaluation(
     note: told what was left out because it means nothing here.
     """
     read = read_flags(file) if file else None
-    given = {str(name).replace("-", "_"): value for name, value in read.values.items()} if read else {}
+    file_flags = {str(name).replace("-", "_"): value for name, value in read.values.items()} if read else {}
     typed = {name: value for name, value in flags.items() if value is not None}
     try:
-        return _read(dict.fromkeys(FIELDS) | typed | given, settings, note)
+        return _read(dict.fromkeys(FIELDS) | typed | file_flags, settings, note)
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
-        said = str(error)
+        message = str(error)
         if isinstance(error, ValidationError):  # the first thing that is wrong, named by its flag
             outer = "model." if error.title == "ModelSpec" else ""
-            said = explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
+            message = explain_errors(error, lambda path: _flag_of(outer + path)).splitlines()[0]
         # an error about a flag is one about the line of the file that set it
-        if read and (flag := re.match(r"--([\w-]+)", said)):
+        if read and (flag := re.match(r"--([\w-]+)", message)):
             name = flag[1].replace("-", "_")
-            if written := next((one for one in read.values if str(one).replace("-", "_") == name), None):
-                said = f"{read.path}, line {read.line(written)}: {name}{said[flag.end() :]}"
-        raise OptionUnusable(said) from error
+            if written := next((key for key in read.values if str(key).replace("-", "_") == name), None):
+                message = f"{read.path}, line {read.line(written)}: {name}{message[flag.end() :]}"
+        raise OptionUnusable(message) from error
 
 
 def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
@@ -173,15 +173,15 @@ def _without_path(address: str) -> str:
 
 def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, with `--model NAME` replaced by the entry it stands for; given flags precede the entry."""
-    name, given = chosen["model"], chosen["model_args"]
+    name, model_args = chosen["model"], chosen["model_args"]
     if not isinstance(name, str):
         return dict(chosen)  # the validation of the model refuses it
-    called = chosen["model_name"] or given.get("model") or given.get("pretrained")
+    called = chosen["model_name"] or model_args.get("model") or model_args.get("pretrained")
     entry = _entry_of(name, "model")
     if entry is None:
         if name not in backends() and "." not in name:
-            if said := explain_removal("format", f"eval run --model {name}"):
-                raise OptionUnusable(said)
+            if removal := explain_removal("format", f"eval run --model {name}"):
+                raise OptionUnusable(removal)
             raise OptionUnusable(
                 f"--model {name}: there is no such backend, and no such model of yours; backends are "
                 f"{', '.join(backends())}, and any lm_eval model class by its dotted path; the file that {VARIABLE} "
@@ -193,7 +193,7 @@ def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
         **chosen,
         "model": entry.backend,
         "model_name": called or _model_name_of(entry),
-        "model_args": _args_of(entry, given),
+        "model_args": _args_of(entry, model_args),
         "price": chosen["price"] or price,
     }
 
@@ -307,16 +307,16 @@ def tasks_of(named: Any) -> list[dict[str, Any]]:
         raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
     tasks: dict[str, dict[str, Any]] = {}
     for word in cast("list[Any]", words):
-        given: Any = {"task_name": word.strip()} if isinstance(word, str) else word
-        if not isinstance(given, dict) or not isinstance(given.get("task_name"), str):
+        entry: Any = {"task_name": word.strip()} if isinstance(word, str) else word
+        if not isinstance(entry, dict) or not isinstance(entry.get("task_name"), str):
             raise OptionUnusable(f"--tasks: {word!r} is neither a name nor {{task_name: …, batch_size: …}}")
-        if not given["task_name"]:
+        if not entry["task_name"]:
             continue
-        file, colon, name = given["task_name"].partition(":")
+        file, colon, name = entry["task_name"].partition(":")
         is_file = Path(file).suffix in TASK_FILES and Path(file).is_file()
-        task = {"task": f"{Path(file).absolute()}{colon}{name}" if is_file else given["task_name"]}
+        task = {"task": f"{Path(file).absolute()}{colon}{name}" if is_file else entry["task_name"]}
         if not isinstance(word, str):
-            size = given.get("batch_size")
+            size = entry.get("batch_size")
             task["batch_size"] = None if size in (None, "auto") else _whole(size, "tasks: batch_size")
         tasks.setdefault(task["task"], task)
     return list(tasks.values())

@@ -40,23 +40,23 @@ def count_calls(config: LeverConfig) -> CallCounts:
 
 def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
     """Numbers of train, validation and test queries, and of distinct answers that are weighed beside the judgment."""
-    chosen, start = config.dataset, config.start
+    options, start = config.dataset, config.start
     weighed = not config.of_texts and config.reward in OF_LIKELIHOODS
-    if chosen.name in CPU_WORLDS and chosen.data_dir is None:
+    if options.name in CPU_WORLDS and options.data_dir is None:
         drawn = config.world_sizes  # of which each item has one answer
-        train = min(chosen.train_queries, drawn["candidates"]) if chosen.name == DIGITS else drawn["queries"]
+        train = min(options.train_queries, drawn["candidates"]) if options.name == DIGITS else drawn["queries"]
         return train, drawn["validation"], drawn["test"], train * weighed
-    found = open_dataset(
-        chosen.name,
-        chosen.data_dir,
-        train_queries=chosen.train_queries,
-        validation=chosen.validation,
-        test=chosen.test,
+    dataset = open_dataset(
+        options.name,
+        options.data_dir,
+        train_queries=options.train_queries,
+        validation=options.validation,
+        test=options.test,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
     )
-    learnt = set(found.train_queries) if weighed else set[str]()
-    answers = sum(len(set(item.answers)) for item in found.train if item.id in learnt)
-    return len(found.train_queries), len(found.validation), len(found.test), answers
+    learnt = set(dataset.train_queries) if weighed else set[str]()
+    answers = sum(len(set(item.answers)) for item in dataset.train if item.id in learnt)
+    return len(dataset.train_queries), len(dataset.validation), len(dataset.test), answers
 
 
 def _training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
@@ -82,17 +82,24 @@ def _training(config: LeverConfig, queries: int, validation: int, _: int, answer
 
 def _evaluation(config: LeverConfig, test: int) -> dict[str, int]:
     """Zero-shot once, every other selector with each number of shots; the oracle ends sooner where all is right."""
-    given = config.start.candidate_embeddings
+    candidate_file = config.start.candidate_embeddings
     separate: tuple[Modality, ...] = ("texts",) if config.of_texts else ("images", "texts")
-    known = {"joint", *(one for one in separate if given is None or modality_file(given, one).is_file())}
+    available = {
+        "joint",
+        *(
+            modality
+            for modality in separate
+            if candidate_file is None or modality_file(candidate_file, modality).is_file()
+        ),
+    }
     if config.of_texts:
-        known.add(CLASSES)
-    elif config.encoder == DIGITS and given is None:
-        known.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes
+        available.add(CLASSES)
+    elif config.encoder == DIGITS and candidate_file is None:
+        available.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes
     learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo)
-    selectors = learnt + sum(name != ZERO_SHOT for name in available_selectors(known))
-    shown = len({*config.evaluated_shots, config.shots} - {0})
+    selectors = learnt + sum(name != ZERO_SHOT for name in available_selectors(available))
+    shot_counts = len({*config.evaluated_shots, config.shots} - {0})
     pointers = math.perm(config.pools().size, config.shots)
     tried = test * (pointers if config.shots <= ALL_UP_TO_SHOTS else min(pointers, BEST_OF))
     most = config.oracle.most_judgments
-    return {"evaluate": test * (1 + selectors * shown), "oracle": tried if most is None else min(tried, most)}
+    return {"evaluate": test * (1 + selectors * shot_counts), "oracle": tried if most is None else min(tried, most)}

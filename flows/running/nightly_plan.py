@@ -71,10 +71,10 @@ def plan_of(suite: Suite) -> Planned:
         file = suite.selector.config
         read = read_yaml(file, SuiteUnusable, expected="parameters of a `trivet lever run` as `name: value`").values
         try:
-            chosen = read_lever_config({}, file=file)
+            selector_config = read_lever_config({}, file=file)
         except ValidationError as error:
             raise _refused(error, suite, line=suite.selector.line, what=f"selector: {file.name}") from error
-        plain = _seen_from(file.parent, chosen.model_dump())
+        plain = _seen_from(file.parent, selector_config.model_dump())
         if "results" not in read:
             plain["results"] = suite.output / SELECTOR
         selector = LeverConfig.model_validate(plain)
@@ -91,10 +91,10 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
     try:
         return read_evaluation(model.flags | {"output_path": suite.output / RESULTS})
     except OptionUnusable as error:
-        said = str(error)
-        flag = re.match(r"--([\w-]+)", said)
+        message = str(error)
+        flag = re.match(r"--([\w-]+)", message)
         where = place(flag[1].replace("-", "_") if flag else "")
-        raise SuiteUnusable(f"{where}: {model.label}: {said.removeprefix('--')}") from error
+        raise SuiteUnusable(f"{where}: {model.label}: {message.removeprefix('--')}") from error
 
 
 def _refused(error: ValidationError, suite: Suite, *, line: int, what: str) -> SuiteUnusable:
@@ -108,7 +108,7 @@ def _seen_from(folder: Path, value: Any) -> Any:
     if isinstance(value, Path):
         return folder / value
     if isinstance(value, dict):
-        return {name: _seen_from(folder, one) for name, one in value.items()}
+        return {name: _seen_from(folder, item) for name, item in value.items()}
     return value
 
 

@@ -100,9 +100,9 @@ class IndexConfig(Record):
 
         vlm: full name of the model. weights, seen_by: fingerprints of the embedder and of that model.
         """
-        made = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
-        shown = made | {"vlm": vlm, "tokenizer": tokenizer, "weights": weights}
-        return shown | {"vlm_weights": seen_by} if seen_by else shown
+        own = self.model_dump(mode="json", include={"reading", "chunk_chars", "overlap_chars", "embedder"})
+        settings = own | {"vlm": vlm, "tokenizer": tokenizer, "weights": weights}
+        return settings | {"vlm_weights": seen_by} if seen_by else settings
 
 
 class AnswerConfig(Record):

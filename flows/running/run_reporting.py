@@ -100,24 +100,24 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 @contextmanager
 def _progress_artifacts() -> Generator[None]:
     """Count reports of steps, and send them from a thread; the run waits for neither."""
-    shown: dict[str, tuple[UUID, list[int]]] = {}
+    artifacts: dict[str, tuple[UUID, list[int]]] = {}
     ended, succeeded = Event(), False
 
     def send(stage: str, counts: list[int]) -> None:
-        done, expected = counts
+        completed, expected = counts
         # stages that stop early, and shards that were in the cache, are done when the run is
-        percent = 100.0 if succeeded else min(1000 * done // max(expected, 1), 1000) / 10
-        words = f"{stage}: {done:,} of {expected:,}"
+        percent = 100.0 if succeeded else min(1000 * completed // max(expected, 1), 1000) / 10
+        words = f"{stage}: {completed:,} of {expected:,}"
         try:
             artifact: Any  # Prefect's type is that of sync and async calls
-            if stage in shown:
-                artifact = update_progress_artifact(shown[stage][0], percent, words)
+            if stage in artifacts:
+                artifact = update_progress_artifact(artifacts[stage][0], percent, words)
             else:
                 key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
                 artifact = create_progress_artifact(percent, key, words)
         except (httpx.HTTPError, PrefectException):  # the figures are worth more than a bar
             return
-        shown[stage] = artifact, counts
+        artifacts[stage] = artifact, counts
 
     def send_on() -> None:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
@@ -125,7 +125,7 @@ def _progress_artifacts() -> Generator[None]:
             while not is_last:
                 is_last = ended.wait(LOOK_S)
                 for stage, now in [*counts.items()]:
-                    if succeeded or stage not in shown or shown[stage][1] != now:
+                    if succeeded or stage not in artifacts or artifacts[stage][1] != now:
                         send(stage, now)
 
     with counting() as counts:
@@ -166,9 +166,9 @@ def alert(event: str, sentence: str) -> None:
     """
     say(sentence)
     run = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": str(flow_run.name)}
-    told = events.Event(event=event, resource=events.Resource(run), payload={"text": sentence})
+    record = events.Event(event=event, resource=events.Resource(run), payload={"text": sentence})
     with get_client(sync_client=True) as client:
-        client.request("POST", "/events", json=[told.model_dump(mode="json")])
+        client.request("POST", "/events", json=[record.model_dump(mode="json")])
 
 
 def few(names: Iterable[str]) -> str:
@@ -185,5 +185,5 @@ def part_name(name: str, whole: str) -> str:
 
 def as_part(flow: Any, name: str) -> Any:
     """A flow whose run carries the name of the run that calls it, where runs are listed."""
-    named = part_name(name, str(flow_run.name))
-    return flow.with_options(flow_run_name=lambda: named)
+    run_name = part_name(name, str(flow_run.name))
+    return flow.with_options(flow_run_name=lambda: run_name)

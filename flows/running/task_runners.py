@@ -107,8 +107,8 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
         plain = {name: value.unwrap() if isinstance(value, quote) else value for name, value in parameters.items()}
         if stays(task, plain):
             return self.here.submit(task, parameters, wait_for, dependencies)
-        there: Any = self.there
-        return there.submit(task, plain, wait_for, dependencies)  # Dask would take a `quote` for a tuple
+        cluster: Any = self.there
+        return cluster.submit(task, plain, wait_for, dependencies)  # Dask would take a `quote` for a tuple
 
     def __enter__(self) -> Self:
         super().__enter__()

@@ -34,8 +34,8 @@ def changes(folder: Path, *, apart_from: Path, stop: Event | None = None, still_
     looks = watch(folder.resolve(), watch_filter=counts, stop_event=stop, rust_timeout=LOOK_MS, yield_on_timeout=True)
     files = {Path(path) for _, path in next(looks, ())}  # from now on nothing is missed
     yield 0
-    for seen in looks:
-        files |= {Path(path) for _, path in seen}
+    for changed in looks:
+        files |= {Path(path) for _, path in changed}
         if files:
             wait_until_still(files, still_s=still_s)
             yield len(files)
@@ -53,7 +53,7 @@ def wait_until_still(files: Iterable[Path], *, still_s: float, sleep: Callable[[
 def _size_and_time(file: Path) -> tuple[int, int] | None:
     """Size in bytes and time of change in ns; None for a file that is gone."""
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return stat.st_size, stat.st_mtime_ns

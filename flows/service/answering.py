@@ -98,16 +98,16 @@ class _Abandoned(Exception):
 
 async def body_of(request: Request) -> bytes:
     """The body. Raises HTTPException 413 when it is too large."""
-    kept, size = bytearray(), 0
+    body, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
         if size > DRAINED_BYTES:
             break
         if size <= MOST_BODY_BYTES:
-            kept += part
+            body += part
     if size > MOST_BODY_BYTES:
         raise HTTPException(413, f"the body has more than {MOST_BODY_BYTES:,} bytes; ask a shorter question")
-    return bytes(kept)
+    return bytes(body)
 
 
 class Asking:
@@ -176,8 +176,8 @@ class Asking:
             try:
                 answered, session = self._answer(question, live, tell)
                 if session and not work.abandoned.is_set():
-                    kept = answered.model_dump(mode="json")
-                    self.sessions.append(session.id, question=answered.question, answered=kept)
+                    record = answered.model_dump(mode="json")
+                    self.sessions.append(session.id, question=answered.question, answered=record)
                 tell(answered)
             except _Abandoned:
                 log.info("question abandoned")
@@ -200,8 +200,8 @@ class Asking:
                 index, is_new = lasting_name(live.folder), asked.session == NEW_SESSION
                 session = self.sessions.start(index) if is_new else self.sessions.get(asked.session)
                 if session.index_path != index:
-                    said = f"session {session.short_id} is about another index"
-                    raise OtherIndex(f"{said}; go on with it where that is served")
+                    problem = f"session {session.short_id} is about another index"
+                    raise OtherIndex(f"{problem}; go on with it where that is served")
                 history = history_of(recall([turn.answered for turn in self.sessions.turns(session.id)]).answers)
             tell(Begun(session.id if session else None))
             return current.ask(asked.question, history=history, documents=documents, on_event=tell), session

@@ -64,12 +64,12 @@ class Api(NamedTuple):
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES) -> Any:
         import httpx  # 0.07 s
 
-        here = httpx.URL(self.url).host in LOOPBACK  # no proxy stands before this machine
+        is_local = httpx.URL(self.url).host in LOOPBACK  # no proxy stands before this machine
         user, _, password = (self.auth or "").partition(":")
         try:
             with httpx.Client(
                 auth=(user, password) if self.auth else None,
-                trust_env=not here,
+                trust_env=not is_local,
                 verify=trust() if self.url.startswith("https:") else False,
                 timeout=TIMEOUT_S,
                 follow_redirects=True,
@@ -83,8 +83,8 @@ class Api(NamedTuple):
             if answer.status_code in (401, 403):
                 raise NotAdmitted(f"{self.url} does not let us in; set PREFECT_API_AUTH_STRING", answer.status_code)
             if answer.is_error:
-                said = f"{answer.url} answers {answer.status_code}: {answer.text[:500]}"
-                raise ApiFailed(said, answer.status_code)
+                message = f"{answer.url} answers {answer.status_code}: {answer.text[:500]}"
+                raise ApiFailed(message, answer.status_code)
             return answer.json() if answer.content else None
         except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise ApiAway(f"no Prefect server answers at {self.url} ({error})") from error
@@ -150,15 +150,15 @@ def auth_of(home: Path) -> str | None:
 def ui_of(home: Path) -> str | None:
     """Prefect's pages: where PREFECT_UI_URL says, or those of the server of PREFECT_API_URL or of `trivet up`."""
     address = address_of(home)
-    named = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (address and address.ui_url)
-    return named.rstrip("/").removesuffix("/api") if named else None
+    url = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (address and address.ui_url)
+    return url.rstrip("/").removesuffix("/api") if url else None
 
 
 def connect(home: Path) -> None:
     """Point PREFECT_API_URL and its auth string to a live server, before prefect is imported. Raises NotConnected."""
-    if named := os.environ.get("PREFECT_API_URL"):
-        if why := silence(named):
-            raise NotConnected(no_answer(named, why))
+    if url := os.environ.get("PREFECT_API_URL"):
+        if why := silence(url):
+            raise NotConnected(no_answer(url, why))
         return
     address = address_of(home)
     if address is None:
@@ -179,10 +179,10 @@ def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
     for run in sorted(runs):
         state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
         if state == "CANCELLING":
-            taken = propose_state(api, run, {"type": "CANCELLED", "name": "Cancelled", "message": why})
+            accepted = propose_state(api, run, {"type": "CANCELLED", "name": "Cancelled", "message": why})
         else:
-            taken = state in UNDER_WAY and await_retry(api, run, why=why, at=datetime.now(UTC))
-        if taken:
+            accepted = state in UNDER_WAY and await_retry(api, run, why=why, at=datetime.now(UTC))
+        if accepted:
             handed.append(run)
     return handed
 
@@ -196,5 +196,5 @@ def await_retry(api: Api, run: str, *, why: str, at: datetime) -> bool:
 
 def propose_state(api: Api, run: str, state: Mapping[str, Any]) -> bool:
     """Whether the server takes a state of a run. Raises ApiFailed."""
-    said = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})
-    return said["status"] == "ACCEPT"
+    answer = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})
+    return answer["status"] == "ACCEPT"

@@ -53,11 +53,11 @@ class DeployFailed(ServiceError):
 
 def find_deployments_folder() -> Path:
     """`deployments/` of the checkout, or the one that came with the wheel. Raises NoFolder."""
-    beside, shipped = Path(__file__).parents[2] / FOLDER, Path(sysconfig.get_path("data")) / SHIPPED
-    for folder in (beside, shipped):
+    in_checkout, shipped = Path(__file__).parents[2] / FOLDER, Path(sysconfig.get_path("data")) / SHIPPED
+    for folder in (in_checkout, shipped):
         if (folder / "prefect.yaml").is_file():
             return folder
-    raise NoFolder(f"no deployments at {beside} or {shipped}; install trivet again")
+    raise NoFolder(f"no deployments at {in_checkout} or {shipped}; install trivet again")
 
 
 def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True) -> Deployed:
@@ -68,8 +68,8 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     _read(folder / "prefect.yaml")
     for pool, most in limits["pools"].items():
         if not isinstance(most, int | None):
-            said = "`prefect work-queue set-concurrency-limit` limits queues"
-            raise DeployFailed(f"{files[0]}: pools.{pool}: write a whole number, such as `{pool}: 1`; {said}")
+            remedy = "`prefect work-queue set-concurrency-limit` limits queues"
+            raise DeployFailed(f"{files[0]}: pools.{pool}: write a whole number, such as `{pool}: 1`; {remedy}")
     content = [file.read_bytes() for file in (*files, folder / "prefect.yaml")]
     content += [os.environ.get(name, "").encode() for name in READ_FROM_ENVIRONMENT]
     digest = hashlib.sha256(b"\0".join(content)).hexdigest()
@@ -86,9 +86,9 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     _place_automations(api, automations)
     file = folder / "prefect.yaml"
     command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        lines = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if process.returncode:
+        lines = [line.strip(" │╭╮╰╯─") for line in (process.stdout + process.stderr).splitlines()]
         last = " ".join([line for line in lines if line][-TOLD_LINES:])
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
     if stored:
@@ -116,7 +116,7 @@ def _create(api: Api, path: str, body: dict[str, Any]) -> None:
 
 def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
     """As `prefect automation create --from-file`, once each; those that call a webhook need TRIVET_NOTIFY_URL."""
-    there = {one["name"]: one for one in api.post("/automations/filter", {})}
+    deployed = {automation["name"]: automation for automation in api.post("/automations/filter", {})}
     block = None
     if url := os.environ.get("TRIVET_NOTIFY_URL"):
         from prefect.blocks.webhook import Webhook
@@ -130,13 +130,19 @@ def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
             continue
         for action in calls:
             action["block_document_id"] = block
-        if found := there.get(automation["name"]):
-            api.put(f"/automations/{found['id']}", automation | {"enabled": found["enabled"]})
+        if earlier := deployed.get(automation["name"]):
+            api.put(f"/automations/{earlier['id']}", automation | {"enabled": earlier["enabled"]})
         else:
             api.post("/automations/", automation)
 
 
 def _deployed(api: Api) -> tuple[str, ...]:
     deployments = api.post("/deployments/filter", {"deployments": {"tags": {"all_": [TAG]}}})
-    flows = {one["id"]: one["name"] for one in api.post("/flows/filter", {})}
-    return tuple(sorted(f"{flows[one['flow_id']]}/{one['name']}" for one in deployments if one["flow_id"] in flows))
+    flows = {entry["id"]: entry["name"] for entry in api.post("/flows/filter", {})}
+    return tuple(
+        sorted(
+            f"{flows[deployment['flow_id']]}/{deployment['name']}"
+            for deployment in deployments
+            if deployment["flow_id"] in flows
+        )
+    )

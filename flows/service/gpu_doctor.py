@@ -30,22 +30,24 @@ REMEDIES = {
 
 def examine_gpu(model: Path | None = None) -> Report:
     """Try everything; what the child did not come to is missing, with its last words."""
-    with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as noise:
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         command = [*COMMAND, *([str(model.absolute())] if model else [])]
-        child = subprocess.Popen(command, stdout=told, stderr=noise, stdin=subprocess.DEVNULL, start_new_session=True)
+        child = subprocess.Popen(
+            command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             code = child.wait(MOST_S)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)  # an engine has processes of its own
             code = child.wait()
-        told.seek(0)
-        noise.seek(0)
-        checks = [Check.model_validate_json(line) for line in told if line.startswith("{")]
-        last = ["it said nothing", *filter(None, map(str.strip, noise))][-1]
+        output.seek(0)
+        errors.seek(0)
+        checks = [Check.model_validate_json(line) for line in output if line.startswith("{")]
+        last = ["it said nothing", *filter(None, map(str.strip, errors))][-1]
     ended = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
     why = f"{last}{ended}" if code else "not run: torch sees no GPU"
-    undone = REMEDIES.keys() - {check.name for check in checks}
-    return report([*checks, *(missing(name, why, REMEDIES[name]) for name in REMEDIES if name in undone)])
+    missing_checks = REMEDIES.keys() - {check.name for check in checks}
+    return report([*checks, *(missing(name, why, REMEDIES[name]) for name in REMEDIES if name in missing_checks)])
 
 
 def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
@@ -59,7 +61,7 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     if device == "cuda" and not torch.cuda.is_available():
         yield missing("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: sees no GPU", REMEDIES["torch"])
         return
-    free = [f"{torch.cuda.mem_get_info(one)[0] / 1e9:.1f} GB free" for one in range(torch.cuda.device_count())]
+    free = [f"{torch.cuda.mem_get_info(number)[0] / 1e9:.1f} GB free" for number in range(torch.cuda.device_count())]
     yield ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
     for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", count_gpus() > 0)):
         yield ok(name, "uses the GPU") if works else missing(name, "not installed for the GPU", REMEDIES[name])
@@ -68,8 +70,8 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     if model:
         weights = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
     weights.to(device)
-    made = weights.generate(torch.arange(4, device=device)[None], min_new_tokens=16, max_new_tokens=16)
-    yield ok("generation", f"{made.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}")
+    tokens = weights.generate(torch.arange(4, device=device)[None], min_new_tokens=16, max_new_tokens=16)
+    yield ok("generation", f"{tokens.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}")
     vectors = torch.nn.functional.normalize(torch.randn(20_000, 64), dim=1).numpy()
     train_lists(vectors, 100, gpu=count_gpus() > 0)
     yield ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")

@@ -115,49 +115,49 @@ def up(place: Place, wanted: UpOptions, environment: Mapping[str, str], *, say: 
             auth = place.auth.read_text().strip()
         else:
             auth = f"trivet:{secrets.token_urlsafe(32)}"
-        asked = settle(wanted, before, environment, secret=auth or "")
-        if asked.server:
-            Api(asked.api_url, auth).post("/work_pools/filter", {"limit": 1})
+        settings = settle(wanted, before, environment, secret=auth or "")
+        if settings.server:
+            Api(settings.api_url, auth).post("/work_pools/filter", {"limit": 1})
 
         changed: list[str] = []
         running = service_of(place) if supervising.parts(place) is not None else None
         if running:
-            changed = differences(before, asked) if before else ["programs of another version"]
+            changed = differences(before, settings) if before else ["programs of another version"]
             for each in changed:
                 say(f"changed, so it starts again: {each}")
             if not changed:
                 supervising.wake(place)
-                return _finish(place, running, asked, auth, since=None)
-            if before and before.port != asked.port and not asked.server:
-                _check_port(asked.port)  # before anything is stopped for it
+                return _finish(place, running, settings, auth, since=None)
+            if before and before.port != settings.port and not settings.server:
+                _check_port(settings.port)  # before anything is stopped for it
 
         end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
         try:
             since, database = datetime.now(UTC), None
-            if not asked.server:
-                _check_port(asked.port)
+            if not settings.server:
+                _check_port(settings.port)
                 database = choose(place, environment)
                 say(f"Prefect's database: {database.kind}, because {database.why}")
             service = Service(
-                api_url=asked.api_url,
-                ui_url=asked.ui_url,
+                api_url=settings.api_url,
+                ui_url=settings.ui_url,
                 auth_file=str(place.auth),
                 database=database,
-                pools=asked.pools,
-                folder=asked.folder,
+                pools=settings.pools,
+                folder=settings.folder,
             )
             place.keep(place.auth, auth or "")
-            place.keep(place.asked, asked.model_dump_json())
+            place.keep(place.asked, settings.model_dump_json())
             place.keep(place.address, service.model_dump_json())
             umask = os.umask(0o077)  # can be read only by setting it
             os.umask(umask)
-            programs = programs_of(asked, database, umask=umask)
-            variables = environment_of(place, asked, database, auth, environment)
-            supervising.start(place, programs, variables, folder=asked.folder)
+            programs = programs_of(settings, database, umask=umask)
+            variables = environment_of(place, settings, database, auth, environment)
+            supervising.start(place, programs, variables, folder=settings.folder)
             say(f"started: {', '.join(program.name for program in programs)}")
-            done = _finish(place, service, asked, auth, since=since)
-            return done.model_copy(update={"state": "restarted" if running else "started", "changed": tuple(changed)})
+            result = _finish(place, service, settings, auth, since=since)
+            return result.model_copy(update={"state": "restarted" if running else "started", "changed": tuple(changed)})
         except BaseException:
             end(place)
             raise
@@ -245,10 +245,10 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
     disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
     free = {folder: shutil.disk_usage(folder).free for folder in disks.values()}
     return [
-        f"the disk of {folder} is full ({left / 1e6:.0f} MB left, {LEAST_BYTES / 1e6:.0f} MB are needed): free disk "
-        "space (see `trivet gc`); the service goes on by itself, a failed run with `prefect flow-run retry RUN`"
-        for folder, left in free.items()
-        if left < LEAST_BYTES
+        f"the disk of {folder} is full ({free_bytes / 1e6:.0f} MB left, {LEAST_BYTES / 1e6:.0f} MB are needed): free "
+        "disk space (see `trivet gc`); the service goes on by itself, a failed run with `prefect flow-run retry RUN`"
+        for folder, free_bytes in free.items()
+        if free_bytes < LEAST_BYTES
     ]
 
 
@@ -277,7 +277,7 @@ def end(place: Place) -> list[str]:
 
 def status(place: Place, *, store: Path | None) -> Status:
     """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
-    service, asked = service_of(place), remembered(place)
+    service, settings = service_of(place), remembered(place)
     processes = of_service(place.mark)
     parts = supervising.parts(place) if processes else None
     pools, problems = _examine(place, service, parts) if service else ([], [])
@@ -294,7 +294,7 @@ def status(place: Place, *, store: Path | None) -> Status:
         problems=tuple(problems),
         api_url=service.api_url if service else None,
         ui_url=service.ui_url if service else None,
-        pages_url=asked.pages_url(place) if service and asked else None,
+        pages_url=settings.pages_url(place) if service and settings else None,
         database=service.database if service else None,
         parts=tuple(parts or ()),
         pools=tuple(pools),
@@ -345,8 +345,8 @@ def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name, folders in parts.items():
         sizes[name] = 0
-        if there := [folder for folder in folders if folder and folder.exists()]:
+        if existing := [folder for folder in folders if folder and folder.exists()]:
             # it counts what lies in two of the folders once, and goes on where a file has gone meanwhile
-            said = subprocess.run(["du", "-sk", *there], capture_output=True, text=True, check=False).stdout
-            sizes[name] = sum(int(line.split()[0]) for line in said.splitlines()) * 1024
+            output = subprocess.run(["du", "-sk", *existing], capture_output=True, text=True, check=False).stdout
+            sizes[name] = sum(int(line.split()[0]) for line in output.splitlines()) * 1024
     return sizes

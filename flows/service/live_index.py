@@ -214,26 +214,26 @@ class Indexing:
         )
         with self._lock:
             self._child = child
-        _, said = child.communicate(json.dumps((status.parameters if status else {}) | own))
+        _, errors = child.communicate(json.dumps((status.parameters if status else {}) | own))
         log.info("indexed index=%s exit=%s", self.index, child.returncode)
         if child.returncode in DONE:
             return ""
-        _, _, sentence = said.rpartition("error: ")
+        _, _, sentence = errors.rpartition("error: ")
         return sentence.strip() or f"the run ended with exit code {child.returncode} and said nothing"
 
     def files(self) -> Iterator[Path]:
         """The files below the folder of documents, hidden ones and those of the index left out."""
         own = self.index.resolve()
         for place, folders, names in os.walk(self.documents):
-            here = Path(place)
-            folders[:] = [name for name in folders if not name.startswith(".") and (here / name).resolve() != own]
-            yield from (here / name for name in names if not name.startswith("."))
+            folder = Path(place)
+            folders[:] = [name for name in folders if not name.startswith(".") and (folder / name).resolve() != own]
+            yield from (folder / name for name in names if not name.startswith("."))
 
     def _look(self) -> frozenset[tuple[str, int, int]]:
         """Path, size in bytes and time of change in ns of each file."""
-        seen: set[tuple[str, int, int]] = set()
+        files: set[tuple[str, int, int]] = set()
         for file in self.files():
             with suppress(OSError):  # gone meanwhile
                 facts = file.stat()
-                seen.add((str(file), facts.st_size, facts.st_mtime_ns))
-        return frozenset(seen)
+                files.add((str(file), facts.st_size, facts.st_mtime_ns))
+        return frozenset(files)

@@ -70,11 +70,11 @@ def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
                 raise Refused(f"{path} may be read or written by others; remove it, and the next start makes a new one")
             value = path.read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            said = f"the auth string cannot be kept in {path} ({error}); set TRIVET_SERVE_TOKEN instead"
-            raise Refused(said) from error
+            message = f"the auth string cannot be kept in {path} ({error}); set TRIVET_SERVE_TOKEN instead"
+            raise Refused(message) from error
     if not USABLE.fullmatch(value):
-        said = "it takes 16 to 512 letters, digits or signs, no spaces"
-        raise Refused(f"{where} holds no usable auth string; {said}")
+        message = "it takes 16 to 512 letters, digits or signs, no spaces"
+        raise Refused(f"{where} holds no usable auth string; {message}")
     return Auth(SecretStr(value), where)
 
 
@@ -87,19 +87,19 @@ def main(words: Sequence[str]) -> None:
         parser.add_argument("host", nargs="?", default=LOOPBACK)
         for option in ("--index", "--documents"):
             parser.add_argument(option, action="append", default=[], metavar="[NAME=]DIR")
-        named = parser.parse_args(words)
-        listening, folders = listen(named.host, named.port), absolute(folders_of(named.index, named.documents))
+        options = parser.parse_args(words)
+        listening, folders = listen(options.host, options.port), absolute(folders_of(options.index, options.documents))
     else:
-        asked = remembered(place)
-        if asked is None or asked.server:
+        service = remembered(place)
+        if service is None or service.server:
             raise Refused("no pages were asked for here; `trivet up` starts them")
-        listening, folders = listen_for_pages(place), asked.collections
+        listening, folders = listen_for_pages(place), service.collections
     # `trivet up` waits for Prefect's server, which starts sooner alone; browsers wait at the open port
     url, end = os.environ.get("PREFECT_API_URL"), time.monotonic() + PATIENCE_S
     while url and not Api(url, None).ready() and time.monotonic() < end:
         time.sleep(LOOK_S)
     prepare_environment()
-    collections = [open_collection(name, one) for name, one in folders.items()]
+    collections = [open_collection(name, folder) for name, folder in folders.items()]
     auth = auth_string(place.home, configured=settings().serve_token).secret
     serve_pages(collections, auth, listening, home=place.home)
 
@@ -126,8 +126,8 @@ def open_collection(
         status = indexing.status()
         before = status.parameters.get("documents") if status else None
         if before and Path(before) != indexing.documents:
-            said = f"--documents {folders.documents}: the index was made of {before}"
-            raise Refused(f"{said}; name that folder, or another --index")
+            problem = f"--documents {folders.documents}: the index was made of {before}"
+            raise Refused(f"{problem}; name that folder, or another --index")
         files.make_folder(folders.documents)
         refuse_foreign(index)
     live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
@@ -169,9 +169,9 @@ def serve_pages(
     def refuse() -> NoReturn:
         raise IndexUnusable("no index is served here; start again with --index DIR, which `trivet rag index` writes")
 
-    for one in collections:
-        if one.indexing:
-            one.indexing.watch()
+    for collection in collections:
+        if collection.indexing:
+            collection.indexing.watch()
     app = create_app(
         collections or [Collection("none", LiveIndex(home / "no-index", refuse))],
         Asking(sessions(), stopping=lambda: server.should_exit),

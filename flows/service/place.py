@@ -138,8 +138,8 @@ class ServiceSettings(Record, extra="ignore"):
 
     def pages_url(self, place: Place) -> str | None:
         """Where the pages are; None: where the server is, or they do not listen yet."""
-        here = not self.server and place.pages_port.exists()
-        return f"http://{LOOPBACK}:{place.pages_port.read_text()}" if here else None
+        is_listening = not self.server and place.pages_port.exists()
+        return f"http://{LOOPBACK}:{place.pages_port.read_text()}" if is_listening else None
 
 
 def settle(

@@ -176,13 +176,13 @@ async def renew_leases() -> Counter[str]:
     if folder := getattr(leases, "storage_path", None):
         # of a process that was killed with it: its pid may be another's by now, and Prefect would wait for ever
         (folder / "expirations.lock").unlink(missing_ok=True)
-    held: Counter[str] = Counter()
+    slots: Counter[str] = Counter()
     active = await leases.read_active_lease_ids(limit=MOST_LEASES)
     expired = await leases.read_expired_lease_ids(limit=MOST_LEASES)
     for each in dict.fromkeys((*active, *expired)):
         if await leases.renew_lease(each, RENEWED) and (lease := await leases.read_lease(each)):
-            held.update({str(limit): lease.metadata.slots if lease.metadata else 0 for limit in lease.resource_ids})
-    return held
+            slots.update({str(limit): lease.metadata.slots if lease.metadata else 0 for limit in lease.resource_ids})
+    return slots
 
 
 async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None:
@@ -191,8 +191,8 @@ async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None
 
     limits = text(f"SELECT id, active_slots FROM {LIMITS} WHERE slot_decay_per_second = 0")
     count = text(f"UPDATE {LIMITS} SET active_slots = :held WHERE id = :id")
-    for limit, taken in (await connection.execute(limits)).all():
-        if taken != held[str(limit)]:
+    for limit, active in (await connection.execute(limits)).all():
+        if active != held[str(limit)]:
             await connection.execute(count, {"id": limit, "held": held[str(limit)]})
 
 

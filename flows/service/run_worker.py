@@ -74,8 +74,10 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     # runs of a worker of this name that was killed together with their processes
     alive = {each.run for each in supervising.of_service(place.mark) if each.run}
     under_way = {"flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}}, "work_pools": {"name": {"any_": [pool]}}}
-    taken = [run for run in api.post("/flow_runs/filter", under_way) if (run["labels"] or {}).get(WORKER_LABEL) == name]
-    dead = {run["id"] for run in taken} - alive
+    own_runs = [
+        run for run in api.post("/flow_runs/filter", under_way) if (run["labels"] or {}).get(WORKER_LABEL) == name
+    ]
+    dead = {run["id"] for run in own_runs} - alive
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
     healing = asyncio.create_task(heal_on(api, pool=pool, retries=settings().crash_retries))
@@ -110,10 +112,10 @@ def crash_once_worker() -> Any:
 
 def _leave(name: str, place: Place, api: Api) -> None:
     """End this process and those of its runs; the blocked event loop cannot report them as crashed meanwhile."""
-    left = [each for each in supervising.of_service(place.mark) if each.run and each.worker == name]
-    supervising.kill(each.process for each in left)
+    processes = [each for each in supervising.of_service(place.mark) if each.run and each.worker == name]
+    supervising.kill(each.process for each in processes)
     try:
-        for run in hand_back(api, {each.run for each in left if each.run}, why="its worker was stopped"):
+        for run in hand_back(api, {each.run for each in processes if each.run}, why="its worker was stopped"):
             _say(f"handed back {run}")
     except ApiFailed as error:
         _say(f"{error}; the next worker hands back what ran here")
@@ -138,7 +140,7 @@ async def heal_on(api: Api, *, pool: str, retries: int) -> None:
 
 def heal(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
     """Schedule the retries of the runs of this pool that have crashed; gives their IDs. Raises ApiFailed."""
-    wanted = {
+    crashed = {
         "flow_runs": {
             "state": {"type": {"any_": ["CRASHED"]}},
             "end_time": {"after_": (now - RECENT).isoformat()},
@@ -147,7 +149,7 @@ def heal(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
         "work_pools": {"name": {"any_": [pool]}},
     }
     healed: list[str] = []
-    for run in api.post("/flow_runs/filter", wanted):
+    for run in api.post("/flow_runs/filter", crashed):
         crashes = crashes_of(api.get(f"/flow_run_states/?flow_run_id={run['id']}"))
         if not 0 < crashes <= retries or not run["deployment_id"]:
             continue

@@ -43,7 +43,7 @@ class Collections:
     """The collections of a server by name; the first one is shown where none is chosen."""
 
     def __init__(self, served: Sequence[Collection]) -> None:
-        self._served = {one.name: one for one in served}
+        self._served = {collection.name: collection for collection in served}
 
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._served.values())
@@ -62,8 +62,8 @@ class Collections:
         if name is None and not self.names:
             return self.first
         if name is None or name not in self._served:
-            asked = "name a collection" if name is None else f"there is no collection {name[:80]!r}"
-            raise UnknownCollection(f"{asked}; there are {', '.join(self._served)}")
+            problem = "name a collection" if name is None else f"there is no collection {name[:80]!r}"
+            raise UnknownCollection(f"{problem}; there are {', '.join(self._served)}")
         return self._served[name]
 
 
@@ -99,15 +99,15 @@ def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Fo
 
 def _split(word: str) -> tuple[str | None, str]:
     """Name and folder of `[NAME=]DIR`."""
-    named = NAMED.fullmatch(word)
-    return (named[1].strip(), named[2]) if named else (None, word)
+    match = NAMED.fullmatch(word)
+    return (match[1].strip(), match[2]) if match else (None, word)
 
 
 def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
     """The same, whatever the current folder."""
     return {
-        name: Folders(index=one.index.absolute(), documents=one.documents and one.documents.absolute())
-        for name, one in collections.items()
+        name: Folders(index=folders.index.absolute(), documents=folders.documents and folders.documents.absolute())
+        for name, folders in collections.items()
     }
 
 
@@ -118,7 +118,7 @@ def require_indexes(collections: Mapping[str, Folders]) -> None:
     """
     from storage.index import is_published
 
-    for one in collections.values():
-        if one.documents is None and not is_published(one.index):
-            said = "write one with `trivet rag index`, or name the folder of its documents by --documents"
-            raise Refused(f"--index {index_name(one.index)} holds no index; {said}")
+    for folders in collections.values():
+        if folders.documents is None and not is_published(folders.index):
+            remedy = "write one with `trivet rag index`, or name the folder of its documents by --documents"
+            raise Refused(f"--index {index_name(folders.index)} holds no index; {remedy}")

@@ -46,10 +46,10 @@ def cluster_of(place: Place) -> Cluster:
 
 def choose(place: Place, environment: Mapping[str, str]) -> Database:
     """The running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
-    if named := next(filter(environment.get, VARIABLES), None):
-        url = environment[named]
+    if variable := next(filter(environment.get, VARIABLES), None):
+        url = environment[variable]
         kind = "sqlite" if url.startswith("sqlite") else "postgresql"
-        return Database(kind=kind, kept=False, why=f"{named} names it", url=url)
+        return Database(kind=kind, kept=False, why=f"{variable} names it", url=url)
     file = place.database / "prefect.db"
     cluster = cluster_of(place)
     begun = cluster.status().state != "absent"

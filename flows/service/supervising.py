@@ -157,7 +157,7 @@ def environment_of(
 def start(place: Place, programs: Iterable[Program], environment: Mapping[str, str], *, folder: str) -> None:
     """Start the supervisor and its programs in `folder`, detached from this terminal. Raises DidNotStart."""
     place.keep(place.config, config_of(place, programs))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", MODULE, "-c", place.config],
         env=dict(environment),
         cwd=folder,
@@ -167,8 +167,8 @@ def start(place: Place, programs: Iterable[Program], environment: Mapping[str, s
         check=False,
         umask=0o077,
     )
-    if done.returncode:
-        raise DidNotStart(f"the supervisor does not start: {(done.stderr or done.stdout).strip()}")
+    if process.returncode:
+        raise DidNotStart(f"the supervisor does not start: {(process.stderr or process.stdout).strip()}")
     deadline = time.monotonic() + START_S
     while parts(place) is None:
         if time.monotonic() > deadline:
@@ -262,11 +262,11 @@ def is_gone(process: psutil.Process) -> bool:
 
 def end(processes: Iterable[ServiceProcess], *, grace_s: float) -> None:
     """Ask processes to end, and kill those that have not within the grace."""
-    asked = [each.process for each in processes]
-    for process in asked:
+    terminated = [each.process for each in processes]
+    for process in terminated:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    kill(_wait(asked, grace_s))
+    kill(_wait(terminated, grace_s))
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
@@ -281,6 +281,6 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 def _wait(processes: list[psutil.Process], patience_s: float) -> list[psutil.Process]:
     """Those that are not gone by then."""
     deadline = time.monotonic() + patience_s
-    while (left := [each for each in processes if not is_gone(each)]) and time.monotonic() < deadline:
+    while (alive := [each for each in processes if not is_gone(each)]) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return left
+    return alive

@@ -39,7 +39,7 @@ class Block(NamedTuple):
 
 def blocks_of(answered: Answered) -> tuple[Block, ...]:
     """The blocks of an answer, in order."""
-    made: list[Block] = []
+    blocks: list[Block] = []
     table: list[str] = []
     for line in [*answered.answer.split("\n"), ""]:
         if line.startswith("|") and line.rstrip().endswith("|"):
@@ -48,17 +48,17 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
         if table:
             rows = [row.strip().strip("|").split("|") for row in table if row.strip("|-: \t")]  # all but its rule
             cells = (tuple(tuple(_parts(cell.strip(), answered)) for cell in row) for row in rows)
-            made.append(Block(tuple(cells), is_table=True))
+            blocks.append(Block(tuple(cells), is_table=True))
             table = []
         if line.strip():
             parts = tuple(_parts(line, answered))
             head, *formula = line.split(" = ")
             if answered.reason == WORKED_OUT and len(formula) > 1:
                 inputs = tuple(dict.fromkeys(part.cited for part in parts if part.cited))
-                made.append(Block(((parts,),), figure=f"{head} = {formula[-1]}", inputs=inputs))
+                blocks.append(Block(((parts,),), figure=f"{head} = {formula[-1]}", inputs=inputs))
             else:
-                made.append(Block(((parts,),)))
-    return tuple(made)
+                blocks.append(Block(((parts,),)))
+    return tuple(blocks)
 
 
 def _parts(text: str, answered: Answered) -> Iterator[Part]:
@@ -82,7 +82,7 @@ def _parts(text: str, answered: Answered) -> Iterator[Part]:
 def unmarked(answered: Answered) -> tuple[str, ...]:
     """Unsupported sentences that do not stand in the answer word for word, and must be named beside it."""
     lines = answered.answer.split("\n")
-    return tuple(one for one in answered.unsupported if not any(one in line for line in lines))
+    return tuple(sentence for sentence in answered.unsupported if not any(sentence in line for line in lines))
 
 
 def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -> str:
@@ -112,7 +112,7 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
         else:
             lines += rows[0]
         lines.append("")
-    lines += [f"⚠ {NOT_SUPPORTED}: {_text(one)}\n" for one in unmarked(answered)]
+    lines += [f"⚠ {NOT_SUPPORTED}: {_text(sentence)}\n" for sentence in unmarked(answered)]
     for citation in answered.citations:
         place, address = _text(cited_place(citation)), link(citation)
         quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])

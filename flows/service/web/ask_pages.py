@@ -54,15 +54,15 @@ class Turn(NamedTuple):
 
 def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
     cited = next((turn.answered.citations[0] for turn in reversed(turns) if turn.answered.citations), None)
-    shown = place_values(visit, cited) if cited else None
+    place = place_values(visit, cited) if cited else None
     documents = 0
     try:
         with visit.live.borrow() as current:
             documents = len(current.index.catalogue)
     except StorageError as error:
         note = note or str(error)
-    told = [_turn_context(visit, session, turn) for turn in turns]
-    return visit.page("ask.html", session=session, turns=told, place=shown, note=note, documents=documents)
+    turn_values = [_turn_context(visit, session, turn) for turn in turns]
+    return visit.page("ask.html", session=session, turns=turn_values, place=place, note=note, documents=documents)
 
 
 def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Turn]]:
@@ -70,8 +70,8 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
     visit = _about(visit, session)
-    kept = recall([turn.answered for turn in sessions.turns(session.id)]).answers
-    return visit, session, [Turn(n, answered) for n, answered in enumerate(kept, start=1)]
+    answers = recall([turn.answered for turn in sessions.turns(session.id)]).answers
+    return visit, session, [Turn(n, answered) for n, answered in enumerate(answers, start=1)]
 
 
 @pages.get("/")
@@ -88,10 +88,10 @@ def show_conversation(visit: Visit) -> Response:
 
 def _about(visit: Visit, session: Session) -> Visit:
     """The visit in the collection of the conversation. Raises Problem."""
-    there = visit.where(lambda one: lasting_name(one.live.folder) == session.index_path)
-    if lasting_name(there.live.folder) != session.index_path:
+    visit_there = visit.where(lambda collection: lasting_name(collection.live.folder) == session.index_path)
+    if lasting_name(visit_there.live.folder) != session.index_path:
         raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
-    return there
+    return visit_there
 
 
 def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
@@ -105,15 +105,22 @@ def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str
         "n": turn.n,
         "answered": answered,
         "blocks": blocks,
-        "listed": [one for one in answered.citations if not any(one in block.inputs for block in blocks)],
+        "listed": [
+            citation for citation in answered.citations if not any(citation in block.inputs for block in blocks)
+        ],
         "unmarked": unmarked(answered),
-        "places": {one.n: place_address(one.digest, one.page, one.bbox, one.quote) for one in answered.citations},
-        "why": {
-            one.n: visit.to("/why", chunk=origin) for one in answered.citations if (origin := one.cell or one.chunk_id)
+        "places": {
+            citation.n: place_address(citation.digest, citation.page, citation.bbox, citation.quote)
+            for citation in answered.citations
         },
-        "where": {one.n: cited_place(one, language=visit.language) for one in answered.citations},
+        "why": {
+            citation.n: visit.to("/why", chunk=origin)
+            for citation in answered.citations
+            if (origin := citation.cell or citation.chunk_id)
+        },
+        "where": {citation.n: cited_place(citation, language=visit.language) for citation in answered.citations},
         "session": session,
-        "documents": list(dict.fromkeys(one.document for one in (*answered.citations, *answered.retrieved))),
+        "documents": list(dict.fromkeys(passage.document for passage in (*answered.citations, *answered.retrieved))),
         "label": label,
     }
 
@@ -125,21 +132,21 @@ def _line_id(session: Session, n: int) -> str:
 @pages.post("/ask")
 async def answer_question(visit: Visit) -> Response:
     """Answer; a browser with scripts gets a stream of events, another one the page."""
-    said = visit.form.get("question", "")
-    if not said.strip():
+    text = visit.form.get("question", "")
+    if not text.strip():
         raise Problem(422, "the question is empty; ask with at least one word")
     sessions, note = visit.workplace.asking.sessions, ""
-    if named := visit.form.get("session"):
-        session = await run_in_threadpool(sessions.get, named)
+    if session_id := visit.form.get("session"):
+        session = await run_in_threadpool(sessions.get, session_id)
     else:
         try:
             session = await run_in_threadpool(sessions.start, lasting_name(visit.live.folder))
         except DatabaseUnavailable as error:
             session, note = None, f"this conversation is not kept: {error}"
-    asked = Question(question=said, session=session.id if session else None)
+    question = Question(question=text, session=session.id if session else None)
     if session:
         visit = _about(visit, session)
-    items = await visit.workplace.asking.items(visit.request, asked, visit.live)
+    items = await visit.workplace.asking.items(visit.request, question, visit.live)
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
 
         def fill(answered: Answered) -> dict[str, Any]:
@@ -170,13 +177,13 @@ async def answer_question(visit: Visit) -> Response:
 @pages.get("/conversations")
 def show_conversations(visit: Visit) -> Response:
     """Conversations about the collections of this server, last used first."""
-    named = {lasting_name(one.live.folder): one.name for one in visit.workplace.collections}
+    names = {lasting_name(collection.live.folder): collection.name for collection in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
-    kept = read_labels(labels_file(visit.workplace.home, visit.live.folder))
+    labels = read_labels(labels_file(visit.workplace.home, visit.live.folder))
     return visit.page(
         "conversations.html",
-        sessions=[(one, named[one.index_path]) for one in recent if one.index_path in named],
-        labelled=len(kept),
+        sessions=[(session, names[session.index_path]) for session in recent if session.index_path in names],
+        labelled=len(labels),
     )
 
 
@@ -193,15 +200,18 @@ def export_conversation(visit: Visit) -> Response:
 
     match visit.path["shape"]:
         case "md":
-            turned = (f"## {' '.join(one.question.split())}\n\n{markdown_of(one, link=link)}" for one in conversation)
+            turned = (
+                f"## {' '.join(answered.question.split())}\n\n{markdown_of(answered, link=link)}"
+                for answered in conversation
+            )
             written, kind = "\n".join(turned), "text/markdown"
         case "csv":
             table = io.StringIO()
             rows = csv.writer(table)
             rows.writerow(("question", "answer", "sources", "unsupported"))
-            for one in conversation:
-                sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in one.citations)
-                cells = (one.question, one.answer, sources, "\n".join(one.unsupported))
+            for answered in conversation:
+                sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in answered.citations)
+                cells = (answered.question, answered.answer, sources, "\n".join(answered.unsupported))
                 # a cell that a sheet would compute begins with '
                 rows.writerow(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell for cell in cells)
             written, kind = table.getvalue(), "text/csv"
@@ -239,7 +249,9 @@ def gold_of(answered: Answered) -> dict[str, Any]:
     if answered.abstained or not answered.citations:
         return {}
     document = answered.citations[0].document
-    pages = sorted({one.page for one in answered.citations if one.document == document and one.page})
+    pages = sorted(
+        {citation.page for citation in answered.citations if citation.document == document and citation.page}
+    )
     return {"document": document, "pages": pages, "answer": without_marks(answered.answer)}
 
 
@@ -271,9 +283,9 @@ def labels_file(home: Path, index: Path) -> Path:
 def keep_label(path: Path, line: dict[str, Any]) -> None:
     """Add a line, or replace the one of the same id. Raises StoreUnreachable."""
     with _writing:
-        kept = {one["id"]: one for one in read_labels(path)} | {line["id"]: line}
+        labels = {label["id"]: label for label in read_labels(path)} | {line["id"]: line}
         files.make_folder(path.parent)
-        written = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in kept.values())
+        written = "".join(json.dumps(label, ensure_ascii=False) + "\n" for label in labels.values())
         files.write(path, written.encode("utf-8", "replace"))
 
 

@@ -177,13 +177,15 @@ def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
     """
     indexing, names = _indexing(visit), [name]
     with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
-        names += next((one.aliases for one in current.index.catalogue if one.name == name), ())
-    known = files_in(indexing)
-    files = list(dict.fromkeys(_file_of(one, known) for one in names))
-    if any(is_taken(one) for one, path in known.items() if path not in files):
-        return files, any(one not in known for one in names)
-    said = "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
-    raise Problem(409, f"{said} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
+        names += next((entry.aliases for entry in current.index.catalogue if entry.name == name), ())
+    files_by_name = files_in(indexing)
+    files = list(dict.fromkeys(_file_of(alias, files_by_name) for alias in names))
+    if any(is_taken(file_name) for file_name, path in files_by_name.items() if path not in files):
+        return files, any(alias not in files_by_name for alias in names)
+    problem = (
+        "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
+    )
+    raise Problem(409, f"{problem} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
 
 
 @pages.post("/documents/remove", needs_folder=True)
@@ -219,7 +221,7 @@ def show_document(visit: Visit) -> Response:
         chunks = map(current.index.chunk, current.index.rows_of([entry.document]).nonzero()[0].tolist())
         passages = Counter(Chunk.model_validate_json(chunk).page for chunk in chunks)
     status = doors.statuses_of(visit.live.folder).get(entry.document)
-    troubled = {one.page: one for one in (status.troubled_pages if status else ())}
+    troubled = {page.page: page for page in (status.troubled_pages if status else ())}
     pages: list[int | None] = [*range(1, entry.pages + 1)] if entry.pages else [None]  # a row for all without pages
     rows = [
         {
@@ -280,8 +282,8 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
         raise Problem(507, f"{folder} cannot be written ({why}); nothing of this upload was kept") from error
     except HTTPException as error:
         too_much = error.detail.startswith("Too many") or "exceeded" in error.detail
-        said = f"the form cannot be read ({error.detail}); send a ZIP or fewer files, or load the page again"
-        raise Problem(413 if too_much else 422, said) from error
+        problem = f"the form cannot be read ({error.detail}); send a ZIP or fewer files, or load the page again"
+        raise Problem(413 if too_much else 422, problem) from error
 
 
 def _full(folder: Path) -> Problem:
@@ -293,7 +295,7 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
     for old in folder.glob(f"{STAGING}*"):  # of a server that was killed
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)
-    replace, taken, left = bool(parts.get("replace")), dict[str, None](), list[RefusedFile]()
+    replace, accepted, refused = bool(parts.get("replace")), dict[str, None](), list[RefusedFile]()
     with tempfile.TemporaryDirectory(prefix=STAGING, dir=folder, ignore_cleanup_errors=True) as staging:
         staged: list[tuple[str, Path]] = []
         for number, part in enumerate(part for _, part in parts.multi_items() if isinstance(part, UploadFile)):
@@ -301,25 +303,25 @@ def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
             if not name:  # an input without a file sends an empty name
                 continue
             if why := fault_of_name(name):
-                left.append(RefusedFile(escape_unprintable(name), why))
+                refused.append(RefusedFile(escape_unprintable(name), why))
                 continue
             staged.append((name, Path(staging, str(number))))
             with staged[-1][1].open("xb") as file:
                 shutil.copyfileobj(part.file, file)
         with _placing:
             for name, path in staged:
-                why = "it came twice in this upload; the first was taken" if name in taken else ""
+                why = "it came twice in this upload; the first was taken" if name in accepted else ""
                 why = why or _fault_of_content(name, path)
                 why = why or _fault_of_place(path, folder / name, folder, apart_from, replace=replace)
                 if why:
-                    left.append(RefusedFile(name, why))
+                    refused.append(RefusedFile(name, why))
                     continue
-                taken[name] = None
+                accepted[name] = None
                 target = folder / name
                 if not (target.exists() and cmp(path, target, shallow=False)):
                     target.parent.mkdir(parents=True, exist_ok=True)
                     path.replace(target)
-    return Upload(tuple(taken), tuple(left))
+    return Upload(tuple(accepted), tuple(refused))
 
 
 def fault_of_name(name: str) -> str:

@@ -49,18 +49,18 @@ def show_documents(visit: Visit) -> Response:
     except StorageError as error:  # there is no index yet
         unusable = str(error)
     rows = _rows(visit, entries)
-    fits = [
+    matching = [
         row
         for row in rows
         if all(word in row.name.lower() for word in words) and only in ("", "failed" if row.failed else "")
     ]
     return visit.page(
         "documents.html",
-        rows=fits[:MOST_DOCUMENTS],
-        found=len(fits),
+        rows=matching[:MOST_DOCUMENTS],
+        found=len(matching),
         documents=len(rows),
         failed=sum(row.failed for row in rows),
-        chunks=sum(one.chunks for one in entries),
+        chunks=sum(entry.chunks for entry in entries),
         generation=generation,
         unusable=unusable,
         words=visit.query.get("words", ""),
@@ -94,21 +94,21 @@ def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     statuses = doors.statuses_of(visit.live.folder)
     rows = [
         Row(
-            one.name,
-            one.status,
-            entry=one,
-            reason=doors.reason_of(statuses.get(one.document)),
-            link=visit.to(f"/documents/{one.document}"),
-            numbers=visit.to("/numbers", entity=one.name),
+            entry.name,
+            entry.status,
+            entry=entry,
+            reason=doors.reason_of(statuses.get(entry.document)),
+            link=visit.to(f"/documents/{entry.document}"),
+            numbers=visit.to("/numbers", entity=entry.name),
         )
-        for one in entries
+        for entry in entries
     ]
-    known = {name for one in entries for name in (one.name, *one.aliases)}
-    refused = [one for one in statuses.values() if one.status == "failed" and one.document not in known]
-    rows += [Row(one.document, one.reason or one.status, reason=doors.reason_of(one)) for one in refused]
+    listed = {name for entry in entries for name in (entry.name, *entry.aliases)}
+    refused = [status for status in statuses.values() if status.status == "failed" and status.document not in listed]
+    rows += [Row(status.document, status.reason or status.status, reason=doors.reason_of(status)) for status in refused]
     if visit.indexing:
-        known |= {one.document for one in statuses.values()}
-        rows += [Row(name, WAITING) for name in _waiting(visit.indexing, known)]
+        listed |= {status.document for status in statuses.values()}
+        rows += [Row(name, WAITING) for name in _waiting(visit.indexing, listed)]
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -116,11 +116,11 @@ def _waiting(indexing: Indexing, known: Collection[str]) -> Iterator[str]:
     """Files that no finished run has looked at; known: names of documents, those of a ZIP with its own before them."""
     archives = {re.sub(r"(?is)(\.zip)/.*", r"\1", name) for name in known}
     status = indexing.status()
-    seen = status.started.timestamp() if status and status.state.startswith("completed") else 0.0
+    run_started = status.started.timestamp() if status and status.state.startswith("completed") else 0.0
     for name, path in files_in(indexing).items():
         if name not in known and name not in archives and is_taken(name):
             with suppress(OSError):  # gone meanwhile
-                if path.lstat().st_ctime > seen:
+                if path.lstat().st_ctime > run_started:
                     yield name
 
 
@@ -131,24 +131,24 @@ def _read_filters(visit: Visit) -> dict[str, str]:
 @pages.get("/numbers")
 def show_numbers(visit: Visit) -> Response:
     """The numbers of tables that the filters leave."""
-    asked, start = _read_filters(visit), visit.number("first")
-    rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **asked)
+    filters, start = _read_filters(visit), visit.number("first")
+    rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **filters)
 
     def link(path: str = "/numbers", **more: Any) -> str:
-        return visit.to(path, **asked, **more)
+        return visit.to(path, **filters, **more)
 
     return visit.page(
         "numbers.html",
         rows=[
             (
-                one,
-                place_address(one["digest"], one["page"], one["bbox"], f"{one['line']}: {one['shown']}"),
-                f"{Decimal(one['value']):,}",
-                visit.to("/why", chunk=one["cell"]),
+                number,
+                place_address(number["digest"], number["page"], number["bbox"], f"{number['line']}: {number['shown']}"),
+                f"{Decimal(number['value']):,}",
+                visit.to("/why", chunk=number["cell"]),
             )
-            for one in rows[:PAGE]
+            for number in rows[:PAGE]
         ],
-        asked=asked,
+        asked=filters,
         start=start,
         more=link(first=start + PAGE) if len(rows) > PAGE else "",
         before=link(first=max(0, start - PAGE)) if start else "",

@@ -38,7 +38,7 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
 
     with live.borrow() as current:
         index = current.index
-        found = found_by(
+        result = found_by(
             index,
             question,
             strategy=STRATEGY,
@@ -55,7 +55,7 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
             "score": round(hit.score, 6),
             "text": hit.chunk.text,
         }
-        for hit in found.hits
+        for hit in result.hits
     ]
 
 
@@ -114,8 +114,8 @@ def results(evaluations: Evaluations, *, task: str | None = None, model: str | N
     """The leaderboard, a row for each model and board. Raises DatabaseUnavailable."""
     from tasks.evaluation.results.ranking import as_rows, rank
 
-    found = evaluations.scores(models=[model] if model else None, tasks=[task] if task else None)
-    return as_rows(rank(found))
+    scores = evaluations.scores(models=[model] if model else None, tasks=[task] if task else None)
+    return as_rows(rank(scores))
 
 
 def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
@@ -135,7 +135,7 @@ def _statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
 
     del changed
     status = read_status(folder)
-    return {one.digest or one.document: one for one in (status.documents if status else ())}
+    return {document.digest or document.document: document for document in (status.documents if status else ())}
 
 
 def reason_of(status: DocumentStatus | None) -> str:
@@ -153,8 +153,8 @@ def routes(workplace: Workplace) -> APIRouter:
 
     def authorize(authorization: Annotated[str, Header()] = "") -> None:
         if not workplace.keys.is_bearer(authorization):
-            said = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
-            raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
+            message = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
+            raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
     public, router = APIRouter(), APIRouter(dependencies=[Depends(authorize)])
 
@@ -162,8 +162,8 @@ def routes(workplace: Workplace) -> APIRouter:
     def health() -> JSONResponse:
         """Whether every index can be used."""
         try:
-            for one in collections:
-                with one.live.borrow():
+            for collection in collections:
+                with collection.live.borrow():
                     pass
             return JSONResponse({"status": "ok"})
         except StorageError:
@@ -222,8 +222,8 @@ def routes(workplace: Workplace) -> APIRouter:
     @router.get("/runs", name="runs")
     def latest(most: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50) -> dict[str, Any]:
         """The latest runs of evaluations, the last one first."""
-        named = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
-        return {"runs": [run.model_dump(mode="json", include=named) for run in evaluations().runs(limit=most)]}
+        fields = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
+        return {"runs": [run.model_dump(mode="json", include=fields) for run in evaluations().runs(limit=most)]}
 
     public.include_router(router)
     return public

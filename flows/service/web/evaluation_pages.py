@@ -55,10 +55,10 @@ def _find_run(visit: Visit, which: str) -> FoundRun:
 @pages.get("/runs/{run}")
 def show_run(visit: Visit) -> Response:
     """A run with its figures, and the runs that it can be compared with."""
-    found = _find_run(visit, visit.path["run"])
-    run = found.report.run
-    results = [_task(run.id, result) for result in found.report.results]
-    return visit.page("run.html", run=run, report=found.report, results=results, others=_comparable(visit, run.id))
+    stored_run = _find_run(visit, visit.path["run"])
+    run = stored_run.report.run
+    results = [_task(run.id, result) for result in stored_run.report.results]
+    return visit.page("run.html", run=run, report=stored_run.report, results=results, others=_comparable(visit, run.id))
 
 
 def _comparable(visit: Visit, run: str) -> list[Run]:
@@ -66,14 +66,25 @@ def _comparable(visit: Visit, run: str) -> list[Run]:
     from tasks.resources import sample_pages
 
     comparable = sample_pages().comparable(run)
-    return [one for one in visit.workplace.evaluations().runs(limit=MOST_RUNS) if one.id in comparable]
+    return [
+        other_run for other_run in visit.workplace.evaluations().runs(limit=MOST_RUNS) if other_run.id in comparable
+    ]
 
 
 def _task(run: str, result: TaskResult) -> dict[str, Any]:
     """What the template of a run's task needs."""
-    whole = [one for one in result.estimates if not one.part]
-    groups = [one for one in result.estimates if one.part and one.metric == (whole[0].metric if whole else "")]
-    ends = [end for one in (*whole, *groups) for end in (one.low, one.value, one.high) if end is not None]
+    whole = [estimate for estimate in result.estimates if not estimate.part]
+    groups = [
+        estimate
+        for estimate in result.estimates
+        if estimate.part and estimate.metric == (whole[0].metric if whole else "")
+    ]
+    ends = [
+        end
+        for estimate in (*whole, *groups)
+        for end in (estimate.low, estimate.value, estimate.high)
+        if end is not None
+    ]
     reach = max(max(ends) - min(ends), 1e-3) if ends else 1.0
     axis = axis_around(min(ends), max(ends), step_at_least=reach / STEPS) if ends else None
     counts = result.counts
@@ -82,7 +93,7 @@ def _task(run: str, result: TaskResult) -> dict[str, Any]:
     }
     return {
         "result": result,
-        "figures": [*whole, *sorted(groups, key=lambda one: one.value)[:MOST_GROUPS]],
+        "figures": [*whole, *sorted(groups, key=lambda estimate: estimate.value)[:MOST_GROUPS]],
         "axis": axis,
         "settings": list(flatten_settings(result.settings)),
         "kinds": [(name, n, _samples_link(run, result.task, name)) for name, n in kinds.items() if n != 0],
@@ -90,9 +101,9 @@ def _task(run: str, result: TaskResult) -> dict[str, Any]:
 
 
 def _samples_link(run: str, task: str, kind: str, after: After | None = None, *, since: str = "") -> str:
-    told = {"task": task, "kind": kind} | ({"since": since} if since else {})
-    told |= {"item": after.item, "repeat": str(after.repeat)} if after else {}
-    return f"{ROOT}/runs/{run}/samples?{urlencode(told)}"
+    query = {"task": task, "kind": kind} | ({"since": since} if since else {})
+    query |= {"item": after.item, "repeat": str(after.repeat)} if after else {}
+    return f"{ROOT}/runs/{run}/samples?{urlencode(query)}"
 
 
 def _sample_link(run: str, task: str, item: str) -> str:
@@ -101,7 +112,7 @@ def _sample_link(run: str, task: str, item: str) -> str:
 
 def _of_task(found: FoundRun, task: str) -> TaskResult:
     found.require(task)
-    return next(one for one in found.report.results if one.task == task)
+    return next(result for result in found.report.results if result.task == task)
 
 
 @pages.get("/runs/{run}/samples")
@@ -109,13 +120,13 @@ def show_samples(visit: Visit) -> Response:
     """Samples of a task, of one kind."""
     from tasks.resources import sample_pages
 
-    found, task = _find_run(visit, visit.path["run"]), visit.query.get("task", "")
-    result, kind = _of_task(found, task), visit.query.get("kind", "all")
+    stored_run, task = _find_run(visit, visit.path["run"]), visit.query.get("task", "")
+    result, kind = _of_task(stored_run, task), visit.query.get("kind", "all")
     if kind not in get_args(SampleKind):
         raise Problem(
             404, f"there are no samples of the kind {kind[:40]}; choose one of {', '.join(get_args(SampleKind))}"
         )
-    run, item = found.report.run.id, visit.query.get("item")
+    run, item = stored_run.report.run.id, visit.query.get("item")
     after = None if item is None else After(item, visit.number("repeat"))
     since = _find_run(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
     page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
@@ -125,13 +136,13 @@ def show_samples(visit: Visit) -> Response:
 
     return visit.page(
         "samples.html",
-        run=found.report.run,
+        run=stored_run.report.run,
         result=result,
         kind=kind,
         kinds=[(name, link(name)) for name in get_args(SampleKind)],
         since=since,
         others=_comparable(visit, run),
-        rows=[(one, _sample_link(run, task, one.item)) for one in page[:PAGE]],
+        rows=[(sample, _sample_link(run, task, sample.item)) for sample in page[:PAGE]],
         first=link() if after else "",
         more=link(after=After(page[PAGE - 1].item, page[PAGE - 1].repeat)) if len(page) > PAGE else "",
     )
@@ -142,28 +153,28 @@ def show_sample(visit: Visit) -> Response:
     """One item with all its repeats and what stands behind their scores."""
     from tasks.resources import artifacts, responses
 
-    found = _find_run(visit, visit.path["run"])
+    stored_run = _find_run(visit, visit.path["run"])
     task, item = visit.query.get("task", ""), visit.query.get("item", "")
-    rows = found.item(task, item)
+    rows = stored_run.item(task, item)
     if not rows:
-        raise Problem(404, f"{task} of run {found.report.run.id} has no item {item[:80]}")
-    looked = [look_up(found, task, one, artifacts(), responses().many) for one in rows]
+        raise Problem(404, f"{task} of run {stored_run.report.run.id} has no item {item[:80]}")
+    looked_up = [look_up(stored_run, task, row, artifacts(), responses().many) for row in rows]
     repeats = [
         {
-            "looked": one,
-            "readings": readings_of(one.sample),
-            "detail": [(name, value) for name, value in one.sample.detail.items() if name != READINGS],
+            "looked": repeat,
+            "readings": readings_of(repeat.sample),
+            "detail": [(name, value) for name, value in repeat.sample.detail.items() if name != READINGS],
         }
-        for one in looked
+        for repeat in looked_up
     ]
     return visit.page(
         "sample.html",
-        run=found.report.run,
+        run=stored_run.report.run,
         task=task,
         item=item,
         repeats=repeats,
         cut=_cut,
-        back=_samples_link(found.report.run.id, task, "all"),
+        back=_samples_link(stored_run.report.run.id, task, "all"),
     )
 
 
@@ -180,14 +191,18 @@ def show_comparison(visit: Visit) -> Response:
     from tasks.resources import sample_pages
 
     first, second = (_find_run(visit, visit.query.get(name, "")) for name in ("a", "b"))
-    of_both = [one.task for one in first.report.results if one.task in {other.task for other in second.report.results}]
+    of_both = [
+        before.task
+        for before in first.report.results
+        if before.task in {result.task for result in second.report.results}
+    ]
     if not of_both:
         raise Problem(404, "the two runs have no task in common; compare runs of the same benchmark")
     task, kind = visit.query.get("task") or of_both[0], "better" if visit.query.get("kind") == "better" else "worse"
-    one, two = _of_task(first, task), _of_task(second, task)
-    up = two.headline.higher_is_better if two.headline else True
+    before, after = _of_task(first, task), _of_task(second, task)
+    up = after.headline.higher_is_better if after.headline else True
     a, b = first.report.run, second.report.run
-    compared = _comparison(a.id, b.id, task, find_differences(one, two), up, (str(a.ended_at), str(b.ended_at)))
+    compared = _comparison(a.id, b.id, task, find_differences(before, after), up, (str(a.ended_at), str(b.ended_at)))
     start = visit.number("start")
     lower = (kind == "worse") == up
     flips = sample_pages().flips(a.id, b.id, task, worse=lower, start=start, most=PAGE + 1)

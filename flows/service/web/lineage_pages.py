@@ -22,24 +22,24 @@ pages = Pages()
 def show_origin(visit: Visit) -> Response:
     """Of what the address names; a form where it names nothing."""
     query, trees = visit.query, tuple[OriginTree, ...]()
-    thing, session = query.get("thing", "").strip(), query.get("session")
-    named = any(query.get(name, "").strip() for name in THINGS)
+    subject, session = query.get("thing", "").strip(), query.get("session")
+    names_something = any(query.get(name, "").strip() for name in THINGS)
     if chunk := query.get("chunk"):
         trees = (_of_chunk(visit, chunk),)
     elif session:
         trees = (_of_turn(visit, session, query.get("turn", "")),)
-    elif named:
+    elif names_something:
         # never of a file; an evaluation's digest is that of its run, which tells more
-        if "task" not in query and DIGEST.fullmatch(thing):
-            trees = _of_digest(thing)
-        trees = trees or _of_run(visit, thing)
-    there = conversation_of(visit, session)[0] if session else visit
+        if "task" not in query and DIGEST.fullmatch(subject):
+            trees = _of_digest(subject)
+        trees = trees or _of_run(visit, subject)
+    visit_there = conversation_of(visit, session)[0] if session else visit
     return visit.page(
         "why.html",
         trees=trees,
         made_by=made_by,
-        asked=named,
-        of_index=lambda chunk: there.to("/why", chunk=chunk),
+        asked=names_something,
+        of_index=lambda chunk: visit_there.to("/why", chunk=chunk),
     )
 
 
@@ -48,11 +48,11 @@ def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
     from tasks.origins.told import recorded
     from tasks.resources import lineage
 
-    found = lineage().beginning(prefix)
-    if len(found) > 1:
-        raise Problem(409, f"{prefix} begins {len(found)} digests: {', '.join(found)[:200]}; give more digits")
-    told = recorded(found, lineage())
-    return () if told and told[0].what == "run" else told
+    digests = lineage().beginning(prefix)
+    if len(digests) > 1:
+        raise Problem(409, f"{prefix} begins {len(digests)} digests: {', '.join(digests)[:200]}; give more digits")
+    trees = recorded(digests, lineage())
+    return () if trees and trees[0].what == "run" else trees
 
 
 def _of_turn(visit: Visit, named: str, n: str) -> OriginTree:
@@ -61,10 +61,10 @@ def _of_turn(visit: Visit, named: str, n: str) -> OriginTree:
     from tasks.resources import artifacts, lineage
 
     _, _, turns = conversation_of(visit, named)
-    found = next((turn for turn in turns if str(turn.n) == n), None)
-    if found is None:
+    asked_turn = next((turn for turn in turns if str(turn.n) == n), None)
+    if asked_turn is None:
         raise Problem(404, f"the conversation has no turn {n[:20]}")
-    return of_answer(found.answered, artifacts(), lineage())
+    return of_answer(asked_turn.answered, artifacts(), lineage())
 
 
 def _of_chunk(visit: Visit, named: str) -> OriginTree:
@@ -77,10 +77,10 @@ def _of_chunk(visit: Visit, named: str) -> OriginTree:
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:
         raise Problem(404, "this index was published from another home, or before origins were recorded")
-    told = (of_cell if CELL.fullmatch(named) else of_chunk)(named, corpus, lineage(), artifacts())
-    if told is None:
+    tree = (of_cell if CELL.fullmatch(named) else of_chunk)(named, corpus, lineage(), artifacts())
+    if tree is None:
         raise Problem(404, f"this index has no passage or number {named[:80]}")
-    return told
+    return tree
 
 
 def _of_run(visit: Visit, which: str) -> tuple[OriginTree, ...]:
@@ -96,10 +96,10 @@ def _of_run(visit: Visit, which: str) -> tuple[OriginTree, ...]:
         raise Problem(404, f"{which[:80] or 'nothing'} is no digest and no run that is known here") from error
     if run.kind != "benchmark":
         return recorded([run.id], lineage())
-    found, task, item = find_stored_run(run.id, evaluations), visit.query.get("task"), visit.query.get("item")
+    stored_run, task, item = find_stored_run(run.id, evaluations), visit.query.get("task"), visit.query.get("item")
     if task is None or item is None:
-        return (of_run(found, lineage(), task=task),)
-    found.require(task)
-    if trees := of_score(found, task, item, artifacts(), lineage(), responses().many):
+        return (of_run(stored_run, lineage(), task=task),)
+    stored_run.require(task)
+    if trees := of_score(stored_run, task, item, artifacts(), lineage(), responses().many):
         return trees
     raise Problem(404, f"{task[:80]} of run {run.id} has no item {item[:80]}")

@@ -39,13 +39,13 @@ INSTRUCTIONS = (
 def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[], Evaluations]) -> MCPServer:
     """The server with its tools; where there are several collections, those of documents take the name of one."""
     names = collections.names
-    told = f" `collection` is one of: {', '.join(names)}." if names else ""
-    server = MCPServer("trivet", instructions=INSTRUCTIONS + told, log_level="WARNING")
+    choice = f" `collection` is one of: {', '.join(names)}." if names else ""
+    server = MCPServer("trivet", instructions=INSTRUCTIONS + choice, log_level="WARNING")
 
     def tool(call: Tool) -> Tool:
         if not names:  # there is one collection alone, and no choice of it
             whole = inspect.signature(call, eval_str=True)
-            parameters = [one for one in whole.parameters.values() if one.name != "collection"]
+            parameters = [parameter for parameter in whole.parameters.values() if parameter.name != "collection"]
             call.__signature__ = whole.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
         return server.tool()(call)
 
@@ -58,20 +58,26 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     @tool
     async def ask(question: str, documents: list[str] | None = None, collection: str | None = None) -> dict[str, Any]:
         """Answer a question from the documents, with document, page and quote for every claim."""
-        asked = Question(question=question, documents=tuple(documents) if documents else None)
+        request = Question(question=question, documents=tuple(documents) if documents else None)
         try:
-            answer = await asking.answer(None, asked, live(collection))
+            answer = await asking.answer(None, request, live(collection))
         except Busy as busy:
             raise ToolError(str(busy)) from busy
         if isinstance(answer, Refusal):
             raise ToolError(answer.sentence)
         cited = [
-            {"n": one.n, "document": one.document, "page": one.page, "box": one.bbox, "place": cited_place(one)}
-            | {"quote": one.quote}
-            for one in answer.citations
+            {
+                "n": citation.n,
+                "document": citation.document,
+                "page": citation.page,
+                "box": citation.bbox,
+                "place": cited_place(citation),
+            }
+            | {"quote": citation.quote}
+            for citation in answer.citations
         ]
-        shown = {"answer", "abstained", "unsupported", "confidence", "notes"}
-        return answer.model_dump(mode="json", include=shown) | {"citations": cited}
+        fields = {"answer", "abstained", "unsupported", "confidence", "notes"}
+        return answer.model_dump(mode="json", include=fields) | {"citations": cited}
 
     @tool
     async def search(question: str, top_k: int = 5, collection: str | None = None) -> list[dict[str, Any]]:
@@ -83,8 +89,8 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
         entity: str = "", line: str = "", period: str = "", most: int = 50, collection: str | None = None
     ) -> list[dict[str, Any]]:
         """Numbers of tables by words of the document's name and of the row, and by years such as 2019..2021."""
-        asked = partial(doors.numbers, live(collection), entity=entity, line=line, period=period, most=most)
-        return await _in_thread(asked)
+        read_numbers = partial(doors.numbers, live(collection), entity=entity, line=line, period=period, most=most)
+        return await _in_thread(read_numbers)
 
     @tool
     async def page_image(
@@ -94,7 +100,9 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
 
         def picture() -> bytes:
             with live(collection).borrow() as current:
-                digests = [one.document for one in current.index.catalogue if document in (one.name, *one.aliases)]
+                digests = [
+                    entry.document for entry in current.index.catalogue if document in (entry.name, *entry.aliases)
+                ]
             if not digests:
                 raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")
             return draw(digests[0], page, ",".join(f"{edge:.2f}" for edge in box or ()))
@@ -128,8 +136,8 @@ class McpDoor:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        said = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        if not self._keys.is_bearer(said):
+        header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        if not self._keys.is_bearer(header):
             sentence = "send the server's auth string as `Authorization: Bearer …`"
             refused = JSONResponse({"error": sentence}, 401, {"WWW-Authenticate": "Bearer"})
             await refused(scope, receive, send)

@@ -29,17 +29,17 @@ pages = Pages()
 @pages.get("/nights")
 def show_nights(visit: Visit) -> Response:
     """The figures of a suite through its nights."""
-    found = incidents().recent(MOST_INCIDENTS)
-    suites = list(dict.fromkeys(one.suite for one in found))
+    recent = incidents().recent(MOST_INCIDENTS)
+    suites = list(dict.fromkeys(incident.suite for incident in recent))
     with suppress(NoNight):  # the one that ran last stands first
         last = str(find_last_suite(artifacts()))
-        suites = [last, *(one for one in suites if one != last)]
+        suites = [last, *(name for name in suites if name != last)]
     suite = visit.query.get("suite") or next(iter(suites), "")
     nights = read_nights(Path(suite), artifacts()) if suite else ()
     if suite and not nights and suite not in suites:
         raise Problem(404, f"{suite[:200]} never ran here; `trivet nightly run SUITE.yaml` begins")
     span = next((n for n in SPANS if str(n) == visit.query.get("last")), SPANS[0])
-    drawn, of_suite = nights[-span:], [one for one in found if one.suite == suite]
+    drawn, of_suite = nights[-span:], [incident for incident in recent if incident.suite == suite]
 
     def link(**changed: Any) -> str:
         return f"{ROOT}/nights?{urlencode({'suite': suite, 'last': span} | changed)}"
@@ -47,13 +47,13 @@ def show_nights(visit: Visit) -> Response:
     return visit.page(
         "nights.html",
         suite=suite,
-        suites=[(one, Path(one).stem, link(suite=one)) for one in suites],
+        suites=[(name, Path(name).stem, link(suite=name)) for name in suites],
         spans=[(n, link(last=n)) for n in SPANS],
         span=span,
         nights=len(nights),
         listed=[
-            (one, "; ".join(f"{failure.what}: {failure.why}" for failure in one.failures))
-            for one in reversed(nights[-LISTED:])
+            (night, "; ".join(f"{failure.what}: {failure.why}" for failure in night.failures))
+            for night in reversed(nights[-LISTED:])
         ],
         incidents=of_suite,
         pins=incidents().pins(suite),
@@ -63,7 +63,7 @@ def show_nights(visit: Visit) -> Response:
         most_chars=MOST_WORD_CHARS,
         # figures that are comparable with those of the last night
         charts=draw_charts(read_trends(drawn, evaluations()), of_suite) if drawn else [],
-        colour=assign_colours([one.label for one in drawn[-1].models]) if drawn else {},
+        colour=assign_colours([model.label for model in drawn[-1].models]) if drawn else {},
     )
 
 
@@ -73,10 +73,10 @@ def accept_incident(visit: Visit) -> Response:
     word = visit.form.get("why", "").strip()
     if not 0 < len(word) <= MOST_WORD_CHARS:
         raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
-    known = incidents().of(visit.form.get("suite", ""))
+    open_incidents = incidents().of(visit.form.get("suite", ""))
     try:
         accepted = night_comparison.accept_incident(
-            known, visit.form.get("incident", ""), word=word, at=datetime.now(UTC)
+            open_incidents, visit.form.get("incident", ""), word=word, at=datetime.now(UTC)
         )
     except NoIncident as error:
         raise Problem(404, str(error)) from error

@@ -99,23 +99,23 @@ def routes(workplace: Workplace) -> APIRouter:
         try:
             authorize(request)
             try:
-                asked = ChatRequest.model_validate_json(await body_of(request))
+                body = ChatRequest.model_validate_json(await body_of(request))
             except ValidationError as error:
                 raise _Refused(400, first_fault(error)) from error
-            if asked.model not in models:
-                raise _Refused(404, f"there is no model {asked.model[:80]!r}; here is {', '.join(map(repr, models))}")
-            live = workplace.collections.find(models[asked.model]).live
-            answer = workplace.asking.answer(request, _question(asked), live)
+            if body.model not in models:
+                raise _Refused(404, f"there is no model {body.model[:80]!r}; here is {', '.join(map(repr, models))}")
+            live = workplace.collections.find(models[body.model]).live
+            answer = workplace.asking.answer(request, _question(body), live)
             base = str(request.base_url).rstrip("/")
 
             def link(citation: Citation) -> str | None:
                 path = picture_link(workplace.keys, citation)
                 return path and base + path
 
-            if asked.stream:
-                stream = _stream(asked.model, asyncio.ensure_future(answer), link)
+            if body.stream:
+                stream = _stream(body.model, asyncio.ensure_future(answer), link)
                 return StreamingResponse(stream, media_type="text/event-stream")
-            return JSONResponse(_whole(asked.model, _answered(await answer), link))
+            return JSONResponse(_whole(body.model, _answered(await answer), link))
         except Busy as busy:
             return JSONResponse(_Refused(503, str(busy)).body, 503)
         except _Refused as refused:
@@ -130,9 +130,9 @@ def _question(asked: ChatRequest) -> Question:
     if not spoken or spoken[-1].role != "user":
         raise _Refused(400, "the last message must be the user's, with text; it is the question")
     turns = [
-        Turn(question=one.text, answer=_plain(two.text))
-        for one, two in pairwise(spoken)
-        if one.role == "user" and two.role == "assistant"
+        Turn(question=message.text, answer=_plain(reply.text))
+        for message, reply in pairwise(spoken)
+        if message.role == "user" and reply.role == "assistant"
     ]
     return Question(question=spoken[-1].text, history=tuple(turns))
 
@@ -153,13 +153,13 @@ Link = Callable[[Citation], str | None]
 
 def _annotations(answered: Answered, text: str, link: Link) -> list[dict[str, Any]]:
     """`url_citation`s: where in the text each mark with a link stands."""
-    cited = {str(one.n): one for one in answered.citations}
-    made: list[dict[str, Any]] = []
+    cited = {str(citation.n): citation for citation in answered.citations}
+    annotations: list[dict[str, Any]] = []
     for mark in LINK.finditer(text):
         citation = cited[mark[1]]
         place = {"start_index": mark.start(), "end_index": mark.end(), "url": link(citation)}
-        made.append({"type": "url_citation", "url_citation": place | {"title": cited_place(citation)}})
-    return made
+        annotations.append({"type": "url_citation", "url_citation": place | {"title": cited_place(citation)}})
+    return annotations
 
 
 def _frame(kind: str, model: str) -> dict[str, Any]:

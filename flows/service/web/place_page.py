@@ -96,10 +96,12 @@ def _values(visit: Visit, document: str, page: int | None, box: BBox | None, quo
     pages = _pages(visit, document) if quote else ()
     boxes: tuple[BBox, ...] = ()
     if box and page:  # around the quote, or around its passage where the reading of the document is not at hand
-        blocks = next((one.blocks for one in pages if one.number == page), ())
+        blocks = next((read_page.blocks for read_page in pages if read_page.number == page), ())
         boxes = boxes_of(quote, within=box, blocks=blocks)
     drawn = page is not None and is_drawn(entry.format)
-    lines = () if drawn or not quote else lines_about(quote, (block for one in pages for block in one.blocks))
+    lines = (
+        () if drawn or not quote else lines_about(quote, (block for read_page in pages for block in read_page.blocks))
+    )
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
@@ -144,12 +146,12 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
     def plain(text: str) -> str:  # without blanks and the lines between cells: readers and passages differ in them
         return "".join(text.replace("|", "").split())
 
-    wanted, parts = plain(quote), list[BBox]()
+    quoted, parts = plain(quote), list[BBox]()
     for text, box in _pieces(block for block in blocks if block.bbox and _lies_in(block.bbox, within)):
-        said = plain(text)
-        if said and wanted and wanted in said:
+        piece = plain(text)
+        if piece and quoted and quoted in piece:
             return (box,)
-        if said and said in wanted:
+        if piece and piece in quoted:
             parts.append(box)
     return tuple(parts[:MOST_BOXES]) or (within,)
 
@@ -162,8 +164,8 @@ def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
         for _, row in groupby(block.cells, key=lambda cell: cell.row):
             cells = [(cell.text, cell.bbox) for cell in row if cell.bbox and cell.text]
             if cells:
-                left, top, right, bottom = zip(*(box for _, box in cells), strict=True)
-                yield " | ".join(text for text, _ in cells), (min(left), min(top), max(right), max(bottom))
+                lefts, tops, rights, bottoms = zip(*(box for _, box in cells), strict=True)
+                yield " | ".join(text for text, _ in cells), (min(lefts), min(tops), max(rights), max(bottoms))
 
 
 def _lies_in(box: BBox, outer: BBox) -> bool:
@@ -180,17 +182,17 @@ def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
     def words(text: str) -> set[str]:
         return set(re.findall(r"\w+", text.casefold()))
 
-    wanted = words(quote)
+    quoted = words(quote)
     lines = [(number, cells) for number, block in enumerate(blocks) for cells in _lines(block)]
-    shared = [len(wanted & words(" ".join(cells))) for _, cells in lines]
+    shared = [len(quoted & words(" ".join(cells))) for _, cells in lines]
     most = max(shared, default=0)
-    if not most or 2 * most < len(wanted):
+    if not most or 2 * most < len(quoted):
         return ()
     at = shared.index(most)
     first = max(at - LINES_AROUND, 0)
     head = next(row for row, (number, _) in enumerate(lines) if number == lines[at][0])
-    shown = [*([head] if head < first else []), *range(first, min(at + LINES_AROUND + 1, len(lines)))]
-    return tuple(Line(tuple(cell[:LINE_CHARS] for cell in lines[row][1]), row == at) for row in shown)
+    rows = [*([head] if head < first else []), *range(first, min(at + LINES_AROUND + 1, len(lines)))]
+    return tuple(Line(tuple(cell[:LINE_CHARS] for cell in lines[row][1]), row == at) for row in rows)
 
 
 def _lines(block: Block) -> Iterator[tuple[str, ...]]:
@@ -203,9 +205,9 @@ def _lines(block: Block) -> Iterator[tuple[str, ...]]:
 
 def address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...] = ()) -> str:
     """The link to the picture of a page. document: digest."""
-    told = ";".join(",".join(f"{edge:.2f}" for edge in box) for box in boxes[:MOST_BOXES])
-    key = keys.permission(f"{document}/{page}/{told}")
-    return f"{PICTURE.format(document=document, page=page)}?{urlencode({'boxes': told, 'key': key})}"
+    edges = ";".join(",".join(f"{edge:.2f}" for edge in box) for box in boxes[:MOST_BOXES])
+    key = keys.permission(f"{document}/{page}/{edges}")
+    return f"{PICTURE.format(document=document, page=page)}?{urlencode({'boxes': edges, 'key': key})}"
 
 
 def picture_link(keys: Keys, citation: Citation) -> str | None:
@@ -242,7 +244,7 @@ def draw(document: str, page: int, boxes: str = "") -> bytes:
 
     if not DIGEST.fullmatch(document):
         raise NoPicture("a document is named by 64 hex digits")
-    drawn = {page: [_read_box(one) for one in boxes.split(";") if one]}
+    drawn = {page: [_read_box(box) for box in boxes.split(";") if box]}
     path = artifacts().find("document", document)
     with tempfile.TemporaryDirectory(prefix="trivet-") as scratch:
         for _, file in draw_pages(path, document, drawn, scratch=Path(scratch), limits=ReadLimits()):

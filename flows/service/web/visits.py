@@ -191,23 +191,23 @@ class Visit(NamedTuple):
 
     def number(self, name: str, default: int = 0) -> int:
         """A count in the query. Raises Problem."""
-        said = self.query.get(name, str(default))
-        if not said.isdecimal() or len(said) > 9:
-            raise Problem(404, f"{name}={said[:20]} is no number of a row; rows count from 0")
-        return int(said)
+        text = self.query.get(name, str(default))
+        if not text.isdecimal() or len(text) > 9:
+            raise Problem(404, f"{name}={text[:20]} is no number of a row; rows count from 0")
+        return int(text)
 
     def to(self, path: str, **query: Any) -> str:
         """The address of a page about the same collection."""
-        chosen = {"collection": self.collection.name} if self.workplace.collections.names else {}
-        asked = urlencode(query | chosen)
-        return f"{ROOT}{path}?{asked}" if asked else f"{ROOT}{path}"
+        collection = {"collection": self.collection.name} if self.workplace.collections.names else {}
+        encoded = urlencode(query | collection)
+        return f"{ROOT}{path}?{encoded}" if encoded else f"{ROOT}{path}"
 
     def where(self, holds: Callable[[Collection], bool]) -> Visit:
         """The same visit in the first collection of which this is so, the chosen one before others; else unchanged."""
-        for one in (self.collection, *self.workplace.collections):
+        for collection in (self.collection, *self.workplace.collections):
             with suppress(StorageError):
-                if holds(one):
-                    return self._replace(collection=one)
+                if holds(collection):
+                    return self._replace(collection=collection)
         return self
 
     def refuse_token(self, said: str) -> None:
@@ -289,11 +289,11 @@ class StaticFile(NamedTuple):
 @cache
 def static_files() -> dict[str, StaticFile]:
     """The files that pages load, by name."""
-    made: dict[str, StaticFile] = {}
+    static: dict[str, StaticFile] = {}
     for name, (kind, parts) in FILES.items():
         content = b"\n".join(part.read_bytes() for part in parts)
-        made[name] = StaticFile(kind, content, f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}")
-    return made
+        static[name] = StaticFile(kind, content, f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}")
+    return static
 
 
 @cache
@@ -304,9 +304,9 @@ def korean() -> dict[str, str]:
 
 def language_of(accepted: str, chosen: str | None) -> Language:
     """The language of a page: the chosen one, else the first of Accept-Language that there is."""
-    for one in (chosen or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
-        if one[:2] in ("en", "ko"):
-            return "ko" if one[:2] == "ko" else "en"
+    for tag in (chosen or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
+        if tag[:2] in ("en", "ko"):
+            return "ko" if tag[:2] == "ko" else "en"
     return "en"
 
 

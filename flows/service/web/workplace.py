@@ -75,16 +75,16 @@ def create_app(
     home: folder of the labelled questions. owner: the auth string of the service, which signs in to the pages too.
     """
     collections = Collections(served)
-    beside: Callable[[], Any] = nullcontext  # what else runs as long as the server does
+    mcp_lifespan: Callable[[], Any] = nullcontext  # what else runs as long as the server does
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        async with beside():
+        async with mcp_lifespan():
             yield
-        for one in collections:
-            if one.indexing:
-                await run_in_threadpool(one.indexing.close)
-            one.live.close()
+        for collection in collections:
+            if collection.indexing:
+                await run_in_threadpool(collection.indexing.close)
+            collection.live.close()
 
     # the pages of its documentation would load scripts from elsewhere
     app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
@@ -125,10 +125,10 @@ def create_app(
         log.info("no MCP at /mcp: install trivet[mcp]")
     else:
         door = McpDoor(create_mcp(asking, collections, evaluations), workplace.keys)
-        beside = door.manager.run
+        mcp_lifespan = door.manager.run
         app.router.routes.append(Route("/mcp", door))
 
-    routes = [_route(workplace, one) for listed in (*(room.pages for room in ROOMS), pages) for one in listed]
+    routes = [_route(workplace, page) for listed in (*(room.pages for room in ROOMS), pages) for page in listed]
     app.mount(ROOT, Starlette(routes=routes))
     return app
 
@@ -150,8 +150,8 @@ def _route(workplace: Workplace, shown: Page) -> Route:
                 if shown.method == "POST" or visit.is_part:
                     raise Problem(401, "you are not signed in, or no longer; sign in again")
                 return RedirectResponse(f"{ROOT}/sign-in?to={quote(visit.address, safe='')}", 303)
-            if chosen := visit.query.get("collection"):
-                visit = visit._replace(collection=workplace.collections.find(chosen))
+            if name := visit.query.get("collection"):
+                visit = visit._replace(collection=workplace.collections.find(name))
             if shown.method == "POST":
                 _refuse_foreign(request)
             if shown.needs_folder and visit.indexing is None:
@@ -167,10 +167,10 @@ def _route(workplace: Workplace, shown: Page) -> Route:
             return Response(status_code=CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 every error is a page
             status, sentence = refusal(error)
-            told = visit.page("error.html", status=status, number=status, sentence=sentence)
+            response = visit.page("error.html", status=status, number=status, sentence=sentence)
             if visit.is_part:
-                told.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
-            return told
+                response.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
+            return response
 
     return Route(shown.path, endpoint, methods=[shown.method])
 
@@ -220,9 +220,9 @@ def sign_out(_: Visit) -> Response:
 @pages.get("/language", public=True)
 def choose_language(visit: Visit) -> Response:
     """Keep the language of the pages in a cookie."""
-    chosen = "ko" if visit.query.get("to") == "ko" else "en"
+    language = "ko" if visit.query.get("to") == "ko" else "en"
     response = RedirectResponse(_local(visit.query.get("back", "")), 303)
-    response.set_cookie(LANGUAGE_COOKIE, chosen, YEAR_S, path=ROOT, httponly=True, samesite="strict")
+    response.set_cookie(LANGUAGE_COOKIE, language, YEAR_S, path=ROOT, httponly=True, samesite="strict")
     return response
 
 
