@@ -19,8 +19,8 @@ from prefect.runtime import flow_run
 
 from flows.running.environment import program
 from flows.running.evaluation_config import EvaluateConfig as EvaluateConfig
-from flows.running.ongoing import EvaluationRun
 from flows.running.run_reporting import say, watched
+from flows.running.run_state import EvaluationRun
 from flows.running.task_runners import task_runner
 from storage.files import sha256_of
 from storage.storage_errors import StorageError
@@ -59,26 +59,26 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
         if task.whole:
             run.results += run.guard(task.task, _run_whole, task, config, run) or []
         elif generated := run.guard(task.task, _generate, task, config, run, revision=revision):
-            scoring = None if _wants_device(task) else _score(task, generated, config)
+            scoring = None if _needs_device(task) else _score(task, generated, config)
             answered.append(_Answered(task, generated, scoring))
     for harness_task in planned.harness:
         run.results += run.guard(harness_task.task, _run_harness, harness_task, config, run) or []
 
-    if any(_wants_device(task) for task in planned.tasks):
+    if any(_needs_device(task) for task in planned.tasks):
         release_models()
     for each in answered:
         run.results += run.guard(each.task.task, _aggregate, each, config, run) or []
 
     report = run.report(planned, spent=budget(str(flow_run.id), config.spending))
     if (report.results or report.earlier) and not config.settings.debug:
-        report = _keep(report, config, run)
+        report = _write_report(report, config, run)
     for result in report.results:
         say(format_headline(result))
     return run.end(report)
 
 
 def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
-    """The task with the demonstrations that the run asks for."""
+    """Return the task with the demonstrations that the run asks for."""
     if not (task.examples and (recipe := config.settings.demonstrations)):
         return task
     texts = renamed(steps.list_examples, f"list_examples {task.task}")(as_is(task))
@@ -96,8 +96,8 @@ class _Answered(NamedTuple):
     scoring: list[PrefectFuture[Scored]] | None
 
 
-def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun, *, revision: str) -> Generated:
-    """The answers to a task; waits for them, since one model fills the device."""
+def _generate(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun, *, revision: str) -> Generated:
+    """Generate the answers to a task, and wait for them, since one model fills the device."""
     if config.model.backend == "replay":
         recorded = find_recorded(config.model, task.task)
         return renamed(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=sha256_of(recorded))
@@ -109,13 +109,13 @@ def _generate(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun,
         )
         for part in range(parts)
     ]
-    answered = ongoing.note(gather(answering))
+    answered = run.note(gather(answering))
     return answered[0] if len(answered) == 1 else steps.merge(as_is(task), parts=as_is(tuple(answered)))
 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
     """Submit every shard for scoring, in parallel with the generation of the next task."""
-    step = steps.score.with_options(tags=steps.generate.tags) if _wants_device(task) else steps.score
+    step = steps.score.with_options(tags=steps.generate.tags) if _needs_device(task) else steps.score
     settings: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
     return [
         renamed(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **settings)
@@ -123,51 +123,49 @@ def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> l
     ]
 
 
-def _aggregate(answered: _Answered, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
-    """The figures of a task, once all its shards are graded."""
+def _aggregate(answered: _Answered, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
+    """Aggregate the scores of a task once all its shards are graded."""
     task, generated, scoring = answered
-    scored = tuple(ongoing.note(gather(scoring or _score(task, generated, config))))
+    scored = tuple(run.note(gather(scoring or _score(task, generated, config))))
     step = renamed(steps.aggregate, f"aggregate {task.task}")
     return [step(as_is(task), generated=as_is(generated), scored=as_is(scored))]
 
 
-def _run_whole(task: PlannedTask, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
+def _run_whole(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
     step = renamed(placed(steps.run_whole, in_process=config.model.in_process), task.task)
-    return ongoing.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
+    return run.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
 
 
-def _run_harness(task: TaskChoice, config: EvaluateConfig, ongoing: EvaluationRun) -> list[TaskResult]:
+def _run_harness(task: TaskChoice, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
     step = renamed(placed(steps.run_harness, in_process=config.model.in_process), f"harness {task.task}")
     future = step.submit(
         task, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
     )
-    return ongoing.note(gather([future]))
+    return run.note(gather([future]))
 
 
-def _wants_device(task: PlannedTask) -> bool:
-    """True when the judge is a model of this machine: it is loaded once the measured one is gone."""
+def _needs_device(task: PlannedTask) -> bool:
+    """Whether the judge is a model of this machine, which is loaded once the measured one is released."""
     return task.judge is not None and task.judge.in_process
 
 
-def _keep(report: EvalReport, config: EvaluateConfig, ongoing: EvaluationRun) -> EvalReport:
+def _write_report(report: EvalReport, config: EvaluateConfig, run: EvaluationRun) -> EvalReport:
     """Write the report to the database, and to a file if wanted or the database is unavailable; note regressions."""
     to_database = config.save != "file" and bool(report.results)
     if to_database:
-        compared = _against_last(report)
+        compared = _compare_with_last(report)
         additions = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
         report = report.model_copy(update=additions)
-        ongoing.in_database = ongoing.attempt(lambda: steps.write_database(as_is(report)), "the database") is not None
-    if config.save != "database" or (to_database and not ongoing.in_database):
-        file = ongoing.attempt(
-            lambda: steps.write_json(as_is(report), output_path=config.output_path), "the results file"
-        )
-        ongoing.written = file.path if file else None
+        run.in_database = run.attempt(lambda: steps.write_database(as_is(report)), "the database") is not None
+    if config.save != "database" or (to_database and not run.in_database):
+        file = run.attempt(lambda: steps.write_json(as_is(report), output_path=config.output_path), "the results file")
+        run.written = file.path if file else None
     if report.results:
-        steps.publish_report(as_is(report), file=ongoing.written)
+        steps.publish_report(as_is(report), file=run.written)
     return report
 
 
-def _against_last(report: EvalReport) -> AgainstLast:
+def _compare_with_last(report: EvalReport) -> AgainstLast:
     try:
         return steps.compare_with_last(as_is(report))
     except StorageError:  # the database is away, and to be written next: that says so

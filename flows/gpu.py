@@ -18,7 +18,7 @@ from flows.running.run_reporting import watched
 from tasks.step import StepKey, inline
 
 STEPS = "tasks."
-"""Where steps live; nothing else is called, whatever a run's parameters say."""
+"""Package of the steps; nothing else is called, whatever the parameters of a run say."""
 
 
 class NotAStep(ValueError):
@@ -29,14 +29,14 @@ class NotAStep(ValueError):
 @watched
 def run_step(entry: str, params: dict[str, Any]) -> None:
     """Do the step `entry` (`tasks.rag.steps.embed`) with parameters as JSON, or the Ref of an artifact with them."""
-    step = step_of(entry)
+    step = find_step(entry)
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
     with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):
         keep_outcome(flow_run.id, lambda: step(**inputs_of(step.fn, params)))
 
 
-def step_of(entry: str) -> Task[..., Any]:
-    """The step of this name. Raises NotAStep."""
+def find_step(entry: str) -> Task[..., Any]:
+    """Import the step `package.steps.NAME`. Raises NotAStep."""
     module, _, name = entry.rpartition(".")
     if not entry.startswith(STEPS) or not module.endswith("steps"):
         raise NotAStep(f"{entry!r} is not a step: expected tasks.….steps.NAME")

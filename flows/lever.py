@@ -17,8 +17,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.environment import program
 from flows.running.lever_config import LeverConfig
-from flows.running.ongoing import LeverRun
 from flows.running.run_reporting import say, watched
+from flows.running.run_state import LeverRun
 from models.backends import revision_of
 from models.weight_files import find_clip
 from storage.records import Ref
@@ -59,7 +59,7 @@ def post_train(config: LeverConfig) -> LeverReport:
         weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
     dataset = _read_dataset(config, files)
     if dataset.left_out:
-        lever_run.say(
+        lever_run.add_notes(
             f"{dataset.left_out} items were left out: no whole picture, no answer, or a text that is examined"
         )
     embedded = _read_embeddings(config, dataset.dataset, files, lever_run, weights=weights)
@@ -81,7 +81,7 @@ def post_train(config: LeverConfig) -> LeverReport:
             place = files.of_seed(seed, alone=config.seeds == 1)
             shared = [str(path) for _, path in config.start if path]
             if config.seeds > 1 and shared:
-                lever_run.say(
+                lever_run.add_notes(
                     f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
                 )
             _SeedRun(
@@ -126,7 +126,7 @@ def _read_embeddings(
         clip = find_clip(config.encoder, adapters=config.adapters)
         encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
     embedded = renamed(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
-    lever_run.wrote(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
+    lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
 
@@ -166,7 +166,7 @@ class _SeedRun:
             rce = self._read_selector(start.rce_checkpoint)
         else:
             train_rce = renamed(steps.train_rce, f"train RCE, seed {self.seed}")
-            rce = lever_run.trained(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
+            rce = lever_run.add_selector(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
         _export(lever_run, {self.files.checkpoint("rce", recipe.sampler): rce})
         lever_run.finish_stage("rce")
 
@@ -176,7 +176,7 @@ class _SeedRun:
         elif config.trains_grpo:
             train_grpo = renamed(steps.train_grpo, f"train GRPO, seed {self.seed}")
             trained = train_grpo(self.world, selector=rce, settings=config.grpo, **rewarded)
-            selectors["grpo"] = lever_run.trained(trained)
+            selectors["grpo"] = lever_run.add_selector(trained)
         if "grpo" in selectors:
             _export(lever_run, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
             lever_run.finish_stage("grpo")
@@ -190,7 +190,7 @@ class _SeedRun:
             **self.asking,
         )
         [evaluated] = lever_run.note(gather([future]))
-        lever_run.evaluated(evaluated)
+        lever_run.add_evaluation(evaluated)
         lever_run.finish_stage("evaluate")
 
     def _pool_recipe(self) -> PoolRecipe:
@@ -201,7 +201,7 @@ class _SeedRun:
         recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(modalities)
         for path, own in trained.items():
             if own and not own.limited_to(modalities).is_that_of(recipe):
-                self.lever_run.say(f"{path.name} was trained in {own.description}; this run has {recipe.description}")
+                self.lever_run.add_notes(f"{path.name} was trained in {own.description}; this run has {recipe.description}")
         return recipe
 
     def _run_sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:
@@ -209,7 +209,7 @@ class _SeedRun:
         config, lever_run, start, beams = self.config, self.lever_run, self.config.start, ()
         if start.beam_data:
             read = steps.read_beams(start.beam_data, dataset=self.world.dataset, pools=pools, shots=config.shots)
-            lever_run.say(*read.notes)
+            lever_run.add_notes(*read.notes)
             beams, pools = (read.content,), read.pools or pools
         if start.sft_checkpoint:
             return self._read_selector(start.sft_checkpoint), pools
@@ -222,14 +222,14 @@ class _SeedRun:
         lever_run.finish_stage("beams")
         train_sft = renamed(steps.train_sft, f"train SFT, seed {self.seed}")
         settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
-        return lever_run.trained(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
+        return lever_run.add_selector(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
 
     def _run_rl_data(self, pools: Ref, selector: Ref) -> Ref:
         """Return the judged pointers, read from a file, or drawn by the selector shard by shard."""
         config = self.config
         if config.start.rl_data:
             read = steps.read_rl_data(config.start.rl_data, world=self.world, shots=config.shots)
-            self.lever_run.say(*read.notes)
+            self.lever_run.add_notes(*read.notes)
             return read.content
         weighed = config.reward in OF_LIKELIHOODS
         inputs: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
@@ -252,13 +252,13 @@ class _SeedRun:
 
     def _read_selector(self, path: Path) -> Ref:
         read = self._read_checkpoint(path)
-        self.lever_run.say(*(f"{path.name}: {note}" for note in read.notes))
+        self.lever_run.add_notes(*(f"{path.name}: {note}" for note in read.notes))
         return read.content
 
 
 def _export(lever_run: LeverRun, files: dict[Path, Ref]) -> None:
     """Write artifacts to files, which the report names."""
-    lever_run.wrote(steps.export_files({str(path): ref for path, ref in files.items()}).files)
+    lever_run.add_files(steps.export_files({str(path): ref for path, ref in files.items()}).files)
 
 
 def _publish_results(

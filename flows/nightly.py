@@ -31,7 +31,7 @@ from flows.running.environment import git_commit, program, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
-from flows.running.run_reporting import alert, as_part, few, watched
+from flows.running.run_reporting import alert, as_part, first_names, watched
 from storage.files import sha256_of
 from storage.records import Record
 from tasks.evaluation.running.open_models import release_models
@@ -53,7 +53,7 @@ from tasks.resources import artifacts
 from tasks.step import gather
 
 OVER_BUDGET = "trivet.night.over-budget"
-"""Event of a night that has spent more than its suite allows."""
+"""Name of the event of a night that has spent more than its suite allows."""
 
 
 class NightlyConfig(Record):
@@ -76,12 +76,12 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
 
     parts, budget_alerted = Parts(night=_run_id()), False
     if planned.index and suite.index:
-        _index(suite.index, planned.index, parts, started=started)
+        _refresh_index(suite.index, planned.index, parts, started=started)
     for label, config_of_model in planned.models.items():
-        _measure(label, config_of_model, parts)
+        _measure_model(label, config_of_model, parts)
         budget_alerted = budget_alerted or _watch_budget(suite.budget, parts, started=started, after=label)
     if selector := planned.selector:
-        parts.selector = parts.once(
+        parts.selector = parts.run_once(
             "selector", selector, SelectorRun, as_part(post_train, selector.title), selector_run
         )
     budget_alerted = budget_alerted or _watch_budget(suite.budget, parts, started=started, after="its last part")
@@ -99,13 +99,13 @@ def nightly(config: NightlyConfig) -> NightReport | State[NightReport]:
         selector=parts.selector.run if parts.selector else None,
         failures=tuple(parts.failures),
     )
-    return _end(_publish(night, suite))
+    return _end_state(_publish(night, suite))
 
 
-def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: datetime) -> None:
+def _refresh_index(suite_index: SuiteIndex, config: IndexConfig, parts: Parts, *, started: datetime) -> None:
     """Refresh the index, and measure it where there are questions."""
-    refreshed = parts.once(
-        "index", chosen, IndexRun, as_part(build_index, chosen.title), partial(index_run, run=_run_id())
+    refreshed = parts.run_once(
+        "index", config, IndexRun, as_part(build_index, config.title), partial(index_run, run=_run_id())
     )
     if refreshed is None:
         return
@@ -113,17 +113,17 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
     if refreshed.failed:
         why = f"{refreshed.failed} of {refreshed.documents} documents could not be read; see `trivet rag status`"
         parts.fail("index", why)
-    if not asked.questions:
+    if not suite_index.questions:
         return
 
     def measure() -> str:
         future = steps.measure_index.submit(
-            asked,
-            index=chosen.index,
+            suite_index,
+            index=config.index,
             generation=refreshed.generation,
             run=_run_id(),
             started=started,
-            models=models_of(asked.llm),
+            models=models_of(suite_index.llm),
             program=steps.Program(version=program_version(), git_commit=git_commit()),
         )
         return parts.note("index questions", gather([future]))
@@ -131,18 +131,18 @@ def _index(asked: SuiteIndex, chosen: IndexConfig, parts: Parts, *, started: dat
     parts.index = refreshed.model_copy(update={"measured": parts.attempt("index questions", measure)})
 
 
-def _measure(label: str, chosen: EvaluateConfig, parts: Parts) -> None:
+def _measure_model(label: str, config: EvaluateConfig, parts: Parts) -> None:
     """Evaluate one model, as a child run."""
-    name = f"evaluate {label} {few(task.task for task in chosen.tasks)}"
+    name = f"evaluate {label} {first_names(task.task for task in config.tasks)}"
     child = as_part(evaluate, name)
-    measured = parts.once(f"model {label}", chosen, ModelRun, child, partial(model_run, label))
+    measured = parts.run_once(f"model {label}", config, ModelRun, child, partial(model_run, label))
     if measured:
         parts.models.append(measured)
     release_models()  # the next one needs the device, and the next night may find other weights under the same name
 
 
 def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after: str) -> bool:
-    """Tell once that the night has spent more than it should; an automation tells people."""
+    """Alert that the night has spent more than its budget, of which an automation notifies people; returns whether."""
     tokens = 0
     if budget.tokens is not None:
         tokens = parts.attempt("budget", lambda: steps.tokens_since(started, after=after)) or 0
@@ -160,7 +160,7 @@ def _publish(night: Night, suite: Suite) -> NightReport:
     return artifacts().load(NightReport, ref)
 
 
-def _end(report: NightReport) -> NightReport | State[NightReport]:
+def _end_state(report: NightReport) -> NightReport | State[NightReport]:
     """The state of the run: its name is what automations listen to, its message what people read."""
     message = summarise_night(report)
     match report.state:

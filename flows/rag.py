@@ -21,9 +21,9 @@ from flows.running.answer_models import models_of
 from flows.running.environment import program
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
-from flows.running.run_reporting import as_part, few, say, watched
+from flows.running.run_reporting import as_part, first_names, say, watched
 from flows.running.task_runners import task_runner
-from flows.running.watching import changes
+from flows.running.watching import watch_changes
 from models.backends import is_in_process, revision_of
 from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
@@ -97,13 +97,13 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         if unfinished := parsed.unfinished | described.unfinished:
             raise Unfinished(scanned.by_name(unfinished), report=report)
     if report.documents.failed:
-        message = f"{report.documents.failed} could not be read: {few(failure.document for failure in failed)}"
+        message = f"{report.documents.failed} could not be read: {first_names(failure.document for failure in failed)}"
         return Completed(name="CompletedWithFailures", message=message, data=report)
     return report
 
 
 def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathered[tuple[Parsed, ...]]:
-    """The parsed documents; failures stand in the status at once, and too many of them end the run."""
+    """Parse the documents; failures are in the status at once, and too many of them end the run."""
     building.enter("parse")
     shards, reading = shard_sources(scanned.sources), config.how_to_read
     if config.again:
@@ -117,7 +117,7 @@ def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathere
 def _describe_figures(
     config: IndexConfig, parsed: Sequence[tuple[Parsed, ...]], building: Build, *, vlm: str | None, seen_by: str
 ) -> Gathered[tuple[Pictured, ...]]:
-    """The documents with descriptions of their figures, each described once."""
+    """Describe the figures of the documents, each distinct one once."""
     building.enter("extract_figures")
     pictured = on_each(
         parsed, steps.find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
@@ -133,7 +133,7 @@ def _describe_figures(
 @flow(name="rag-watch", flow_run_name="watch {config.documents.name}", version=program(), persist_result=False)
 def watch_folder(config: IndexConfig) -> None:
     """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
-    for changed in changes(config.documents, apart_from=config.index):
+    for changed in watch_changes(config.documents, apart_from=config.index):
         say(f"{changed:,} files changed" if changed else "the first look at the folder")
         once = config.model_copy(update={"again": ()}) if changed else config
         # a failure is shown as that run's; the next change tries again

@@ -18,11 +18,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from flows.cli.commands import Flag, Given, Json, Options
-from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.commands import Flag, Json, Options, OptionValues
+from flows.cli.engine import prefect_for_command, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, make_table, plain_errors, state
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file, require_here
-from flows.running.config_reading import nested
+from flows.running.config_reading import nest_values
 from models.model_errors import ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import StorageError, StoreUnreachable
@@ -41,8 +41,8 @@ console = Screen()
 WIRINGS = ("none", "local", "openai")
 
 
-def known_llm(value: str | None) -> str | None:
-    """Refuse an unknown model before anything is opened."""
+def check_llm(value: str | None) -> str | None:
+    """Return the typed `--llm` unchanged; refuse an unknown model before an index is opened. Raises BadParameter."""
     if value is None or value in WIRINGS:
         return value
     from models.backends import backends, local_of, spellings
@@ -60,7 +60,7 @@ def known_llm(value: str | None) -> str | None:
 
 
 def read_calibration(file: Path | None) -> Calibration | None:
-    """The calibration in a file that `rag eval --calibrate` wrote."""
+    """Read the calibration from a file that `rag eval --calibrate` wrote. Raises BadParameter."""
     if file is None:
         return None
     try:
@@ -72,18 +72,22 @@ def read_calibration(file: Path | None) -> Calibration | None:
 
 ANSWERS = "flows.running.rag_config:AnswerConfig"
 MODELS = {
-    "llm": Flag(metavar="MODEL", callback=known_llm),
+    "llm": Flag(metavar="MODEL", callback=check_llm),
     "reranker": Flag("--rerank", metavar="NAME"),
     "answers.max_wrong": Flag(metavar="SHARE"),
     "answers.calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
 }
 """Options of all commands that answer."""
-HOW = "How chunks are found. Unset: depends on the kind of question."
-TOP_K = "Number of chunks. Unset: depends on the kind of question."
+STRATEGY_HELP = "How chunks are found. Unset: depends on the kind of question."
+TOP_K_HELP = "Number of chunks. Unset: depends on the kind of question."
 MODEL_OPTIONS = Options(ANSWERS, MODELS)
 OPTIONS = Options(
     ANSWERS,
-    {**MODELS, "answers.strategy": Flag(type=Strategy, help=HOW), "answers.top_k": Flag(min=1, max=100, help=TOP_K)},
+    {
+        **MODELS,
+        "answers.strategy": Flag(type=Strategy, help=STRATEGY_HELP),
+        "answers.top_k": Flag(min=1, max=100, help=TOP_K_HELP),
+    },
 )
 EvidenceOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write images of the cited pages, with the cited boxes drawn.")
@@ -92,7 +96,7 @@ SpeakOption = Annotated[bool, typer.Option("--speak", help="Read the answer alou
 
 
 def ask(
-    given: Given,
+    values: OptionValues,
     question: Annotated[str, typer.Argument(help="The question, in Korean or English.")],
     index: IndexFolder,
     document: DocumentOption = None,
@@ -106,7 +110,7 @@ def ask(
     """Answer a question, with document, page and quote for every claim, or say that the documents do not tell."""
     from tasks.rag.planning.names import documents_named
 
-    with open_answering(index, given) as assistant:
+    with open_answering(index, values) as assistant:
         if evidence:
             make_folder(evidence)  # before a model is asked, which may be slow or cost money
         with show_draft(quiet=as_json) as on_event:
@@ -133,7 +137,7 @@ def ask(
 
 
 def batch(
-    given: Given,
+    values: OptionValues,
     questions: Annotated[Path, typer.Argument(help="JSONL file, one question per line: {id, question, history?}.")],
     index: IndexFolder,
     out: Annotated[Path, typer.Option(help="JSONL file for the answers.")],
@@ -142,12 +146,12 @@ def batch(
     """Answer a file of questions; an answer given before on the same index is recalled."""
     require_file(questions, "a JSONL file of questions")
     paths = {"questions": questions.absolute(), "index": index.absolute(), "out": out.absolute()}
-    with prefect_for_a_command(quiet=as_json):
+    with prefect_for_command(quiet=as_json):
         from flows.rag import AnswerConfig, answer_batch
         from flows.running.answer_models import models_of
 
-        config = AnswerConfig.model_validate(nested({**given, **paths}))
-        if config.llm in (None, *WIRINGS):  # `known_llm` has checked any other name
+        config = AnswerConfig.model_validate(nest_values({**values, **paths}))
+        if config.llm in (None, *WIRINGS):  # `check_llm` has checked any other name
             with plain_errors(ModelUnavailable):
                 models_of(config.llm)
         outcome = run_flow(answer_batch, config, Unfinished)
@@ -169,17 +173,17 @@ def batch(
 
 
 @contextmanager
-def open_answering(index: Path, chosen: Given, *, patient: bool = False) -> Generator[Assistant]:
-    """An assistant over `index`.
+def open_answering(index: Path, values: OptionValues, *, patient: bool = False) -> Generator[Assistant]:
+    """Open an assistant that answers questions about `index`; expected errors end the command with one sentence.
 
-    chosen: values of `OPTIONS`. patient: retry an unavailable model as often as a batch does.
+    values: those of `OPTIONS`. patient: retry an unavailable model as often as a batch does.
     """
     from flows.running.answer_models import open_assistant
 
     if not (patient or state["debug"]):
         logging.getLogger("tasks.calls").setLevel(logging.ERROR)  # a note of the answer says it in one sentence
-    answers = AnswerSettings.model_validate(nested(chosen).get("answers", {}))
-    models = {"llm": chosen["llm"], "reranker": chosen["reranker"]}
+    answers = AnswerSettings.model_validate(nest_values(values).get("answers", {}))
+    models = {"llm": values["llm"], "reranker": values["reranker"]}
     with (
         plain_errors(StoreUnreachable, ModelUnavailable, ValueError),
         open_assistant(index, **models, answers=answers, patient=patient) as assistant,
@@ -188,7 +192,7 @@ def open_answering(index: Path, chosen: Given, *, patient: bool = False) -> Gene
 
 
 def write_evidence(answered: Answered, folder: Path) -> Evidence:
-    """Images of the cited pages in `folder`; a failure is a note, because the answer exists."""
+    """Write images of the cited pages into `folder`; a failure becomes a note, because the answer exists already."""
     from tasks.documents.isolation import ReadLimits
     from tasks.rag.answering import evidence
     from tasks.resources import artifacts

@@ -27,9 +27,19 @@ from flows.cli.ask_command import (
     show_evidence,
     write_evidence,
 )
-from flows.cli.commands import Given, Json
-from flows.cli.engine import handling
-from flows.cli.output import DONE, DONE_WITH_FAILURES, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
+from flows.cli.commands import Json, OptionValues
+from flows.cli.engine import handle_signal
+from flows.cli.output import (
+    DONE_WITH_FAILURES,
+    INTERRUPTED,
+    REFUSED,
+    SUCCEEDED,
+    emit,
+    fail,
+    harmless,
+    plain_errors,
+    state,
+)
 from flows.cli.shared_options import IndexFolder
 from flows.running.settings import settings
 from models.model_errors import ModelError
@@ -56,7 +66,7 @@ COMMANDS = {
 
 
 def chat(
-    given: Given,
+    values: OptionValues,
     index: IndexFolder,
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="With --resume: ID of the session, or the beginning of the ID.")
@@ -71,7 +81,7 @@ def chat(
     """Ask questions and follow-up questions one after another; on a pipe, every line is a question."""
     if session and not resume:
         fail(f"{session!r} is given without --resume; write --resume {session} to go on with that session", REFUSED)
-    with open_answering(index, given) as assistant:
+    with open_answering(index, values) as assistant:
         if evidence:
             make_folder(evidence)
         talk = Conversation(assistant, lasting_name(index), as_json=as_json, speak=speak, evidence=evidence)
@@ -98,9 +108,9 @@ class Conversation:
     evidence: Path | None
     is_kept: bool = True
     answers: list[Answered] = field(default_factory=list["Answered"])
-    """The turns so far."""
+    """The answers of the conversation so far, oldest first."""
     session: Session | None = None
-    """Where the turns are kept; None before the first."""
+    """The stored session that keeps the turns; None before the first answer."""
 
     def resume(self, prefix: str | None) -> None:
         """Resume the session whose ID begins with `prefix`, or else the last one on this index.
@@ -201,7 +211,7 @@ def _converse_on_pipe(talk: Conversation) -> int:
             answered &= talk.respond(line)
     except KeyboardInterrupt:
         return INTERRUPTED
-    return DONE if answered else DONE_WITH_FAILURES
+    return SUCCEEDED if answered else DONE_WITH_FAILURES
 
 
 def _converse_at_terminal(talk: Conversation) -> int:
@@ -214,14 +224,14 @@ def _converse_at_terminal(talk: Conversation) -> int:
         console.print(f"[bold]›[/bold] {escape(talk.answers[-1].question)}")
         show_answer(talk.answers[-1])
     read = line_editor()
-    with handling(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
+    with handle_signal(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
         while (line := read()) is not None:
             try:
-                with handling(signal.SIGINT, signal.default_int_handler), no_echo():
+                with handle_signal(signal.SIGINT, signal.default_int_handler), no_echo():
                     talk.respond(line)
             except KeyboardInterrupt:
                 console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
-    return DONE
+    return SUCCEEDED
 
 
 def _describe_session(session: Session) -> str:

@@ -50,7 +50,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with every option in its declared spelling; one of an earlier version is refused."""
         spellings = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
-        path, declared = _path(ctx), list[str]()
+        path, declared = _command_path(ctx), list[str]()
         for word, following in zip(args, [*args[1:], ""], strict=False):
             flag, equals, value = word.partition("=")
             dashed = flag.replace("_", "-")
@@ -86,7 +86,7 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; one of an earlier version is refused with what took its place."""
-        name = f"{_path(ctx)} {args[0]}".strip()
+        name = f"{_command_path(ctx)} {args[0]}".strip()
         if args[0] not in self.commands and (removal := explain_removal("command", name)):
             fail(removal, REFUSED)
         return super().resolve_command(ctx, args)
@@ -106,35 +106,35 @@ class Group(TyperGroup):
 
 
 class App(typer.Typer):
-    """A typer application of such commands and groups."""
+    """A typer application whose commands are `Command`s and whose groups are `Group`s."""
 
-    def __init__(self, **how: Any) -> None:
-        super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **how)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **settings)
 
     def command(
-        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **how: Any
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
     ) -> Callable[..., Any]:
         """Register a function as a command of the class `Command`."""
-        return super().command(name, cls=cls or Command, **how)
+        return super().command(name, cls=cls or Command, **settings)
 
 
-def _path(ctx: Any) -> str:
+def _command_path(ctx: Any) -> str:
     """Names of the groups and the command below `trivet`: `rag index`."""
     return ctx.command_path.partition(" ")[2]
 
 
-Given = Mapping[str, Any]
+OptionValues = Mapping[str, Any]
 """Values of a command line: path of the field → value."""
 
 
 class Flag(NamedTuple):
-    """Where an option differs from its field."""
+    """What differs between a command-line option and the field of the configuration that it sets."""
 
     names: str = ""
     """Spellings, such as `--pool-size --candidate-num`, the usual one first; empty: `--` and the field's name."""
     type: Any = None
     """Type of the typed value, if the command converts it to that of the field."""
-    shown: str | None = None
+    default_text: str | None = None
     """The default as help shows it, if it depends on other options; `{usual}` is that of the field."""
     help: str | None = None
     """Replaces the docstring of the field."""
@@ -145,13 +145,13 @@ class Flag(NamedTuple):
     """Checks the typed value before the command starts."""
     envvar: str | None = None
 
-    def spelled(self, path: str) -> list[str]:
+    def spellings(self, path: str) -> list[str]:
         """The spellings of the option for the field at `path`."""
         return self.names.split() or [f"--{path.rpartition('.')[2].replace('_', '-')}"]
 
     def name(self, path: str) -> str:
         """Name of the option in Python and YAML."""
-        name = self.spelled(path)[0].partition("/")[0].removeprefix("--").replace("-", "_")
+        name = self.spellings(path)[0].partition("/")[0].removeprefix("--").replace("-", "_")
         return f"{name}_" if iskeyword(name) else name
 
 
@@ -166,16 +166,16 @@ class Options:
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """The pydantic model."""
+        """The pydantic model of the configuration, imported at first use."""
         module, _, name = self.config.partition(":")
         return getattr(importlib.import_module(module), name)
 
-    def spell_values(self, values: Given) -> dict[str, Any]:
-        """Values by the names of options in YAML files: `max_cost` for `--max-cost`."""
+    def spell_values(self, values: OptionValues) -> dict[str, Any]:
+        """The values by the names that options have in YAML files: `max_cost` for `--max-cost`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
     def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
-        """An option as a parameter of a function for typer."""
+        """The option of the field at `path`, as the keyword-only parameter from which typer makes it."""
         field, usual = self._field(path)
         limits = [
             (side, getattr(constraint, side, None))
@@ -183,15 +183,15 @@ class Options:
             for side in ("ge", "le")
         ]
         bounds = {side: limit for side, limit in limits if limit is not None}
-        kind = flag.type or (_unwrapped(field.annotation) if field else str)
+        kind = flag.type or (_without_none(field.annotation) if field else str)
         if get_origin(kind) is tuple:
             kind = list[get_args(kind)[0]]  # which may be repeated
-        default = None if flag.shown or flag.type else usual
-        default_text = flag.shown or "{usual}"
+        default = None if flag.default_text or flag.type else usual
+        default_text = flag.default_text or "{usual}"
         if flag.type is str and isinstance(usual, tuple):
             usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
         option = typer.Option(
-            *flag.spelled(path),
+            *flag.spellings(path),
             help=flag.help or (field.description if field else None),
             metavar=flag.metavar,
             envvar=flag.envvar,
@@ -199,7 +199,7 @@ class Options:
             max=bounds.get("le") if flag.max is None else flag.max,
             callback=flag.callback,
             show_default=default_text.format(usual=usual)
-            if default is None and (flag.shown or usual is not None)
+            if default is None and (flag.default_text or usual is not None)
             else True,
         )
         return inspect.Parameter(
@@ -211,7 +211,7 @@ class Options:
 
     def spell(self, path: str) -> str:
         """The field at `path` as users of the command give it: `--chunk-chars`, or `limits.memory_mb` for `--set`."""
-        return self.flags[path].spelled(path)[0].partition("/")[0] if path in self.flags else path
+        return self.flags[path].spellings(path)[0].partition("/")[0] if path in self.flags else path
 
     def _field(self, path: str) -> tuple[FieldInfo | None, Any]:
         """The field at `path` and its default: that of the outer default, else its own.
@@ -222,7 +222,7 @@ class Options:
         field: FieldInfo | None = None
         usual: Any = None
         for part in path.split("."):
-            field = getattr(_unwrapped(model), "model_fields", {}).get(part)
+            field = getattr(_without_none(model), "model_fields", {}).get(part)
             own = field.get_default(call_default_factory=True) if field else None
             usual = getattr(usual, part, own)
             model = field.annotation if field else None
@@ -235,8 +235,8 @@ class ConfigCommand(Command):
     @cached_property
     def _whole(self) -> Any:
         app = typer.Typer(add_completion=False)
-        with_options = cast("Callable[[], Callable[..., Any]]", getattr(self._bare, "with_options"))  # noqa: B009 set by `command`
-        app.command(cls=Command)(with_options())
+        bare = cast("Callable[[], Callable[..., Any]]", getattr(self._bare, "with_options"))  # noqa: B009 set by `command`
+        app.command(cls=Command)(bare())
         return typer.main.get_command(app)
 
     @property
@@ -245,7 +245,7 @@ class ConfigCommand(Command):
 
     @params.setter
     def params(self, _: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Ignored: the parameters that typer found are part of the whole."""
+        """Ignore the assignment: the parameters that typer found are among those of the whole command."""
 
     @property
     def callback(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -265,7 +265,7 @@ def command(
     help: str | None = None,
     panel: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as a command: its first parameter receives the options as `Given`."""
+    """Register a function as a command: its first parameter receives the options as `OptionValues`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
@@ -281,8 +281,8 @@ def command(
 
 
 @contextmanager
-def valid(options: Options) -> Generator[None]:
-    """Parameters that are no configuration end the command, a sentence each."""
+def report_invalid(options: Options) -> Generator[None]:
+    """End the command with a sentence for each parameter that its configuration refuses."""
     with plain_errors(ConfigUnusable):
         try:
             yield
@@ -315,7 +315,7 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
     return run
 
 
-def _unwrapped(annotation: Any) -> Any:
+def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, type(int | None)):
         return annotation
     [inner] = [member for member in get_args(annotation) if member is not NoneType]

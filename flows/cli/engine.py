@@ -40,12 +40,12 @@ class Outcome(NamedTuple, Generic[R]):
 
 
 class Terminated(BaseException):
-    """SIGTERM was received."""
+    """The process was told to end by SIGTERM; a BaseException, so that no handler of errors swallows it."""
 
 
 @contextmanager
-def prefect_for_a_command(*, quiet: bool) -> Generator[None]:
-    """Context of a command that runs a flow: progress bars and a Prefect API."""
+def prefect_for_command(*, quiet: bool) -> Generator[None]:
+    """Give a command that runs a flow its progress bars and a Prefect API. Raises ServerDidNotStart."""
     # the log of the flow is for workers; a command shows progress bars, and errors as sentences
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO" if state["debug"] else "CRITICAL")
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
@@ -56,7 +56,7 @@ def prefect_for_a_command(*, quiet: bool) -> Generator[None]:
 
 
 def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Exception]) -> Outcome[Any]:
-    """Run a flow; unfinished: errors with a report of what is done."""
+    """Run a flow, and return its report. unfinished: errors that carry a report of what was done in `report`."""
     wait_until_healthy(settings().home)
     from prefect.exceptions import TerminationSignal  # slow to import, while the server starts
     from prefect.settings import temporary_settings
@@ -73,17 +73,17 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
 
 
 @contextmanager
-def interruptible(*, left: str) -> Generator[None]:
+def interruptible(*, outcome: str) -> Generator[None]:
     """Have Ctrl-C and SIGTERM end the command with a message, with the calls and programs that it waits for.
 
-    left: what the message says about the state of the work.
+    outcome: what the message says about the state of the work.
     """
     first: list[int] = []
     is_told = False
 
     def words(number: int) -> tuple[str, int]:
         is_interrupt = (first or [number])[0] == signal.SIGINT
-        return (f"interrupted; {left}", INTERRUPTED) if is_interrupt else (f"terminated; {left}", TERMINATED)
+        return (f"interrupted; {outcome}", INTERRUPTED) if is_interrupt else (f"terminated; {outcome}", TERMINATED)
 
     def begin(number: int) -> None:
         if not first:
@@ -100,14 +100,14 @@ def interruptible(*, left: str) -> Generator[None]:
     def end(*_: object) -> None:
         raise Terminated
 
-    with handling(signal.SIGTERM, end):
+    with handle_signal(signal.SIGTERM, end):
         try:
             with listening_for_signals(begin):
                 yield
         except typer.Exit:
             raise
         except BaseException as error:
-            interrupted = _is_of_interruption(error)
+            interrupted = _was_interrupted(error)
             # Prefect raises errors of its own where a signal comes between two of its steps
             if not (first or interrupted or isinstance(error, (Terminated, Stopped))):
                 raise
@@ -115,13 +115,13 @@ def interruptible(*, left: str) -> Generator[None]:
             fail(*words(signal.SIGINT if interrupted else signal.SIGTERM))
 
 
-def _is_of_interruption(error: BaseException | None) -> bool:
-    """Whether it was raised while Ctrl-C was on its way."""
-    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_of_interruption(error.__context__))
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error was raised while a KeyboardInterrupt was being handled, however deep in its chain."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _was_interrupted(error.__context__))
 
 
 @contextmanager
-def handling(number: int, handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
+def handle_signal(number: int, handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
     """Have `handler` handle a signal while the block runs."""
     before = signal.signal(number, handler)
     try:
@@ -140,13 +140,13 @@ def progress_bars(quiet: bool) -> Generator[None]:
     columns = (TextColumn("{task.description:<16}"), BarColumn(), TextColumn("{task.fields[count]}"))
     bar_of = dict[str, TaskID]()
 
-    def show(stage: str, done: int, expected: int) -> None:
+    def show(stage: str, completed: int, expected: int) -> None:
         """Move the bar of a stage; called in the thread of the step."""
         if starting in bars.task_ids:
             bars.remove_task(starting)
         if stage not in bar_of:
             bar_of[stage] = bars.add_task(stage, count="")
-        bars.update(bar_of[stage], total=expected, completed=done, count=f"{done}/{expected}")
+        bars.update(bar_of[stage], total=expected, completed=completed, count=f"{completed}/{expected}")
 
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
         starting = bars.add_task("start", total=None, count="")

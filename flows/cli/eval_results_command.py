@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.commands import Json
-from flows.cli.eval_show_command import RunArgument, TasksOption, named_tasks
+from flows.cli.eval_show_command import RunArgument, TasksOption, split_tasks
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from storage.files import write
 from tasks.evaluation.evaluation_errors import DataUnusable, ResultsUnusable
@@ -55,7 +55,7 @@ def results(
 
     format = "json" if as_json else format
     scores = _from_files(path, all_runs) if path else evaluations().scores(all_runs=all_runs)
-    tasks = named_tasks(task)
+    tasks = split_tasks(task)
     for requested, existing, kind in (
         (tasks, {score.task for score in scores}, "task"),
         (model, {score.model for score in scores}, "model"),

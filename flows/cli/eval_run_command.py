@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from flows.cli.commands import ConfigCommand, Flag, Given, Json, Options, Settings
-from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
+from flows.cli.commands import ConfigCommand, Flag, Json, Options, OptionValues, Settings
+from flows.cli.engine import prefect_for_command, progress_bars, run_flow
 from flows.cli.output import FAILED, Screen, emit, fail, harmless, make_table
 from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
@@ -36,17 +36,17 @@ JUDGE_ARGS = "Arguments that open that model: base_url=…,api_key_env=…"
 DEVICE = "Device of a model in this process: cpu, cuda:0 …; unset: a GPU if there is one."
 
 
-def check_limit(given: float | None) -> float | None:
-    """The value of `--limit`: so many items, or a part of them below 1. Raises BadParameter for another."""
-    if given is not None and not (0 < given < 1 or (given >= 1 and given == int(given))):
-        raise typer.BadParameter(f"{given:g} is neither a number of items, from 1, nor a part of them, below 1")
-    return given
+def check_limit(limit: float | None) -> float | None:
+    """Return the value of `--limit`: a number of items, or below 1 a share of them. Raises BadParameter."""
+    if limit is not None and not (0 < limit < 1 or (limit >= 1 and limit == int(limit))):
+        raise typer.BadParameter(f"{limit:g} is neither a number of items, from 1, nor a part of them, below 1")
+    return limit
 
 
 OPTIONS = Options(
     "flows.running.evaluation_config:EvaluateConfig",
     {
-        "model.backend": Flag("--model -m", shown="hf", help=MODEL),
+        "model.backend": Flag("--model -m", default_text="hf", help=MODEL),
         "tasks": Flag("--tasks -t", type=str, help="Names or paths, separated by commas; see `eval list`."),
         "model.name": Flag("--model-name"),
         "model.args": Flag("--model-args -a", type=str, metavar=PAIRS),
@@ -55,7 +55,7 @@ OPTIONS = Options(
         "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
         "include_path": Flag(),
         "settings.limit": Flag("--limit -L", type=float, metavar="N|0.X", callback=check_limit),
-        "model.args.batch_size": Flag("--batch-size -b", shown="auto", metavar="N|auto", help=BATCH),
+        "model.args.batch_size": Flag("--batch-size -b", default_text="auto", metavar="N|auto", help=BATCH),
         "settings.max_tokens": Flag(),
         "settings.n_repeat": Flag(),
         "settings.ks": Flag("--k", type=str, metavar="N,…"),
@@ -63,7 +63,7 @@ OPTIONS = Options(
         "settings.unsafe_code": Flag(),
         "settings.gen_kwargs": Flag(type=str, metavar=PAIRS),
         "settings.seed": Flag(type=str, metavar="A,B,C,D"),
-        "judge.name": Flag("--annotator-model", type=str, shown="auto", metavar="auto|NAME", help=JUDGE),
+        "judge.name": Flag("--annotator-model", type=str, default_text="auto", metavar="auto|NAME", help=JUDGE),
         "judge.args": Flag("--annotator-args", type=str, metavar=PAIRS, help=JUDGE_ARGS),
         "settings.apply_chat_template": Flag(type=str, metavar="[True|False|NAME]"),
         "settings.system_instruction": Flag(),
@@ -83,7 +83,7 @@ OPTIONS = Options(
 
 
 def run(
-    given: Given,
+    values: OptionValues,
     config: Annotated[
         Path | None, typer.Option(help="YAML file of the same options; its values override the command line.")
     ] = None,
@@ -94,27 +94,27 @@ def run(
     """Measure a model on benchmarks; an interrupted run, started again, makes only the calls that are missing."""
     from flows.running.evaluation_flags import read_evaluation
 
-    evaluation = read_evaluation(OPTIONS.spell_values(given), config, settings=settings or (), note=_note)
+    evaluation = read_evaluation(OPTIONS.spell_values(values), config, settings=settings or (), note=_note)
     if dry_run:
         with progress_bars(as_json):
-            estimated = estimate(evaluation)
+            estimated = estimate_calls(evaluation)
         emit(estimated, as_json, lambda: show_estimate(estimated))
         return
     refuse_unusable_spec(evaluation.model, "model")
     if evaluation.judge and not evaluation.auto_judge:
         refuse_unusable_spec(evaluation.judge, "annotator_model")
-    with prefect_for_a_command(quiet=as_json):
+    with prefect_for_command(quiet=as_json):
         from flows.evaluate import evaluate
 
         outcome = run_flow(evaluate, evaluation, errors.TasksFailed, errors.Unfinished, errors.NotKept)
     is_stored = not evaluation.settings.debug and evaluation.save != "file"
-    emit(outcome.report, as_json, lambda: show_report(outcome.report, kept=is_stored))
+    emit(outcome.report, as_json, lambda: show_report(outcome.report, is_stored=is_stored))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
 
 
-def estimate(config: EvaluateConfig) -> RunEstimate:
-    """Calls, tokens and cost of a run; calls no model."""
+def estimate_calls(config: EvaluateConfig) -> RunEstimate:
+    """Estimate the calls, tokens and cost of a run without calling a model."""
     from tasks.evaluation.running.task_choice import estimate_run, plan_run
     from tasks.resources import artifacts, evaluations, responses
 
@@ -127,11 +127,11 @@ class RunCommand(ConfigCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, after those of `python -m eval.eval` and `lm_eval` were brought into click's form."""
-        return super().parse_args(ctx, arguments(args))
+        return super().parse_args(ctx, normalize_arguments(args))
 
 
-def arguments(args: list[str]) -> list[str]:
-    """The arguments of the command line without flags that mean nothing here, of which a note on stderr says why."""
+def normalize_arguments(args: list[str]) -> list[str]:
+    """Return the arguments without flags that mean nothing here; a note on stderr says why of each."""
     # `--tasks gsm8k ifeval` is `--tasks gsm8k,ifeval`
     joined: list[str] = []
     for word in args:
@@ -172,11 +172,11 @@ def _note(text: str) -> None:
 screen = Screen()
 
 
-def show_report(report: EvalReport, *, kept: bool = True) -> None:
-    """Print scores with their intervals, and notes. kept: the run is in the database."""
+def show_report(report: EvalReport, *, is_stored: bool = True) -> None:
+    """Print the scores of a run with their intervals, and its notes. is_stored: the run is in the database."""
     if report.results:
         columns = ("task", "metric", ">score", ">95 % interval", ">items", ">samples", ">tokens")
-        rows = [row for result in report.results for row in _rows(result)]
+        rows = [row for result in report.results for row in _score_rows(result)]
         screen.print(make_table(*columns, rows=rows, title=escape(report.run.model.name)))
     for result in report.results:
         for note in result.notes:
@@ -185,18 +185,18 @@ def show_report(report: EvalReport, *, kept: bool = True) -> None:
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
     for note in report.notes:
         screen.print(escape(note))
-    if report.results and kept:
+    if report.results and is_stored:
         screen.print(f"[dim]trivet eval show {report.run.id[:8]}[/]")
 
 
-def _rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
-    """The headline of a task, and further figures: where policies read answers otherwise, and at each requested k; of
-    code every pass@k, and those of each language or difficulty if several."""
+def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
+    """The rows of a task: its main metric, then the scores of policies that read answers otherwise and of each
+    requested k; of code every pass@k, by language or difficulty where there are several."""
     from tasks.grading.sample_statistics import AT_K
 
     headline, usage, counts = result.headline, result.usage, result.counts
     counted = (counts.items, counts.samples, usage.prompt_tokens + usage.completion_tokens)
-    score, interval = ("—", "—") if headline is None else (_figure(headline.value), _interval(headline))
+    score, interval = ("—", "—") if headline is None else (_format_score(headline.value), _format_interval(headline))
     metric = headline.metric if headline else "none scored"
     yield result.task, metric, score, interval, *(f"{count:,}" if count else "·" for count in counted)
     requested_ks = result.settings.get("k")
@@ -216,17 +216,17 @@ def _rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
         further = sorted(below_headline, key=lambda estimate: not estimate.metric.startswith(language))
     for estimate in further:
         name = f"{estimate.part.removeprefix('group=')} {estimate.metric}".lstrip()
-        yield "", name, _figure(estimate.value), _interval(estimate), f"{estimate.n:,}", "", ""
+        yield "", name, _format_score(estimate.value), _format_interval(estimate), f"{estimate.n:,}", "", ""
 
 
-def _figure(value: float) -> str:
+def _format_score(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
 
 
-def _interval(estimate: Estimate) -> str:
+def _format_interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return "—"
-    return f"{_figure(estimate.low)} – {_figure(estimate.high)}"
+    return f"{_format_score(estimate.low)} – {_format_score(estimate.high)}"
 
 
 def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -> None:
@@ -252,11 +252,11 @@ def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -
 
 
 def show_rescored(rescored: RegradedRun) -> None:
-    """Print old figures beside new ones, and the items that changed."""
+    """Print old scores beside new ones, and the items whose score changed."""
     rows: list[tuple[str, ...]] = []
     for again in rescored.tasks:
         old, new = again.old.headline, again.new.headline
-        scores = (_figure(headline.value) if headline else "—" for headline in (old, new))
+        scores = (_format_score(headline.value) if headline else "—" for headline in (old, new))
         rows.append((again.old.task, new.metric if new else "none scored", *scores, str(len(again.changes))))
     title = f"run {rescored.run[:8]}, graded again"
     screen.print(make_table("task", "metric", ">then", ">now", ">items changed", rows=rows, title=title))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr
 
-from flows.cli.commands import Flag, Given, Json, Options
+from flows.cli.commands import Flag, Json, Options, OptionValues
 from flows.cli.engine import interruptible
 from flows.cli.eval_run_command import OPTIONS as RUN_OPTIONS
 from flows.cli.eval_run_command import check_limit, show_report, show_rescored
@@ -42,7 +42,7 @@ ROWS = (
 
 
 def score(
-    given: Given,
+    values: OptionValues,
     responses: Annotated[Path | None, typer.Argument(help=ROWS)] = None,
     task: Annotated[
         str | None,
@@ -74,18 +74,18 @@ def score(
 
     as_json = as_json or not sys.stdout.isatty()
     with interruptible(left="nothing is told before all answers are graded, run the same command again"):
-        if given["settings.unsafe_code"]:
+        if values["settings.unsafe_code"]:
             refuse_unsafe()
-        judge = given["judge.name"] or "auto"
+        judge = values["judge.name"] or "auto"
         settings = RunSettings.model_validate(
             {
-                "limit": given["settings.limit"],
-                "ks": ks_of(given["settings.ks"]),
-                "extract": given["settings.extract"],
-                "unsafe_code": bool(given["settings.unsafe_code"]),
+                "limit": values["settings.limit"],
+                "ks": ks_of(values["settings.ks"]),
+                "extract": values["settings.extract"],
+                "unsafe_code": bool(values["settings.unsafe_code"]),
             }
         )
-        judge_spec = judge_of(judge, given["judge.args"])
+        judge_spec = judge_of(judge, values["judge.args"])
         if run is not None:
             again = None if judge == "auto" else judge_spec
             stored_run = find_run(run, evaluations())
@@ -96,26 +96,26 @@ def score(
             fail("give the file of responses and --task NAME, or --run ID to grade a run again", REFUSED)
         require_file(responses, "a JSONL file of responses")
         if task == PAIRS:
-            _grade_pairs(responses, extract=given["settings.extract"] or "flexible", out=out, as_json=as_json)
+            _grade_pairs(responses, extract=values["settings.extract"] or "flexible", out=out, as_json=as_json)
             return
         if out:
             refuse_output(out.absolute())
         request = EvaluationRequest(
             model=ModelSpec(
-                backend="replay", name=given["model.name"] or "recorded", args={"path": str(responses.absolute())}
+                backend="replay", name=values["model.name"] or "recorded", args={"path": str(responses.absolute())}
             ),
             tasks=(TaskChoice(task=task),),
-            data_dir=given["data_dir"],
+            data_dir=values["data_dir"],
             settings=settings,
             judge=judge_spec,
             auto_judge=judge == "auto",
         )
-        _score_first(request, out=out, as_json=as_json)
+        _score_responses(request, out=out, as_json=as_json)
 
 
-def _score_first(request: EvaluationRequest, *, out: Path | None, as_json: bool) -> None:
-    """Score a file of responses."""
-    from flows.running.ongoing import EvaluationRun
+def _score_responses(request: EvaluationRequest, *, out: Path | None, as_json: bool) -> None:
+    """Score a file of recorded responses, print the report, and write it to `out` if given."""
+    from flows.running.run_state import EvaluationRun
     from tasks.evaluation.evaluation_records import Sample
     from tasks.evaluation.record_lines import read_shards
     from tasks.evaluation.results.results_file import build_content, write_files
@@ -131,18 +131,18 @@ def _score_first(request: EvaluationRequest, *, out: Path | None, as_json: bool)
     if result.family == "code":
         run_state.unfinished |= find_unexecuted(result.task, read_shards(artifacts(), result.samples, Sample))
     report = run_state.report(planned, spent=Budget())
-    emit(build_content(report), as_json, lambda: show_report(report, kept=False))
+    emit(build_content(report), as_json, lambda: show_report(report, is_stored=False))
     if out:  # after the output, since a disk may be full
         write_files(report, artifacts(), output_path=out.absolute())
     run_state.end(report)
 
 
 PAIRS = "math"
-"""The task of lines that bring their own gold answers."""
+"""Value of `--task` for files whose lines bring their own gold answers."""
 
 
 class Case(BaseModel):
-    """A line of pairs to compare."""
+    """A line of the file: a prediction and the gold answer that it is compared with."""
 
     id: Any
     gold: StrictStr | StrictInt | StrictFloat
@@ -150,7 +150,7 @@ class Case(BaseModel):
 
 
 def _grade_pairs(file: Path, *, extract: Policy, out: Path | None, as_json: bool) -> None:
-    """Compare predictions with gold answers: bare, in $…$, \\(…\\) or \\boxed{…}, or whole responses."""
+    """Compare predictions, which may be bare, in $…$, \\(…\\) or \\boxed{…}, or whole responses, with gold answers."""
     from tasks.evaluation.evaluation_records import Item, Reply, Response
     from tasks.grading.math.math_grader import MathGrader, grade_against
     from tasks.grading.reading import Rule

@@ -30,9 +30,9 @@ TasksOption = Annotated[
 ]
 
 
-def named_tasks(given: Sequence[str] | None) -> list[str] | None:
+def split_tasks(options: Sequence[str] | None) -> list[str] | None:
     """The tasks of `--tasks A,B --tasks C`; None if none are named."""
-    return [name for names in given or () for name in names.split(",") if name] or None
+    return [name for names in options or () for name in names.split(",") if name] or None
 
 
 def show(
@@ -77,18 +77,18 @@ def show(
 console = Screen()
 
 MOST_CHARS = 20_000
-"""Characters shown of one text; --json has all of it."""
+"""Most characters that are shown of one text; --json has all of it."""
 
 
 def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -> None:
-    """One item with all its repeats: what was asked, answered and decided."""
+    """Print one item with all its repeats: what was asked, answered and decided."""
     first = looked[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""
     console.print_line(
         f"[bold]{escape(task)} {escape(first.sample.item)}[/bold]{group}  [dim]run {escape(report.run.id)}[/dim]"
     )
     if first.system:
-        _text("system", first.system)
+        _print_text("system", first.system)
     for repeat in looked:
         if len(looked) > 1:
             console.rule(f"repeat {repeat.sample.repeat}")
@@ -96,9 +96,9 @@ def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -
         for number, (prompt, reply) in enumerate(zip_longest(repeat.prompts, repeat.replies), start=1):
             turn = f", turn {number}" if turns > 1 else ""
             if prompt is not None and (repeat is first or repeat.prompts != first.prompts or turns > 1):
-                _text(f"prompt{turn}", prompt)
+                _print_text(f"prompt{turn}", prompt)
             if reply is not None:
-                _text(f"answer{turn}", reply or "(empty)")
+                _print_text(f"answer{turn}", reply or "(empty)")
         if repeat.missed:
             console.print_line(f"[yellow]no answer[/yellow]  {escape(repeat.missed)}")
         _show_verdict(repeat.sample)
@@ -110,7 +110,7 @@ def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -
             console.print_line(f"[dim]{call.by:<10} {escape(call.model)}, {escape(call.finish_reason)}, {used}[/dim]")
             console.print_line(f"[dim]sent       {escape(sent)}[/dim]")
             if call.by == "judge":
-                _text("judge says", call.answer)
+                _print_text("judge says", call.answer)
         if not repeat.calls and repeat.sample.keys:
             console.print_line(f"[dim]keys       {' '.join(map(escape, repeat.sample.keys))}[/dim]")
         console.print_notes(repeat.notes)
@@ -122,35 +122,35 @@ def _show_verdict(sample: Sample) -> None:
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
     console.print_line(f"[bold]score[/bold]      [{colour}]{score}[/{colour}]{marks}")
     if sample.missing or sample.extracted is not None:
-        _field("extracted", "(no answer was found)" if sample.extracted is None else sample.extracted)
+        _print_field("extracted", "(no answer was found)" if sample.extracted is None else sample.extracted)
     if sample.gold is not None:
-        _field("gold", sample.gold)
+        _print_field("gold", sample.gold)
     if sample.reason:
-        _field("why", sample.reason)
+        _print_field("why", sample.reason)
     for name, value in sample.values.items():
-        _field(name, f"{value:g}")
+        _print_field(name, f"{value:g}")
     for policy, reading in readings_of(sample).items():
         answer = "(no answer)" if reading["extracted"] is None else reading["extracted"]
-        _field(policy, f"{answer}, score {reading['score'] if reading['score'] is not None else '—'}")
+        _print_field(policy, f"{answer}, score {reading['score'] if reading['score'] is not None else '—'}")
     for name, value in sample.detail.items():
         if name != READINGS:
-            _field(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+            _print_field(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _field(name: str, value: str) -> None:
-    """A name with its value, on one line if the value has one."""
+def _print_field(name: str, value: str) -> None:
+    """Print a name with its value, on the same line unless the value has several."""
     if "\n" in value:
-        _text(name, value)
+        _print_text(name, value)
     else:
-        console.print_line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_short(value))}")
+        console.print_line(f"[bold]{escape(f'{name:<10}')}[/bold] {escape(_shorten(value))}")
 
 
-def _text(name: str, text: str) -> None:
+def _print_text(name: str, text: str) -> None:
     console.print_line(f"[bold]{escape(name)}[/bold]")
-    console.print(Padding(Text(_short(text)), (0, 0, 0, 3)))
+    console.print(Padding(Text(_shorten(text)), (0, 0, 0, 3)))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= MOST_CHARS:
         return text
     half = MOST_CHARS // 2
@@ -158,18 +158,18 @@ def _short(text: str) -> str:
 
 
 GROUPS_SHOWN = 12
-"""Figures of groups of one task, unless it was asked for by name."""
+"""Most groups whose scores are shown of one task, unless the task was asked for by name."""
 STATUS_COLOURS = {"completed": "green", "running": "cyan", "failed": "red"}
 
 
 def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
-    """A run with the figures of its tasks. path: its results file; every: all figures of groups."""
+    """Print a run with the scores of its tasks. path: its results file. every: show the scores of all groups."""
     run, model = report.run, report.run.model
     revision = f"@{model.revision}" if model.revision else ""
     colour = STATUS_COLOURS[run.status]
     took = f", took {(run.ended_at - run.started_at).total_seconds():.1f} s" if run.ended_at else ""
     console.print_line(
-        f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_words(model.args)}"
+        f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_as_json(model.args)}"
     )
     console.print_line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
     console.print_line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
@@ -208,10 +208,10 @@ def _show_task(result: TaskResult, *, every: bool) -> None:
         parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
     console.print_line(f"  samples    {', '.join(parts)}")
     console.print_line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
-    console.print_line(f"  settings   {_words(result.settings)}")
-    console.print_line(f"  calls      {_usage(result.usage)}")
+    console.print_line(f"  settings   {_as_json(result.settings)}")
+    console.print_line(f"  calls      {_format_usage(result.usage)}")
     if result.judge or result.judge_usage:
-        used = f": {_usage(result.judge_usage)}" if result.judge_usage else ""
+        used = f": {_format_usage(result.judge_usage)}" if result.judge_usage else ""
         console.print_line(f"  judge      {escape(result.judge or 'unnamed')}{used}")
     items = (result.items,) if result.items else ()
     for name, refs in (("items", items), ("responses", result.responses), ("graded", result.samples)):
@@ -220,13 +220,13 @@ def _show_task(result: TaskResult, *, every: bool) -> None:
     console.print_notes(result.notes)
 
 
-def _usage(usage: Usage) -> str:
+def _format_usage(usage: Usage) -> str:
     cost = "" if usage.cost is None else f", cost {usage.cost:.4g}"
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     return f"{usage.calls} ({usage.recalled} recalled), {tokens}, {usage.latency_s:.1f} s{cost}"
 
 
-def _words(values: object) -> str:
+def _as_json(values: object) -> str:
     return escape(json.dumps(values, ensure_ascii=False)) if values else ""
 
 
@@ -248,7 +248,7 @@ def compare(
     from tasks.resources import evaluations
 
     before, after = find_run(a, evaluations()), find_run(b, evaluations())
-    requested = named_tasks(task)
+    requested = split_tasks(task)
     for name in requested or ():
         before.require(name)
         after.require(name)
@@ -284,7 +284,7 @@ def compare(
             console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  {about}")
         for comparison in compared:
             console.print()
-            _show_compared(comparison, flips=flips)
+            _show_comparison(comparison, flips=flips)
         console.print_notes(notes)
 
     emit(output, as_json, show)
@@ -295,11 +295,11 @@ def compare(
 ANSWER_CHARS = 40
 
 
-def _show_compared(one: TaskComparison, *, flips: int) -> None:
-    paired = one.comparison
+def _show_comparison(compared: TaskComparison, *, flips: int) -> None:
+    paired = compared.comparison
     verdict = "[bold green]B is better[/bold green]" if paired.significant else "[dim]no difference beyond chance[/dim]"
-    verdict = "[bold red]B is worse[/bold red]" if one.regressed else verdict
-    console.print(f"[bold]{escape(one.task)}[/bold]  {verdict}")
+    verdict = "[bold red]B is worse[/bold red]" if compared.regressed else verdict
+    console.print(f"[bold]{escape(compared.task)}[/bold]  {verdict}")
     for difference in paired.differs:
         console.print(f"  [bold yellow]not the same[/bold yellow] {escape(difference)}", soft_wrap=True)
     interval = "" if paired.low is None else f"   95 % {paired.low:+.3f} … {paired.high:+.3f}"
@@ -326,18 +326,21 @@ def _show_compared(one: TaskComparison, *, flips: int) -> None:
             title = f"{name} ({min(flips, len(changes))} of {len(changes)})" if len(changes) > flips else name
             rows: list[tuple[object, ...]] = []
             for change in changes[:flips]:
-                answers = _answer(change.before, change.answer_before), _answer(change.after, change.answer_after)
-                rows.append((change.item, *answers, _line(change.gold)))
+                answers = (
+                    _format_answer(change.before, change.answer_before),
+                    _format_answer(change.after, change.answer_after),
+                )
+                rows.append((change.item, *answers, _first_chars(change.gold)))
             console.print(Padding(make_table(title, "A", "B", "gold", rows=rows), (0, 2)))
 
 
-def _answer(score: float, answer: str | None) -> Text:
+def _format_answer(score: float, answer: str | None) -> Text:
     if answer == "":
         return Text({0.0: "wrong", 1.0: "right"}.get(score) or f"{score:.2f}")
-    text = Text("no answer", style="dim") if answer is None else Text(_line(answer))
+    text = Text("no answer", style="dim") if answer is None else Text(_first_chars(answer))
     return text if score in (0, 1) else Text(f"{score:.2f}  ") + text
 
 
-def _line(text: str | None) -> str:
+def _first_chars(text: str | None) -> str:
     plain = " ".join((text or "").split())
     return plain if len(plain) <= ANSWER_CHARS else f"{plain[:ANSWER_CHARS]}…"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tasks.sandbox.walls import Inspection
 
 ORPHANS_DAYS, HISTORY_DAYS = 7, 90
-"""Default ages: unreferenced artifacts soon lose their use; a removed result costs repeating its step."""
-SHOWN = 20
-"""Lines shown of a long list; --json has all of them."""
+"""Default ages: an unreferenced artifact is soon of no use; to remove a result costs the repetition of its step."""
+MOST_LINES = 20
+"""Most lines that are shown of a list; --json has all of them."""
 
 
 def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
@@ -28,8 +28,8 @@ def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: 
     from storage import backup as archive
 
     home = settings().home
-    manifest = archive.backup(home, _store(home), settings().database_address, file.absolute())
-    emit(manifest, as_json, lambda: typer.echo(f"{file}: {_contents(manifest)}."))
+    manifest = archive.backup(home, _open_store(home), settings().database_address, file.absolute())
+    emit(manifest, as_json, lambda: typer.echo(f"{file}: {_describe_contents(manifest)}."))
 
 
 def restore(file: Path = typer.Argument(help="A tar file that `trivet backup` wrote."), as_json: Json = False) -> None:
@@ -37,8 +37,8 @@ def restore(file: Path = typer.Argument(help="A tar file that `trivet backup` wr
     from storage import backup as archive
 
     home = settings().home
-    manifest = archive.restore(file.absolute(), home, _store(home), settings().database_address)
-    emit(manifest, as_json, lambda: typer.echo(f"{home}: {_contents(manifest)}."))
+    manifest = archive.restore(file.absolute(), home, _open_store(home), settings().database_address)
+    emit(manifest, as_json, lambda: typer.echo(f"{home}: {_describe_contents(manifest)}."))
 
 
 def gc(
@@ -68,7 +68,7 @@ def gc(
     orphans, history = (
         timedelta(days=usual if older_than is None else older_than) for usual in (ORPHANS_DAYS, HISTORY_DAYS)
     )
-    store = _store(home)
+    store = _open_store(home)
     collected = cleanup.collect(
         store,
         Results.of_store(store, home),
@@ -88,10 +88,10 @@ def gc(
         lineage().note_collected(removed_names, at=now)
 
     def show() -> None:
-        for each in collected.removed[:SHOWN]:
+        for each in collected.removed[:MOST_LINES]:
             typer.echo(f"{each.name}  {_megabytes(each.size)}")
-        if len(collected.removed) > SHOWN:
-            typer.echo(f"… and {len(collected.removed) - SHOWN} more")
+        if len(collected.removed) > MOST_LINES:
+            typer.echo(f"… and {len(collected.removed) - MOST_LINES} more")
         verb = "Would remove" if collected.dry_run else "Removed"
         removed = f"{verb} {len(collected.removed)} ({_megabytes(collected.removed_bytes)})"
         typer.echo(f"{removed}; {collected.kept} artifacts and {collected.kept_results} results stay.")
@@ -160,11 +160,11 @@ def _show_walls(walls: Inspection) -> None:
         typer.echo(f"{language:<{width}}  {why or ''}".rstrip())
 
 
-def _store(home: Path) -> Artifacts:
+def _open_store(home: Path) -> Artifacts:
     return Artifacts.open(settings().store or home / "store", cache=home / "cache" / "objects")
 
 
-def _contents(manifest: Manifest) -> str:
+def _describe_contents(manifest: Manifest) -> str:
     database = "the database" if manifest.database else "no database"
     return (
         f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results and {database}, "

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
-from flows.cli.commands import ConfigFile, Flag, Given, Json, Options, Settings, valid
-from flows.cli.engine import TERMINATED, handling, prefect_for_a_command, progress_bars, run_flow
+from flows.cli.commands import ConfigFile, Flag, Json, Options, OptionValues, Settings, report_invalid
+from flows.cli.engine import TERMINATED, handle_signal, prefect_for_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import IndexFolder, refuse_unusable
 from flows.running.config_reading import merge_parameters
@@ -48,7 +48,7 @@ OPTIONS = Options(
 
 
 def index(
-    given: Given,
+    values: OptionValues,
     documents: Annotated[
         Path,
         typer.Argument(
@@ -73,38 +73,38 @@ def index(
     as_json: Json = False,
 ) -> None:
     """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
-    require_variable(given["password_env"])
-    metadata = given["metadata"] and given["metadata"].absolute()
+    require_variable(values["password_env"])
+    metadata = values["metadata"] and values["metadata"].absolute()
     folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
-    with valid(OPTIONS):
-        parameters = merge_parameters({**given, **folders}, file=config, settings=settings or ())
+    with report_invalid(OPTIONS):
+        parameters = merge_parameters({**values, **folders}, file=config, settings=settings or ())
     if watch:
         _watch(parameters, documents, index, as_json=as_json)
     if dry_run:
         from flows.running.rag_config import IndexConfig
 
-        with valid(OPTIONS), progress_bars(as_json):
+        with report_invalid(OPTIONS), progress_bars(as_json):
             figures = plan_figures(IndexConfig.model_validate(parameters))
         emit(figures, as_json, lambda: show_plan(figures))
     else:
         build_and_show(parameters, index, task_runner=task_runner, as_json=as_json)
 
 
-def _watch(chosen: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
+def _watch(parameters: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
     """Build whenever files in the folder have changed and are still, until a signal."""
     from flows.running.command_server import prefect_api
     from flows.running.settings import settings
-    from flows.running.watching import changes
+    from flows.running.watching import watch_changes
 
     stop = Event()
     # one API for all builds: Prefect keeps the address of the first
-    with handling(signal.SIGTERM, lambda *_: stop.set()), prefect_api(settings().home):
+    with handle_signal(signal.SIGTERM, lambda *_: stop.set()), prefect_api(settings().home):
         try:
-            for changed in changes(documents, apart_from=index, stop=stop):
+            for changed in watch_changes(documents, apart_from=index, stop=stop):
                 if changed and not as_json:
                     console.print(f"[dim]{datetime.now(UTC).astimezone():%H:%M:%S}[/dim] {changed:,} files changed")
                 try:
-                    build_and_show(chosen, index, as_json=as_json)
+                    build_and_show(parameters, index, as_json=as_json)
                 except typer.Exit as ended:  # a failure is printed, and the next change tries again
                     if ended.exit_code in (INTERRUPTED, TERMINATED) or (not changed and ended.exit_code == REFUSED):
                         raise
@@ -115,20 +115,20 @@ def _watch(chosen: dict[str, Any], documents: Path, index: Path, *, as_json: boo
 
 
 def build_and_show(
-    chosen: dict[str, Any],
+    parameters: dict[str, Any],
     index: Path,
     *,
     task_runner: str | None = None,
     as_json: bool,
 ) -> None:
-    """Build and show the report; exits where something failed."""
-    with plain_errors(), valid(OPTIONS), prefect_for_a_command(quiet=as_json):
+    """Build the index and print its report; exits with the code of what failed."""
+    with plain_errors(), report_invalid(OPTIONS), prefect_for_command(quiet=as_json):
         from flows.rag import IndexConfig, build_index
-        from flows.running.task_runners import placed
+        from flows.running.task_runners import with_task_runner
 
-        config = IndexConfig.model_validate(chosen)
+        config = IndexConfig.model_validate(parameters)
         _vision_model(config)
-        outcome = run_flow(placed(build_index, task_runner), config, Unfinished)
+        outcome = run_flow(with_task_runner(build_index, task_runner), config, Unfinished)
     report: IndexReport = outcome.report
     documents, figures, name = report.documents, report.figures, escape(index_name(index))
 
@@ -155,8 +155,8 @@ def build_and_show(
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
-def build_as_told() -> None:
-    """One build for the server of an index: its parameters stand on stdin as JSON; ends as `rag index --json` does."""
+def build_from_stdin() -> None:
+    """Build once for the server of an index, with parameters from stdin as JSON; ends as `rag index --json` does."""
     parameters = json.load(sys.stdin)
     try:
         build_and_show(parameters, Path(parameters["index"]), as_json=True)
@@ -165,7 +165,7 @@ def build_as_told() -> None:
 
 
 def plan_figures(config: IndexConfig) -> FigurePlan:
-    """Cost of describing the figures of a folder; calls no model, writes no index."""
+    """Count the figures of a folder and the model calls for them; calls no model, writes no index."""
     from tasks.rag.indexing.picturing import plan_folder
     from tasks.resources import artifacts, resources, responses, vision
 
@@ -184,7 +184,7 @@ def plan_figures(config: IndexConfig) -> FigurePlan:
 
 
 def _vision_model(config: IndexConfig) -> str | None:
-    """Full name of the vision model; exits if it is certain that it cannot be used."""
+    """Return the full name of the vision model; exits if it is certain that it cannot be used."""
     from tasks.rag.indexing.picturing import figure_model
 
     if config.vlm is None:
@@ -198,7 +198,7 @@ def _vision_model(config: IndexConfig) -> str | None:
 
 
 def require_variable(variable: str | None) -> str | None:
-    """Value of the environment variable that --password-env names; exits if there is none."""
+    """Return the value of the environment variable that --password-env names; exits if there is none."""
     if variable and variable not in os.environ:
         fail(f"--password-env {variable}: there is no such environment variable; export it first", REFUSED)
     return os.environ[variable] if variable else None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flows.cli.commands import App, ConfigFile, Flag, Given, Json, Options, Settings, command, valid
-from flows.cli.engine import prefect_for_a_command, run_flow
+from flows.cli.commands import App, ConfigFile, Flag, Json, Options, OptionValues, Settings, command, report_invalid
+from flows.cli.engine import prefect_for_command, run_flow
 from flows.cli.output import FAILED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.shared_options import refuse_unusable
 from tasks.lever import lever_errors as errors
@@ -30,7 +30,7 @@ SHARED = {
     "dataset.name": Flag("--dataset", type=str, help=DATASET),
     "dataset.data_dir": Flag(),
     "judge": Flag(
-        "--judge --vqa-model", shown="hf:Qwen/Qwen2.5-VL-3B-Instruct; {usual} for CPU worlds, smollm2 for texts"
+        "--judge --vqa-model", default_text="hf:Qwen/Qwen2.5-VL-3B-Instruct; {usual} for CPU worlds, smollm2 for texts"
     ),
     "sampler": Flag(type=str, help=SAMPLER),
     "device": Flag(),
@@ -66,7 +66,7 @@ app = App(help="Train a small network that selects demonstrations for a vision-l
 
 @command(app, "run", OPTIONS)
 def run(
-    given: Given,
+    given: OptionValues,
     config: ConfigFile = None,
     settings: Settings = None,
     dry_run: Annotated[
@@ -87,20 +87,20 @@ def run(
 
 
 @command(app, "rl-data", OF_THE_SEED)
-def rl_data(given: Given, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
+def rl_data(given: OptionValues, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
     """Let a trained selector draw demonstrations, and have the judge answer with them: `run --until rl-data`."""
     _run_training(_read_config({**given, "until": "rl-data"}, OF_THE_SEED, config, settings), as_json)
 
 
-def _read_config(given: Given, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
+def _read_config(given: OptionValues, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
     from flows.running.lever_config import read_lever_config
 
-    with valid(options):
+    with report_invalid(options):
         return read_lever_config(given, file=file, settings=settings or ())
 
 
 def _run_training(config: LeverConfig, as_json: bool) -> None:
-    with prefect_for_a_command(quiet=as_json):
+    with prefect_for_command(quiet=as_json):
         from flows.lever import post_train
         from tasks.lever.judge.judges import DIGITS
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 
-from flows.cli.ask_command import known_llm, open_answering, read_calibration
-from flows.cli.commands import Flag, Given, Json, Options
+from flows.cli.ask_command import check_llm, open_answering, read_calibration
+from flows.cli.commands import Flag, Json, Options, OptionValues
 from flows.cli.engine import progress_bars
 from flows.cli.output import Screen, emit, make_table, plain_errors
 from flows.cli.shared_options import IndexFolder, Strategy, require_file
-from flows.running.config_reading import nested
+from flows.running.config_reading import nest_values
 from flows.running.environment import git_commit, program_version
 from flows.running.settings import settings
 from storage.files import write
@@ -69,7 +69,7 @@ OPTIONS = Options(
         "bm25_weight": Flag(),
         "no_route": Flag(),
         "rerank": Flag(metavar="NAME"),
-        "llm": Flag(metavar="MODEL", callback=known_llm),
+        "llm": Flag(metavar="MODEL", callback=check_llm),
         "no_answers": Flag(),
         "max_wrong": Flag(metavar="SHARE"),
         "calibration": Flag(type=Path, metavar="FILE", callback=read_calibration),
@@ -78,7 +78,7 @@ OPTIONS = Options(
 
 
 def evaluate(
-    given: Given,
+    values: OptionValues,
     questions: QuestionsFile,
     index: IndexFolder,
     details: Annotated[
@@ -102,7 +102,7 @@ def evaluate(
     from tasks.resources import evaluations
 
     require_file(questions, "a JSONL file of questions")
-    started, config = datetime.now(UTC), MeasureConfig.model_validate(nested(given))
+    started, config = datetime.now(UTC), MeasureConfig.model_validate(nest_values(values))
     with plain_errors(ValueError), open_index(index) as opened:
         gold_questions = figures.choose(read_questions(questions), None)
         # the options as they will act, not as they were typed: the database keeps these
@@ -159,7 +159,7 @@ def evaluate(
 
     promised = None if config.llm != "none" else config.max_wrong
     output = measured.model_dump(mode="json") | {"run": run, "notes": notes}
-    emit(output, as_json, lambda: _show(measured, notes, promised=promised))
+    emit(output, as_json, lambda: _show(measured, notes, most_wrong=promised))
 
 
 console = Screen()
@@ -182,8 +182,11 @@ ABSTENTION_ROWS = (
 )
 
 
-def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -> None:
-    """Tables of pages and documents found, and of answers. promised: largest share of wrong answers."""
+def _show(measured: Measured, notes: Sequence[str], *, most_wrong: float | None) -> None:
+    """Print the tables of pages and documents found, and of answers.
+
+    most_wrong: share of wrong answers that was promised, shown beside the measured one; None: nothing was promised.
+    """
     if measured.n:
         rows = [
             (name, *_cells(measured.page.get(name)), *_cells(measured.document[name])) for name in measured.document
@@ -196,7 +199,11 @@ def _show(measured: Measured, notes: Sequence[str], *, promised: float | None) -
         answer_rows: list[tuple[object, ...]] = []
         for words, share in shares:
             if share is not None:
-                limit = f"; promised ≤ {promised:g}" if words == WRONG and promised is not None and promised < 1 else ""
+                limit = (
+                    f"; promised ≤ {most_wrong:g}"
+                    if words == WRONG and most_wrong is not None and most_wrong < 1
+                    else ""
+                )
                 answer_rows.append((words + limit, *_cells(share), share.n))
         console.print(make_table("answers", "share", "95 %", "n", rows=answer_rows))
         unscored = f", {answer_scores.unscored} more could not be asked" if answer_scores.unscored else ""

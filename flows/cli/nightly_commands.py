@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from flows.cli.commands import App, Json
-from flows.cli.engine import prefect_for_a_command, progress_bars, run_flow
-from flows.cli.eval_run_command import estimate, show_estimate
+from flows.cli.engine import prefect_for_command, progress_bars, run_flow
+from flows.cli.eval_run_command import estimate_calls, show_estimate
 from flows.cli.index_command import plan_figures, show_plan
 from flows.cli.lever_commands import show_calls
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, harmless, make_table
@@ -41,7 +41,7 @@ def run(
 
         with progress_bars(as_json):
             planned = plan_of(read_suite(suite))
-            models = {label: estimate(config) for label, config in planned.models.items()}
+            models = {label: estimate_calls(config) for label, config in planned.models.items()}
             figures = plan_figures(planned.index) if planned.index else None
             calls = count_calls(planned.selector) if planned.selector else None
 
@@ -57,7 +57,7 @@ def run(
         further = {"index": figures, "selector": calls}
         emit(counts | {name: each and each.model_dump(mode="json") for name, each in further.items()}, as_json, show)
         return
-    with prefect_for_a_command(quiet=as_json):
+    with prefect_for_command(quiet=as_json):
         from flows.nightly import NightlyConfig, nightly
         from tasks.nightly.night_records import NightFailed, NightRegressed, NightUnfinished
 
@@ -123,7 +123,7 @@ def accept(
 
 
 def _suite_file(suite: Path | None) -> str:
-    """Path of the suite file. Raises NoNight where no suite is named and none ran."""
+    """Return the path of the suite file. Raises NoNight where no suite is named and none has run."""
     from tasks.nightly.night_history import find_last_suite
     from tasks.resources import artifacts
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 from rich.markup import escape
 
-from flows.cli.commands import Given, Json, Settings
+from flows.cli.commands import Json, OptionValues, Settings
 from flows.cli.output import REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
 from flows.cli.shared_options import AnyIndexFolder
@@ -40,12 +40,12 @@ class _Source(NamedTuple):
     paths: tuple[Path, ...]
     names: Mapping[str, str]
     """Digest of a document → its name."""
-    shown: dict[str, Any]
-    """First keys of the JSON output: the index and its generation, or the file and its reader."""
+    json_head: dict[str, Any]
+    """First keys of the JSON output: the index and its version, or the file and its reader."""
 
 
 def numbers(
-    given: Given,
+    values: OptionValues,
     file: Annotated[Path | None, typer.Argument(help="A document, if not an index.")] = None,
     index: AnyIndexFolder = None,
     document: Annotated[
@@ -66,7 +66,7 @@ def numbers(
     """Show the numbers of tables in whole units, with their period and the labels of row and column."""
     from storage.numbers import query_numbers
 
-    years = _years(period)
+    years = _read_years(period)
     if (file is None) == (index is None):
         fail("name a document, or an index with --index", REFUSED)
     filtered = bool(document or line or period or shape == "parquet")
@@ -75,7 +75,7 @@ def numbers(
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
     filters: Filters = {"entity": document.split(), "line": line.split(), "years": years}
-    opened = _open_source(index, given, file or Path(), password_env, settings or ())
+    opened = _open_source(index, values, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
         words, names = document.lower().split(), [*source.names.values()]
         if document and not any(all(word in name.lower() for word in words) for name in names):
@@ -83,13 +83,13 @@ def numbers(
         if sql is not None:
             _show_query(query_numbers(source.paths, source.names, sql), source, "json" if as_json else shape)
         elif as_json or shape != "table":
-            _copy(source, filters, "json" if as_json or shape == "table" else shape)
+            _write_numbers(source, filters, "json" if as_json or shape == "table" else shape)
         else:
             _show_numbers(source, filters)
 
 
-def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parquet"]) -> None:
-    """Write the numbers to stdout."""
+def _write_numbers(source: _Source, filters: Filters, shape: Literal["csv", "json", "parquet"]) -> None:
+    """Write the numbers that the filters leave to stdout, in the chosen format."""
     from storage.numbers import copy_numbers
 
     with TemporaryDirectory(prefix="trivet-") as folder:
@@ -101,7 +101,7 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
         else:
             text = out.read_text("utf-8")
             if shape == "json":
-                whole = json.dumps({**source.shown, "numbers": []}, ensure_ascii=False)
+                whole = json.dumps({**source.json_head, "numbers": []}, ensure_ascii=False)
                 rows = ", ".join(text.strip("\n").split("\n"))  # other line ends may stand in a string
                 text = f"{whole.removesuffix(']}')}{rows}]}}\n"
             sys.stdout.write(text)
@@ -109,9 +109,9 @@ def _copy(source: _Source, filters: Filters, shape: Literal["csv", "json", "parq
 
 @contextmanager
 def _open_source(
-    index: Path | None, given: Given, file: Path, password_env: str | None, settings: Sequence[str]
+    index: Path | None, values: OptionValues, file: Path, password_env: str | None, settings: Sequence[str]
 ) -> Generator[_Source]:
-    """The numbers of an index, or else those of one document, which are read now."""
+    """Open the numbers of an index, or else read those of one document now."""
     if index:
         from storage.engines import index_name
         from storage.index import open_index
@@ -123,7 +123,7 @@ def _open_source(
     from storage.numbers import write_numbers
     from tasks.rag.numbers.document_numbers import document_numbers
 
-    document = read_file(given, file, password_env, settings=settings)
+    document = read_file(values, file, password_env, settings=settings)
     with file.open("rb") as opened, TemporaryDirectory(prefix="trivet-") as folder:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         path = Path(folder) / "numbers.parquet"
@@ -132,8 +132,8 @@ def _open_source(
         yield _Source((path,), {digest: file.name}, {"file": str(file), "reader": document.reader})
 
 
-def _years(period: str) -> tuple[int, int] | None:
-    """First and last year of `2021`, `2019..2021`, `2019..` or `..2021`."""
+def _read_years(period: str) -> tuple[int, int] | None:
+    """Return the first and last year of `2021`, `2019..2021`, `2019..` or `..2021`; exits for anything else."""
     match = PERIOD.fullmatch(period)
     if not period:
         return None
@@ -147,40 +147,43 @@ def _years(period: str) -> tuple[int, int] | None:
     return first, last
 
 
-def _plain(value: Any) -> Any:
-    """A value for JSON: decimals (exact) and dates become strings."""
+def _as_json_value(value: Any) -> Any:
+    """Return a value as JSON takes it: decimals become exact strings, and dates ISO strings."""
     if isinstance(value, Decimal):
         return f"{value:f}".rstrip("0").rstrip(".") if value else "0"
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {name: _as_json_value(item) for name, item in value.items()}
+    return [_as_json_value(item) for item in value] if isinstance(value, list) else value
 
 
-def _cell(value: Any) -> Any:
-    """A value for a cell of CSV or of a table: lists and structures become JSON."""
-    plain = _plain(value)
+def _as_cell(value: Any) -> Any:
+    """Return a value as a cell of CSV or of a table takes it: lists and structures become JSON."""
+    plain = _as_json_value(value)
     return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
 
 
-def _show_query(found: Numbers, source: _Source, shape: str) -> None:
+def _show_query(numbers: Numbers, source: _Source, shape: str) -> None:
     if shape == "csv":
         writer = csv.writer(sys.stdout)
-        writer.writerow(found.columns)
-        writer.writerows([_cell(value) for value in row] for row in found.rows)
+        writer.writerow(numbers.columns)
+        writer.writerows([_as_cell(value) for value in row] for row in numbers.rows)
         return
-    listed = [{name: _plain(value) for name, value in row.items()} for row in found.records()]
-    rows = [["" if value is None else _cell(value) for value in row] for row in found.rows]
+    listed = [{name: _as_json_value(value) for name, value in row.items()} for row in numbers.records()]
+    rows = [["" if value is None else _as_cell(value) for value in row] for row in numbers.rows]
     emit(
-        {**source.shown, "numbers": listed},
+        {**source.json_head, "numbers": listed},
         shape == "json",
-        lambda: console.print(make_table(*found.columns, rows=rows)),
+        lambda: console.print(make_table(*numbers.columns, rows=rows)),
     )
 
 
 def _show_numbers(source: _Source, filters: Filters) -> None:
-    """Each document with its numbers; rich would take twenty seconds for a hundred thousand lines."""
+    """Print each document with its numbers.
+
+    Lines are written past rich, which would take twenty seconds for a hundred thousand of them.
+    """
     from storage.numbers import list_numbers
 
     coloured = console.color_system

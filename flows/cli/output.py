@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-DONE, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
+SUCCEEDED, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
 """Exit codes: done · failed · usage error or refused input · done, but some documents failed."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of the signal."""
@@ -49,15 +49,15 @@ _STEERING = dict.fromkeys(
 class Screen(Console):
     """A console that shows the text of documents and models as it is: no escape sequences, no emoji for `:x:`."""
 
-    def __init__(self, **how: Any) -> None:
-        super().__init__(highlight=False, emoji=False, **how)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
     def print_line(self, markup: str) -> None:
-        """Print a line, which a terminal wraps; files and pipes get it whole."""
+        """Print a line, which a terminal wraps; files and pipes get it in one piece."""
         self.print(markup, soft_wrap=True)
 
     def print_notes(self, notes: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ def make_table(*columns: str, rows: Iterable[Sequence[object]], title: str | Non
 
 
 def harmless(text: str) -> str:
-    """`text` without characters that control a terminal."""
+    """Return `text` without characters that control a terminal or change the direction of writing."""
     return text.translate(_STEERING)
 
 
@@ -101,7 +101,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 
 @contextmanager
-def plain_errors(*refused: type[Exception], option: str = "") -> Generator[None]:
+def plain_errors(*also_refused: type[Exception], option: str = "") -> Generator[None]:
     """Turn expected errors into one sentence on stderr and an exit code; with --debug they propagate.
 
     refused: further classes that exit with 2. option: the option with its value that the sentence is about.
@@ -110,7 +110,7 @@ def plain_errors(*refused: type[Exception], option: str = "") -> Generator[None]
         yield
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith(OURS)}
-        is_refusal = isinstance(error, refused) or kinds & REFUSALS
+        is_refusal = isinstance(error, also_refused) or kinds & REFUSALS
         if state["debug"] or not (is_refusal or kinds):
             raise
         fail(f"{option}: {error}" if option else str(error), REFUSED if is_refusal else FAILED)

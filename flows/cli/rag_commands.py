@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from flows.cli.commands import Flag, Given, Json, Options, Settings, valid
+from flows.cli.commands import Flag, Json, Options, OptionValues, Settings, report_invalid
 from flows.cli.index_command import require_variable
 from flows.cli.output import REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import DocumentOption, IndexFolder, Strategy, require_file
@@ -44,14 +44,14 @@ PasswordVariable = Annotated[
 
 
 def text(
-    given: Given,
+    values: OptionValues,
     file: Annotated[Path, typer.Argument(help="A document.")],
     settings: Settings = None,
     password_env: PasswordVariable = None,
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
-    read = read_file(given, file, password_env, settings=settings or ())
+    read = read_file(values, file, password_env, settings=settings or ())
     pages = [
         {
             "page": page.number,
@@ -79,16 +79,16 @@ def text(
     emit(facts, as_json, show)
 
 
-def read_file(given: Given, file: Path, password_env: str | None, *, settings: Sequence[str] = ()) -> Document:
-    """The document as the options ask; one that cannot be read ends the command."""
+def read_file(values: OptionValues, file: Path, password_env: str | None, *, settings: Sequence[str] = ()) -> Document:
+    """Read a document as the options say; one that cannot be read ends the command."""
     from tasks.documents.document_readers import ReadOptions
     from tasks.documents.formats import sniff
     from tasks.documents.isolation import Job, ReadLimits, read_document
 
     password = require_variable(password_env)
     require_file(file, "a document")
-    with valid(READING):
-        options = ReadOptions.model_validate(merge_parameters(given, settings=settings))
+    with report_invalid(READING):
+        options = ReadOptions.model_validate(merge_parameters(values, settings=settings))
     sniffed = sniff(file)
     job = Job(path=file, digest="", format=sniffed.format, password=password)
     document = read_document(job, options=options, limits=ReadLimits()).document
@@ -177,7 +177,7 @@ def search(
             documents=documents_named(document, opened.catalogue) if document else None,
             filters=open_router(opened).route(question) if not (no_route or document) else Filters(),
         )
-        result = result._replace(notes=(*result.notes, *_routed(opened, result.filters)))
+        result = result._replace(notes=(*result.notes, *_note_route(opened, result.filters)))
     hits = [
         {
             "document": hit.document_name,
@@ -196,8 +196,8 @@ def search(
     emit({"hits": hits, "notes": result.notes}, as_json, lambda: _show_hits(result))
 
 
-def _routed(opened: Index, filters: Filters) -> list[str]:
-    """A note on the documents that the question names, and the words that name them."""
+def _note_route(opened: Index, filters: Filters) -> list[str]:
+    """A note on the documents that the question names, with the words that name them; empty if it names none."""
     if filters.mode == "all":
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]
@@ -208,21 +208,21 @@ def _routed(opened: Index, filters: Filters) -> list[str]:
     return [f"looked {where} in {listed}{more}, which the question names: {words} (--no-route for all)"]
 
 
-def _show_hits(found: SearchResult) -> None:
-    for number, hit in enumerate(found.hits, start=1):
+def _show_hits(result: SearchResult) -> None:
+    for number, hit in enumerate(result.hits, start=1):
         ranks = ", ".join(f"{name} {rank}" for name, rank in hit.ranks.items())
         excerpt = textwrap.shorten(_LEADERS.sub(" … ", hit.chunk.text), EXCERPT_CHARS, placeholder=" …")
         where = place_of(hit.document_name, hit.chunk.page, hit.page_source, hit.chunk.cells)
         console.print_line(f"[bold]{number}. {escape(where)}[/bold]")
         console.print(f"   [dim]{hit.score:.4f} · {ranks}[/dim]")
         console.print(Padding(escape(excerpt), (0, 0, 0, 3)))
-    if not found.hits:
+    if not result.hits:
         console.print("nothing found; try other words, or another --strategy")
-    console.print_notes(found.notes)
+    console.print_notes(result.notes)
 
 
 def _show_status(status: IndexStatus, *, every: bool) -> None:
-    """The state of an index, and the first documents with problems; every: all of them, and the others."""
+    """Print the state of an index and its first documents with problems; every: all documents, those without too."""
     colour = {"completed": "green", "running": "cyan"}.get(status.state, "yellow")
     state = status.state.replace("_", " ")
     console.print(f"[{colour}]{state}[/{colour}] at {status.step}, version {status.generation or 'none yet'}")
@@ -258,7 +258,7 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
 
 
 def _troubled_pages(item: DocumentStatus) -> Iterator[str]:
-    """A line per kind of problem: pages of a scan share one."""
+    """Yield a line for each kind of problem, with the numbers of its pages: those of a scan share one."""
     pages: dict[str, list[int | None]] = {}
     for page in item.troubled_pages:
         pages.setdefault(f"{page.status}, {page.reason}", []).append(page.page)

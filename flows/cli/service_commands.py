@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.commands import Given, Json
-from flows.cli.engine import TERMINATED, handling
+from flows.cli.commands import Json, OptionValues
+from flows.cli.engine import TERMINATED, handle_signal
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, emit, fail, harmless, plain_errors, state
-from flows.running.config_reading import nested
+from flows.running.config_reading import nest_values
 from flows.running.settings import settings
 from flows.service.place import DEFAULT_PORT
 from models.model_errors import ModelUnavailable
@@ -63,10 +63,10 @@ def up(
 ) -> None:
     """Start the Prefect server and workers, keep them running and deploy the flows; repeating it is harmless."""
     from flows.service.place import UpOptions, pools_in
-    from flows.service.served_collections import absolute, folders_of, require_indexes
+    from flows.service.served_collections import folders_of, make_absolute, require_indexes
 
     with plain_errors(StorageError):
-        collections = absolute(folders_of(index or [], documents or []))
+        collections = make_absolute(folders_of(index or [], documents or []))
         require_indexes(collections)
     started = _start(
         UpOptions(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
@@ -92,19 +92,19 @@ def up(
         raise typer.Exit(DONE_WITH_FAILURES)
 
 
-def _start(wanted: UpOptions, *, quiet: bool) -> Up:
-    """The service, up; a signal stops what had started."""
+def _start(options: UpOptions, *, quiet: bool) -> Up:
+    """Bring the service up, and return its state; a signal stops what had started."""
     from flows.service.lifecycle import end, up
 
     def say(text: str) -> None:
         if not quiet:
             typer.secho(harmless(text), dim=True, err=True)
 
-    place = _place()
-    with _ended_by_signals() as received, plain_errors():
-        started = up(place, wanted, os.environ.copy(), say=say)
+    place = _open_place()
+    with _end_on_signals() as received, plain_errors():
+        started = up(place, options, os.environ.copy(), say=say)
         if received and started.state != "unchanged":
-            with place.alone():
+            with place.lock():
                 end(place)
         if received:
             raise _Terminated
@@ -116,7 +116,7 @@ class _Terminated(SystemExit):
 
 
 @contextmanager
-def _ended_by_signals() -> Generator[list[int]]:
+def _end_on_signals() -> Generator[list[int]]:
     """End with a message after Ctrl-C or SIGTERM.
 
     Yields a list of the signals received: a library may swallow the exception that the handler raises.
@@ -128,7 +128,7 @@ def _ended_by_signals() -> Generator[list[int]]:
         received.append(number)
         raise _Terminated
 
-    with handling(signal.SIGTERM, end):
+    with handle_signal(signal.SIGTERM, end):
         try:
             yield received
         except KeyboardInterrupt:
@@ -143,9 +143,9 @@ def down(as_json: Json = False) -> None:
     from flows.service.lifecycle import end
     from storage.embedded import Cluster
 
-    place, stopped = _place(), list[str]()
+    place, stopped = _open_place(), list[str]()
     if place.home.exists():
-        with place.alone():
+        with place.lock():
             stopped = end(place)
         stopped += ["the Prefect API of commands"] if end_shared_api(place.home) else []
         stopped += ["the embedded database"] if Cluster(place.home).stop() else []
@@ -167,7 +167,7 @@ def status(
         return
     store = settings().store
     folder = None if store and "://" in store else Path(store) if store else settings().home / "store"
-    current = read_status(_place(), store=folder)
+    current = read_status(_open_place(), store=folder)
 
     def show() -> None:
         colours = {"healthy": "green", "unhealthy": "red", "down": "yellow"}
@@ -195,7 +195,7 @@ def status(
 
 
 def _print_environment(as_json: bool) -> None:
-    """What a shell needs to run `prefect` and `trivet` with the server of this home."""
+    """Print the variables with which a shell runs `prefect` and `trivet` on the server of this home."""
     from flows.service.api import address_of, auth_of
 
     home = settings().home
@@ -214,12 +214,12 @@ def _print_environment(as_json: bool) -> None:
 
 
 def on_path(folder: str) -> str:
-    """The shell command that puts `folder` first on PATH, unless it is on it already."""
+    """Return the shell command that puts `folder` first on PATH unless PATH has it already."""
     quoted = shlex.quote(folder)
     return f'case ":$PATH:" in *:{quoted}:*) ;; *) export PATH={quoted}"${{PATH:+:$PATH}}" ;; esac'
 
 
-def _place() -> Place:
+def _open_place() -> Place:
     from flows.service.place import Place
 
     return Place(settings().home)
@@ -238,7 +238,7 @@ def deploy(as_json: Json = False) -> None:
 
 
 def serve(
-    given: Given,
+    values: OptionValues,
     index: IndexesOption = None,
     documents: DocumentsOption = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -267,7 +267,7 @@ def serve(
     home = settings().home
     with plain_errors(StorageError, ModelUnavailable, OSError):
         folders = folders_of(index or [], documents or [])
-        collections = [_open_collection(given, name, folder) for name, folder in folders.items()]
+        collections = [_open_collection(values, name, folder) for name, folder in folders.items()]
         if mcp:
             try:
                 from flows.service.web.mcp_door import create_mcp
@@ -293,14 +293,14 @@ def serve(
     raise typer.Exit(INTERRUPTED)
 
 
-def _open_collection(given: Given, name: str, folders: Folders) -> Collection:
-    """The collection, opened once, so that a bad index or model is reported now and not to the first client."""
+def _open_collection(values: OptionValues, name: str, folders: Folders) -> Collection:
+    """Open a collection once, so that a bad index or model is reported now and not to the first client."""
     from flows.service.page_server import open_collection
     from storage.index import is_published
     from tasks.rag.answers import AnswerSettings
 
-    answers = AnswerSettings.model_validate(nested(given).get("answers", {}))
-    collection = open_collection(name, folders, llm=given["llm"], reranker=given["reranker"], answers=answers)
+    answers = AnswerSettings.model_validate(nest_values(values).get("answers", {}))
+    collection = open_collection(name, folders, llm=values["llm"], reranker=values["reranker"], answers=answers)
     if collection.indexing is None or is_published(folders.index):
         with collection.live.borrow():
             pass

@@ -30,7 +30,7 @@ else:
 
 
 def read_index(word: str) -> Path:
-    """The folder of `--index DIR`, or the one that stands for `--index URL`; exits for an engine that there is not."""
+    """Return the folder of `--index DIR`, or the one that stands for `--index URL`; exits for an unknown engine."""
     with plain_errors(StorageError, option="--index"):
         return index_place(word)
 
@@ -46,12 +46,12 @@ AnyIndexFolder = Annotated[
 DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
 
 
-def require_file(path: Path, wanted: str) -> None:
-    """Exit unless `path` is a readable file."""
+def require_file(path: Path, expected: str) -> None:
+    """Exit unless `path` is a readable file. expected: what the file should be, for the message."""
     if not path.exists():
-        fail(f"there is no file {path}; name {wanted}", REFUSED)
+        fail(f"there is no file {path}; name {expected}", REFUSED)
     if not path.is_file():
-        fail(f"{path} is not a file; name {wanted}", REFUSED)
+        fail(f"{path} is not a file; name {expected}", REFUSED)
     if not os.access(path, os.R_OK):
         fail(f"{path} may not be read; check its permissions", REFUSED)
 
@@ -81,7 +81,10 @@ def require_here(local: Local, *, pictures: bool = False) -> None:
 
 
 def refuse_unusable_spec(spec: ModelSpec, flag: str) -> None:
-    """As `refuse_unusable`, for a model of an evaluation."""
+    """Exit if it is certain, without loading it, that a model of an evaluation cannot be asked.
+
+    flag: the option that named it, without dashes.
+    """
     import importlib.util
 
     from models.backends import Local, kinds, require_weights

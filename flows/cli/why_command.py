@@ -26,7 +26,7 @@ console = Screen()
 CELL = re.compile(r".+:\d+:\d+:\d+")
 PREFIX = re.compile(r"[0-9a-f]{8,64}")
 SHORT = 12
-"""Digits of a digest that are shown; --json has all."""
+"""Number of digits that are shown of a digest; --json has all 64."""
 FORMS = (
     "ANSWERS.jsonl ID (of `rag batch`), SESSION [TURN] (of `rag chat`), INDEX CHUNK, INDEX DOCUMENT:TABLE:ROW:COL "
     "(a number of `rag numbers`), RUN [TASK [ITEM]] (of `eval run` or `lever run`), or a digest"
@@ -42,7 +42,7 @@ def why(
 ) -> None:
     """Show where something comes from: claims, pages, chunks, model calls, the steps that made them, and their code."""
     parts = part or []
-    trees = list(_trees(thing, parts))
+    trees = list(_find_trees(thing, parts))
     origins = {"thing": " ".join([thing, *parts]), "origins": [tree.model_dump(mode="json") for tree in trees]}
 
     def show() -> None:
@@ -52,18 +52,18 @@ def why(
     emit(origins, as_json, show)
 
 
-def _trees(thing: str, parts: list[str]) -> Iterator[OriginTree]:
-    path = index_place(thing)
-    if is_address(thing) or (path / "CURRENT").is_file():
+def _find_trees(subject: str, parts: list[str]) -> Iterator[OriginTree]:
+    path = index_place(subject)
+    if is_address(subject) or (path / "CURRENT").is_file():
         yield _of_index(path, _at_most(1, parts))
     elif path.suffix == ".jsonl" and path.is_file():
-        yield _of_answer(_in_batch(path, _at_most(1, parts)))
+        yield _of_answer(_read_batch_answer(path, _at_most(1, parts)))
     elif path.exists():
-        yield from _of_run(thing, _at_most(2, parts))
-    elif not parts and PREFIX.fullmatch(thing) and (tree := _of_digest(thing)) and tree.what != "run":
+        yield from _of_run(subject, _at_most(2, parts))
+    elif not parts and PREFIX.fullmatch(subject) and (tree := _of_digest(subject)) and tree.what != "run":
         yield tree
     else:
-        yield from _of_row(thing, _at_most(2, parts))
+        yield from _of_row(subject, _at_most(2, parts))
 
 
 def _at_most(count: int, parts: list[str]) -> list[str]:
@@ -107,8 +107,8 @@ def _of_index(path: Path, parts: list[str]) -> OriginTree:
     return tree
 
 
-def _in_batch(path: Path, parts: list[str]) -> Answered:
-    """The answer to one question of a file that `rag batch` wrote."""
+def _read_batch_answer(path: Path, parts: list[str]) -> Answered:
+    """Read the answer to one question from a file that `rag batch` wrote; exits where it has none."""
     if not parts:
         fail(f"{path} holds many answers; name one by its id", REFUSED)
     answers = dict[str, Any]()
@@ -124,16 +124,16 @@ def _in_batch(path: Path, parts: list[str]) -> Answered:
     error = answers[parts[0]].pop("error", None)
     if error and not answers[parts[0]]:
         fail(f"{path}: {parts[0]} was not answered: {error}", REFUSED)
-    return _answered(answers[parts[0]])
+    return _validate_answer(answers[parts[0]])
 
 
-def _answered(told: Any) -> Answered:
+def _validate_answer(record: Any) -> Answered:
     from pydantic import ValidationError
 
     from tasks.rag.answers import Answered
 
     try:
-        return Answered.model_validate(told)
+        return Answered.model_validate(record)
     except ValidationError as error:
         fail(f"the answer is not one of this version: {error.errors()[0]['msg']}")
 
@@ -145,17 +145,17 @@ def _of_answer(answered: Answered) -> OriginTree:
     return of_answer(answered, artifacts(), lineage())
 
 
-def _of_row(which: str, parts: list[str]) -> Iterator[OriginTree]:
-    """Of a run or a conversation of the database."""
+def _of_row(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
+    """Yield the origins of a run, or of a turn of a conversation, that the database has under this name or ID."""
     from tasks.resources import evaluations, sessions
 
     try:
-        run = evaluations().run(which)
+        run = evaluations().run(run_or_session)
     except UnknownRun:
         try:
-            session = sessions().get(which)
+            session = sessions().get(run_or_session)
         except UnknownSession:
-            yield from _of_run(which, parts)  # the last of a model
+            yield from _of_run(run_or_session, parts)  # the last of a model
             return
         turn_names = _at_most(1, parts)
         turns = {str(turn.n): turn for turn in sessions().turns(session.id)}
@@ -164,7 +164,7 @@ def _of_row(which: str, parts: list[str]) -> Iterator[OriginTree]:
         turn_name = turn_names[0] if turn_names else max(turns, key=int)
         if turn_name not in turns:
             fail(f"{session.id} has no turn {turn_name}; it has {', '.join(turns)}", REFUSED)
-        yield _of_answer(_answered(turns[turn_name].answered))
+        yield _of_answer(_validate_answer(turns[turn_name].answered))
         return
     if run.kind == "benchmark":
         yield from _of_run(run.id, parts)
@@ -178,15 +178,15 @@ def _of_row(which: str, parts: list[str]) -> Iterator[OriginTree]:
         )
         yield tree.model_copy(update={"name": "; ".join(headlines)})
     else:
-        fail(f"{which} is a run of another home, or from before origins were recorded")
+        fail(f"{run_or_session} is a run of another home, or from before origins were recorded")
 
 
-def _of_run(which: str, parts: list[str]) -> Iterator[OriginTree]:
+def _of_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.origins.of_scores import of_run, of_score
     from tasks.resources import artifacts, evaluations, lineage, responses
 
-    stored_run: FoundRun = find_run(which, evaluations())
+    stored_run: FoundRun = find_run(run_name, evaluations())
     if len(parts) < 2:
         yield of_run(stored_run, lineage(), task=parts[0] if parts else None)
         return
@@ -199,7 +199,7 @@ def _of_run(which: str, parts: list[str]) -> Iterator[OriginTree]:
 
 
 def _print(tree: OriginTree, *, first: str, rest: str) -> None:
-    """A tree. first, rest: what stands before its own first line, and before all that follow."""
+    """Print a tree. first, rest: what precedes its first line, and all lines that follow."""
     from tasks.origins.told import made_by
 
     short = tree.key[:SHORT] if PREFIX.fullmatch(tree.key) else tree.key  # those of chunks and cells are names

@@ -56,7 +56,7 @@ def models_of(llm: str | None) -> Models:
                 )
             name = spelled(name)
             model = name if name.partition(":")[0] in backends() else f"openai:{name}"
-            if not _has_place(model):  # OpenAI's own address is the default of a client, and not a local place
+            if not _has_endpoint(model):  # OpenAI's own address is the default of a client, and not a local place
                 raise ModelUnavailable(
                     "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
                 )
@@ -68,7 +68,7 @@ def models_of(llm: str | None) -> Models:
                 )
             return Models(wiring="openai", large=f"openai:{OPENAI_MODEL}", small=f"openai:{OPENAI_SMALL_MODEL}")
         case name if name.partition(":")[0] in backends():
-            if not (_has_place(name) or settings().openai_api_key):
+            if not (_has_endpoint(name) or settings().openai_api_key):
                 raise ModelUnavailable(
                     f"--llm {name} needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1), "
                     "or OPENAI_API_KEY for OpenAI's own"
@@ -78,14 +78,14 @@ def models_of(llm: str | None) -> Models:
             raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
 
 
-def _has_place(name: str) -> bool:
+def _has_endpoint(name: str) -> bool:
     """Whether a model runs in this process, or an endpoint is configured or part of its name."""
     if name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]:
         return True
     return bool(settings().llm_base_url or settings().openai_base_url)
 
 
-def spelled_out(name: str) -> str:
+def resolve_name(name: str) -> str:
     """`name`, or what it stands for in the file: no step knows that file. Raises ValueError, for validators."""
     try:
         return spelled(name)
@@ -93,17 +93,17 @@ def spelled_out(name: str) -> str:
         raise ValueError(str(error)) from error
 
 
-def priced(given: Any, *, by: str) -> Any:
+def add_price(values: Any, *, model_field: str) -> Any:
     """What a flow is told, with the price of the model in its field `by` where a limit on the cost has none."""
-    fields: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-    spending, name = fields.get("spending"), fields.get(by)
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
+    spending, name = fields.get("spending"), fields.get(model_field)
     if not (isinstance(spending, Mapping) and isinstance(name, str)):
-        return given
+        return values
     limits = cast("Mapping[str, Any]", spending)
     if limits.get("max_cost") is None or limits.get("prices"):
-        return given
+        return values
     try:
         entry = find_entry(name)
     except ModelUnavailable:
-        return given  # `spelled_out` refuses it under the name of its field
-    return {**fields, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else given
+        return values  # `resolve_name` refuses it under the name of its field
+    return {**fields, "spending": {**limits, "prices": entry.price.model_dump()}} if entry and entry.price else values

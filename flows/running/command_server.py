@@ -31,7 +31,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from flows.running.environment import no_answer, silence
+from flows.running.environment import describe_silence, why_silent
 from storage import files
 from storage.records import Record
 from storage.storage_errors import StoreUnreachable
@@ -59,12 +59,12 @@ class ServerDidNotStart(RuntimeError):
 
 
 class Address(Record):
-    """A shared server, and its auth string."""
+    """Where a server that commands share is, and how it is entered; written to the address file."""
 
     url: str
-    """`http://127.0.0.1:40001/api`."""
+    """Address of the API, such as `http://127.0.0.1:40001/api`."""
     auth: str
-    """`user:password`."""
+    """Auth string that the server asks for, `user:password`."""
     pid: int
     started: str
     """Start of the process in ticks since boot, which tells it from a later one with the same pid."""
@@ -79,7 +79,7 @@ class Address(Record):
 
 
 _joined: list[Address] = []
-"""Servers that this process uses."""
+"""Shared servers that this process uses now; the last one is that of PREFECT_API_URL."""
 
 
 @contextmanager
@@ -127,11 +127,11 @@ def wait_until_healthy(home: Path) -> None:
     """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
     url = os.environ.get(URL, "")
     servers, patience_s = [*_joined], START_S if _joined else None
-    why = silence(url, patience_s, goes_on=lambda: all(server.is_alive for server in servers)) if url else None
+    why = why_silent(url, patience_s, goes_on=lambda: all(server.is_alive for server in servers)) if url else None
     if why is None:
         return
     if not servers:
-        message = no_answer(url, why)
+        message = describe_silence(url, why)
     elif shutil.disk_usage(home).free < NEEDED_BYTES:
         message = f"{home} has no room left for Prefect's own database; free disk space and run again"
     elif not all(server.is_alive for server in servers):
@@ -145,14 +145,17 @@ def wait_until_healthy(home: Path) -> None:
 
 
 def join_server(home: Path) -> tuple[Address, IO[str]]:
-    """The server of this home, started if need be, and the open lock that keeps it. Raises OSError, StorageError."""
+    """Return the server of this home, started if need be, and the open lock file that keeps it.
+
+    Raises OSError, StorageError, ServerDidNotStart.
+    """
     files.make_folder((home / ADDRESS).parent)
     (home / ADDRESS).parent.chmod(0o700)
-    with _locked(home / STARTING):
-        address = _recorded(home)
+    with _hold_lock(home / STARTING):
+        address = _read_address(home)
         # one that is slow is used all the same: `wait_until_healthy` waits for it
-        if address and (not address.is_alive or address.made_of != _made_of()):
-            if not _end(home, even_in_use=False) and address.is_alive:
+        if address and (not address.is_alive or address.made_of != _settings_digest()):
+            if not _end_server(home, even_in_use=False) and address.is_alive:
                 raise ServerDidNotStart(
                     f"a command uses the Prefect API of {home}, which has other PREFECT_ settings; wait for that "
                     "command, or set another TRIVET_HOME"
@@ -165,15 +168,15 @@ def join_server(home: Path) -> tuple[Address, IO[str]]:
 
 
 @contextmanager
-def _locked(file: Path, how: int = fcntl.LOCK_EX) -> Generator[None]:
-    """Hold the kernel's lock on a file. Raises BlockingIOError where `how` does not wait."""
+def _hold_lock(file: Path, operation: int = fcntl.LOCK_EX) -> Generator[None]:
+    """Hold the kernel's lock on a file. Raises BlockingIOError where `operation` does not wait."""
     with file.open("a") as opened:
-        fcntl.flock(opened, how)
+        fcntl.flock(opened, operation)
         yield
 
 
 def start_server(home: Path) -> Address:
-    """A new server, whose requests wait until it is ready; without its address file it ends by itself."""
+    """Start a server, whose requests wait until it is ready; without its address file it ends by itself."""
     auth, own = f"trivet:{secrets.token_urlsafe(32)}", os.path.realpath(home)
     files.make_folder((home / LOG).parent)
     environment = {name: value for name, value in os.environ.items() if name != URL}
@@ -195,7 +198,7 @@ def start_server(home: Path) -> Address:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
     process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
     started = start_of_process(process.pid) or ""
-    address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_made_of())
+    address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_settings_digest())
     with files.scratch((home / ADDRESS).parent) as temporary:
         temporary.touch(mode=0o600)
         temporary.write_text(address.model_dump_json())
@@ -207,12 +210,12 @@ def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
     """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
     if not (home / ADDRESS).exists():
         return False
-    with _locked(home / STARTING):
-        return _end(home, even_in_use=even_in_use)
+    with _hold_lock(home / STARTING):
+        return _end_server(home, even_in_use=even_in_use)
 
 
-def _recorded(home: Path) -> Address | None:
-    """The server that the address file names; None for one of a copied home, or of another version, which ends idle."""
+def _read_address(home: Path) -> Address | None:
+    """Read the address file; None where there is none, or it is of a copied home or of another version."""
     try:
         address = Address.model_validate_json((home / ADDRESS).read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -220,11 +223,11 @@ def _recorded(home: Path) -> Address | None:
     return address if address.home == os.path.realpath(home) else None
 
 
-def _end(home: Path, *, even_in_use: bool) -> bool:
+def _end_server(home: Path, *, even_in_use: bool) -> bool:
     """End the server of the address file, by force if need be; its file goes first, so that nobody joins it."""
-    address = _recorded(home)
+    address = _read_address(home)
     try:
-        with _locked(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with _hold_lock(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
             pass  # nobody can come to use it: the lock to start is taken
     except BlockingIOError:
         if not even_in_use:
@@ -250,7 +253,7 @@ def start_of_process(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def _made_of() -> str:
+def _settings_digest() -> str:
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS))
     return f"{version('prefect')} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -280,7 +283,7 @@ def serve(descriptor: str, home: str, idle_s: str) -> None:
             try:
                 if json.loads(address.read_bytes())["pid"] != os.getpid():
                     break
-                with _locked(Path(home, STARTING), no_wait), _locked(Path(home, HOLDERS), no_wait):
+                with _hold_lock(Path(home, STARTING), no_wait), _hold_lock(Path(home, HOLDERS), no_wait):
                     if time.monotonic() - used >= float(idle_s):
                         address.unlink()
                         server.should_exit = True

@@ -23,21 +23,21 @@ class ConfigUnusable(ValueError):
 
 
 def merge_parameters(
-    given: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
+    options: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parameters as the model takes them: those of the file, then the options, then each `a.b=value`.
+    """Merge parameters as the model takes them: those of the file, then the options, then each `a.b=value`.
 
-    given: dotted path of the field → value of the option; None if it was not given. Raises ConfigUnusable.
+    options: dotted path of the field → value of the option; None if it was not typed. Raises ConfigUnusable.
     """
     parameters = read_parameters(file) if file else {}
-    merge(parameters, nested(given))
+    merge(parameters, nest_values(options))
     for text in settings:
         set_parameter(parameters, text)
     return parameters
 
 
 def read_parameters(file: Path) -> dict[str, Any]:
-    """The parameters in a YAML file. Raises ConfigUnusable."""
+    """Read the parameters in a YAML file. Raises ConfigUnusable."""
     try:
         read = yaml.safe_load(file.read_text("utf-8-sig"))
     except OSError as error:
@@ -49,10 +49,10 @@ def read_parameters(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", read)
 
 
-def nested(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as the model takes them, without unset ones: `{"spending": {"max_calls": 3}}` for `spending.max_calls`."""
+def nest_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nest values by their dotted paths, without unset ones: `spending.max_calls` becomes `{"spending": {…}}`."""
     tables: dict[str, Any] = {}
-    for path, value in given.items():
+    for path, value in values.items():
         *outer, name = path.split(".")
         table = tables
         for part in outer if value is not None else ():
@@ -62,13 +62,13 @@ def nested(given: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def set_parameter(chosen: dict[str, Any], text: str) -> None:
+def set_parameter(parameters: dict[str, Any], text: str) -> None:
     """Set the field of one `a.b=value`; values are YAML. Raises ConfigUnusable."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigUnusable(f"--set {text!r} is not NAME=VALUE")
     *path, last = name.split(".")
-    place = chosen
+    place = parameters
     for part in path:
         place = place.setdefault(part, {})
         if not isinstance(place, dict):
@@ -89,19 +89,19 @@ def merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def explain_errors(error: ValidationError, spell: Callable[[str], str] = str) -> str:
-    """What is wrong with each parameter, one per line. spell: a parameter as the user gives it, `--chunk-chars`."""
+    """Say what is wrong with each parameter, one per line. spell: the name that the user typed, `--chunk-chars`."""
     lines: list[str] = []
     for item in error.errors():
-        path, given = ".".join(map(str, item["loc"])), item["input"]
+        path, typed = ".".join(map(str, item["loc"])), item["input"]
         name = spell(path)
         if item["type"] == "extra_forbidden" and (sentence := explain_removal("configuration", path)):
             lines.append(sentence)
         elif item["type"] == "value_error":
             sentence = item["msg"].removeprefix("Value error, ")
-            value = f" {given}" if isinstance(given, str) else ""
+            value = f" {typed}" if isinstance(typed, str) else ""
             lines.append(f"{name}{value}: {sentence}" if name else sentence)
         else:
-            lines.append(f"{name}: {item['msg']} (it is {str(given)[:80]!r})")
+            lines.append(f"{name}: {item['msg']} (it is {str(typed)[:80]!r})")
     return "\n".join(lines)
 
 
@@ -130,9 +130,9 @@ def index_place(word: str) -> Path:
     return place_of(address.url, read_settings().home)
 
 
-def _parsed(given: object) -> object:
-    return str(index_place(given)) if isinstance(given, str) else given
+def _parse_place(value: object) -> object:
+    return str(index_place(value)) if isinstance(value, str) else value
 
 
-IndexPlace = Annotated[Path, BeforeValidator(_parsed), PlainSerializer(index_name, return_type=str)]
+IndexPlace = Annotated[Path, BeforeValidator(_parse_place), PlainSerializer(index_name, return_type=str)]
 """Field of a configuration: read from a folder or an address, and written as that, without a password."""

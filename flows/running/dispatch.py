@@ -90,7 +90,7 @@ def send(sent: Sent, deployment: str) -> Any:
     if outcome := results().read(outcome_of(child.id)):
         for stage, counts in json.loads(outcome).get("counts", {}).items():
             progress.report(stage, *counts)
-        return opened(outcome)
+        return open_outcome(outcome)
     if record := results().read(sent.key):
         return ResultRecord[Any].deserialize(record).result
     raise PoolStepFailed(
@@ -110,7 +110,7 @@ def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
 
 
 def _find_under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun | None:
-    """A child run of the same step that some run has sent."""
+    """Find a child run of the same step that some run has sent and that is under way; None if there is none."""
     try:
         pool = client.read_deployment_by_name(deployment)
     except ObjectNotFound as error:
@@ -145,26 +145,26 @@ def _tag(key: str) -> str:
     return f"step:{key[:16]}"
 
 
-def _wait_for(client: SyncPrefectClient, child: FlowRun, mine: list[UUID]) -> FlowRun:
-    """The child, ended. Raises PoolStepFailed when a run that waits for it is cancelled."""
+def _wait_for(client: SyncPrefectClient, child: FlowRun, own_runs: list[UUID]) -> FlowRun:
+    """Wait until the child has ended, and return it. Raises PoolStepFailed when a run that waits is cancelled."""
     while True:
         child = client.read_flow_run(child.id)
         if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
             return child
         refuse_when_stopped()
-        stopped = {"id": {"any_": mine}, "state": {"type": {"any_": STOPPED}}}
+        stopped = {"id": {"any_": own_runs}, "state": {"type": {"any_": STOPPED}}}
         if client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(stopped), limit=1):
             raise PoolStepFailed(f"the run that waits for {child.name} was cancelled")
         time.sleep(POLL_S)
 
 
 def outcome_of(run: object) -> str:
-    """Key of the outcome of a child, among the results."""
+    """Key under which the outcome of a child run stands among the results."""
     return f"outcome-{run}"
 
 
 def keep_outcome(run: object, work: Callable[[], Any]) -> None:
-    """Do the work of a child, and leave its result or error for the parent. Raises what `work` raises."""
+    """Do the work of a child run, and store its result or error for the parent. Raises what `work` raises."""
     outcome: dict[str, Any] = {}
     with counting() as counts:
         try:
@@ -181,8 +181,8 @@ def keep_outcome(run: object, work: Callable[[], Any]) -> None:
                 results().write(outcome_of(run), json.dumps({"counts": counts, **outcome}).encode())
 
 
-def opened(outcome: bytes) -> Any:
-    """The result that a child has left. Raises the error that it has left instead, with its class where it is ours."""
+def open_outcome(outcome: bytes) -> Any:
+    """Return the result that a child run has stored. Raises the error that it stored instead, of its class if ours."""
     record = json.loads(outcome)
     if "error" not in record:
         return _serializer.loads(record["value"].encode())
@@ -201,7 +201,7 @@ def opened(outcome: bytes) -> Any:
 
 
 def inputs_of(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters from JSON, as the annotated types. Raises ValidationError; KeyError for an unknown parameter."""
+    """Validate parameters from JSON as the annotated types. Raises ValidationError; KeyError for an unknown one."""
     if set(params) == set(Ref.model_fields):
         params = json.loads(artifacts().get(Ref.model_validate(params)))
     hints = inspect.get_annotations(function, eval_str=True)

@@ -55,8 +55,11 @@ def trust() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=os.environ.get(AUTHORITY) or None)
 
 
-def silence(url: str, patience_s: float | None = None, *, goes_on: Callable[[], bool] = lambda: True) -> str | None:
-    """None as soon as the Prefect API at `url` answers; after `patience_s`, or when it has ended, why it does not."""
+def why_silent(url: str, patience_s: float | None = None, *, goes_on: Callable[[], bool] = lambda: True) -> str | None:
+    """Return None as soon as the Prefect API at `url` answers, or else why it does not.
+
+    patience_s: longest wait; None: `ANSWER_S`. goes_on: whether the server may still come to answer.
+    """
     import http.client
     import urllib.request
 
@@ -73,7 +76,7 @@ def silence(url: str, patience_s: float | None = None, *, goes_on: Callable[[], 
         time.sleep(0.05)
 
 
-def no_answer(url: str, why: str) -> str:
+def describe_silence(url: str, why: str) -> str:
     """Error message about a server of the user's that does not answer."""
     return (
         f"no Prefect server answers at {url}, which PREFECT_API_URL names ({why}); start it (that of this home: "
@@ -112,13 +115,13 @@ class _HomeFirst(MetaPathFinder):
 
 
 def program_version() -> str:
-    """Version of this installation."""
+    """Return the version of the installed package, `1.4.0`."""
     return version("trivet")
 
 
 @cache
 def git_commit() -> str | None:
-    """Commit of the checkout that runs; None for an installed wheel."""
+    """Return the commit of the checkout that runs; None for an installed wheel."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -132,13 +135,13 @@ def git_commit() -> str | None:
 
 
 def program() -> str:
-    """`1.4.0`, or `1.4.0+6c1f2ab9` of a checkout."""
+    """Return the version with the commit of a checkout: `1.4.0`, or `1.4.0+6c1f2ab9`."""
     commit = git_commit()
     return f"{program_version()}+{commit[:8]}" if commit else program_version()
 
 
 def environment() -> dict[str, JsonValue]:
-    """Machine and libraries: for people who wonder why a figure moved."""
+    """Describe the machine and its libraries, for people who wonder why a score moved."""
     facts: dict[str, JsonValue] = {"python": platform.python_version(), "platform": platform.platform()}
     for library in LIBRARIES:
         with suppress(PackageNotFoundError):

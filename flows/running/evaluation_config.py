@@ -26,6 +26,7 @@ class EvaluateConfig(EvaluationRequest):
     @property
     def title(self) -> str:
         """Name of the run in the Prefect UI: `evaluate qwen2.5-7b AIME24,MATH500`."""
-        from flows.running.run_reporting import few  # which imports prefect
+        from flows.running.run_reporting import first_names  # which imports prefect
 
-        return f"evaluate {few([self.model.name or self.model.backend])} {few(task.task for task in self.tasks)}"
+        model, tasks = self.model.name or self.model.backend, (task.task for task in self.tasks)
+        return f"evaluate {first_names([model])} {first_names(tasks)}"

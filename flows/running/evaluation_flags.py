@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal, nested, set_parameter
+from flows.running.config_reading import ConfigUnusable, explain_errors, explain_removal, nest_values, set_parameter
 from flows.running.evaluation_config import EvaluateConfig
 from models.backends import RATE_NAMES, backends, parse_model_args
 from models.model_errors import ModelUnavailable
@@ -44,7 +44,7 @@ IDLE_ARGS: dict[str, dict[str, str]] = _TABLES["idle_args"]
 WITHOUT_EFFECT: dict[str, str] = _TABLES["without_effect"]
 """Flags of `python -m eval.eval` and `lm_eval` that mean nothing here, and why."""
 IDLE_SWITCHES: list[str] = _TABLES["switches"]["names"]
-"""Those of them that take no value, or True or False."""
+"""Flags of WITHOUT_EFFECT that take no value, or True or False."""
 ENDPOINT_PATHS = ("/chat/completions", "/completions")
 """lm_eval's `base_url` ends in the path of the request."""
 
@@ -54,7 +54,7 @@ Note = Callable[[str], object]
 def read_evaluation(
     flags: Mapping[str, Any], file: Path | None = None, *, settings: Sequence[str] = (), note: Note = lambda _: None
 ) -> EvaluateConfig:
-    """The configuration of a run. Raises OptionUnusable, which names the flag, or the file and its line.
+    """Build the configuration of a run. Raises OptionUnusable, which names the flag, or the file and its line.
 
     flags: names of FIELDS → values; None where not given. settings: `a.b=value` of the configuration, which come last.
     note: told what was left out because it means nothing here.
@@ -63,7 +63,7 @@ def read_evaluation(
     file_flags = {str(name).replace("-", "_"): value for name, value in read.values.items()} if read else {}
     typed = {name: value for name, value in flags.items() if value is not None}
     try:
-        return _read(dict.fromkeys(FIELDS) | typed | file_flags, settings, note)
+        return _build_config(dict.fromkeys(FIELDS) | typed | file_flags, settings, note)
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
         message = str(error)
         if isinstance(error, ValidationError):  # the first thing that is wrong, named by its flag
@@ -77,31 +77,31 @@ def read_evaluation(
         raise OptionUnusable(message) from error
 
 
-def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
-    if chosen["unsafe_code"]:
+def _build_config(flags: Mapping[str, Any], settings: Sequence[str], note: Note) -> EvaluateConfig:
+    if flags["unsafe_code"]:
         refuse_unsafe()
-    chosen = _of_other_harnesses({**chosen, "model": chosen["model"] or "hf"}, note)
-    chosen = _resolved(chosen)
-    tasks = tasks_of(chosen["tasks"])
+    flags = _translate_names({**flags, "model": flags["model"] or "hf"}, note)
+    flags = _resolve_entry(flags)
+    tasks = tasks_of(flags["tasks"])
     if not tasks:
         raise OptionUnusable("no tasks; name some with --tasks AIME24,MATH500 (`trivet eval list` shows all)")
-    annotator = str(chosen["annotator_model"] or "auto")
-    template = chosen["apply_chat_template"]
-    plain = {path: chosen[name] for name, path in FIELDS.items() if not path.startswith(("model.", "judge."))}
-    output = chosen["output_path"] or EvaluateConfig.model_fields["output_path"].default
+    annotator = str(flags["annotator_model"] or "auto")
+    template = flags["apply_chat_template"]
+    plain = {path: flags[name] for name, path in FIELDS.items() if not path.startswith(("model.", "judge."))}
+    output = flags["output_path"] or EvaluateConfig.model_fields["output_path"].default
     read = {
-        "data_dir": _absolute(chosen["data_dir"], "data_dir"),
-        "include_path": _absolute(chosen["include_path"], "include_path"),
-        "output_path": _absolute(output, "output_path"),
-        "settings.gen_kwargs": _pairs(chosen["gen_kwargs"], "gen_kwargs"),
-        "settings.seed": None if chosen["seed"] is None else seeds_of(chosen["seed"]),
+        "data_dir": _absolute_path(flags["data_dir"], "data_dir"),
+        "include_path": _absolute_path(flags["include_path"], "include_path"),
+        "output_path": _absolute_path(output, "output_path"),
+        "settings.gen_kwargs": _read_pairs(flags["gen_kwargs"], "gen_kwargs"),
+        "settings.seed": None if flags["seed"] is None else seeds_of(flags["seed"]),
         "settings.apply_chat_template": {"true": True, "false": False}.get(str(template).lower(), template),
-        "settings.ks": ks_of(chosen["k"]),
-        "spending.prices": _prices(chosen["price"], max_cost=chosen["max_cost"]),
+        "settings.ks": ks_of(flags["k"]),
+        "spending.prices": _read_prices(flags["price"], max_cost=flags["max_cost"]),
     }
-    judge = judge_of(annotator, chosen["annotator_args"])
-    whole = nested(plain | read) | {
-        "model": _model_of(chosen).model_dump(exclude_unset=True),
+    judge = judge_of(annotator, flags["annotator_args"])
+    whole = nest_values(plain | read) | {
+        "model": _model_of(flags).model_dump(exclude_unset=True),
         "tasks": tasks,
         "judge": judge and judge.model_dump(exclude_unset=True),
         "auto_judge": annotator == "auto",
@@ -112,16 +112,16 @@ def _read(chosen: Mapping[str, Any], settings: Sequence[str], note: Note) -> Eva
 
 
 def read_flags(path: Path) -> YamlFile:
-    """The flags in a YAML file. Raises OptionUnusable naming file and line."""
+    """Read the flags in a YAML file. Raises OptionUnusable, which names file and line."""
     file = read_yaml(path, OptionUnusable, expected="names with values, such as `tasks: [AIME24]`")
     for name, value in file.values.items():
-        if why := flag_trouble(str(name).replace("-", "_"), value):
+        if why := explain_flag(str(name).replace("-", "_"), value):
             raise OptionUnusable(f"{path}, line {file.line(str(name))}: {why}")
     return file
 
 
-def flag_trouble(name: str, value: Any) -> str | None:
-    """Why a flag may not stand in a file with this value; None if it may."""
+def explain_flag(name: str, value: Any) -> str | None:
+    """Say why a flag may not stand in a file with this value; None if it may."""
     if name == "unsafe_code":
         return "unsafe_code: type --unsafe-code on the command line instead"
     if name not in FIELDS:
@@ -141,13 +141,13 @@ def _flag_of(path: str) -> str:
     return f"--{flag.replace('_', '-')}" if flag else path
 
 
-def _of_other_harnesses(chosen: Mapping[str, Any], note: Note) -> dict[str, Any]:
-    """The flags with our names of models and model_args."""
-    model = str(chosen["model"])
-    backend = BACKENDS.get(model, chosen["model"])
+def _translate_names(flags: Mapping[str, Any], note: Note) -> dict[str, Any]:
+    """Return the flags with our names in place of lm_eval's: models, model_args and addresses."""
+    model = str(flags["model"])
+    backend = BACKENDS.get(model, flags["model"])
     if "completions" in model.split("-") and "chat" not in model.split("-"):
         note(f"--model {model}: the model is asked as a chat; give --apply_chat_template False for raw text")
-    args = _pairs(chosen["model_args"], "model_args")
+    args = _read_pairs(flags["model_args"], "model_args")
     longest = args.pop("max_gen_toks", None)
     idle = IDLE_ARGS.get("openai" if backend == "curator" else str(backend), {})
     for name in [name for name in args if name in idle]:
@@ -158,11 +158,11 @@ def _of_other_harnesses(chosen: Mapping[str, Any], note: Note) -> dict[str, Any]
     if isinstance(address := args.get("base_url"), str):
         args["base_url"] = _without_path(address)
     return {
-        **chosen,
+        **flags,
         "model": backend,
         "model_args": args,
-        "base_url": chosen["base_url"] and _without_path(str(chosen["base_url"])),
-        "max_tokens": longest if chosen["max_tokens"] is None else chosen["max_tokens"],
+        "base_url": flags["base_url"] and _without_path(str(flags["base_url"])),
+        "max_tokens": longest if flags["max_tokens"] is None else flags["max_tokens"],
     }
 
 
@@ -171,12 +171,12 @@ def _without_path(address: str) -> str:
     return next((plain.removesuffix(path) for path in ENDPOINT_PATHS if plain.endswith(path)), address)
 
 
-def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with `--model NAME` replaced by the entry it stands for; given flags precede the entry."""
-    name, model_args = chosen["model"], chosen["model_args"]
+def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace `--model NAME` by the entry of the user's file that it names; typed flags precede the entry."""
+    name, model_args = flags["model"], flags["model_args"]
     if not isinstance(name, str):
-        return dict(chosen)  # the validation of the model refuses it
-    called = chosen["model_name"] or model_args.get("model") or model_args.get("pretrained")
+        return dict(flags)  # the validation of the model refuses it
+    called = flags["model_name"] or model_args.get("model") or model_args.get("pretrained")
     entry = _entry_of(name, "model")
     if entry is None:
         if name not in backends() and "." not in name:
@@ -187,14 +187,14 @@ def _resolved(chosen: Mapping[str, Any]) -> dict[str, Any]:
                 f"{', '.join(backends())}, and any lm_eval model class by its dotted path; the file that {VARIABLE} "
                 f"names has {', '.join(registered_models()) or 'no models'}"
             )
-        return dict(chosen)
+        return dict(flags)
     price = f"{entry.price.prompt},{entry.price.answer}" if entry.price and called in (None, entry.name) else None
     return {
-        **chosen,
+        **flags,
         "model": entry.backend,
         "model_name": called or _model_name_of(entry),
         "model_args": _args_of(entry, model_args),
-        "price": chosen["price"] or price,
+        "price": flags["price"] or price,
     }
 
 
@@ -206,64 +206,64 @@ def _entry_of(name: str, flag: str) -> Entry | None:
         raise OptionUnusable(f"--{flag} {name}: {error}") from error
 
 
-def _args_of(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The model_args of an entry, under those that are given."""
+def _args_of(entry: Entry, model_args: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the model_args of an entry with the typed ones, which precede."""
     own: dict[str, Any] = {"base_url": entry.base_url, "api_key_env": entry.api_key_env, **entry.own_args}
     if entry.name and (file := FILE_OF.get(entry.backend)):
         own[file] = entry.name
-    over = {"base_url" if name == "api_base" else name: value for name, value in given.items()}
+    over = {"base_url" if name == "api_base" else name: value for name, value in model_args.items()}
     again = {alias for names in CALLS.values() for alias in names if over.keys() & set(names)}
     return {name: value for name, value in own.items() if value is not None and name not in again} | over
 
 
 def _model_name_of(entry: Entry) -> str | None:
-    """Name of the model in results; none for a recording or a script."""
+    """Return the name of the model in results; None for a recording or a script."""
     return None if entry.backend in FILE_OF else entry.name
 
 
-def _model_of(chosen: Mapping[str, Any]) -> ModelSpec:
-    """The model that is measured. Raises OptionUnusable."""
-    args = dict(chosen["model_args"])
-    if chosen["device"]:
-        args["device"] = chosen["device"]
-    if chosen["trust_remote_code"]:
+def _model_of(flags: Mapping[str, Any]) -> ModelSpec:
+    """Build the spec of the model that is measured. Raises OptionUnusable."""
+    args = dict(flags["model_args"])
+    if flags["device"]:
+        args["device"] = flags["device"]
+    if flags["trust_remote_code"]:
         args["trust_remote_code"] = True
-    if not str(chosen["batch_size"] or "auto").startswith("auto"):  # lm_eval has `auto:4` too
-        args["batch_size"] = _whole(chosen["batch_size"], "batch_size")
+    if not str(flags["batch_size"] or "auto").startswith("auto"):  # lm_eval has `auto:4` too
+        args["batch_size"] = _read_whole_number(flags["batch_size"], "batch_size")
     for name in FILE_OF.values():
         if name in args:
             args[name] = str(Path(str(args[name])).absolute())
-    name = chosen["model_name"] or args.get("model") or args.get("pretrained")
-    return _spec(
-        chosen["model"],
+    name = flags["model_name"] or args.get("model") or args.get("pretrained")
+    return _build_spec(
+        flags["model"],
         name,
         args,
-        who="MODEL",
-        base_url=chosen["base_url"],
-        api_key_env=chosen["api_key_env"],
-        concurrency=chosen["concurrency"],
+        role="MODEL",
+        base_url=flags["base_url"],
+        api_key_env=flags["api_key_env"],
+        concurrency=flags["concurrency"],
     )
 
 
 def judge_of(annotator: str, annotator_args: Any) -> ModelSpec | None:
-    """The judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
-    args = _pairs(annotator_args, "annotator_args")
+    """Build the spec of the judge; a name without a backend is a model at an OpenAI-compatible endpoint."""
+    args = _read_pairs(annotator_args, "annotator_args")
     if entry := _entry_of(annotator, "annotator_model"):
-        return _spec(entry.backend, _model_name_of(entry), _args_of(entry, args), who="JUDGE")
+        return _build_spec(entry.backend, _model_name_of(entry), _args_of(entry, args), role="JUDGE")
     backend, _, name = annotator.partition(":")
     if backend not in backends():
         backend, name = "openai", annotator
     if name and (file := FILE_OF.get(backend)):
         args[file] = str(Path(name).absolute())
-    return _spec(backend, name or None, args, who="JUDGE")
+    return _build_spec(backend, name or None, args, role="JUDGE")
 
 
-def _spec(
+def _build_spec(
     backend: str,
     name: str | None,
     args: Mapping[str, Any],
     *,
-    who: str,
+    role: str,
     base_url: str | None = None,
     api_key_env: str | None = None,
     concurrency: int | None = None,
@@ -276,17 +276,17 @@ def _spec(
     rest = {name: value for name, value in args.items() if name not in own}
     own_url = rest.pop("base_url", None) or rest.pop("api_base", None)
     if key := rest.pop("api_key", None):
-        rest["api_key_env"] = KEY_VARIABLE.format(who)
+        rest["api_key_env"] = KEY_VARIABLE.format(role)
         os.environ[rest["api_key_env"]] = str(key)
     if concurrency:
         rest["concurrency"] = concurrency
-    address = _address_of(base_url or own_url, who=who)
+    address = _address_of(base_url or own_url, role=role)
     return ModelSpec.model_validate(
         {"backend": backend, "name": name, "args": rest, **address, "api_key_env": api_key_env}
     )
 
 
-def _address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
+def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:
     """An endpoint as a run may store it; one with credentials or a query goes to the environment."""
     try:
         parts = urlsplit(base_url or "")
@@ -294,15 +294,15 @@ def _address_of(base_url: str | None, *, who: str) -> dict[str, str | None]:
         return {"base_url": base_url}  # the backend says what is wrong with it
     if not (parts.query or "@" in parts.netloc):
         return {"base_url": base_url}
-    variable = ADDRESS_VARIABLE.format(who)
+    variable = ADDRESS_VARIABLE.format(role)
     os.environ[variable] = str(base_url)
     plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
     return {"base_url": plain, "base_url_env": variable}
 
 
-def tasks_of(named: Any) -> list[dict[str, Any]]:
+def tasks_of(tasks_flag: Any) -> list[dict[str, Any]]:
     """Tasks of a comma-separated flag, or of the YAML's list of names or `{task_name, batch_size}`, each once."""
-    words: Any = named.split(",") if isinstance(named, str) else named or []
+    words: Any = tasks_flag.split(",") if isinstance(tasks_flag, str) else tasks_flag or []
     if not isinstance(words, list):
         raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
     tasks: dict[str, dict[str, Any]] = {}
@@ -317,46 +317,48 @@ def tasks_of(named: Any) -> list[dict[str, Any]]:
         task = {"task": f"{Path(file).absolute()}{colon}{name}" if is_file else entry["task_name"]}
         if not isinstance(word, str):
             size = entry.get("batch_size")
-            task["batch_size"] = None if size in (None, "auto") else _whole(size, "tasks: batch_size")
+            task["batch_size"] = None if size in (None, "auto") else _read_whole_number(size, "tasks: batch_size")
         tasks.setdefault(task["task"], task)
     return list(tasks.values())
 
 
-def seeds_of(given: Any) -> tuple[int, ...]:
+def seeds_of(seed_flag: Any) -> tuple[int, ...]:
     """Four seeds, of python, numpy, torch and few-shot examples; one number stands for all."""
-    words = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
+    words = ",".join(map(str, seed_flag)) if isinstance(seed_flag, list | tuple) else str(seed_flag)
     try:
         seeds = tuple(int(word) for word in words.split(","))
     except ValueError:
-        raise OptionUnusable(f"--seed {given}: expected a number, or four of them: 0,1234,1234,1234") from None
+        raise OptionUnusable(f"--seed {seed_flag}: expected a number, or four of them: 0,1234,1234,1234") from None
     if len(seeds) not in (1, 4):
-        raise OptionUnusable(f"--seed {given}: {len(seeds)} numbers; give one, or four: 0,1234,1234,1234")
+        raise OptionUnusable(f"--seed {seed_flag}: {len(seeds)} numbers; give one, or four: 0,1234,1234,1234")
     return seeds if len(seeds) == 4 else seeds * 4
 
 
-def ks_of(given: Any) -> tuple[int, ...]:
+def ks_of(k_flag: Any) -> tuple[int, ...]:
     """The values of k for pass@k, separated by commas or, in YAML, a list; empty where none are given."""
-    words: list[Any] = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
-    ks = tuple(sorted({_whole(word, "k") for word in words if word is not None}))
+    words: list[Any] = (
+        k_flag.split(",") if isinstance(k_flag, str) else k_flag if isinstance(k_flag, list) else [k_flag]
+    )
+    ks = tuple(sorted({_read_whole_number(word, "k") for word in words if word is not None}))
     if ks and ks[0] < 1:
-        raise OptionUnusable(f"--k {given}: give numbers from 1, such as 1,10,100")
+        raise OptionUnusable(f"--k {k_flag}: give numbers from 1, such as 1,10,100")
     return ks
 
 
-def _pairs(given: Any, what: str) -> dict[str, Any]:
-    if not isinstance(given, str):
-        if given is not None and not isinstance(given, Mapping):
-            raise OptionUnusable(f"--{what}: expected k=v,k=v or a table of names and values (it is {given!r})")
-        return dict(cast("Mapping[str, Any]", given or {}))
+def _read_pairs(value: Any, flag: str) -> dict[str, Any]:
+    if not isinstance(value, str):
+        if value is not None and not isinstance(value, Mapping):
+            raise OptionUnusable(f"--{flag}: expected k=v,k=v or a table of names and values (it is {value!r})")
+        return dict(cast("Mapping[str, Any]", value or {}))
     try:
-        return dict(parse_model_args(given))
+        return dict(parse_model_args(value))
     except (ModelUnavailable, ValueError) as error:
-        raise OptionUnusable(f"--{what}: {error}") from error
+        raise OptionUnusable(f"--{flag}: {error}") from error
 
 
-def _prices(given: Any, *, max_cost: Any) -> dict[str, float] | None:
-    """Prices per million prompt and answer tokens, for `0.15,0.6`."""
-    if not given:
+def _read_prices(price_flag: Any, *, max_cost: Any) -> dict[str, float] | None:
+    """Read prices per million prompt and answer tokens from `0.15,0.6`. Raises OptionUnusable."""
+    if not price_flag:
         if max_cost is not None:
             raise OptionUnusable(
                 f"--max-cost {max_cost}: it needs the model's prices per million tokens; give --price PROMPT,ANSWER, "
@@ -364,24 +366,24 @@ def _prices(given: Any, *, max_cost: Any) -> dict[str, float] | None:
             )
         return None
     try:
-        prompt, answer = (float(word) for word in str(given).split(","))
+        prompt, answer = (float(word) for word in str(price_flag).split(","))
     except ValueError:
         prompt = answer = inf
     if not (0 <= prompt < inf and 0 <= answer < inf):
         raise OptionUnusable(
-            f"--price {given}: expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6"
+            f"--price {price_flag}: expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6"
         )
     return {"prompt": prompt, "answer": answer}
 
 
-def _whole(given: Any, what: str) -> int:
+def _read_whole_number(value: Any, flag: str) -> int:
     try:
-        return int(given)
+        return int(value)
     except (TypeError, ValueError):
-        raise OptionUnusable(f"--{what} {given!r} is not a whole number") from None
+        raise OptionUnusable(f"--{flag} {value!r} is not a whole number") from None
 
 
-def _absolute(path: Any, what: str) -> Path | None:
+def _absolute_path(path: Any, flag: str) -> Path | None:
     if path and not isinstance(path, str | Path):
-        raise OptionUnusable(f"--{what.replace('_', '-')}: expected a path (it is {path!r})")
+        raise OptionUnusable(f"--{flag.replace('_', '-')}: expected a path (it is {path!r})")
     return Path(path).absolute() if path else None

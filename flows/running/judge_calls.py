@@ -27,19 +27,19 @@ class CallCounts(Record):
 
 
 def count_calls(config: LeverConfig) -> CallCounts:
-    """The calls of a run; files that replace stages are taken into account. Raises as reading the dataset does."""
-    files, sizes = Layout(config.results, config.dataset.name), _sizes(config)
+    """Count the calls of a run without the stages that files replace. Raises as reading the dataset does."""
+    files, sizes = Layout(config.results, config.dataset.name), _count_queries(config)
     calls: dict[str, int] = {}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         begun = config.with_earlier_files(files.of_seed(seed, alone=config.seeds == 1))
-        for stage, count in (_training(begun, *sizes) | _evaluation(begun, sizes[2])).items():
+        for stage, count in (_count_training(begun, *sizes) | _count_evaluation(begun, sizes[2])).items():
             if STAGES.index(cast(StageName, "evaluate" if stage == "oracle" else stage)) <= STAGES.index(config.until):
                 calls[stage] = calls.get(stage, 0) + count
     return CallCounts(calls=calls, total=sum(calls.values()))
 
 
-def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
-    """Numbers of train, validation and test queries, and of distinct answers that are weighed beside the judgment."""
+def _count_queries(config: LeverConfig) -> tuple[int, int, int, int]:
+    """Count train, validation and test queries, and the distinct answers that are weighed beside the judgment."""
     options, start = config.dataset, config.start
     weighed = not config.of_texts and config.reward in OF_LIKELIHOODS
     if options.name in CPU_WORLDS and options.data_dir is None:
@@ -59,8 +59,8 @@ def _sizes(config: LeverConfig) -> tuple[int, int, int, int]:
     return len(dataset.train_queries), len(dataset.validation), len(dataset.test), answers
 
 
-def _training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
-    """Stage → calls. A checkpoint is validated before the first epoch and after each."""
+def _count_training(config: LeverConfig, queries: int, validation: int, _: int, answers: int) -> dict[str, int]:
+    """Count the calls of the training stages; a checkpoint is validated before the first epoch and after each."""
     start, pool, grpo = config.start, config.pools().size, config.grpo
     calls: dict[str, int] = {}
     if not start.sft_checkpoint:
@@ -80,8 +80,11 @@ def _training(config: LeverConfig, queries: int, validation: int, _: int, answer
     return calls
 
 
-def _evaluation(config: LeverConfig, test: int) -> dict[str, int]:
-    """Zero-shot once, every other selector with each number of shots; the oracle ends sooner where all is right."""
+def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
+    """Count the calls of evaluation and oracle, which ends sooner where every answer is right.
+
+    Zero-shot is evaluated once, every other selector with each number of shots.
+    """
     candidate_file = config.start.candidate_embeddings
     separate: tuple[Modality, ...] = ("texts",) if config.of_texts else ("images", "texts")
     available = {

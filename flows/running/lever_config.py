@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from flows.running.answer_models import priced, spelled_out
+from flows.running.answer_models import add_price, resolve_name
 from flows.running.config_reading import merge, merge_parameters
 from models.backends import kinds
 from storage.records import Record
@@ -202,12 +202,12 @@ class LeverConfig(Record):
     @model_validator(mode="before")
     @classmethod
     def _priced(cls, values: Any) -> Any:
-        return priced(values, by="judge")
+        return add_price(values, model_field="judge")
 
     @field_validator("judge")
     @classmethod
     def _spelled_out(cls, judge: str) -> str:
-        return spelled_out(judge)
+        return resolve_name(judge)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from flows.running.evaluation_config import EvaluateConfig
-from flows.running.evaluation_flags import flag_trouble, read_evaluation
+from flows.running.evaluation_flags import explain_flag, read_evaluation
 from flows.running.lever_config import LeverConfig, read_lever_config
 from flows.running.rag_config import IndexConfig
 from models.model_errors import RequestRefused
@@ -50,31 +50,31 @@ LASTING = (
 
 @dataclass(frozen=True)
 class Planned:
-    """Configurations of the flows of a night."""
+    """The configurations of all flows of a night; None where a suite does without a part."""
 
     models: dict[str, EvaluateConfig]
-    """Label → configuration."""
+    """Label of a model → configuration of its evaluation."""
     index: IndexConfig | None
     selector: LeverConfig | None
 
 
 def plan_of(suite: Suite) -> Planned:
-    """The configurations of a suite. Raises SuiteUnusable naming file and line."""
+    """Read the configurations of a suite. Raises SuiteUnusable, which names file and line."""
     models = {model.label: _evaluation_of(model, suite) for model in suite.models}
     index = selector = None
     if suite.index:
         try:
             index = IndexConfig.model_validate(suite.index.build)
         except ValidationError as error:
-            raise _refused(error, suite, line=suite.index.line, what="index") from error
+            raise _explain_refusal(error, suite, line=suite.index.line, part="index") from error
     if suite.selector:  # the configuration of `trivet lever run --config FILE`, with paths relative to that file
         file = suite.selector.config
         read = read_yaml(file, SuiteUnusable, expected="parameters of a `trivet lever run` as `name: value`").values
         try:
             selector_config = read_lever_config({}, file=file)
         except ValidationError as error:
-            raise _refused(error, suite, line=suite.selector.line, what=f"selector: {file.name}") from error
-        plain = _seen_from(file.parent, selector_config.model_dump())
+            raise _explain_refusal(error, suite, line=suite.selector.line, part=f"selector: {file.name}") from error
+        plain = _below_folder(file.parent, selector_config.model_dump())
         if "results" not in read:
             plain["results"] = suite.output / SELECTOR
         selector = LeverConfig.model_validate(plain)
@@ -86,7 +86,7 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
         return f"{suite.file}, line {model.lines.get(name, model.line)}"
 
     for name, value in model.flags.items():
-        if why := flag_trouble(name, value):
+        if why := explain_flag(name, value):
             raise SuiteUnusable(f"{place(name)}: {why}")
     try:
         return read_evaluation(model.flags | {"output_path": suite.output / RESULTS})
@@ -97,18 +97,18 @@ def _evaluation_of(model: SuiteModel, suite: Suite) -> EvaluateConfig:
         raise SuiteUnusable(f"{where}: {model.label}: {message.removeprefix('--')}") from error
 
 
-def _refused(error: ValidationError, suite: Suite, *, line: int, what: str) -> SuiteUnusable:
+def _explain_refusal(error: ValidationError, suite: Suite, *, line: int, part: str) -> SuiteUnusable:
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
-    return SuiteUnusable(f"{suite.file}, line {line}: {what}: {name}: {first['msg']} (it is {first['input']!r:.60})")
+    return SuiteUnusable(f"{suite.file}, line {line}: {part}: {name}: {first['msg']} (it is {first['input']!r:.60})")
 
 
-def _seen_from(folder: Path, value: Any) -> Any:
+def _below_folder(folder: Path, value: Any) -> Any:
     """`value` with all its relative paths below `folder`."""
     if isinstance(value, Path):
         return folder / value
     if isinstance(value, dict):
-        return {name: _seen_from(folder, item) for name, item in value.items()}
+        return {name: _below_folder(folder, item) for name, item in value.items()}
     return value
 
 
@@ -123,45 +123,56 @@ class Parts:
     selector: SelectorRun | None = None
     failures: list[Failure] = field(default_factory=list[Failure])
 
-    def once(
-        self, what: str, config: BaseModel, kind: type[Part], child: Callable[[Any], Any], told: Callable[[Any], Part]
+    def run_once(
+        self,
+        part_name: str,
+        config: BaseModel,
+        kind: type[Part],
+        child: Callable[[Any], Any],
+        convert: Callable[[Any], Part],
     ) -> Part | None:
-        """The result of a child flow, converted by `told` and kept for a retry; of an incomplete one, a part."""
-        inputs = {"night": self.night, "what": what, "config": config.model_dump(mode="json")}
+        """Run a child flow once in a night, and return its report as `convert` makes it; None if it failed.
+
+        The result is stored, so that a retry of the night does not run the part again; a partial one is not.
+        """
+        inputs = {"night": self.night, "what": part_name, "config": config.model_dump(mode="json")}
         key = content_key("nightly part", 1, inputs)
         if record := results().read(key):
             return kind.model_validate_json(record)
 
         def whole() -> Part:
-            part = told(child(config))
+            part = convert(child(config))
             results().write(key, part.model_dump_json().encode())
             return part
 
-        return self.attempt(what, whole, told)
+        return self.attempt(part_name, whole, convert)
 
-    def attempt(self, what: str, work: Callable[[], R], told: Callable[[Any], R] | None = None) -> R | None:
-        """The result of `work`; an error is recorded. told: converts the report of an error to a partial result."""
+    def attempt(self, part_name: str, work: Callable[[], R], convert: Callable[[Any], R] | None = None) -> R | None:
+        """Return the result of `work`, or None for an error, which is recorded.
+
+        convert: makes a partial result of the report that an error carries.
+        """
         try:
             return work()
         except Exception as error:  # noqa: BLE001 the night goes on, and its report names this
-            log.warning("%s: %s", what, error)
+            log.warning("%s: %s", part_name, error)
             may_pass = not isinstance(error, LASTING) or isinstance(error, EngineAway)
-            self.fail(what, str(error) or repr(error), may_pass=may_pass)
+            self.fail(part_name, str(error) or repr(error), may_pass=may_pass)
             report = getattr(error, "report", None)
-            return told(report) if told and report is not None else None
+            return convert(report) if convert and report is not None else None
 
-    def note(self, what: str, gathered: Gathered[R]) -> R:
-        """The result of one step; what it left unfinished is recorded."""
+    def note(self, part_name: str, gathered: Gathered[R]) -> R:
+        """Return the result of one step, and record what it left unfinished."""
         for why in gathered.unfinished.values():
-            self.fail(what, why, may_pass=True)
+            self.fail(part_name, why, may_pass=True)
         return gathered.results[0]
 
-    def fail(self, what: str, why: str, *, may_pass: bool = False) -> None:
-        self.failures.append(Failure(what=what, why=why, may_pass=may_pass))
+    def fail(self, part_name: str, why: str, *, may_pass: bool = False) -> None:
+        self.failures.append(Failure(what=part_name, why=why, may_pass=may_pass))
 
 
 def model_run(label: str, report: EvalReport) -> ModelRun:
-    """The runs with the figures of a model: this one, and earlier ones of unchanged tasks."""
+    """Name the runs that hold the scores of a model: this one, and earlier ones of unchanged tasks."""
     run = report.run
     return ModelRun(
         label=label,
@@ -174,7 +185,7 @@ def model_run(label: str, report: EvalReport) -> ModelRun:
 
 
 def index_run(report: IndexReport, *, run: str) -> IndexRun:
-    """A refreshed index; run: ID of the night."""
+    """Describe a refreshed index for the report of a night. run: ID of the night."""
     counts = report.documents
     return IndexRun(
         run=run, generation=report.generation, documents=counts.total, failed=counts.failed, chunks=report.chunks

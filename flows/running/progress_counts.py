@@ -14,14 +14,14 @@ Counts = dict[str, list[int]]
 
 @contextmanager
 def counting(on_change: Callable[[str, int, int], object] = lambda *_: None) -> Generator[Counts]:
-    """Stage → [done, expected] of every report of this process; on_change: called with both sums."""
+    """Sum the reports of this process by stage. on_change: called with a stage and both of its sums."""
     counts: Counts = {}
     lock = Lock()
 
-    def count(stage: str, done: int, expected: int) -> None:
+    def count(stage: str, completed: int, expected: int) -> None:
         with lock:
             before = counts.get(stage, [0, 0])
-            counts[stage] = [before[0] + done, before[1] + expected]
+            counts[stage] = [before[0] + completed, before[1] + expected]
             on_change(stage, *counts[stage])
 
     with progress.listening(count):

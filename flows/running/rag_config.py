@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from flows.running.answer_models import priced, spelled_out
+from flows.running.answer_models import add_price, resolve_name
 from flows.running.config_reading import IndexPlace
 from storage.records import Record
 from tasks.budget import Spending
@@ -75,25 +75,25 @@ class IndexConfig(Record):
 
     @property
     def how_to_read(self) -> dict[str, Any]:
-        """Inputs of `parse` besides the documents."""
+        """Inputs of the step `parse` besides the documents."""
         return {"options": self.reading, "limits": self.limits, "password_env": self.password_env}
 
     @model_validator(mode="before")
     @classmethod
-    def _priced(cls, given: Any) -> Any:
-        return priced(given, by="vlm")
+    def _priced(cls, values: Any) -> Any:
+        return add_price(values, model_field="vlm")
 
     @field_validator("overlap_chars")
     @classmethod
-    def _fits_into_a_chunk(cls, overlap: int, given: ValidationInfo) -> int:
-        if overlap >= (chunk := given.data.get("chunk_chars", overlap + 1)):
+    def _fits_into_a_chunk(cls, overlap: int, fields: ValidationInfo) -> int:
+        if overlap >= (chunk := fields.data.get("chunk_chars", overlap + 1)):
             raise ValueError(f"{overlap:,} characters do not fit into chunks of {chunk:,}; give fewer, or longer ones")
         return overlap
 
     @field_validator("vlm")
     @classmethod
     def _spelled_out(cls, vlm: str | None) -> str | None:
-        return vlm and spelled_out(vlm)
+        return vlm and resolve_name(vlm)
 
     def index_settings(self, vlm: str | None, *, tokenizer: str, weights: str, seen_by: str) -> dict[str, JsonValue]:
         """The settings that an index records; a change rebuilds all documents.

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LOOK_S = 2.0
-"""Seconds between two updates."""
+"""Seconds between two updates of the progress artifacts."""
 PATIENCE_S = 5.0
 """Longest wait of a run for its last update."""
 NAMES = 4
@@ -99,7 +99,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def _progress_artifacts() -> Generator[None]:
-    """Count reports of steps, and send them from a thread; the run waits for neither."""
+    """Count the reports of steps, and send the sums to Prefect from a thread; the run waits for neither."""
     artifacts: dict[str, tuple[UUID, list[int]]] = {}
     ended, succeeded = Event(), False
 
@@ -141,7 +141,7 @@ def _progress_artifacts() -> Generator[None]:
 
 
 def notes_on_retries() -> tuple[str, ...]:
-    """A line for the report of a run that was continued after its process was killed."""
+    """Return a line for the report of a run that was continued after its process was killed; else nothing."""
     run = _deployed.get()
     if run is None or run.run_count < 2:
         return ()
@@ -155,7 +155,7 @@ def notes_on_retries() -> tuple[str, ...]:
 
 
 def say(sentence: str) -> None:
-    """Log a line, which the UI shows."""
+    """Write a line to the log of the run, which the UI shows."""
     get_run_logger().info("%s", sentence)
 
 
@@ -171,7 +171,7 @@ def alert(event: str, sentence: str) -> None:
         client.request("POST", "/events", json=[record.model_dump(mode="json")])
 
 
-def few(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """`AIME24,MATH500`: the first names, and the number of further ones; of a path, its last part."""
     short = [name.rstrip("/").rpartition("/")[2] for name in names]
     more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""

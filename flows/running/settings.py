@@ -16,7 +16,7 @@ from tasks.resources import Resources, Sent, configure
 RETRY = "Automatic retry"
 """Beginning of the message of the state in which a run waits for flows/service/run_worker.py."""
 OPENAI_MODEL, OPENAI_SMALL_MODEL = "gpt-5-mini", "gpt-4o-mini"
-"""With `--llm openai`: the model that answers, and the one that classifies questions and rewrites answers."""
+"""The models of `--llm openai`: the one that answers, and the one that classifies questions and rewrites answers."""
 
 
 class ClusterUnusable(RuntimeError):
@@ -57,18 +57,18 @@ class Settings(BaseSettings):
 
     @property
     def database_address(self) -> str | None:
-        """`database_url` in plain text."""
+        """The address `database_url` in plain text, with its password; None where it is not set."""
         return self.database_url.get_secret_value() if self.database_url else None
 
 
 @cache
 def settings() -> Settings:
-    """The settings of this process."""
+    """Return the settings of this process, read from the environment once."""
     return Settings().model_copy(update={"home": home_folder()})
 
 
 def step_resources() -> Resources:
-    """Where the steps of this process keep things, and what they reach."""
+    """Return what the steps of this process use: store, database, endpoints, pool and secrets."""
     read = settings()
     return Resources(
         home=read.home,

@@ -22,31 +22,36 @@ from tasks.resources import resources
 from tasks.step import GPU
 
 MODELS = ("model", "models", "vlm", "judge")
-"""What the inputs of steps call a model that they may ask."""
+"""Names of the inputs by which steps get a model that they may ask."""
 OBJECTS_BYTES = 100 << 20
 """Size of Ray's shared memory: steps exchange names of artifacts, never their content."""
 
 
 def task_runner(threads: int) -> TaskRunner[Any]:
-    """The task runner of a flow as the settings of this process have it. Raises ClusterUnusable."""
-    return _split(ThreadPoolTaskRunner(max_workers=threads), settings().task_runner)
+    """Return the task runner that the settings of this process name. Raises ClusterUnusable."""
+    return _split_runner(ThreadPoolTaskRunner(max_workers=threads), settings().task_runner)
 
 
-def placed(flow: Flow[Any, Any], chosen: str | None) -> Flow[Any, Any]:
-    """The flow with its shards where a command says, or else the settings. Raises ClusterUnusable."""
+def with_task_runner(flow: Flow[Any, Any], place: str | None) -> Flow[Any, Any]:
+    """Return the flow with its shards where a command says, or else the settings. Raises ClusterUnusable.
+
+    place: as `--task-runner` takes it; None: that of the settings.
+    """
     runner: Any = flow.task_runner
-    return flow.with_options(task_runner=_split(getattr(runner, "here", runner), chosen or settings().task_runner))
+    return flow.with_options(
+        task_runner=_split_runner(getattr(runner, "here", runner), place or settings().task_runner)
+    )
 
 
-def _split(here: TaskRunner[Any], chosen: str) -> TaskRunner[Any]:
-    """chosen: `thread`, `dask`, `ray`, or the last two with `=ADDRESS` of a cluster that exists."""
-    kind, _, address = chosen.partition("=")
+def _split_runner(threads: TaskRunner[Any], place: str) -> TaskRunner[Any]:
+    """Return the runner for `thread`, `dask`, `ray`, or the last two with `=ADDRESS` of an existing cluster."""
+    kind, _, address = place.partition("=")
     if kind == "thread":
-        return here
+        return threads
     if kind not in ("dask", "ray"):
-        raise ClusterUnusable(f"--task-runner {chosen}: expected thread, dask, ray, dask=ADDRESS or ray=ADDRESS")
+        raise ClusterUnusable(f"--task-runner {place}: expected thread, dask, ray, dask=ADDRESS or ray=ADDRESS")
     try:
-        return SplitRunner(here, _dask_runner(address) if kind == "dask" else _ray_runner(address))
+        return SplitRunner(threads, _dask_runner(address) if kind == "dask" else _ray_runner(address))
     except ImportError as error:
         raise ClusterUnusable(f"--task-runner {kind} needs more ({error}): pip install 'trivet[{kind}]'") from error
 
@@ -83,10 +88,10 @@ def _ray_runner(address: str) -> TaskRunner[Any]:
 class SplitRunner(TaskRunner[PrefectFuture[Any]]):
     """Threads of this process `here`, workers of a cluster `there`."""
 
-    def __init__(self, here: TaskRunner[Any], there: TaskRunner[Any]) -> None:
+    def __init__(self, threads: TaskRunner[Any], cluster: TaskRunner[Any]) -> None:
         super().__init__()
-        self.here = here
-        self.there = there
+        self.here = threads
+        self.there = cluster
         self._entered = ExitStack()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -103,9 +108,9 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
         wait_for: Iterable[PrefectFuture[Any]] | None = None,
         dependencies: dict[str, set[RunInput]] | None = None,
     ) -> PrefectFuture[Any]:
-        """Start a step where it belongs."""
+        """Submit a step to the threads of this process or to the cluster, as `stays_in_process` says."""
         plain = {name: value.unwrap() if isinstance(value, quote) else value for name, value in parameters.items()}
-        if stays(task, plain):
+        if stays_in_process(task, plain):
             return self.here.submit(task, parameters, wait_for, dependencies)
         cluster: Any = self.there
         return cluster.submit(task, plain, wait_for, dependencies)  # Dask would take a `quote` for a tuple
@@ -134,7 +139,7 @@ def _in_worker(store: str) -> ThreadPoolTaskRunner[Any]:
     return ThreadPoolTaskRunner(max_workers=1)
 
 
-def stays(task: Task[..., Any], parameters: Mapping[str, Any]) -> bool:
+def stays_in_process(task: Task[..., Any], parameters: Mapping[str, Any]) -> bool:
     """Whether a step runs in the flow's process: for a device, which workers do not share, or with a model.
 
     What a run has spent on models, and how fast it may ask, are counted in one process.

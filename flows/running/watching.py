@@ -13,14 +13,16 @@ STILL_S = 2.0
 """Seconds that a changed file must keep its size and time; one that is being copied does not."""
 
 LOOK_MS = 500
-"""Milliseconds between two looks at whether to stop."""
+"""Milliseconds between two checks whether to stop."""
 
 
-def changes(folder: Path, *, apart_from: Path, stop: Event | None = None, still_s: float = STILL_S) -> Iterator[int]:
-    """The number of files that have changed, each time that they are still; 0 at the beginning.
+def watch_changes(
+    folder: Path, *, apart_from: Path, stop: Event | None = None, still_s: float = STILL_S
+) -> Iterator[int]:
+    """Yield the number of files that have changed, each time that they are still; 0 at the beginning.
 
-    apart_from: an index whose files may lie within. What changes while the caller works is told afterwards. Hidden
-    files are passed over. Ends when `stop` is set. Raises FolderUnusable.
+    apart_from: an index whose files may lie within. What changes while the caller works is counted with the
+    next ones. Hidden files are passed over. Ends when `stop` is set. Raises FolderUnusable.
     """
     from watchfiles import watch
 

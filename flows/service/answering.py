@@ -40,7 +40,7 @@ MOST_BODY_BYTES = 1_000_000
 DRAINED_BYTES = 8 * MOST_BODY_BYTES
 """Most bytes read from a request that is too large, so that its client gets the error."""
 NEW_SESSION = "new"
-LOOKED_FOR_S = 0.25
+CHECK_S = 0.25
 """Seconds between two checks whether the client has disconnected."""
 CLIENT_GONE = 499
 """Status of a request whose client has disconnected; the log of a proxy may show it."""
@@ -66,17 +66,17 @@ class Question(Record):
 
 
 class Begun(NamedTuple):
-    """First item of every answer."""
+    """First item of every answer, sent when work on it begins."""
 
     session: str | None
     """ID of the session that keeps the answer."""
 
 
 class Refusal(NamedTuple):
-    """Why there is no answer."""
+    """A status and a sentence that say why there is no answer."""
 
     status: int
-    """HTTP status code."""
+    """HTTP status code of the response."""
     sentence: str
 
 
@@ -85,7 +85,7 @@ STOPPING = Refusal(503, "the server is stopping; ask again when it is back")
 
 
 class Busy(Exception):
-    """As many questions are being answered, and wait, as are allowed."""
+    """As many questions are being answered and are waiting as the server allows; ask again later."""
 
 
 class OtherIndex(Exception):
@@ -93,11 +93,11 @@ class OtherIndex(Exception):
 
 
 class _Abandoned(Exception):
-    """The client is gone."""
+    """Nobody reads the answer any more: the thread that works on it ends."""
 
 
 async def body_of(request: Request) -> bytes:
-    """The body. Raises HTTPException 413 when it is too large."""
+    """Read the body of a request. Raises HTTPException 413 when it is too large."""
     body, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
@@ -150,7 +150,7 @@ class Asking:
         turn = asyncio.ensure_future(self._places.acquire())
         try:
             while not turn.done() and not (self._stopping() or await is_gone()):
-                await asyncio.wait([turn], timeout=LOOKED_FOR_S)
+                await asyncio.wait([turn], timeout=CHECK_S)
             if turn.done():
                 work = self._start(question, live)
         finally:
@@ -160,7 +160,7 @@ class Asking:
         return self._items(is_gone, work)
 
     def _start(self, question: Question, live: LiveIndex) -> _Work:
-        """Answer in a thread; one that hangs in a model does not keep the program from ending."""
+        """Start a thread that answers; a daemon, so that one that hangs in a model does not keep the program alive."""
         loop, work = asyncio.get_running_loop(), _Work(asyncio.Queue[Item](), threading.Event())
 
         def call(function: Callable[..., Any], *values: Any) -> None:
@@ -182,7 +182,7 @@ class Asking:
             except _Abandoned:
                 log.info("question abandoned")
             except BaseException as error:  # noqa: BLE001 the client is told, and the thread ends here
-                call(work.items.put_nowait, refusal(error))
+                call(work.items.put_nowait, refusal_of(error))
             finally:
                 call(self._places.release)
 
@@ -190,24 +190,24 @@ class Asking:
         return work
 
     def _answer(
-        self, asked: Question, live: LiveIndex, tell: Callable[[Item], None]
+        self, question: Question, live: LiveIndex, tell: Callable[[Item], None]
     ) -> tuple[Answered, Session | None]:
-        """The answer, and the session that is to keep it."""
+        """Return the answer, and the session that is to keep it. Raises OtherIndex, UnknownSession, UnknownDocument."""
         with live.borrow() as current:
-            documents = documents_named(asked.documents, current.index.catalogue) if asked.documents else None
-            session, history = None, cast("Sequence[Turn]", asked.history)
-            if asked.session:
-                index, is_new = lasting_name(live.folder), asked.session == NEW_SESSION
-                session = self.sessions.start(index) if is_new else self.sessions.get(asked.session)
+            documents = documents_named(question.documents, current.index.catalogue) if question.documents else None
+            session, history = None, cast("Sequence[Turn]", question.history)
+            if question.session:
+                index, is_new = lasting_name(live.folder), question.session == NEW_SESSION
+                session = self.sessions.start(index) if is_new else self.sessions.get(question.session)
                 if session.index_path != index:
                     problem = f"session {session.short_id} is about another index"
                     raise OtherIndex(f"{problem}; go on with it where that is served")
                 history = history_of(recall([turn.answered for turn in self.sessions.turns(session.id)]).answers)
             tell(Begun(session.id if session else None))
-            return current.ask(asked.question, history=history, documents=documents, on_event=tell), session
+            return current.ask(question.question, history=history, documents=documents, on_event=tell), session
 
     async def _items(self, is_gone: Callable[[], Awaitable[bool]], work: _Work | None) -> AsyncGenerator[Item]:
-        """The items of the work, until it ends or the client is gone."""
+        """Yield the items of the work until it ends or the client is gone."""
         if work is None:
             if self._stopping():
                 yield STOPPING
@@ -216,7 +216,7 @@ class Asking:
             while True:
                 item: Item | None = None
                 with suppress(TimeoutError):
-                    item = await asyncio.wait_for(work.items.get(), LOOKED_FOR_S)
+                    item = await asyncio.wait_for(work.items.get(), CHECK_S)
                 if self._stopping() and not isinstance(item, Answered):
                     item = STOPPING
                 if item is not None:
@@ -235,8 +235,8 @@ class _Work(NamedTuple):
     """Ends the thread at its next event; it keeps nothing then."""
 
 
-def refusal(error: BaseException) -> Refusal:
-    """The response to an error."""
+def refusal_of(error: BaseException) -> Refusal:
+    """Return the status and the sentence with which a server responds to an error."""
     match error:
         case StarletteHTTPException():
             return Refusal(error.status_code, error.detail)

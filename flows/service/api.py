@@ -17,51 +17,53 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.running.environment import LOOPBACK, no_answer, silence, trust
+from flows.running.environment import LOOPBACK, describe_silence, trust, why_silent
 from storage.records import Record
 
 TIMEOUT_S = 10
 BUSY_TRIES, BUSY_S = 5, 1.0
 """Times a request is sent to a server that answers 503, as its SQLite was locked, and seconds between."""
 SERVICE_FILE = Path("service", "service.json")
-"""Below the home: where the server of `trivet up` is."""
+"""File below the home that says where the server of `trivet up` is."""
 AUTH_FILE = Path("service", "auth")
-"""Below the home: its auth string, `user:password`; file mode 0600."""
+"""File below the home with the auth string of that server, `user:password`; mode 0600."""
 UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
 
 
 class Api(NamedTuple):
-    """A server and its auth string."""
+    """Client of a Prefect server, with the few requests that are made without importing prefect."""
 
     url: str
-    """`http://127.0.0.1:4200/api`."""
+    """Address of the API, such as `http://127.0.0.1:4200/api`."""
     auth: str | None
 
-    def ready(self) -> bool:
-        """Whether it answers and reaches its database; needs no auth string."""
+    def is_ready(self) -> bool:
+        """Whether the server answers and reaches its database; needs no auth string."""
         try:
-            self._ask("GET", "/ready", tries=1)
+            self._request("GET", "/ready", tries=1)
         except ApiFailed:
             return False
         return True
 
     def get(self, path: str) -> Any:
-        """Answer to GET. Raises ApiFailed, ApiAway."""
-        return self._ask("GET", path)
+        """Send a GET request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
+        return self._request("GET", path)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Answer to POST. Raises ApiFailed, ApiAway."""
-        return self._ask("POST", path, body)
+        """Send a POST request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
+        return self._request("POST", path, body)
 
     def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Answer to PUT. Raises ApiFailed, ApiAway."""
-        return self._ask("PUT", path, body)
+        """Send a PUT request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
+        return self._request("PUT", path, body)
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Answer to PATCH. Raises ApiFailed, ApiAway."""
-        return self._ask("PATCH", path, body)
+        """Send a PATCH request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
+        return self._request("PATCH", path, body)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES) -> Any:
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES
+    ) -> Any:
         import httpx  # 0.07 s
 
         is_local = httpx.URL(self.url).host in LOOPBACK  # no proxy stands before this machine
@@ -105,8 +107,8 @@ class DidNotStart(ServiceError):
 class ApiFailed(ServiceError):
     """The server answers, and refuses."""
 
-    def __init__(self, said: str, status: int | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -122,10 +124,10 @@ class Address(Record, extra="ignore"):
     """The server that `trivet up` has started or joined."""
 
     api_url: str
-    """`http://127.0.0.1:4200/api`."""
+    """Address of the API, such as `http://127.0.0.1:4200/api`."""
     ui_url: str
     database: object = None
-    """None: that of a server elsewhere."""
+    """Database of the server; None for a server elsewhere."""
 
 
 class NotConnected(RuntimeError):
@@ -157,13 +159,13 @@ def ui_of(home: Path) -> str | None:
 def connect(home: Path) -> None:
     """Point PREFECT_API_URL and its auth string to a live server, before prefect is imported. Raises NotConnected."""
     if url := os.environ.get("PREFECT_API_URL"):
-        if why := silence(url):
-            raise NotConnected(no_answer(url, why))
+        if why := why_silent(url):
+            raise NotConnected(describe_silence(url, why))
         return
     address = address_of(home)
     if address is None:
         raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
-    if why := silence(address.api_url):
+    if why := why_silent(address.api_url):
         raise NotConnected(
             f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "
             "`trivet up` starts it again"
@@ -188,13 +190,13 @@ def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
 
 
 def await_retry(api: Api, run: str, *, why: str, at: datetime) -> bool:
-    """Have a run wait until it is done again; whether the server takes that. Raises ApiFailed."""
+    """Schedule a run again for the time `at`; returns whether the server accepts that. Raises ApiFailed."""
     details = {"scheduled_time": at.isoformat()}
     state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
     return propose_state(api, run, state)
 
 
 def propose_state(api: Api, run: str, state: Mapping[str, Any]) -> bool:
-    """Whether the server takes a state of a run. Raises ApiFailed."""
+    """Propose a state of a run; returns whether the server accepts it. Raises ApiFailed."""
     answer = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})
     return answer["status"] == "ACCEPT"

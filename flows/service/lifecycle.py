@@ -25,17 +25,17 @@ from flows.running.command_server import end_shared_api
 from flows.service import supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.deploy import DeployFailed, deploy
-from flows.service.place import LOOPBACK, Place, ServiceSettings, UpOptions, differences, remembered, settle
+from flows.service.place import LOOPBACK, Place, ServiceSettings, UpOptions, differences, read_last_settings, settle_settings
 from flows.service.run_worker import worker_name
-from flows.service.server_database import Database, choose, cluster_of
-from flows.service.supervising import Part, environment_of, of_service, programs_of, supervisor_in
+from flows.service.server_database import Database, choose_database, cluster_of
+from flows.service.supervising import Part, environment_of, find_processes, programs_of, supervisor_in
 from storage.embedded import Cluster
 from storage.records import Record
 
 HEALTHY_S = 180.0
-"""Longest wait for a part."""
+"""Longest wait until a part is healthy."""
 LOOK_S = 0.1
-TOLD_LINES = 5
+MOST_LOG_LINES = 5
 """Last lines shown from the log of a part that did not start."""
 DEAD = ("backoff", "fatal", "exited")
 ORDER_S = 150.0
@@ -48,14 +48,14 @@ LEAST_BYTES = 64 << 20
 
 
 class Service(Record):
-    """The running service; `service.json`."""
+    """The running service, as it is written to `service.json`."""
 
     api_url: str
     ui_url: str
     auth_file: str
     """Holds user and password, which the UI asks for."""
     database: Database | None
-    """None: that of a server elsewhere."""
+    """Database of the Prefect server; None for a server elsewhere."""
     pools: tuple[str, ...]
     """Pools with a worker here."""
     folder: str
@@ -63,14 +63,14 @@ class Service(Record):
 
 
 class Up(Service):
-    """Result of `trivet up`."""
+    """The service that `trivet up` has started or found, and what has changed."""
 
     pages_url: str | None
-    """None: the pages are where the server is."""
+    """Address of the pages; None where the server, and with it the pages, are elsewhere."""
     state: str
-    """`started`, `restarted`, or `unchanged`."""
+    """What was done: `started`, `restarted` or `unchanged`."""
     changed: tuple[str, ...] = ()
-    """Why it was restarted."""
+    """The differences, in words, for which the service was restarted."""
     deployments: tuple[str, ...] = ()
     failed: str | None = None
     """Why nothing was deployed, and what to do."""
@@ -87,7 +87,7 @@ class Pool(Record):
 
 
 class Status(Record):
-    """What `trivet status` shows."""
+    """The state of the service with its parts and pools, as `trivet status` shows it."""
 
     state: Literal["down", "healthy", "unhealthy"]
     problems: tuple[str, ...]
@@ -104,30 +104,30 @@ class Status(Record):
     """Bytes of each part of the home."""
 
 
-def up(place: Place, wanted: UpOptions, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
+def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
     """Bring the service up, and wait until it is healthy. Raises ServiceError, StorageError, and what deploy raises."""
     place.prepare()
-    with place.alone():
-        before = remembered(place)
-        if wanted.workers_only:
+    with place.lock():
+        before = read_last_settings(place)
+        if options.workers_only:
             auth = environment.get("PREFECT_API_AUTH_STRING")
         elif before and not before.server and place.auth.exists():
             auth = place.auth.read_text().strip()
         else:
             auth = f"trivet:{secrets.token_urlsafe(32)}"
-        settings = settle(wanted, before, environment, secret=auth or "")
+        settings = settle_settings(options, before, environment, secret=auth or "")
         if settings.server:
             Api(settings.api_url, auth).post("/work_pools/filter", {"limit": 1})
 
         changed: list[str] = []
-        running = service_of(place) if supervising.parts(place) is not None else None
+        running = service_of(place) if supervising.read_parts(place) is not None else None
         if running:
             changed = differences(before, settings) if before else ["programs of another version"]
             for each in changed:
                 say(f"changed, so it starts again: {each}")
             if not changed:
-                supervising.wake(place)
-                return _finish(place, running, settings, auth, since=None)
+                supervising.restart_waiting(place)
+                return _finish_start(place, running, settings, auth, since=None)
             if before and before.port != settings.port and not settings.server:
                 _check_port(settings.port)  # before anything is stopped for it
 
@@ -137,7 +137,7 @@ def up(place: Place, wanted: UpOptions, environment: Mapping[str, str], *, say: 
             since, database = datetime.now(UTC), None
             if not settings.server:
                 _check_port(settings.port)
-                database = choose(place, environment)
+                database = choose_database(place, environment)
                 say(f"Prefect's database: {database.kind}, because {database.why}")
             service = Service(
                 api_url=settings.api_url,
@@ -156,7 +156,7 @@ def up(place: Place, wanted: UpOptions, environment: Mapping[str, str], *, say: 
             variables = environment_of(place, settings, database, auth, environment)
             supervising.start(place, programs, variables, folder=settings.folder)
             say(f"started: {', '.join(program.name for program in programs)}")
-            result = _finish(place, service, settings, auth, since=since)
+            result = _finish_start(place, service, settings, auth, since=since)
             return result.model_copy(update={"state": "restarted" if running else "started", "changed": tuple(changed)})
         except BaseException:
             end(place)
@@ -180,7 +180,7 @@ def _check_port(port: int) -> None:
         raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
-def _finish(place: Place, service: Service, asked: ServiceSettings, auth: str | None, *, since: datetime | None) -> Up:
+def _finish_start(place: Place, service: Service, settings: ServiceSettings, auth: str | None, *, since: datetime | None) -> Up:
     """Wait for the server, deploy, wait for the workers. Raises DidNotStart.
 
     since: when the programs were started; None: earlier, so that a part which has died may be starting again.
@@ -190,22 +190,22 @@ def _finish(place: Place, service: Service, asked: ServiceSettings, auth: str | 
         deadline = time.monotonic() + HEALTHY_S
         while not is_healthy():
             if since:
-                parts = supervising.parts(place)
+                parts = supervising.read_parts(place)
                 if parts is None:
                     raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
                 if any(each.name == part and each.state in DEAD for each in parts):
-                    raise DidNotStart(f"{part} ends as soon as it has started: {_last_words(place, part)}")
+                    raise DidNotStart(f"{part} ends as soon as it has started: {_explain_failure(place, part)}")
             if time.monotonic() > deadline:
-                raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_last_words(place, part)}")
+                raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_explain_failure(place, part)}")
             time.sleep(LOOK_S)
 
     api = Api(service.api_url, auth)
     os.environ["PREFECT_API_URL"] = service.api_url
     if auth:
         os.environ["PREFECT_API_AUTH_STRING"] = auth
-    wait_for("server", api.ready)
+    wait_for("server", api.is_ready)
     deployments, failed = (), None
-    if not asked.server:
+    if not settings.server:
         try:
             deployments = deploy(api, even_unchanged=False).deployments
         except DeployFailed as error:
@@ -213,7 +213,7 @@ def _finish(place: Place, service: Service, asked: ServiceSettings, auth: str | 
         wait_for("pages", place.pages_port.exists)
     for pool in service.pools:
         wait_for(pool, partial(_is_online, place, api, pool, since=since))
-    url = asked.pages_url(place)
+    url = settings.pages_url(place)
     return Up(**dict(service), pages_url=url, state="unchanged", deployments=deployments, failed=failed)
 
 
@@ -229,12 +229,12 @@ def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = No
     return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
 
 
-def _last_words(place: Place, part: str) -> str:
+def _explain_failure(place: Place, part: str) -> str:
     """Why a part is not healthy: a full disk, or the end of its log."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
     log = place.log_of(part)
-    lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:] if log.exists() else []
+    lines = log.read_text(errors="replace").strip().splitlines()[-MOST_LOG_LINES:] if log.exists() else []
     return f"{' / '.join(lines)}; the whole is in {log}"
 
 
@@ -255,19 +255,19 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
 def end(place: Place) -> list[str]:
     """End all processes of the service, and hand back its runs; gives what was running. Raises DatabaseUnavailable."""
     ended: list[str] = []
-    if supervisor := supervisor_in(of_service(place.mark)):
+    if supervisor := supervisor_in(find_processes(place.mark)):
         supervising.end([supervisor], grace_s=ORDER_S)
         ended.append("the service")
-    if orphans := of_service(place.mark):
+    if orphans := find_processes(place.mark):
         # workers first, which hand back their runs while the server lives; then runs without a worker; then the rest
         supervising.end([each for each in orphans if WORKING in each.command], grace_s=GRACE_S)
-        runs = [each for each in of_service(place.mark) if each.run]
+        runs = [each for each in find_processes(place.mark) if each.run]
         supervising.kill(each.process for each in runs)
         if address := address_of(place.home):
             with suppress(ApiFailed):  # the server is dead too: the next worker hands back its predecessor's runs
                 api = Api(address.api_url, auth_of(place.home))
                 hand_back(api, {each.run for each in runs if each.run}, why="the service was stopped")
-        supervising.end(of_service(place.mark), grace_s=GRACE_S)
+        supervising.end(find_processes(place.mark), grace_s=GRACE_S)
         ended.append(f"{len(orphans)} processes without a supervisor")
     if cluster_of(place).stop():
         ended.append("Prefect's PostgreSQL without its keeper")
@@ -277,9 +277,9 @@ def end(place: Place) -> list[str]:
 
 def status(place: Place, *, store: Path | None) -> Status:
     """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
-    service, settings = service_of(place), remembered(place)
-    processes = of_service(place.mark)
-    parts = supervising.parts(place) if processes else None
+    service, settings = service_of(place), read_last_settings(place)
+    processes = find_processes(place.mark)
+    parts = supervising.read_parts(place) if processes else None
     pools, problems = _examine(place, service, parts) if service else ([], [])
     if processes and parts is None:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
@@ -304,14 +304,14 @@ def status(place: Place, *, store: Path | None) -> Status:
 
 
 def _examine(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple[list[Pool], list[str]]:
-    """The pools, and what is wrong."""
+    """Return the state of the pools, and a sentence for each problem."""
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
     problems = [
         f"{part.name}: {part.state}; see {place.log_of(part.name)}" for part in parts if part.state != "running"
     ]
     api = Api(service.api_url, auth_of(place.home))
-    if not api.ready():
+    if not api.is_ready():
         return [], [*problems, f"the server at {service.api_url} does not answer; see {place.log_of('server')}"]
 
     def count(pool: str, state: str, **chosen: Any) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import NamedTuple, Protocol
 
-from flows.running.watching import changes
+from flows.running.watching import watch_changes
 from storage.index import Index, pointer_of
 from storage.storage_errors import EngineAway, StorageError
 from tasks.rag.answering.assistant import Answering
@@ -27,27 +27,27 @@ from tasks.rag.indexing.index_report import IndexStatus, StageProgress, read_sta
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-P", "-c", "from flows.cli.index_command import build_as_told; build_as_told()")
-DONE = (0, 3)
-"""Exit codes of a build that has published a generation; 3: some documents could not be read."""
+COMMAND = (sys.executable, "-P", "-c", "from flows.cli.index_command import build_from_stdin; build_from_stdin()")
+PUBLISHED_CODES = (0, 3)
+"""Exit codes of a build that has published an index version; 3: some documents could not be read."""
 LOOK_S = 0.5
-"""Seconds between two looks at a run of somebody else."""
+"""Seconds between two checks of a run that another process has started."""
 LEAVE_S = 10.0
 """Seconds that a run has to end in order when the server does."""
 
 
 class OpenIndex(Answering, Protocol):
-    """An open generation that answers questions."""
+    """An open index version that answers questions."""
 
     @property
     def index(self) -> Index:
-        """The generation."""
+        """The index version that is open."""
         ...
 
 
 @dataclass
 class _Opened:
-    """A generation with the number of its users; closed when it is neither current nor used."""
+    """An open index version with the number of its users; closed when it is neither current nor used."""
 
     stack: ExitStack
     opened: OpenIndex
@@ -55,7 +55,7 @@ class _Opened:
 
 
 class LiveIndex:
-    """Lends the current generation, opened by `open_current`, to any number of threads."""
+    """Lends the current index version, which `open_current` opens, to any number of threads."""
 
     def __init__(self, folder: Path, open_current: Callable[[], AbstractContextManager[OpenIndex]]) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class LiveIndex:
 
     @contextmanager
     def borrow(self) -> Generator[OpenIndex]:
-        """The current generation, which stays open during the block. Raises StorageError."""
+        """Lend the current index version, which stays open during the block. Raises StorageError."""
         with self._lock:
             lent = self._refresh()
             lent.users += 1
@@ -77,14 +77,14 @@ class LiveIndex:
                 self._close_unused(lent)
 
     def close(self) -> None:
-        """Give up the current generation, which stays open for its present users."""
+        """Give up the current index version, which stays open for its present users."""
         with self._lock:
             last, self._current = self._current, None
             if last:
                 self._close_unused(last)
 
     def _refresh(self) -> _Opened:
-        """The current generation, reopened if CURRENT names another one."""
+        """Return the current index version, reopened if CURRENT names another one."""
         before = self._current
         try:
             if before and pointer_of(self.folder).manifest == before.opened.index.digest:
@@ -107,13 +107,13 @@ class LiveIndex:
 
 
 class IndexingState(NamedTuple):
-    """What the runs of an index are at."""
+    """State of the runs of an index: what runs now, and how the last one ended."""
 
     running: bool
     step: str
     """Step of the flow that runs; empty while its process starts."""
     progress: StageProgress
-    """Of that step; zeros where it has told nothing."""
+    """Progress of that step; zeros before its first report."""
     failure: str
     """What went wrong in the last run; empty where nothing did, documents that cannot be read apart."""
     ended: int
@@ -180,8 +180,8 @@ class Indexing:
 
     def _watch(self) -> None:
         try:
-            for _ in changes(self.documents, apart_from=self.index, stop=self._stop):
-                if self._look() != self._seen:
+            for _ in watch_changes(self.documents, apart_from=self.index, stop=self._stop):
+                if self._list_files() != self._seen:
                     self.start()
         except Exception:
             log.exception("the folder %s is no longer watched", self.documents)
@@ -195,13 +195,16 @@ class Indexing:
                     return
             while (status := self.status()) and status.state == "running" and not self._stop.is_set():
                 time.sleep(LOOK_S)
-            self._seen = self._look()
+            self._seen = self._list_files()
             failure = self._build(again)
             with self._lock:
                 self._failure, self._ended = failure, self._ended + 1
 
     def _build(self, again: Collection[str]) -> str:
-        """Run the flow as it was run last, so that nothing is made anew; what went wrong, empty where nothing did."""
+        """Run the flow with the parameters of its last run, so that nothing is made anew.
+
+        Returns what went wrong; empty where nothing did.
+        """
         status = self.status()
         own = {"documents": str(self.documents), "index": str(self.index), "again": sorted(again)}
         child = subprocess.Popen(
@@ -216,7 +219,7 @@ class Indexing:
             self._child = child
         _, errors = child.communicate(json.dumps((status.parameters if status else {}) | own))
         log.info("indexed index=%s exit=%s", self.index, child.returncode)
-        if child.returncode in DONE:
+        if child.returncode in PUBLISHED_CODES:
             return ""
         _, _, sentence = errors.rpartition("error: ")
         return sentence.strip() or f"the run ended with exit code {child.returncode} and said nothing"
@@ -229,7 +232,7 @@ class Indexing:
             folders[:] = [name for name in folders if not name.startswith(".") and (folder / name).resolve() != own]
             yield from (folder / name for name in names if not name.startswith("."))
 
-    def _look(self) -> frozenset[tuple[str, int, int]]:
+    def _list_files(self) -> frozenset[tuple[str, int, int]]:
         """Path, size in bytes and time of change in ns of each file."""
         files: set[tuple[str, int, int]] = set()
         for file in self.files():

@@ -26,8 +26,8 @@ from pydantic import SecretStr
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
 from flows.service.api import Api, Refused, auth_of
-from flows.service.place import DEFAULT_PORT, LOOPBACK, Place, remembered
-from flows.service.served_collections import Collection, Folders, absolute, folders_of
+from flows.service.place import DEFAULT_PORT, LOOPBACK, Place, read_last_settings
+from flows.service.served_collections import Collection, Folders, folders_of, make_absolute
 from storage import files
 from storage.storage_errors import IndexUnusable
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LAST_ANSWERS_S = 3
 """Seconds that answers in progress have left when the server ends."""
 PATIENCE_S, LOOK_S = 60.0, 0.5
-"""Seconds to wait for Prefect's server, and between two looks."""
+"""Seconds to wait for Prefect's server, and between two checks whether it answers."""
 FILE = "serve-token"
 USABLE = re.compile(r"[!-~]{16,512}")
 """Characters that a header carries unchanged; too long to be guessed."""
@@ -88,15 +88,18 @@ def main(words: Sequence[str]) -> None:
         for option in ("--index", "--documents"):
             parser.add_argument(option, action="append", default=[], metavar="[NAME=]DIR")
         options = parser.parse_args(words)
-        listening, folders = listen(options.host, options.port), absolute(folders_of(options.index, options.documents))
+        listening, folders = (
+            listen(options.host, options.port),
+            make_absolute(folders_of(options.index, options.documents)),
+        )
     else:
-        service = remembered(place)
+        service = read_last_settings(place)
         if service is None or service.server:
             raise Refused("no pages were asked for here; `trivet up` starts them")
         listening, folders = listen_for_pages(place), service.collections
     # `trivet up` waits for Prefect's server, which starts sooner alone; browsers wait at the open port
     url, end = os.environ.get("PREFECT_API_URL"), time.monotonic() + PATIENCE_S
-    while url and not Api(url, None).ready() and time.monotonic() < end:
+    while url and not Api(url, None).is_ready() and time.monotonic() < end:
         time.sleep(LOOK_S)
     prepare_environment()
     collections = [open_collection(name, folder) for name, folder in folders.items()]
@@ -145,7 +148,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_for_pages(place: Place) -> socket.socket:
-    """At the port that the pages had before, or their usual one; where another program has it, at any that is free."""
+    """Listen at the port that the pages had before, or their default one; where that is taken, at any free port."""
     usual = int(place.pages_port.read_text()) if place.pages_port.exists() else DEFAULT_PORT
     try:
         listening = listen(LOOPBACK, usual)

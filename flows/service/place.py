@@ -51,14 +51,14 @@ class Place:
         self.name = hashlib.sha256(os.fsencode(self.mark)).hexdigest()[:8]
         """A short name that no other home has."""
         self.folder = home / "service"
-        """Closed to other accounts."""
+        """Folder of the service's own files, closed to other accounts."""
         self.auth = home / AUTH_FILE
         self.address = home / SERVICE_FILE
-        """Where the server is; only there while it should run."""
+        """File that says where the server is; it exists only while the service should run."""
         self.asked = self.folder / "asked.json"
         """Options of the last `trivet up`."""
         self.pages_port = self.folder / "pages-port"
-        """Where the pages listen, by themselves; there once they do."""
+        """File with the port of the pages; the page server writes it once it listens."""
         self.config = self.folder / "supervisord.conf"
         """What the supervisor reads; without secrets."""
         self.control = self.folder / "control"
@@ -66,7 +66,7 @@ class Place:
         if len(os.fsencode(self.control)) > SOCKET_PATH_BYTES:
             self.control = Path(tempfile.gettempdir()) / f"trivet-{os.geteuid()}-{self.name}" / "control"
         self.database = home / "server"
-        """Prefect's own database."""
+        """Folder of the database of Prefect's server."""
         self.pages = self.folder / "ui"
         """The server's own copy of its pages: it may not be able to write to the package's folder."""
         self.scratch = self.folder / "tmp"
@@ -93,8 +93,8 @@ class Place:
         files.write(file, text.encode())
         file.chmod(0o600)
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Lock of the commands that start or stop the service of a home."""
+    def lock(self) -> AbstractContextManager[None]:
+        """Return the lock of the commands that start or stop the service of a home."""
         return files.alone(self.home, "service", wait=lambda: time.sleep(0.2))
 
 
@@ -111,11 +111,11 @@ class UpOptions(NamedTuple):
 
 
 class ServiceSettings(Record, extra="ignore"):
-    """What the programs of a service depend on."""
+    """The settings that the programs of a service depend on; a change of them restarts the programs."""
 
     port: int = PORT
     collections: dict[str, Folders] = Field(default_factory=dict[str, Folders])
-    """What the pages show."""
+    """The collections that the pages show."""
     pools: tuple[str, ...] = POOLS
     """Pools with a worker here."""
     server: str | None = None
@@ -137,21 +137,23 @@ class ServiceSettings(Record, extra="ignore"):
         return self.api_url.removesuffix("/api")
 
     def pages_url(self, place: Place) -> str | None:
-        """Where the pages are; None: where the server is, or they do not listen yet."""
+        """Return the address of the pages; None where the server is elsewhere, or they do not listen yet."""
         is_listening = not self.server and place.pages_port.exists()
         return f"http://{LOOPBACK}:{place.pages_port.read_text()}" if is_listening else None
 
 
-def settle(
-    wanted: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
+def settle_settings(options: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
 ) -> ServiceSettings:
-    """What to run; a port that is not given stays as it was. `secret`: key of the hashes. Raises Refused."""
-    server = environment.get("PREFECT_API_URL", "").rstrip("/") if wanted.workers_only else None
-    if wanted.workers_only:
+    """Return the settings of the service; a port that is not given stays as it was. Raises Refused.
+
+    secret: key of the hashes by which environment variables are compared.
+    """
+    server = environment.get("PREFECT_API_URL", "").rstrip("/") if options.workers_only else None
+    if options.workers_only:
         if not server or not server.startswith(("http://", "https://")):
             raise Refused("--workers-only needs a server to work for: set PREFECT_API_URL, as http://host:4200/api")
         server = server if server.endswith("/api") else f"{server}/api"
-        if wanted.port is not None or wanted.collections:
+        if options.port is not None or options.collections:
             raise Refused("--port, --index and --documents are for a server of our own; --workers-only starts none")
         if before and not before.server and server == before.api_url:
             raise Refused(f"{server} is this home's own server; run `trivet up` without --workers-only")
@@ -161,9 +163,9 @@ def settle(
 
     compared = sorted(name for name in environment if WORKERS_READ.fullmatch(name) and name not in NOT_COMPARED)
     return ServiceSettings(
-        port=wanted.port or (before.port if before else PORT),
-        collections=dict(wanted.collections) or (before.collections if before and not server else {}),
-        pools=wanted.pools,
+        port=options.port or (before.port if before else PORT),
+        collections=dict(options.collections) or (before.collections if before and not server else {}),
+        pools=options.pools,
         server=server,
         folder=os.getcwd(),  # noqa: PTH109
         variables={name: hashed(environment[name]) for name in compared if environment[name]},
@@ -171,16 +173,16 @@ def settle(
     )
 
 
-def pools_in(named: str) -> tuple[str, ...]:
-    """The pools of `cpu,gpu`. Raises Refused."""
-    names = {each.strip() for each in named.split(",")}
+def pools_in(option: str) -> tuple[str, ...]:
+    """Return the pools that `--pools cpu,gpu` names, in their fixed order. Raises Refused."""
+    names = {each.strip() for each in option.split(",")}
     if not names or names - set(POOLS):
-        raise Refused(f"--pools {named}: there are {' and '.join(POOLS)}")
+        raise Refused(f"--pools {option}: there are {' and '.join(POOLS)}")
     return tuple(pool for pool in POOLS if pool in names)
 
 
 def differences(before: ServiceSettings, now: ServiceSettings) -> list[str]:
-    """Changes, in words, that need a restart of the programs."""
+    """Return the changes, in words, that need a restart of the programs."""
     changed: list[str] = []
     if before.server != now.server:
         changed.append(f"server: {now.server or 'one of our own'} in place of {before.server or 'one of our own'}")
@@ -199,8 +201,8 @@ def differences(before: ServiceSettings, now: ServiceSettings) -> list[str]:
     return changed + [f"the variable {name}" for name in names if before.variables.get(name) != now.variables.get(name)]
 
 
-def remembered(place: Place) -> ServiceSettings | None:
-    """What the last `trivet up` was asked for; None before the first, or after one of another version."""
+def read_last_settings(place: Place) -> ServiceSettings | None:
+    """Read the settings of the last `trivet up`; None before the first, or after one of another version."""
     try:
         return ServiceSettings.model_validate_json(place.asked.read_bytes())
     except (FileNotFoundError, ValidationError):

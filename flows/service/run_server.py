@@ -31,7 +31,7 @@ REDIS = "PREFECT_REDIS_MESSAGING_URL"
 EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream in Redis, and its consumer group for automations."""
 READS_MS = 5000
-"""Milliseconds since the last look of a reader that lives."""
+"""Most milliseconds since the last request of a reader that lives."""
 LAST_REQUESTS_S = 3
 """Seconds for pending requests when the server ends; those of the UI never end."""
 WAITS = "automation_bucket"
@@ -64,7 +64,7 @@ def main(port: str, host: str = LOOPBACK) -> None:
     place = Place(settings().home)
     place.prepare()
     redis = os.environ.get(REDIS)
-    if not (redis and another_serves(redis)):
+    if not (redis and has_other_server(redis)):
         asyncio.run(repair(database_of_server()))
         if redis:
             skip_events(redis)
@@ -78,7 +78,7 @@ def main(port: str, host: str = LOOPBACK) -> None:
 
 
 def variables(place: Place, port: str, host: str) -> dict[str, str]:
-    """Variables of the server in addition to those of the user."""
+    """Return the environment variables that the server needs in addition to those of the user."""
     return {
         "PREFECT__SERVER_FINAL": "1",
         "PREFECT_SERVER_API_HOST": host,
@@ -100,7 +100,7 @@ def server_app() -> Any:
 
 
 def database_of_server() -> str:
-    """URL of Prefect's database. Raises Refused."""
+    """Return the URL of Prefect's database, from the environment. Raises Refused."""
     if url := next(filter(None, map(os.environ.get, VARIABLES)), None):
         return url
     raise Refused(
@@ -108,7 +108,7 @@ def database_of_server() -> str:
     )
 
 
-def another_serves(url: str) -> bool:
+def has_other_server(url: str) -> bool:
     """Whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
     from redis import Redis, ResponseError
 
@@ -141,7 +141,7 @@ async def repair(url: str) -> None:
             if not await connection.run_sync(lambda sync: {WAITS, LIMITS} <= set(inspect(sync).get_table_names())):
                 return
             await restart_waits(connection)
-            await free_slots(connection, held=await renew_leases())
+            await free_slots(connection, slots_by_limit=await renew_leases())
     finally:
         await engine.dispose()
 
@@ -185,15 +185,15 @@ async def renew_leases() -> Counter[str]:
     return slots
 
 
-async def free_slots(connection: AsyncConnection, *, held: Counter[str]) -> None:
+async def free_slots(connection: AsyncConnection, *, slots_by_limit: Counter[str]) -> None:
     """Make limits count exactly the slots that leases hold; limits that decay free theirs by themselves."""
     from sqlalchemy import text
 
     limits = text(f"SELECT id, active_slots FROM {LIMITS} WHERE slot_decay_per_second = 0")
     count = text(f"UPDATE {LIMITS} SET active_slots = :held WHERE id = :id")
     for limit, active in (await connection.execute(limits)).all():
-        if active != held[str(limit)]:
-            await connection.execute(count, {"id": limit, "held": held[str(limit)]})
+        if active != slots_by_limit[str(limit)]:
+            await connection.execute(count, {"id": limit, "held": slots_by_limit[str(limit)]})
 
 
 if __name__ == "__main__":

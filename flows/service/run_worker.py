@@ -37,7 +37,7 @@ RECENT = timedelta(hours=1)
 
 
 def worker_name(pool: str, place: Place) -> str:
-    """Name in the UI of the worker of this pool, home and machine."""
+    """Return the name that the worker of this pool, home and machine has in the UI."""
     return f"{pool} on {socket.gethostname()} ({place.name})"
 
 
@@ -60,7 +60,7 @@ def main(pool: str) -> None:
 async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     """Wait for the pool, hand back what a predecessor left, then work. Raises NotAdmitted."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _leave, name, place, api)
+        asyncio.get_running_loop().add_signal_handler(number, _leave_runs, name, place, api)
     worker = crash_once_worker()  # imports Prefect while the server starts
     while True:
         try:
@@ -72,7 +72,7 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
         await asyncio.sleep(LOOK_S)
 
     # runs of a worker of this name that was killed together with their processes
-    alive = {each.run for each in supervising.of_service(place.mark) if each.run}
+    alive = {each.run for each in supervising.find_processes(place.mark) if each.run}
     under_way = {"flow_runs": {"state": {"type": {"any_": list(UNDER_WAY)}}}, "work_pools": {"name": {"any_": [pool]}}}
     own_runs = [
         run for run in api.post("/flow_runs/filter", under_way) if (run["labels"] or {}).get(WORKER_LABEL) == name
@@ -80,7 +80,7 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
     dead = {run["id"] for run in own_runs} - alive
     for run in hand_back(api, dead, why="its process was killed together with its worker"):
         _say(f"handed back {run}")
-    healing = asyncio.create_task(heal_on(api, pool=pool, retries=settings().crash_retries))
+    healing = asyncio.create_task(keep_healing(api, pool=pool, retries=settings().crash_retries))
     await worker(work_pool_name=pool, name=name, create_pool_if_not_found=False).start()
     healing.cancel()
 
@@ -110,9 +110,9 @@ def crash_once_worker() -> Any:
     return CrashOnceWorker
 
 
-def _leave(name: str, place: Place, api: Api) -> None:
+def _leave_runs(name: str, place: Place, api: Api) -> None:
     """End this process and those of its runs; the blocked event loop cannot report them as crashed meanwhile."""
-    processes = [each for each in supervising.of_service(place.mark) if each.run and each.worker == name]
+    processes = [each for each in supervising.find_processes(place.mark) if each.run and each.worker == name]
     supervising.kill(each.process for each in processes)
     try:
         for run in hand_back(api, {each.run for each in processes if each.run}, why="its worker was stopped"):
@@ -126,11 +126,11 @@ def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-async def heal_on(api: Api, *, pool: str, retries: int) -> None:
+async def keep_healing(api: Api, *, pool: str, retries: int) -> None:
     """Look after the runs of a pool for as long as the worker runs."""
     while retries:
         try:
-            healed = await asyncio.to_thread(heal, api, pool=pool, retries=retries, now=datetime.now(UTC))
+            healed = await asyncio.to_thread(schedule_retries, api, pool=pool, retries=retries, now=datetime.now(UTC))
         except ApiFailed:  # the server is away: the next look is soon
             healed = []
         for run in healed:
@@ -138,7 +138,7 @@ async def heal_on(api: Api, *, pool: str, retries: int) -> None:
         await asyncio.sleep(CRASH_LOOK_S)
 
 
-def heal(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
+def schedule_retries(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
     """Schedule the retries of the runs of this pool that have crashed; gives their IDs. Raises ApiFailed."""
     crashed = {
         "flow_runs": {
@@ -165,7 +165,7 @@ def heal(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
 
 
 def crashes_of(states: Iterable[dict[str, Any]]) -> int:
-    """Crashes of a run since somebody began it; 0 if the last one came before it ran."""
+    """Count the crashes of a run since somebody began it; 0 if the last one came before it ran."""
     crashes, began = 0, False
     for state in sorted(states, key=lambda state: datetime.fromisoformat(state["timestamp"])):
         if state["name"] == "AwaitingRetry" and not (state["message"] or "").startswith(RETRY):

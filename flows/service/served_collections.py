@@ -15,7 +15,7 @@ from storage.records import Record
 if TYPE_CHECKING:
     from flows.service.live_index import Indexing, LiveIndex
 
-NAMED = re.compile(r"([^/\\=]+)=(.+)")
+NAME_AND_FOLDER = re.compile(r"([^/\\=]+)=(.+)")
 
 
 class UnknownCollection(Exception):
@@ -23,7 +23,7 @@ class UnknownCollection(Exception):
 
 
 class Folders(Record):
-    """What a collection is on the disk."""
+    """The folders of a collection: its index, and the documents that the index is made of."""
 
     index: Path
     documents: Path | None = None
@@ -98,13 +98,13 @@ def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Fo
 
 
 def _split(word: str) -> tuple[str | None, str]:
-    """Name and folder of `[NAME=]DIR`."""
-    match = NAMED.fullmatch(word)
+    """Split `[NAME=]DIR` into name and folder; the name is None if it is not given."""
+    match = NAME_AND_FOLDER.fullmatch(word)
     return (match[1].strip(), match[2]) if match else (None, word)
 
 
-def absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
-    """The same, whatever the current folder."""
+def make_absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
+    """Return the collections with absolute folders, which do not depend on the working folder."""
     return {
         name: Folders(index=folders.index.absolute(), documents=folders.documents and folders.documents.absolute())
         for name, folders in collections.items()

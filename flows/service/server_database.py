@@ -24,17 +24,17 @@ EXTENSION = "pg_trgm"
 """PostgreSQL extension that Prefect's tables need."""
 VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 LOOK_S = 1.0
-"""Seconds between two polls."""
+"""Seconds between two checks whether PostgreSQL still runs."""
 
 
 class Database(Record):
-    """Database of the server."""
+    """The database of Prefect's server, and why it was chosen."""
 
     kind: Literal["postgresql", "sqlite"]
     kept: bool
     """A cluster of this home, which has to be kept running."""
     why: str
-    """Reason of the choice."""
+    """Reason of the choice, as `trivet up` and `trivet status` print it after *because*."""
     url: str = Field(default="", exclude=True, repr=False)
     """SQLAlchemy URL; neither shown nor written, since it may hold a password."""
 
@@ -44,7 +44,7 @@ def cluster_of(place: Place) -> Cluster:
     return Cluster(place.database, extension=EXTENSION)
 
 
-def choose(place: Place, environment: Mapping[str, str]) -> Database:
+def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
     """The running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
     if variable := next(filter(environment.get, VARIABLES), None):
         url = environment[variable]
@@ -54,9 +54,11 @@ def choose(place: Place, environment: Mapping[str, str]) -> Database:
     cluster = cluster_of(place)
     begun = cluster.status().state != "absent"
     if file.exists() and not begun:
-        return _sqlite(file, f"this home began with it; to change, stop the service and move {file} away")
+        return _open_sqlite(file, f"this home began with it; to change, stop the service and move {file} away")
     if not begun and not cluster.programs():
-        return _sqlite(file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)")
+        return _open_sqlite(
+            file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)"
+        )
     try:
         url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
         why = f"this system's PostgreSQL {cluster.status().major} has {EXTENSION}"
@@ -66,10 +68,10 @@ def choose(place: Place, environment: Mapping[str, str]) -> Database:
     except DatabaseUnavailable as error:
         if begun:
             raise
-        return _sqlite(file, f"the PostgreSQL of this system does not start: {error}")
+        return _open_sqlite(file, f"the PostgreSQL of this system does not start: {error}")
 
 
-def _sqlite(file: Path, why: str) -> Database:
+def _open_sqlite(file: Path, why: str) -> Database:
     file.touch(mode=0o600)  # SQLite gives the files beside it the same mode
     return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")
 

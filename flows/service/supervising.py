@@ -74,7 +74,7 @@ stdout_logfile_backups=3
 
 
 class Part(Record):
-    """State of a program."""
+    """State of a program that the supervisor keeps running."""
 
     name: str
     state: str
@@ -97,17 +97,17 @@ class Program(NamedTuple):
     """Differences from the shared environment; values without quotes."""
 
 
-def programs_of(asked: ServiceSettings, database: Database | None, *, umask: int) -> list[Program]:
+def programs_of(settings: ServiceSettings, database: Database | None, *, umask: int) -> list[Program]:
     """The programs of a service. `umask`: of the user, whose files the runs write."""
     module = (sys.executable, "-P", "-m")  # -P: no module of the working folder is taken for ours
     programs: list[Program] = []
     if database and database.kept:
         programs.append(Program("database", (*module, "flows.service.server_database"), order=10, stop_s=70))
-    if not asked.server:
-        answering = (*module, "flows.service.run_server", str(asked.port))
+    if not settings.server:
+        answering = (*module, "flows.service.run_server", str(settings.port))
         programs.append(Program("server", answering, order=20, stop_s=20))
         programs.append(Program("pages", (*module, "flows.service.page_server"), order=40, stop_s=20, umask=umask))
-    for pool in asked.pools:
+    for pool in settings.pools:
         working = (*module, "flows.service.run_worker", pool)
         inline = {"TRIVET_GPU_DEPLOYMENT": ""} if pool == "gpu" else {}
         programs.append(Program(pool, working, order=30, stop_s=45, umask=umask, environment=inline))
@@ -115,7 +115,7 @@ def programs_of(asked: ServiceSettings, database: Database | None, *, umask: int
 
 
 def environment_of(
-    place: Place, asked: ServiceSettings, database: Database | None, auth: str | None, base: Mapping[str, str]
+    place: Place, settings: ServiceSettings, database: Database | None, auth: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
     """Environment of every program, from that of the user; secrets are in no file and no command line."""
     environment = {name: value for name, value in base.items() if name not in DROPPED}
@@ -126,7 +126,7 @@ def environment_of(
     environment |= {
         MARK: place.mark,
         "TRIVET_HOME": str(place.home),
-        "PREFECT_API_URL": asked.api_url,
+        "PREFECT_API_URL": settings.api_url,
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_WORKER_HEARTBEAT_SECONDS": "30",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # an automation calls a run dead when four have not come
@@ -134,17 +134,17 @@ def environment_of(
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     }
     environment["PREFECT_HOME"] = environment.get("PREFECT_HOME") or str(place.home / "prefect")
-    if "gpu" in asked.pools:
+    if "gpu" in settings.pools:
         environment.setdefault("TRIVET_GPU_DEPLOYMENT", GPU_DEPLOYMENT)
     if auth:
         environment["PREFECT_API_AUTH_STRING"] = auth
-    if not asked.server and database and auth:
+    if not settings.server and database and auth:
         environment |= {
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database.url,
             "PREFECT_SERVER_API_AUTH_STRING": auth,
-            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{asked.ui_url},http://localhost:{asked.port}",
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{settings.ui_url},http://localhost:{settings.port}",
             "PREFECT_SERVER_UI_ENABLED": "true",
-            "PREFECT_SERVER_UI_API_URL": asked.api_url,
+            "PREFECT_SERVER_UI_API_URL": settings.api_url,
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
@@ -170,7 +170,7 @@ def start(place: Place, programs: Iterable[Program], environment: Mapping[str, s
     if process.returncode:
         raise DidNotStart(f"the supervisor does not start: {(process.stderr or process.stdout).strip()}")
     deadline = time.monotonic() + START_S
-    while parts(place) is None:
+    while read_parts(place) is None:
         if time.monotonic() > deadline:
             raise DidNotStart(f"the supervisor does not answer; see {place.log_of('supervisor')}")
         time.sleep(0.05)
@@ -198,8 +198,8 @@ def client(place: Place) -> contextlib.closing[Any]:
     return contextlib.closing(proxy)
 
 
-def parts(place: Place) -> list[Part] | None:
-    """State of all programs; None if no supervisor answers."""
+def read_parts(place: Place) -> list[Part] | None:
+    """Return the state of all programs; None if no supervisor answers."""
     try:
         with client(place) as ask:
             infos = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
@@ -215,9 +215,9 @@ def parts(place: Place) -> list[Part] | None:
     return states
 
 
-def wake(place: Place) -> None:
-    """Restart at once the programs that wait for it."""
-    for part in parts(place) or []:
+def restart_waiting(place: Place) -> None:
+    """Restart at once the programs that died and wait for their delay to pass."""
+    for part in read_parts(place) or []:
         if part.state == "backoff":
             with client(place) as ask:
                 ask.supervisor.stopProcess(part.name)  # or it counts as started
@@ -225,7 +225,7 @@ def wake(place: Place) -> None:
 
 
 class ServiceProcess(NamedTuple):
-    """A process of the service."""
+    """A living process of the service."""
 
     process: psutil.Process
     command: str
@@ -235,7 +235,7 @@ class ServiceProcess(NamedTuple):
     """Name of the worker that it is, or that started it."""
 
 
-def of_service(mark: str) -> list[ServiceProcess]:
+def find_processes(mark: str) -> list[ServiceProcess]:
     """All living processes of the service with this mark except this one, and those of other accounts."""
     living: list[ServiceProcess] = []
     for process in psutil.process_iter():
@@ -253,7 +253,7 @@ def supervisor_in(processes: Iterable[ServiceProcess]) -> ServiceProcess | None:
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Whether it has ended; a zombie has, though its parent may never ask."""
+    """Whether a process has ended; a zombie counts as ended, though its parent may never collect it."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -279,7 +279,7 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def _wait(processes: list[psutil.Process], patience_s: float) -> list[psutil.Process]:
-    """Those that are not gone by then."""
+    """Wait for processes to end; returns those that live after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while (alive := [each for each in processes if not is_gone(each)]) and time.monotonic() < deadline:
         time.sleep(0.05)

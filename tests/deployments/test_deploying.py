@@ -91,7 +91,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             patch.setenv(name, value)
         process = subprocess.Popen([sys.executable, "-P", "-m", "flows.service.run_server", str(port)])
         try:
-            until(api.ready)
+            until(api.is_ready)
             with temporary_settings({PREFECT_API_URL: api.url}):
                 yield api
         finally:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.drill, pytes
 def machine(tmp_path: Path) -> Iterator[Machine]:
     with ExitStack() as ended:
         yield Machine(tmp_path / "lib", free_port(), free_port(), ended)
-    assert supervising.of_service(str(tmp_path / "lib")) == []
+    assert supervising.find_processes(str(tmp_path / "lib")) == []
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_run_of_a_stopped_worker_is_done_by_the_next(database: str, machine: M
     api, diary = machine.api, tmp_path / "diary"
     machine.start("server", PREFECT_SERVER_DATABASE_CONNECTION_URL=database, PREFECT_SERVER_API_AUTH_STRING=AUTH)
     worker = machine.start("worker-cpu", PREFECT_API_AUTH_STRING=AUTH)
-    until(api.ready)
+    until(api.is_ready)
     assert machine.start("deploy", PREFECT_API_AUTH_STRING=AUTH).wait(timeout=90) == 0
     run = run_dozing(api, deploy_doze(api), diary, seconds=5)
     until(lambda: diary_of(diary))

@@ -66,7 +66,7 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
             time.sleep(AWAY_S)
             ended = is_gone(process)
             ask.supervisor.startProcess("server", False)
-        running.until(running.api.ready, "the server is back")
+        running.until(running.api.is_ready, "the server is back")
         yield Outage(running, *runs, diaries, child, ended, time.monotonic())
 
 

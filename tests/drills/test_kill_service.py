@@ -100,8 +100,8 @@ def test_a_run_that_ends_while_the_server_is_away_is_told_when_it_is_back(
     running.until(lambda: began(diary), "the run begins")
     kill(running.pid_of("server"))
     running.until(lambda: diary_of(diary)[-1] == "done", "the run has done its work")
-    assert not running.api.ready(), "the server takes longer than that to come back"
-    running.until(lambda: running.api.ready() and running.state_of(run) == "Completed", "the run completes")
+    assert not running.api.is_ready(), "the server takes longer than that to come back"
+    running.until(lambda: running.api.is_ready() and running.state_of(run) == "Completed", "the run completes")
     assert began(diary) == 1
 
 
@@ -114,7 +114,7 @@ def test_a_limited_run_that_holds_a_slot_outlives_the_server_and_gives_both_back
     assert taken(running, deployment) == {"gpu": 1, "deployment": 1}
 
     kill(running.pid_of("server"))
-    running.until(running.api.ready, "the server is back")
+    running.until(running.api.is_ready, "the server is back")
     assert taken(running, deployment) == {"gpu": 1, "deployment": 1}
     time.sleep(2 * LEASE_RENEWAL_S)  # Prefect ends a run whose lease is gone when it comes to renew it
     (tmp_path / "diary.enough").touch()
@@ -127,7 +127,7 @@ def test_a_limited_run_that_holds_a_slot_outlives_the_server_and_gives_both_back
 def test_slots_that_nobody_holds_are_free_when_the_server_is_back(running: Running) -> None:
     running.api.post("/v2/concurrency_limits/increment", {"names": ["gpu"], "slots": 1})
     kill(running.pid_of("server"))
-    running.until(running.api.ready, "the server is back")
+    running.until(running.api.is_ready, "the server is back")
     assert running.api.get("/v2/concurrency_limits/gpu")["active_slots"] == 0
 
 
@@ -218,7 +218,7 @@ def test_up_mends_a_killed_supervisor_and_hands_back_its_runs(running: Running, 
     diary = tmp_path / "diary"
     run = running.run(doze, diary, seconds=3)
     running.until(lambda: began(diary), "the run begins")
-    supervisor = supervising.supervisor_in(supervising.of_service(running.place.mark))
+    supervisor = supervising.supervisor_in(supervising.find_processes(running.place.mark))
     assert supervisor
     old = running.processes()
 
@@ -251,7 +251,7 @@ def test_down_leaves_nothing_behind_and_up_goes_on_with_its_runs(running: Runnin
 
 
 def test_sigterm_to_the_supervisor_ends_everything(running: Running) -> None:
-    supervisor = supervising.supervisor_in(supervising.of_service(running.place.mark))
+    supervisor = supervising.supervisor_in(supervising.find_processes(running.place.mark))
     assert supervisor
     supervisor.process.terminate()
     running.until(lambda: not running.processes(), "all processes end")
@@ -261,7 +261,7 @@ def test_sigterm_to_the_supervisor_ends_everything(running: Running) -> None:
 
 def test_down_ends_what_a_kill_of_everything_has_left(running: Running) -> None:
     parts = [running.pid_of(part) for part in ("cpu", "database")]
-    supervisor = supervising.supervisor_in(supervising.of_service(running.place.mark))
+    supervisor = supervising.supervisor_in(supervising.find_processes(running.place.mark))
     assert supervisor
     for pid in (supervisor.process.pid, *parts):
         kill(pid)

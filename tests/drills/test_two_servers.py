@@ -49,7 +49,7 @@ class Pair(NamedTuple):
     def start(self, number: int) -> None:
         """Start the server of a number, and wait for it."""
         self.servers[number] = self.machines[number].start("server", **self.shared)
-        until(self.machines[number].api.ready, within_s=PATIENCE_S)
+        until(self.machines[number].api.is_ready, within_s=PATIENCE_S)
 
     def kill(self, number: int) -> None:
         """As the kernel does."""
@@ -106,13 +106,13 @@ def pair() -> Iterator[Pair]:
             text = re.sub(rf" {name}:4200", f" 127.0.0.1:{machine.port}", text)
         (folder / "haproxy.cfg").write_text(text)
         begin("haproxy", "-db", "-f", str(folder / "haproxy.cfg"))
-        until(pair.api.ready, within_s=PATIENCE_S)
+        until(pair.api.is_ready, within_s=PATIENCE_S)
         assert worker.start("deploy", PREFECT_API_AUTH_STRING=AUTH).wait(PATIENCE_S) == 0
         worker.start("worker-cpu", PREFECT_API_AUTH_STRING=AUTH)
         until(lambda: pair.api.post("/work_pools/cpu/workers/filter", {}), within_s=PATIENCE_S)
         yield pair
     for name in ("1", "2", "worker"):
-        assert supervising.of_service(str(folder / f"home-{name}")) == []
+        assert supervising.find_processes(str(folder / f"home-{name}")) == []
 
 
 @pytest.mark.parametrize("dies", [1, 2])

@@ -14,7 +14,7 @@ configure_steps()
 from prefect import flow  # noqa: E402
 from prefect.futures import PrefectFuture  # noqa: E402
 
-from flows.running.task_runners import placed  # noqa: E402
+from flows.running.task_runners import with_task_runner  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
 from tasks.step import Incomplete, as_is, gather, on_each, renamed, step  # noqa: E402
@@ -74,5 +74,5 @@ def sharded(salt: str) -> dict[str, Any]:
 def main() -> None:
     """Run the flow as `argv` says: where shards run, and salt."""
     where, salt = sys.argv[1:]
-    run: Any = placed(sharded, where)
+    run: Any = with_task_runner(sharded, where)
     print(json.dumps(run(salt)))

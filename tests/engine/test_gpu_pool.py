@@ -29,7 +29,7 @@ from prefect.client.schemas.objects import FlowRun  # noqa: E402
 from prefect.client.schemas.sorting import FlowRunSort  # noqa: E402
 from prefect.states import Cancelling, Pending  # noqa: E402
 
-from flows.gpu import NotAStep, run_step, step_of  # noqa: E402
+from flows.gpu import NotAStep, find_step, run_step  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -297,7 +297,7 @@ def underway(client: SyncPrefectClient) -> int:
 @pytest.mark.parametrize("entry", ["os.system", "tasks.rag.steps.nothing", "tasks.rag.stepz.embed", "tasks.keys.x"])
 def test_only_steps_are_done(entry: str) -> None:
     with pytest.raises(NotAStep, match=entry):
-        step_of(entry)
+        find_step(entry)
 
 
 def test_a_deployment_that_is_not_there_is_named(documents: Path, tmp_path: Path) -> None:
@@ -309,4 +309,4 @@ def test_a_deployment_that_is_not_there_is_named(documents: Path, tmp_path: Path
 
 
 def test_every_step_of_a_flow_can_be_found_by_its_name() -> None:
-    assert step_of("tasks.lever.steps.train_grpo").fn.__name__ == "train_grpo"
+    assert find_step("tasks.lever.steps.train_grpo").fn.__name__ == "train_grpo"

@@ -29,7 +29,7 @@ from flows.rag import IndexConfig, answer_batch, build_index  # noqa: E402
 from flows.running import run_reporting  # noqa: E402
 from flows.running.environment import program, program_version  # noqa: E402
 from flows.running.lever_config import LeverConfig  # noqa: E402
-from flows.running.run_reporting import as_part, few, watched  # noqa: E402
+from flows.running.run_reporting import as_part, first_names, watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.evaluation.running.open_models import ModelSpec  # noqa: E402
@@ -200,4 +200,4 @@ def test_a_name_with_braces_is_shown_as_it_is() -> None:
 
 
 def test_names_are_short() -> None:
-    assert few(["AIME24", "own/tasks.py:Sums"]) == "AIME24,tasks.py:Sums"
+    assert first_names(["AIME24", "own/tasks.py:Sums"]) == "AIME24,tasks.py:Sums"

@@ -55,7 +55,7 @@ def outcome(work: object) -> object:
         keep_outcome("run", lambda: work)
     told = results().read(dispatch.outcome_of("run"))
     assert told is not None
-    return dispatch.opened(told)
+    return dispatch.open_outcome(told)
 
 
 @pytest.mark.parametrize("value", [COUNTED, (COUNTED, COUNTED), None, 3, "글"], ids=lambda value: type(value).__name__)

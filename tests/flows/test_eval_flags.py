@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from flows.cli.eval_run_command import arguments
+from flows.cli.eval_run_command import normalize_arguments
 from flows.running.evaluation_flags import WITHOUT_EFFECT
 from tests.command import run_here
 
@@ -26,7 +26,7 @@ from tests.command import run_here
     ],
 )
 def test_a_chat_template_without_a_value_is_meant(line: str, read: str) -> None:
-    assert arguments(shlex.split(line)) == shlex.split(read)
+    assert normalize_arguments(shlex.split(line)) == shlex.split(read)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_chat_template_without_a_value_is_meant(line: str, read: str) -> None:
 def test_flags_without_effect_are_left_out_with_their_values(
     line: str, read: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert arguments(shlex.split(line)) == shlex.split(read)
+    assert normalize_arguments(shlex.split(line)) == shlex.split(read)
     notes = capsys.readouterr().err.splitlines()
     assert all(note.startswith("note: --") for note in notes)
     words = [word.partition("=")[0].replace("-", "_").strip("_") for word in shlex.split(line) if word.startswith("--")]

@@ -37,7 +37,7 @@ def test_scores_have_intervals_counts_and_notes(capsys: pytest.CaptureFixture[st
 
 
 def test_a_run_that_is_not_kept_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    run_command.show_report(report(), kept=False)
+    run_command.show_report(report(), is_stored=False)
     assert "trivet eval show" not in capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from flows.running.ongoing import EvaluationRun
+from flows.running.run_state import EvaluationRun
 from flows.running.settings import configure_steps
 from storage.storage_errors import DatabaseUnavailable
 from tasks import resources

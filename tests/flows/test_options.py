@@ -10,8 +10,8 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
-from flows.cli.commands import App, Flag, Given, Options, command
-from flows.running.config_reading import nested
+from flows.cli.commands import App, Flag, Options, OptionValues, command
+from flows.running.config_reading import nest_values
 
 
 class Inner(BaseModel):
@@ -51,7 +51,7 @@ FLAGS = {
     "folder": Flag(),
     "needed": Flag(),
     "seeds": Flag(type=str),
-    "from_stage": Flag("--from", shown="{usual}"),
+    "from_stage": Flag("--from", default_text="{usual}"),
     "inner.tables": Flag("--tables/--no-tables"),
     "inner.most": Flag("--largest"),
 }
@@ -66,7 +66,7 @@ def run(*words: str) -> tuple[int, dict[str, Any], str]:
     def group() -> None: ...
 
     @command(app, "go", OPTIONS)
-    def go(given: Given, file: Path, quick: bool = typer.Option(False, "--quick")) -> None:
+    def go(given: OptionValues, file: Path, quick: bool = typer.Option(False, "--quick")) -> None:
         """Go somewhere."""
         got.update(given, file=file, quick=quick)
 
@@ -99,7 +99,7 @@ def test_help_is_the_docstring_of_the_field_with_its_default() -> None:
 
 
 def test_values_go_where_the_model_wants_them_and_unset_ones_are_left_out() -> None:
-    assert nested({"size": 3, "inner.tables": False, "inner.most": None, "folder": None}) == {
+    assert nest_values({"size": 3, "inner.tables": False, "inner.most": None, "folder": None}) == {
         "size": 3,
         "inner": {"tables": False},
     }

@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from flows.cli import app
-from flows.cli.eval_run_command import OPTIONS, _note, arguments
+from flows.cli.eval_run_command import OPTIONS, _note, normalize_arguments
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.evaluation_flags import read_evaluation
 from tasks.evaluation.evaluation_records import Item
@@ -75,7 +75,7 @@ def test_the_path_of_a_request_is_no_part_of_its_address_and_its_longest_answer_
 
 @pytest.mark.parametrize("flag", ["--tasks", "-t", "--model_args"])
 def test_words_of_a_list_are_joined(flag: str) -> None:
-    assert arguments([flag, "a", "b=c", "--limit", "0.1"]) == [flag, "a,b=c", "--limit", "0.1"]
+    assert normalize_arguments([flag, "a", "b=c", "--limit", "0.1"]) == [flag, "a,b=c", "--limit", "0.1"]
 
 
 @pytest.mark.parametrize(("limit", "items"), [("0.1", 3), ("0.01", 1), ("2", 2)])

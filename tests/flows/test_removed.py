@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from flows.running.config_reading import explain_errors, nested, replacements
+from flows.running.config_reading import explain_errors, nest_values, replacements
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.lever_config import LeverConfig
 from flows.running.rag_config import AnswerConfig, IndexConfig
@@ -26,7 +26,7 @@ def test_a_removed_parameter_answers_with_what_takes_its_place(key: str, instead
     said: list[str] = []
     for config in (IndexConfig, AnswerConfig, EvaluateConfig, LeverConfig):
         with pytest.raises(ValidationError) as refused:
-            config.model_validate(nested({key: 1}))
+            config.model_validate(nest_values({key: 1}))
         said += explain_errors(refused.value).splitlines()
     assert f"{key} was removed: {instead}" in said
 

@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 import pytest
 
-from flows.running.watching import changes, wait_until_still
+from flows.running.watching import wait_until_still, watch_changes
 from tests.command import TRIVET
 
 SOON_S = 60.0
@@ -36,7 +36,7 @@ def test_changes_are_told_from_the_first_look_on(tmp_path: Path) -> None:
     folder, index, stop = tmp_path / "in", tmp_path / "in" / "index", Event()
     index.mkdir(parents=True)
     (folder / "old.txt").write_text("old")
-    told = changes(folder, apart_from=index, stop=stop, still_s=0.05)
+    told = watch_changes(folder, apart_from=index, stop=stop, still_s=0.05)
     assert next(told) == 0
     (folder / "new.txt").write_text("new")  # while the caller works
     (folder / "old.txt").unlink()

@@ -77,11 +77,11 @@ class Running(NamedTuple):
 
     def processes(self) -> list[ServiceProcess]:
         """Everything that runs for this home, but PostgreSQL."""
-        return supervising.of_service(self.place.mark)
+        return supervising.find_processes(self.place.mark)
 
     def pid_of(self, part: str) -> int:
         """Of a part that runs."""
-        [pid] = [each.pid for each in supervising.parts(self.place) or [] if each.name == part and each.pid]
+        [pid] = [each.pid for each in supervising.read_parts(self.place) or [] if each.name == part and each.pid]
         return pid
 
     def run(self, deployment: str, diary: Path, **parameters: float) -> str:

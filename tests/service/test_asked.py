@@ -8,18 +8,18 @@ import pytest
 
 from flows.running.settings import Settings
 from flows.service.api import Refused
-from flows.service.place import Place, ServiceSettings, UpOptions, differences, remembered, settle
+from flows.service.place import Place, ServiceSettings, UpOptions, differences, read_last_settings, settle_settings
 from flows.service.served_collections import Folders
 
-BEFORE = settle(UpOptions(port=4300), None, {}, secret="key")
+BEFORE = settle_settings(UpOptions(port=4300), None, {}, secret="key")
 
 
 def settled(wanted: UpOptions, before: ServiceSettings | None = None, **environment: str) -> ServiceSettings:
-    return settle(wanted, before, environment, secret="key")
+    return settle_settings(wanted, before, environment, secret="key")
 
 
 def settled_with(name: str, value: str) -> ServiceSettings:
-    return settle(UpOptions(), None, {name: value}, secret="key")
+    return settle_settings(UpOptions(), None, {name: value}, secret="key")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: s
 
 def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:
     """Their hashes have it as their key."""
-    old, new = (settle(UpOptions(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
+    old, new = (settle_settings(UpOptions(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
     assert differences(old, new) == ["the auth string"]
 
 
@@ -110,6 +110,6 @@ def test_what_an_earlier_version_was_asked_for_is_read(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.prepare()
     place.keep(place.asked, '{"port": 4300, "host": "127.0.0.1", "tls": null, "workers_only": false, "folder": "/"}')
-    before = remembered(place)
+    before = read_last_settings(place)
     assert before
     assert before.port == 4300

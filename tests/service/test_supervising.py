@@ -47,13 +47,13 @@ def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
     dies = Program("cpu", ("sh", "-c", f"test -e {mended} && exec sleep 600"), order=1, stop_s=1)
     supervising.start(place, [dies], os.environ | {supervising.MARK: place.mark}, folder="/")
     try:
-        while [part.state for part in supervising.parts(place) or []] != ["backoff"]:
+        while [part.state for part in supervising.read_parts(place) or []] != ["backoff"]:
             time.sleep(0.05)
         mended.touch()
-        supervising.wake(place)
-        assert [part.state for part in supervising.parts(place) or []] == ["running"]
+        supervising.restart_waiting(place)
+        assert [part.state for part in supervising.read_parts(place) or []] == ["running"]
     finally:
-        supervising.end(supervising.of_service(place.mark), grace_s=10)
+        supervising.end(supervising.find_processes(place.mark), grace_s=10)
 
 
 def test_a_long_home_has_its_socket_elsewhere(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_database_of_another_server_is_not_handed_on(tmp_path: Path) -> None
 
 def test_the_users_database_comes_first(tmp_path: Path) -> None:
     url = "postgresql+asyncpg://me:secret@host/prefect"
-    chosen = server_database.choose(Place(tmp_path), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": url})
+    chosen = server_database.choose_database(Place(tmp_path), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": url})
     assert (chosen.kind, chosen.kept, chosen.url) == ("postgresql", False, url)
     assert "secret" not in chosen.model_dump_json() + repr(chosen)
 
@@ -87,7 +87,7 @@ def test_without_pg_trgm_it_is_sqlite_that_only_we_read(tmp_path: Path, monkeypa
     monkeypatch.setattr(server_database, "EXTENSION", "nobody_has_this")
     place = Place(tmp_path)
     place.prepare()
-    chosen = server_database.choose(place, {})
+    chosen = server_database.choose_database(place, {})
     assert (chosen.kind, "nobody_has_this" in chosen.why) == ("sqlite", True)
     assert (place.database / "prefect.db").stat().st_mode & 0o777 == 0o600
 
@@ -96,7 +96,7 @@ def test_a_home_keeps_the_sqlite_that_it_has_begun_with(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.prepare()
     (place.database / "prefect.db").touch()
-    assert "this home began with it" in server_database.choose(place, {}).why
+    assert "this home began with it" in server_database.choose_database(place, {}).why
 
 
 def test_only_a_postgresql_with_the_extension_is_offered(tmp_path: Path) -> None:

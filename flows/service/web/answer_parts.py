@@ -16,29 +16,29 @@ QUOTE_CHARS = 300
 
 
 class Part(NamedTuple):
-    """A piece of a line."""
+    """A piece of a line: text, or the mark of a citation."""
 
     text: str
     cited: Citation | None = None
     """Set for the mark of a citation."""
     doubtful: bool = False
-    """True: a number of its sentence stands in no cited block."""
+    """Whether a number of its sentence stands in no cited block."""
 
 
 class Block(NamedTuple):
-    """A line, a table, or a figure with its formula."""
+    """A line, a table, or a computed value with its formula."""
 
     rows: tuple[tuple[tuple[Part, ...], ...], ...]
     """Cells of a table by row, the heading first; a line is one cell."""
     is_table: bool = False
     figure: str = ""
-    """Name and value of a figure whose formula is the line: `Inventory turnover FY2023 = 2.64`."""
+    """Name and value of a computation whose formula is the line: `Inventory turnover FY2023 = 2.64`."""
     inputs: tuple[Citation, ...] = ()
-    """What goes into the formula."""
+    """Citations of the values that enter the formula, each once."""
 
 
 def blocks_of(answered: Answered) -> tuple[Block, ...]:
-    """The blocks of an answer, in order."""
+    """Split an answer into its blocks, in order."""
     blocks: list[Block] = []
     table: list[str] = []
     for line in [*answered.answer.split("\n"), ""]:
@@ -79,7 +79,7 @@ def _parts(text: str, answered: Answered) -> Iterator[Part]:
             yield Part(piece[start:], doubtful=doubtful)
 
 
-def unmarked(answered: Answered) -> tuple[str, ...]:
+def unmarked_sentences(answered: Answered) -> tuple[str, ...]:
     """Unsupported sentences that do not stand in the answer word for word, and must be named beside it."""
     lines = answered.answer.split("\n")
     return tuple(sentence for sentence in answered.unsupported if not any(sentence in line for line in lines))
@@ -112,7 +112,7 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
         else:
             lines += rows[0]
         lines.append("")
-    lines += [f"⚠ {NOT_SUPPORTED}: {_text(sentence)}\n" for sentence in unmarked(answered)]
+    lines += [f"⚠ {NOT_SUPPORTED}: {_text(sentence)}\n" for sentence in unmarked_sentences(answered)]
     for citation in answered.citations:
         place, address = _text(cited_place(citation)), link(citation)
         quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])

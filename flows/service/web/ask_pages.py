@@ -18,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answering import CLIENT_GONE, Begun, Question, Refusal, Stream
-from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked
+from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked_sentences
 from flows.service.web.place_page import picture_link, place_address, place_values
 from flows.service.web.visits import HEADERS, ROOT, Pages, Problem, Visit
 from storage import files
@@ -48,11 +48,11 @@ class Turn(NamedTuple):
     """A question of a conversation as its page shows it."""
 
     n: int
-    """From 1."""
+    """Number of the turn in its conversation, from 1."""
     answered: Answered
 
 
-def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
+def _conversation_page(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
     cited = next((turn.answered.citations[0] for turn in reversed(turns) if turn.answered.citations), None)
     place = place_values(visit, cited) if cited else None
     documents = 0
@@ -66,27 +66,30 @@ def _talk(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note:
 
 
 def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Turn]]:
-    """A conversation, and the visit in its collection. Raises UnknownSession, DatabaseUnavailable, Problem."""
+    """Read a conversation; returns the visit in its collection, the session, and its turns.
+
+    Raises UnknownSession, DatabaseUnavailable, Problem.
+    """
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
-    visit = _about(visit, session)
+    visit = _visit_of_session(visit, session)
     answers = recall([turn.answered for turn in sessions.turns(session.id)]).answers
     return visit, session, [Turn(n, answered) for n, answered in enumerate(answers, start=1)]
 
 
 @pages.get("/")
 def show_new_conversation(visit: Visit) -> Response:
-    """An empty conversation."""
-    return _talk(visit, None, ())
+    """Show an empty conversation."""
+    return _conversation_page(visit, None, ())
 
 
 @pages.get("/conversations/{session}")
 def show_conversation(visit: Visit) -> Response:
-    """A conversation that was kept."""
-    return _talk(*conversation_of(visit, visit.path["session"]))
+    """Show a conversation that was kept."""
+    return _conversation_page(*conversation_of(visit, visit.path["session"]))
 
 
-def _about(visit: Visit, session: Session) -> Visit:
+def _visit_of_session(visit: Visit, session: Session) -> Visit:
     """The visit in the collection of the conversation. Raises Problem."""
     visit_there = visit.where(lambda collection: lasting_name(collection.live.folder) == session.index_path)
     if lasting_name(visit_there.live.folder) != session.index_path:
@@ -95,7 +98,7 @@ def _about(visit: Visit, session: Session) -> Visit:
 
 
 def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
-    """What the template of a turn needs."""
+    """Return the values of the template of a turn."""
     answered, blocks = turn.answered, blocks_of(turn.answered)
     label = ""  # what somebody said of the answer before: right, wrong, or nothing
     if session:
@@ -108,7 +111,7 @@ def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str
         "listed": [
             citation for citation in answered.citations if not any(citation in block.inputs for block in blocks)
         ],
-        "unmarked": unmarked(answered),
+        "unmarked": unmarked_sentences(answered),
         "places": {
             citation.n: place_address(citation.digest, citation.page, citation.bbox, citation.quote)
             for citation in answered.citations
@@ -145,7 +148,7 @@ async def answer_question(visit: Visit) -> Response:
             session, note = None, f"this conversation is not kept: {error}"
     question = Question(question=text, session=session.id if session else None)
     if session:
-        visit = _about(visit, session)
+        visit = _visit_of_session(visit, session)
     items = await visit.workplace.asking.items(visit.request, question, visit.live)
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
 
@@ -167,7 +170,7 @@ async def answer_question(visit: Visit) -> Response:
         case [Answered() as answered]:
             if session:
                 return RedirectResponse(f"{ROOT}/conversations/{session.id}", 303)
-            return await run_in_threadpool(lambda: _talk(visit, None, [Turn(1, answered)], note=note))
+            return await run_in_threadpool(lambda: _conversation_page(visit, None, [Turn(1, answered)], note=note))
         case [Refusal(status, sentence)]:
             raise Problem(status, sentence)
         case _:
@@ -235,7 +238,7 @@ def save_label(visit: Visit) -> Response:
         "document": None,
         "kind": "labelled",
         "verdict": "right" if right else "wrong",
-        **(gold_of(turns[int(n) - 1].answered) if right else _correction(visit)),
+        **(gold_of(turns[int(n) - 1].answered) if right else _read_correction(visit)),
         **({"turns": earlier} if earlier else {}),
     }
     keep_label(labels_file(visit.workplace.home, visit.live.folder), line)
@@ -255,7 +258,7 @@ def gold_of(answered: Answered) -> dict[str, Any]:
     return {"document": document, "pages": pages, "answer": without_marks(answered.answer)}
 
 
-def _correction(visit: Visit) -> dict[str, Any]:
+def _read_correction(visit: Visit) -> dict[str, Any]:
     """What is right in place of the answer; nothing where no document tells. Raises Problem."""
     answer, document, page = (visit.form.get(name, "").strip() for name in ("answer", "document", "page"))
     if not document:
@@ -275,7 +278,7 @@ def download_labels(visit: Visit) -> Response:
 
 
 def labels_file(home: Path, index: Path) -> Path:
-    """The file of an index."""
+    """Return the file of the labelled questions of an index."""
     whole = str(index.resolve())
     return home / FOLDER / f"{index.resolve().name}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}.jsonl"
 
@@ -290,14 +293,14 @@ def keep_label(path: Path, line: dict[str, Any]) -> None:
 
 
 def read_labels(path: Path) -> list[dict[str, Any]]:
-    """The lines that were kept."""
+    """Read the labelled questions of a file; none where there is no file."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
 def download(content: str | bytes, name: str, kind: str) -> Response:
-    """A file that the browser keeps."""
+    """Respond with a file that the browser saves under `name`."""
     disposition = f"attachment; filename*=UTF-8''{quote(name)}"
     return Response(
         content, media_type=f"{kind}; charset=utf-8", headers=HEADERS | {"Content-Disposition": disposition}

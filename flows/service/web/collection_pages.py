@@ -51,7 +51,7 @@ STEPS = {
 }
 PAGE = 200
 """Pages of a document on one page."""
-UPLOADS_TOLD = 50
+MOST_UPLOADS = 50
 """Uploads whose outcome is kept for their page."""
 MOST_BYTES = 1_000_000_000
 """Most bytes of an upload, all its files together."""
@@ -67,21 +67,21 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RefusedFile(NamedTuple):
-    """A file that was not taken."""
+    """A file of an upload that was refused, with the reason."""
 
     name: str
     why: str
 
 
 class Upload(NamedTuple):
-    """What became of the files of an upload."""
+    """The files of an upload that were accepted, by name, and those that were refused."""
 
-    taken: tuple[str, ...]
-    left: tuple[RefusedFile, ...]
+    accepted: tuple[str, ...]
+    refused: tuple[RefusedFile, ...]
 
 
 class Limits(NamedTuple):
-    """Of one upload, in bytes; spare: what stays free on the disk."""
+    """Limits of one upload in bytes; spare: what it leaves free on the disk."""
 
     upload: int = MOST_BYTES
     spare: int = SPARE_BYTES
@@ -94,7 +94,7 @@ _uploads: OrderedDict[str, Upload] = OrderedDict()
 
 
 def upload_of(visit: Visit) -> Upload | None:
-    """The upload that the address of the page names."""
+    """Return the upload that the address of the page names; None where it is forgotten."""
     return _uploads.get(visit.query.get("upload", ""))
 
 
@@ -129,13 +129,13 @@ async def upload_files(visit: Visit) -> Response:
     """Take files into the folder of the documents, and index."""
     indexing = _indexing(visit)
     upload = await receive_files(visit.request, indexing.documents, apart_from=indexing.index, admit=visit.refuse_token)
-    if not upload.taken and not upload.left:
+    if not upload.accepted and not upload.refused:
         raise Problem(422, "no file was chosen; choose files, a folder or a ZIP")
-    if upload.taken:
+    if upload.accepted:
         indexing.start()
     name = secrets.token_hex(8)
     _uploads[name] = upload
-    if len(_uploads) > UPLOADS_TOLD:
+    if len(_uploads) > MOST_UPLOADS:
         _uploads.popitem(last=False)
     return RedirectResponse(visit.to("/documents", upload=name), 303)
 
@@ -153,9 +153,9 @@ def files_in(indexing: Indexing) -> dict[str, Path]:
     }
 
 
-def _file_of(name: str, known: Mapping[str, Path]) -> Path:
+def _find_file(name: str, files_by_name: Mapping[str, Path]) -> Path:
     """The file of a document, or the ZIP that holds it. Raises Problem."""
-    for own, path in known.items():
+    for own, path in files_by_name.items():
         if name == own or name.startswith(f"{own}/"):
             return path
     raise Problem(404, f"{name[:80]} is no longer in the folder of the documents; load the list again")
@@ -179,7 +179,7 @@ def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
     with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
         names += next((entry.aliases for entry in current.index.catalogue if entry.name == name), ())
     files_by_name = files_in(indexing)
-    files = list(dict.fromkeys(_file_of(alias, files_by_name) for alias in names))
+    files = list(dict.fromkeys(_find_file(alias, files_by_name) for alias in names))
     if any(is_taken(file_name) for file_name, path in files_by_name.items() if path not in files):
         return files, any(alias not in files_by_name for alias in names)
     problem = (
@@ -205,7 +205,7 @@ def read_again(visit: Visit) -> Response:
     """Index once more; a document that is named is read again."""
     name = visit.form.get("file", "")
     if name:
-        _file_of(name, files_in(_indexing(visit)))
+        _find_file(name, files_in(_indexing(visit)))
     _indexing(visit).start([name] if name else ())
     return RedirectResponse(visit.to("/documents"), 303)
 
@@ -265,19 +265,19 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
     spool = Path(tempfile.gettempdir())
     copies = 2 if spool.stat().st_dev == folder.stat().st_dev else 1
     if shutil.disk_usage(folder).free - copies * int(size) < LIMITS.spare:
-        raise _full(folder)
+        raise _disk_full(folder)
     if shutil.disk_usage(spool).free < int(size):
-        raise _full(spool)
+        raise _disk_full(spool)
     try:
         form = request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=MOST_FIELD_BYTES)
         async with form as parts:
             admit(str(parts.get("token", "")))
-            return await run_in_threadpool(_place, parts, folder, apart_from)
+            return await run_in_threadpool(_place_files, parts, folder, apart_from)
     except Problem:
         raise
     except OSError as error:
         if error.errno in FULL:
-            raise _full(folder) from error
+            raise _disk_full(folder) from error
         why = error.strerror or str(error)
         raise Problem(507, f"{folder} cannot be written ({why}); nothing of this upload was kept") from error
     except HTTPException as error:
@@ -286,11 +286,11 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
         raise Problem(413 if too_much else 422, problem) from error
 
 
-def _full(folder: Path) -> Problem:
+def _disk_full(folder: Path) -> Problem:
     return Problem(507, f"the disk of {folder} is full; nothing of this upload was kept: free space and send it again")
 
 
-def _place(parts: FormData, folder: Path, apart_from: Path) -> Upload:
+def _place_files(parts: FormData, folder: Path, apart_from: Path) -> Upload:
     """Copy the files to a hidden folder on the disk of the documents, check them, and move them into place."""
     for old in folder.glob(f"{STAGING}*"):  # of a server that was killed
         if time.time() - old.stat().st_mtime > KEPT_S:

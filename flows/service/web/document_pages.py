@@ -40,7 +40,7 @@ pages = Pages()
 
 @pages.get("/documents")
 def show_documents(visit: Visit) -> Response:
-    """What became of each document."""
+    """Show what became of each document."""
     words, only = visit.query.get("words", "").lower().split(), visit.query.get("only", "")
     entries, generation, unusable = list[CatalogueEntry](), "", ""
     try:
@@ -74,12 +74,12 @@ def show_documents(visit: Visit) -> Response:
 
 
 class Row(NamedTuple):
-    """A document of the list."""
+    """A row of the list of documents."""
 
     name: str
     status: str
     entry: CatalogueEntry | None = None
-    """None: it is not in the index."""
+    """Entry of the document in the index; None for one that is not in it."""
     reason: str = ""
     link: str = ""
     numbers: str = ""
@@ -108,17 +108,17 @@ def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     rows += [Row(status.document, status.reason or status.status, reason=doors.reason_of(status)) for status in refused]
     if visit.indexing:
         listed |= {status.document for status in statuses.values()}
-        rows += [Row(name, WAITING) for name in _waiting(visit.indexing, listed)]
+        rows += [Row(name, WAITING) for name in _find_waiting(visit.indexing, listed)]
     return sorted(rows, key=lambda row: row.name)
 
 
-def _waiting(indexing: Indexing, known: Collection[str]) -> Iterator[str]:
+def _find_waiting(indexing: Indexing, listed: Collection[str]) -> Iterator[str]:
     """Files that no finished run has looked at; known: names of documents, those of a ZIP with its own before them."""
-    archives = {re.sub(r"(?is)(\.zip)/.*", r"\1", name) for name in known}
+    archives = {re.sub(r"(?is)(\.zip)/.*", r"\1", name) for name in listed}
     status = indexing.status()
     run_started = status.started.timestamp() if status and status.state.startswith("completed") else 0.0
     for name, path in files_in(indexing).items():
-        if name not in known and name not in archives and is_taken(name):
+        if name not in listed and name not in archives and is_taken(name):
             with suppress(OSError):  # gone meanwhile
                 if path.lstat().st_ctime > run_started:
                     yield name
@@ -130,7 +130,7 @@ def _read_filters(visit: Visit) -> dict[str, str]:
 
 @pages.get("/numbers")
 def show_numbers(visit: Visit) -> Response:
-    """The numbers of tables that the filters leave."""
+    """Show the numbers of tables that the filters leave."""
     filters, start = _read_filters(visit), visit.number("first")
     rows = doors.numbers(visit.live, first=start, most=PAGE + 1, **filters)
 

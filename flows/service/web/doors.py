@@ -130,7 +130,7 @@ def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
 
 @lru_cache(maxsize=2)
 def _statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
-    """changed: when the file did; another time is another content."""
+    """Read the statuses of a build. changed: time of the file in ns, which makes a changed file another cache entry."""
     from tasks.rag.indexing.index_report import read_status
 
     del changed
@@ -193,7 +193,7 @@ def routes(workplace: Workplace) -> APIRouter:
         return await respond(await workplace.asking.items(request, question, live), stream=question.stream)
 
     @router.get("/search", name="search")
-    def found(
+    def search_passages(
         question: Annotated[str, Query(min_length=1, max_length=8_000)],
         top_k: Annotated[int, Query(ge=1, le=MOST_HITS)] = 5,
         collection: str | None = None,
@@ -202,7 +202,7 @@ def routes(workplace: Workplace) -> APIRouter:
         return {"hits": search(collections.find(collection).live, question, top_k=top_k)}
 
     @router.get("/numbers", name="numbers")
-    def listed(
+    def list_numbers(
         entity: str = "",
         line: str = "",
         period: str = "",
@@ -215,12 +215,12 @@ def routes(workplace: Workplace) -> APIRouter:
         return {"numbers": numbers(live, entity=entity, line=line, period=period, first=first, most=most)}
 
     @router.get("/results", name="results")
-    def board(task: str | None = None, model: str | None = None) -> dict[str, Any]:
+    def show_results(task: str | None = None, model: str | None = None) -> dict[str, Any]:
         """The leaderboard, a row for each model and board."""
         return {"results": results(evaluations(), task=task, model=model)}
 
     @router.get("/runs", name="runs")
-    def latest(most: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50) -> dict[str, Any]:
+    def list_runs(most: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50) -> dict[str, Any]:
         """The latest runs of evaluations, the last one first."""
         fields = {"id", "kind", "status", "started_at", "ended_at", "version", "cost", "calls", "model"}
         return {"runs": [run.model_dump(mode="json", include=fields) for run in evaluations().runs(limit=most)]}
@@ -230,6 +230,6 @@ def routes(workplace: Workplace) -> APIRouter:
 
 
 def first_fault(error: ValidationError) -> str:
-    """Where the first fault of a body is, and what it is."""
+    """Say where the first fault of a request body is, and what it is."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}"

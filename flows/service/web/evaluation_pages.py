@@ -36,14 +36,14 @@ pages = Pages()
 
 @pages.get("/evaluations")
 def show_leaderboard(visit: Visit) -> Response:
-    """The leaderboard as it is now."""
+    """Show the leaderboard as it is now."""
     values = page_values(rank(visit.workplace.evaluations().scores()), made_at=datetime.now(UTC))
     return visit.page("leaderboard_page.html", **values, run_link=f"{ROOT}/runs/")
 
 
 @pages.get("/runs")
 def show_runs(visit: Visit) -> Response:
-    """The latest runs."""
+    """Show the latest runs of evaluations."""
     return visit.page("runs.html", runs=visit.workplace.evaluations().runs(limit=MOST_RUNS))
 
 
@@ -57,7 +57,7 @@ def show_run(visit: Visit) -> Response:
     """A run with its figures, and the runs that it can be compared with."""
     stored_run = _find_run(visit, visit.path["run"])
     run = stored_run.report.run
-    results = [_task(run.id, result) for result in stored_run.report.results]
+    results = [_task_values(run.id, result) for result in stored_run.report.results]
     return visit.page("run.html", run=run, report=stored_run.report, results=results, others=_comparable(visit, run.id))
 
 
@@ -71,8 +71,8 @@ def _comparable(visit: Visit, run: str) -> list[Run]:
     ]
 
 
-def _task(run: str, result: TaskResult) -> dict[str, Any]:
-    """What the template of a run's task needs."""
+def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
+    """Return the values of the template of one task of a run."""
     whole = [estimate for estimate in result.estimates if not estimate.part]
     groups = [
         estimate
@@ -110,18 +110,18 @@ def _sample_link(run: str, task: str, item: str) -> str:
     return f"{ROOT}/runs/{run}/sample?{urlencode({'task': task, 'item': item})}"
 
 
-def _of_task(found: FoundRun, task: str) -> TaskResult:
-    found.require(task)
-    return next(result for result in found.report.results if result.task == task)
+def _result_of_task(stored_run: FoundRun, task: str) -> TaskResult:
+    stored_run.require(task)
+    return next(result for result in stored_run.report.results if result.task == task)
 
 
 @pages.get("/runs/{run}/samples")
 def show_samples(visit: Visit) -> Response:
-    """Samples of a task, of one kind."""
+    """Show a page of the samples of a task that are of one kind."""
     from tasks.resources import sample_pages
 
     stored_run, task = _find_run(visit, visit.path["run"]), visit.query.get("task", "")
-    result, kind = _of_task(stored_run, task), visit.query.get("kind", "all")
+    result, kind = _result_of_task(stored_run, task), visit.query.get("kind", "all")
     if kind not in get_args(SampleKind):
         raise Problem(
             404, f"there are no samples of the kind {kind[:40]}; choose one of {', '.join(get_args(SampleKind))}"
@@ -173,13 +173,13 @@ def show_sample(visit: Visit) -> Response:
         task=task,
         item=item,
         repeats=repeats,
-        cut=_cut,
+        cut=_shorten,
         back=_samples_link(stored_run.report.run.id, task, "all"),
     )
 
 
-def _cut(value: object) -> str:
-    """A text of a page; its middle is left out where it is very long."""
+def _shorten(value: object) -> str:
+    """Return a value as text, without its middle where it is longer than MOST_TEXT_CHARS."""
     text, half = str(value), MOST_TEXT_CHARS // 2
     left_out = len(text) - MOST_TEXT_CHARS
     return text if left_out <= 0 else f"{text[:half]}\n… {left_out:,} characters more …\n{text[-half:]}"
@@ -199,7 +199,7 @@ def show_comparison(visit: Visit) -> Response:
     if not of_both:
         raise Problem(404, "the two runs have no task in common; compare runs of the same benchmark")
     task, kind = visit.query.get("task") or of_both[0], "better" if visit.query.get("kind") == "better" else "worse"
-    before, after = _of_task(first, task), _of_task(second, task)
+    before, after = _result_of_task(first, task), _result_of_task(second, task)
     up = after.headline.higher_is_better if after.headline else True
     a, b = first.report.run, second.report.run
     compared = _comparison(a.id, b.id, task, find_differences(before, after), up, (str(a.ended_at), str(b.ended_at)))

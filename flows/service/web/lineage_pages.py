@@ -13,17 +13,17 @@ from tasks.origins.told import OriginTree, made_by
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
-THINGS = ("thing", "chunk", "session")
-"""Parts of an address that name a thing."""
+SUBJECT_PARAMETERS = ("thing", "chunk", "session")
+"""Query parameters that name the subject whose origins are shown."""
 pages = Pages()
 
 
 @pages.get("/why")
 def show_origin(visit: Visit) -> Response:
-    """Of what the address names; a form where it names nothing."""
+    """Show the origins of what the address names; a form where it names nothing."""
     query, trees = visit.query, tuple[OriginTree, ...]()
     subject, session = query.get("thing", "").strip(), query.get("session")
-    names_something = any(query.get(name, "").strip() for name in THINGS)
+    names_something = any(query.get(name, "").strip() for name in SUBJECT_PARAMETERS)
     if chunk := query.get("chunk"):
         trees = (_of_chunk(visit, chunk),)
     elif session:
@@ -44,7 +44,7 @@ def show_origin(visit: Visit) -> Response:
 
 
 def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
-    """Nothing where the digest is that of an evaluation, whose run tells more."""
+    """Return the recorded origins of a digest; none for the digest of an evaluation, whose run tells more."""
     from tasks.origins.told import recorded
     from tasks.resources import lineage
 
@@ -55,20 +55,20 @@ def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
     return () if trees and trees[0].what == "run" else trees
 
 
-def _of_turn(visit: Visit, named: str, n: str) -> OriginTree:
-    """Of an answer in a conversation."""
+def _of_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
+    """Return the origins of an answer in a conversation. Raises Problem."""
     from tasks.origins.of_answers import of_answer
     from tasks.resources import artifacts, lineage
 
-    _, _, turns = conversation_of(visit, named)
+    _, _, turns = conversation_of(visit, session_id)
     asked_turn = next((turn for turn in turns if str(turn.n) == n), None)
     if asked_turn is None:
         raise Problem(404, f"the conversation has no turn {n[:20]}")
     return of_answer(asked_turn.answered, artifacts(), lineage())
 
 
-def _of_chunk(visit: Visit, named: str) -> OriginTree:
-    """Of a passage or a number of the index that is served."""
+def _of_chunk(visit: Visit, chunk_id: str) -> OriginTree:
+    """Return the origins of a passage or a number of the index that is served. Raises Problem."""
     from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
     from tasks.resources import artifacts, lineage
 
@@ -77,13 +77,13 @@ def _of_chunk(visit: Visit, named: str) -> OriginTree:
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:
         raise Problem(404, "this index was published from another home, or before origins were recorded")
-    tree = (of_cell if CELL.fullmatch(named) else of_chunk)(named, corpus, lineage(), artifacts())
+    tree = (of_cell if CELL.fullmatch(chunk_id) else of_chunk)(chunk_id, corpus, lineage(), artifacts())
     if tree is None:
-        raise Problem(404, f"this index has no passage or number {named[:80]}")
+        raise Problem(404, f"this index has no passage or number {chunk_id[:80]}")
     return tree
 
 
-def _of_run(visit: Visit, which: str) -> tuple[OriginTree, ...]:
+def _of_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
     from tasks.evaluation.results.finding_runs import find_stored_run
     from tasks.origins.of_scores import of_run, of_score
     from tasks.origins.told import recorded
@@ -91,9 +91,9 @@ def _of_run(visit: Visit, which: str) -> tuple[OriginTree, ...]:
 
     evaluations = visit.workplace.evaluations()
     try:
-        run = evaluations.run(which)
+        run = evaluations.run(run_name)
     except UnknownRun as error:
-        raise Problem(404, f"{which[:80] or 'nothing'} is no digest and no run that is known here") from error
+        raise Problem(404, f"{run_name[:80] or 'nothing'} is no digest and no run that is known here") from error
     if run.kind != "benchmark":
         return recorded([run.id], lineage())
     stored_run, task, item = find_stored_run(run.id, evaluations), visit.query.get("task"), visit.query.get("item")

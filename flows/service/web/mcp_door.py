@@ -27,7 +27,7 @@ from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
 from tasks.rag.answers import cited_place
 
-Made = TypeVar("Made")
+Result = TypeVar("Made")
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 INSTRUCTIONS = (
@@ -82,7 +82,7 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     @tool
     async def search(question: str, top_k: int = 5, collection: str | None = None) -> list[dict[str, Any]]:
         """Find the passages that answer a question best: document, page, box, text."""
-        return await _in_thread(lambda: doors.search(live(collection), question, top_k=top_k))
+        return await _call_in_thread(lambda: doors.search(live(collection), question, top_k=top_k))
 
     @tool
     async def numbers(
@@ -90,7 +90,7 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     ) -> list[dict[str, Any]]:
         """Numbers of tables by words of the document's name and of the row, and by years such as 2019..2021."""
         read_numbers = partial(doors.numbers, live(collection), entity=entity, line=line, period=period, most=most)
-        return await _in_thread(read_numbers)
+        return await _call_in_thread(read_numbers)
 
     @tool
     async def page_image(
@@ -107,18 +107,18 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
                 raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")
             return draw(digests[0], page, ",".join(f"{edge:.2f}" for edge in box or ()))
 
-        return Image(data=await _in_thread(picture), format="png")
+        return Image(data=await _call_in_thread(picture), format="png")
 
     @server.tool()
     async def eval_results(task: str | None = None, model: str | None = None) -> list[dict[str, Any]]:
         """The leaderboard of evaluated models, with 95 % intervals."""
-        return await _in_thread(lambda: doors.results(evaluations(), task=task, model=model))
+        return await _call_in_thread(lambda: doors.results(evaluations(), task=task, model=model))
 
     return server
 
 
-async def _in_thread(call: Callable[[], Made]) -> Made:
-    """What the call gives; what it could not do is told to the model."""
+async def _call_in_thread(call: Callable[[], Result]) -> Result:
+    """Call a function in a thread, and return its result. Raises ToolError, whose sentence the model reads."""
     try:
         return await run_sync(call)
     except (StorageError, ValueError, NoPicture, DocumentUnreadable) as error:

@@ -105,7 +105,7 @@ def routes(workplace: Workplace) -> APIRouter:
             if body.model not in models:
                 raise _Refused(404, f"there is no model {body.model[:80]!r}; here is {', '.join(map(repr, models))}")
             live = workplace.collections.find(models[body.model]).live
-            answer = workplace.asking.answer(request, _question(body), live)
+            answer = workplace.asking.answer(request, _read_question(body), live)
             base = str(request.base_url).rstrip("/")
 
             def link(citation: Citation) -> str | None:
@@ -115,7 +115,7 @@ def routes(workplace: Workplace) -> APIRouter:
             if body.stream:
                 stream = _stream(body.model, asyncio.ensure_future(answer), link)
                 return StreamingResponse(stream, media_type="text/event-stream")
-            return JSONResponse(_whole(body.model, _answered(await answer), link))
+            return JSONResponse(_chat_completion(body.model, _require_answer(await answer), link))
         except Busy as busy:
             return JSONResponse(_Refused(503, str(busy)).body, 503)
         except _Refused as refused:
@@ -124,25 +124,25 @@ def routes(workplace: Workplace) -> APIRouter:
     return router
 
 
-def _question(asked: ChatRequest) -> Question:
+def _read_question(body: ChatRequest) -> Question:
     """The last message as the question, after the pairs of question and answer before it."""
-    spoken = [message for message in asked.messages if message.role in ("user", "assistant") and message.text.strip()]
+    spoken = [message for message in body.messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
         raise _Refused(400, "the last message must be the user's, with text; it is the question")
     turns = [
-        Turn(question=message.text, answer=_plain(reply.text))
+        Turn(question=message.text, answer=_without_sources(reply.text))
         for message, reply in pairwise(spoken)
         if message.role == "user" and reply.role == "assistant"
     ]
     return Question(question=spoken[-1].text, history=tuple(turns))
 
 
-def _plain(answer: str) -> str:
-    """An answer of ours without its links and sources."""
+def _without_sources(answer: str) -> str:
+    """Return an earlier answer of ours without its links, marks of doubt and sources."""
     return SOURCES.sub("", LINK.sub(r"[\1]", answer)).replace(DOUBT, "")
 
 
-def _answered(answer: Answered | Refusal) -> Answered:
+def _require_answer(answer: Answered | Refusal) -> Answered:
     if isinstance(answer, Refusal):
         raise _Refused(answer.status, answer.sentence)
     return answer
@@ -166,7 +166,7 @@ def _frame(kind: str, model: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 
-def _whole(model: str, answered: Answered, link: Link) -> dict[str, Any]:
+def _chat_completion(model: str, answered: Answered, link: Link) -> dict[str, Any]:
     text = markdown_of(answered, link=link)
     prompt = sum(call.prompt_tokens or 0 for call in answered.calls)
     completion = sum(call.completion_tokens or 0 for call in answered.calls)
@@ -189,7 +189,7 @@ async def _stream(model: str, answering: asyncio.Future[Answered | Refusal], lin
         yield chunk({"role": "assistant", "content": ""})
         while not (await asyncio.wait([answering], timeout=ALIVE_S))[0]:
             yield ": answering\n\n"
-        answered = _answered(answering.result())
+        answered = _require_answer(answering.result())
     except (_Refused, Busy) as error:
         refused = error if isinstance(error, _Refused) else _Refused(503, str(error))
         yield f"data: {json.dumps(refused.body, ensure_ascii=False)}\n\n"

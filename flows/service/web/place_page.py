@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 
 def place_address(document: str, page: int | None, box: BBox | None, quote: str) -> str:
-    """The address of the page of a place. document: digest."""
+    """Return the address of the page of a place. document: digest. box: in points."""
     edges = ",".join(f"{edge:.2f}" for edge in box or ())
     return f"{ROOT}/place?{urlencode({'document': document, 'page': page or '', 'box': edges, 'quote': quote})}"
 
@@ -57,8 +57,8 @@ def place_address(document: str, page: int | None, box: BBox | None, quote: str)
 def in_collection_of(visit: Visit, document: str) -> Visit:
     """The visit in a collection that has this document."""
 
-    def has(one: Collection) -> bool:
-        with one.live.borrow() as current:
+    def has(collection: Collection) -> bool:
+        with collection.live.borrow() as current:
             return any(entry.document == document for entry in current.index.catalogue)
 
     return visit.where(has) if visit.workplace.collections.names else visit
@@ -67,14 +67,14 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
     """What the template of a cited place needs; None where the index has the document no longer."""
     try:
-        return _values(visit, citation.digest, citation.page, citation.bbox, citation.quote)
+        return _place_values(visit, citation.digest, citation.page, citation.bbox, citation.quote)
     except (Problem, StorageError):
         return None
 
 
 @pages.get("/place")
 def show_place(visit: Visit) -> Response:
-    """The place that the address names."""
+    """Show the place that the address names."""
     document, page, box = (visit.query.get(name, "") for name in ("document", "page", "box"))
     visit = in_collection_of(visit, document)
     if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
@@ -83,17 +83,17 @@ def show_place(visit: Visit) -> Response:
         edges = _read_box(box) if box else None
     except NoPicture:
         raise Problem(422, f"{box[:40]} is no box; open the place from an answer") from None
-    values = _values(visit, document, int(page) if page else None, edges, visit.query.get("quote", ""))
+    values = _place_values(visit, document, int(page) if page else None, edges, visit.query.get("quote", ""))
     return visit.page("place_part.html" if visit.is_part else "place.html", place=values)
 
 
-def _values(visit: Visit, document: str, page: int | None, box: BBox | None, quote: str) -> dict[str, Any]:
+def _place_values(visit: Visit, document: str, page: int | None, box: BBox | None, quote: str) -> dict[str, Any]:
     """What the template of a cited place needs. Raises Problem."""
     with visit.live.borrow() as current:
         entry = current.index.entry(document)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
-    pages = _pages(visit, document) if quote else ()
+    pages = _read_pages(visit, document) if quote else ()
     boxes: tuple[BBox, ...] = ()
     if box and page:  # around the quote, or around its passage where the reading of the document is not at hand
         blocks = next((read_page.blocks for read_page in pages if read_page.number == page), ())
@@ -107,7 +107,7 @@ def _values(visit: Visit, document: str, page: int | None, box: BBox | None, quo
     return {
         "document": entry.name,
         "where": place_of(entry.name, page, page_source_of(entry), language=visit.language),
-        "picture": address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
+        "picture": picture_address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
         "quote": quote,
         "lines": lines,
         "columns": max((len(line.cells) for line in lines), default=1),
@@ -121,20 +121,20 @@ def _values(visit: Visit, document: str, page: int | None, box: BBox | None, quo
     }
 
 
-def _pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
+def _read_pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
     """What was read of a document; none where that is not at hand."""
     status = statuses_of(visit.live.folder).get(document)
     try:
-        return _read(status.reading.model_dump_json()).pages if status and status.reading else ()
+        return _load_document(status.reading.model_dump_json()).pages if status and status.reading else ()
     except StorageError:
         return ()
 
 
 @lru_cache(maxsize=READINGS_KEPT)
-def _read(kept: str) -> Document:
+def _load_document(ref_json: str) -> Document:
     from tasks.resources import artifacts
 
-    return artifacts().load(Document, Ref.model_validate_json(kept))
+    return artifacts().load(Document, Ref.model_validate_json(ref_json))
 
 
 def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox, ...]:
@@ -147,7 +147,7 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
         return "".join(text.replace("|", "").split())
 
     quoted, parts = plain(quote), list[BBox]()
-    for text, box in _pieces(block for block in blocks if block.bbox and _lies_in(block.bbox, within)):
+    for text, box in _rows_and_blocks(block for block in blocks if block.bbox and _lies_in(block.bbox, within)):
         piece = plain(text)
         if piece and quoted and quoted in piece:
             return (box,)
@@ -156,7 +156,7 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
     return tuple(parts[:MOST_BOXES]) or (within,)
 
 
-def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
+def _rows_and_blocks(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
     """Text and box of each row of a table and of each other block."""
     for block in blocks:
         if not block.cells and block.bbox:
@@ -203,8 +203,8 @@ def _lines(block: Block) -> Iterator[tuple[str, ...]]:
         yield tuple(by_column.get(column, "") for column in range(max(by_column) + 1))
 
 
-def address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...] = ()) -> str:
-    """The link to the picture of a page. document: digest."""
+def picture_address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...] = ()) -> str:
+    """Return the link to the picture of a page, signed for whoever has it. document: digest."""
     edges = ";".join(",".join(f"{edge:.2f}" for edge in box) for box in boxes[:MOST_BOXES])
     key = keys.permission(f"{document}/{page}/{edges}")
     return f"{PICTURE.format(document=document, page=page)}?{urlencode({'boxes': edges, 'key': key})}"
@@ -214,7 +214,7 @@ def picture_link(keys: Keys, citation: Citation) -> str | None:
     """The link to the picture of the page that a citation names; None without one."""
     if citation.page is None:
         return None
-    return address(keys, citation.digest, citation.page, (citation.bbox,) if citation.bbox else ())
+    return picture_address(keys, citation.digest, citation.page, (citation.bbox,) if citation.bbox else ())
 
 
 def is_drawn(format: str | None) -> bool:
@@ -252,9 +252,9 @@ def draw(document: str, page: int, boxes: str = "") -> bytes:
     raise NoPicture(f"it has no page {page}")
 
 
-def _read_box(told: str) -> BBox:
+def _read_box(text: str) -> BBox:
     try:
-        x0, y0, x1, y1 = map(float, told.split(","))
+        x0, y0, x1, y1 = map(float, text.split(","))
     except ValueError:
         raise NoPicture("a box is four numbers") from None
     return x0, y0, x1, y1

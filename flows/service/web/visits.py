@@ -38,9 +38,9 @@ from tasks.nightly import night_report
 ROOT = "/ui"
 COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
-"""Life of a cookie."""
-HERE = Path(__file__).parent
-TEMPLATES, STATIC, WORDS = HERE / "templates", HERE / "static", HERE / "words.toml"
+"""Seconds until a cookie of the sign-in ends."""
+FOLDER = Path(__file__).parent
+TEMPLATES, STATIC, WORDS = FOLDER / "templates", FOLDER / "static", FOLDER / "words.toml"
 Language = Literal["en", "ko"]
 HEADERS = {
     "Content-Security-Policy": (
@@ -84,21 +84,25 @@ class Keys:
 
     def is_bearer(self, header: str) -> bool:
         """Whether an Authorization header carries the auth string of the pages."""
-        return _equal(header, f"Bearer {self._auth}")
+        return _are_equal(header, f"Bearer {self._auth}")
 
-    def cookie(self, said: str) -> str | None:
-        """A cookie for a browser that said one of the two secrets: its end, a nonce, a signature; None for others."""
-        secret = next((secret for secret in (self._auth, self._owner()) if secret and _equal(said, secret)), None)
+    def cookie(self, secret_word: str) -> str | None:
+        """Return a cookie for a browser that sent one of the two secrets: its end, a nonce, a signature; else None."""
+        secret = next(
+            (secret for secret in (self._auth, self._owner()) if secret and _are_equal(secret_word, secret)), None
+        )
         if secret is None:
             return None
         content = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}"
         return f"{content}.{self._sign_cookie(content, secret)}"
 
-    def is_cookie(self, said: str) -> bool:
+    def is_cookie(self, cookie: str) -> bool:
         """Whether a cookie is ours, has not ended, and its secret is still the same."""
-        content, _, signature = said.rpartition(".")
+        content, _, signature = cookie.rpartition(".")
         signed = any(
-            _equal(signature, self._sign_cookie(content, secret)) for secret in (self._auth, self._owner()) if secret
+            _are_equal(signature, self._sign_cookie(content, secret))
+            for secret in (self._auth, self._owner())
+            if secret
         )
         return signed and self._clock() < int(content.partition(".")[0])
 
@@ -106,18 +110,18 @@ class Keys:
         """The token of the forms of a browser with this cookie."""
         return self._sign("form", cookie)
 
-    def is_form_token(self, said: str, cookie: str) -> bool:
-        return _equal(said, self._sign("form", cookie))
+    def is_form_token(self, token: str, cookie: str) -> bool:
+        return _are_equal(token, self._sign("form", cookie))
 
     def permission(self, path: str) -> str:
         """The signature that lets anybody read `path`."""
         return self._sign("path", path)[:32]
 
-    def permits(self, path: str, said: str) -> bool:
-        return _equal(said, self.permission(path))
+    def permits(self, path: str, signature: str) -> bool:
+        return _are_equal(signature, self.permission(path))
 
     def _sign_cookie(self, content: str, secret: str) -> str:
-        """A cookie ends with the secret that its browser said."""
+        """Sign a cookie with a hash of the secret that its browser sent, so that it ends when the secret changes."""
         return self._sign(f"cookie {hashlib.sha256(secret.encode()).hexdigest()}", content)
 
     def _sign(self, use: str, content: str) -> str:
@@ -125,8 +129,8 @@ class Keys:
         return hmac.new(self._auth.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def _equal(said: str, expected: str) -> bool:
-    return hmac.compare_digest(said.encode(errors="replace"), expected.encode())  # bytes: not only ASCII is said
+def _are_equal(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode(errors="replace"), expected.encode())  # bytes: not only ASCII is said
 
 
 class Problem(HTTPException):
@@ -135,7 +139,7 @@ class Problem(HTTPException):
 
 @dataclass(frozen=True)
 class Workplace:
-    """What the pages are about."""
+    """What the pages are about: collections, conversations, evaluations, and who may see them."""
 
     asking: Asking
     collections: Collections
@@ -148,7 +152,7 @@ class Workplace:
 
 
 class Visit(NamedTuple):
-    """One request of a page."""
+    """One request of a page, with the language and the collection that it is about."""
 
     workplace: Workplace
     request: Request
@@ -171,7 +175,7 @@ class Visit(NamedTuple):
 
     @property
     def path(self) -> Mapping[str, str]:
-        """Variable parts of the address."""
+        """Variable parts of the address, by name."""
         return self.request.path_params
 
     @property
@@ -203,16 +207,16 @@ class Visit(NamedTuple):
         return f"{ROOT}{path}?{encoded}" if encoded else f"{ROOT}{path}"
 
     def where(self, holds: Callable[[Collection], bool]) -> Visit:
-        """The same visit in the first collection of which this is so, the chosen one before others; else unchanged."""
+        """Return the visit in the first collection that `holds` accepts, the chosen one first; else unchanged."""
         for collection in (self.collection, *self.workplace.collections):
             with suppress(StorageError):
                 if holds(collection):
                     return self._replace(collection=collection)
         return self
 
-    def refuse_token(self, said: str) -> None:
+    def refuse_token(self, token: str) -> None:
         """Raise Problem unless this is the token of the forms of this browser."""
-        if not self.workplace.keys.is_form_token(said, self.cookie):
+        if not self.workplace.keys.is_form_token(token, self.cookie):
             raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
 
     def say(self, words: str) -> str:
@@ -241,7 +245,7 @@ class Visit(NamedTuple):
 
 
 Handler = Callable[[Visit], Response | Awaitable[Response]]
-Made = TypeVar("Made", bound=Handler)
+PageHandler = TypeVar("Made", bound=Handler)
 
 
 class Page(NamedTuple):
@@ -261,16 +265,18 @@ class Page(NamedTuple):
 class Pages(list[Page]):
     """The pages of a room, each named above the function that makes it; the first that fits an address is shown."""
 
-    def get(self, path: str, **options: bool) -> Callable[[Made], Made]:
+    def get(self, path: str, **options: bool) -> Callable[[PageHandler], PageHandler]:
         """Decorate what shows a page; options: fields of Page."""
         return self._add("GET", path, options)
 
-    def post(self, path: str, **options: bool) -> Callable[[Made], Made]:
+    def post(self, path: str, **options: bool) -> Callable[[PageHandler], PageHandler]:
         """Decorate what takes a form; options: fields of Page."""
         return self._add("POST", path, options)
 
-    def _add(self, method: Literal["GET", "POST"], path: str, options: Mapping[str, bool]) -> Callable[[Made], Made]:
-        def keep(handler: Made) -> Made:
+    def _add(
+        self, method: Literal["GET", "POST"], path: str, options: Mapping[str, bool]
+    ) -> Callable[[PageHandler], PageHandler]:
+        def keep(handler: PageHandler) -> PageHandler:
             self.append(Page(method, path, handler, **options))
             return handler
 
@@ -302,9 +308,9 @@ def korean() -> dict[str, str]:
     return cast("dict[str, str]", tomllib.loads(WORDS.read_text("utf-8")))
 
 
-def language_of(accepted: str, chosen: str | None) -> Language:
+def language_of(accepted: str, cookie: str | None) -> Language:
     """The language of a page: the chosen one, else the first of Accept-Language that there is."""
-    for tag in (chosen or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
+    for tag in (cookie or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
         if tag[:2] in ("en", "ko"):
             return "ko" if tag[:2] == "ko" else "en"
     return "en"

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from flows.service.answering import CLIENT_GONE, Asking, Busy, body_of, refusal
+from flows.service.answering import CLIENT_GONE, Asking, Busy, body_of, refusal_of
 from flows.service.api import ApiFailed
 from flows.service.served_collections import Collection, Collections, UnknownCollection
 from flows.service.web import (
@@ -134,45 +134,45 @@ def create_app(
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
-    status, sentence = refusal(error)
+    status, sentence = refusal_of(error)
     headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
     return JSONResponse({"error": sentence}, status, headers)
 
 
-def _route(workplace: Workplace, shown: Page) -> Route:
-    """The route of a page."""
+def _route(workplace: Workplace, page: Page) -> Route:
+    """Make the route of a page, which checks the sign-in and the form before it calls the handler."""
 
     async def endpoint(request: Request) -> Response:
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {}, workplace.collections.first)
         try:
-            if not shown.public and not workplace.keys.is_cookie(visit.cookie):
-                if shown.method == "POST" or visit.is_part:
+            if not page.public and not workplace.keys.is_cookie(visit.cookie):
+                if page.method == "POST" or visit.is_part:
                     raise Problem(401, "you are not signed in, or no longer; sign in again")
                 return RedirectResponse(f"{ROOT}/sign-in?to={quote(visit.address, safe='')}", 303)
             if name := visit.query.get("collection"):
                 visit = visit._replace(collection=workplace.collections.find(name))
-            if shown.method == "POST":
+            if page.method == "POST":
                 _refuse_foreign(request)
-            if shown.needs_folder and visit.indexing is None:
+            if page.needs_folder and visit.indexing is None:
                 raise Problem(409, "this server has no folder of documents; start it with --documents DIR")
-            if shown.method == "POST" and not shown.multipart:
+            if page.method == "POST" and not page.multipart:
                 form = dict(parse_qsl((await body_of(request)).decode(errors="replace"), keep_blank_values=True))
                 visit.refuse_token(form.get("token", ""))
                 visit = visit._replace(form=form)
-            if inspect.iscoroutinefunction(shown.handler):
-                return await shown.handler(visit)
-            return await run_in_threadpool(shown.handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
+            if inspect.iscoroutinefunction(page.handler):
+                return await page.handler(visit)
+            return await run_in_threadpool(page.handler, visit)  # pyright: ignore[reportReturnType, reportArgumentType]
         except ClientDisconnect:  # in the middle of a form
             return Response(status_code=CLIENT_GONE)
         except Exception as error:  # noqa: BLE001 every error is a page
-            status, sentence = refusal(error)
+            status, sentence = refusal_of(error)
             response = visit.page("error.html", status=status, number=status, sentence=sentence)
             if visit.is_part:
                 response.headers["HX-Reselect"] = "main"  # a page that looks for its own part gets the sentence too
             return response
 
-    return Route(shown.path, endpoint, methods=[shown.method])
+    return Route(page.path, endpoint, methods=[page.method])
 
 
 def _refuse_foreign(request: Request) -> None:
@@ -183,7 +183,7 @@ def _refuse_foreign(request: Request) -> None:
         raise Problem(403, "this form comes from another site; open the page here and send it again")
 
 
-def _local(address: str) -> str:
+def _local_address(address: str) -> str:
     """The address if it is a page of ours, else the first page."""
     parts = urlsplit(address)
     ours = address.startswith(f"{ROOT}/") and not parts.netloc and "\\" not in address and address.isprintable()
@@ -193,13 +193,13 @@ def _local(address: str) -> str:
 @pages.get("/sign-in", public=True)
 def show_sign_in(visit: Visit) -> Response:
     """The form of the sign-in, which leads on to the page that was asked for."""
-    return visit.page("sign_in.html", to=_local(visit.query.get("to", "")), wrong=False)
+    return visit.page("sign_in.html", to=_local_address(visit.query.get("to", "")), wrong=False)
 
 
 @pages.post("/sign-in", public=True)
 def sign_in(visit: Visit) -> Response:
     """Set the cookie for one of the two secrets."""
-    to = _local(visit.form.get("to", ""))
+    to = _local_address(visit.form.get("to", ""))
     cookie = visit.workplace.keys.cookie(visit.form.get("auth", "").strip())
     if cookie is None:
         return visit.page("sign_in.html", status=403, to=to, wrong=True)
@@ -211,7 +211,7 @@ def sign_in(visit: Visit) -> Response:
 
 @pages.post("/sign-out")
 def sign_out(_: Visit) -> Response:
-    """Take the cookie away."""
+    """Delete the cookie of the sign-in."""
     response = RedirectResponse(f"{ROOT}/sign-in", 303)
     response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
     return response
@@ -221,18 +221,18 @@ def sign_out(_: Visit) -> Response:
 def choose_language(visit: Visit) -> Response:
     """Keep the language of the pages in a cookie."""
     language = "ko" if visit.query.get("to") == "ko" else "en"
-    response = RedirectResponse(_local(visit.query.get("back", "")), 303)
+    response = RedirectResponse(_local_address(visit.query.get("back", "")), 303)
     response.set_cookie(LANGUAGE_COOKIE, language, YEAR_S, path=ROOT, httponly=True, samesite="strict")
     return response
 
 
 @pages.get("/docs")
 def show_docs(visit: Visit) -> Response:
-    """What programs may ask."""
+    """Show the routes that programs may call."""
     return visit.page("docs.html", described=visit.workplace.described())
 
 
 @pages.get("/{rest:path}")
 def show_nowhere(visit: Visit) -> Response:
-    """Any other address."""
+    """Refuse any other address. Raises Problem."""
     raise Problem(404, f"there is no page {visit.path['rest'][:80]}; the first page leads to all")

@@ -13,9 +13,9 @@ import pytest
 from pydantic import SecretStr
 
 from flows.service.web import workplace
-from flows.service.web.place_page import address
+from flows.service.web.place_page import picture_address
 from flows.service.web.visits import COOKIE, LASTS_S, Keys
-from flows.service.web.workplace import _local
+from flows.service.web.workplace import _local_address
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, OWNER, Site, answer, cited, sign_in, site
 
@@ -137,7 +137,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites_and_is_for_the_au
     "to", ["https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/ui/\nx", "/ask"]
 )
 def test_after_the_sign_in_only_a_page_of_ours_comes(to: str) -> None:
-    assert _local(to) == "/ui/"
+    assert _local_address(to) == "/ui/"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_pages_load_only_from_here_and_run_no_script_of_their_own(served: Site, 
 
 
 def test_a_picture_is_shown_only_by_a_link_of_the_server(served: Site) -> None:
-    made = address(Keys(SecretStr(AUTH)), digest("tram.pdf"), 1, ((1, 2, 3, 4),))
+    made = picture_address(Keys(SecretStr(AUTH)), digest("tram.pdf"), 1, ((1, 2, 3, 4),))
     with httpx.Client(base_url=served.url) as anybody:
         statuses = [
             anybody.get(path).status_code

@@ -34,26 +34,26 @@ R = TypeVar("R")
 
 @dataclass
 class RunState:
-    """A run that has begun."""
+    """The state that runs of evaluations and of selectors share: when they began, and what they left unfinished."""
 
     run: str
     config: dict[str, Any]
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     unfinished: dict[str, str] = field(default_factory=dict[str, str])
-    """Item or call → reason; it may succeed on a retry."""
+    """Item or call → why it is unfinished; it may succeed on a retry."""
 
     @classmethod
     def begin(cls, run: object, config: dict[str, Any]) -> Self:
-        """A run that begins now; run: ID of its flow run, if it has one."""
+        """Return the state of a run that begins now. run: ID of its flow run, if it has one."""
         return cls(str(run or uuid4()).replace("-", ""), config)
 
     def note(self, gathered: Gathered[R]) -> list[R]:
-        """The results of steps; items that they left unfinished are recorded."""
+        """Return the results of steps, and record the items that they left unfinished."""
         self.unfinished |= gathered.unfinished
         return gathered.results
 
     def facts(self) -> dict[str, Any]:
-        """Fields of a report that say when, where and how the run was made."""
+        """Return the fields of a report that say when, where and how the run was made."""
         return {
             "started_at": self.started,
             "ended_at": datetime.now(UTC),
@@ -70,8 +70,8 @@ class EvaluationRun(RunState):
 
     failed: dict[str, Exception] = field(default_factory=dict[str, Exception])
     """Task → the error that ended it."""
-    lost: list[str] = field(default_factory=list[str])
-    """What could not be kept, and why."""
+    not_kept: list[str] = field(default_factory=list[str])
+    """Each destination that could not be written, with the reason: `the database: …`."""
     results: list[TaskResult] = field(default_factory=list[TaskResult])
     written: str | None = None
     """Path of the results file."""
@@ -81,35 +81,35 @@ class EvaluationRun(RunState):
         self.config = mask_secrets(self.config)
 
     def guard(self, task: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        """What `work` returns; None, and the error recorded, if the task failed."""
+        """Return what `work` returns, or None if the task failed; its error is recorded."""
         try:
             return work(*args, **kwargs)
         except (*EXPECTED_ERRORS, ModelError, StorageError) as error:
             self.failed[task] = error
             return None
 
-    def attempt(self, step: Callable[[], R], what: str) -> R | None:
-        """The result of a step; unavailable storage is recorded, and does not end the run."""
+    def attempt(self, step: Callable[[], R], destination: str) -> R | None:
+        """Return the result of a step; None if storage is unavailable, which is recorded and does not end the run."""
         try:
             return step()
         except StorageError as error:
-            self.lost.append(f"{what}: {error}")
+            self.not_kept.append(f"{destination}: {error}")
             return None
 
     def end(self, report: EvalReport) -> EvalReport:
-        """The report of a complete run. Raises what ended the only task, TasksFailed, Unfinished, NotKept."""
+        """Return the report of a complete run. Raises what ended the only task, TasksFailed, Unfinished, NotKept."""
         if self.failed:
             if not report.results:
                 raise next(iter(self.failed.values()))
             raise TasksFailed({task: str(error) for task, error in self.failed.items()}, report=report)
         if self.unfinished:
             raise EvaluationUnfinished(self.unfinished, report=report)
-        if self.lost:
-            raise NotKept(self.lost, report=report, file=self.written, in_database=self.in_database)
+        if self.not_kept:
+            raise NotKept(self.not_kept, report=report, file=self.written, in_database=self.in_database)
         return report
 
     def report(self, planned: Plan, *, spent: Budget) -> EvalReport:
-        """The report of the run; spent: calls and cost."""
+        """Build the report of the run. spent: its calls and cost."""
         facts = RunFacts(
             id=self.run,
             model=planned.model,
@@ -135,13 +135,13 @@ class EvaluationRun(RunState):
         )
 
 
-class _Enough(Exception):
-    """The last requested stage is done."""
+class _LastStageReached(Exception):
+    """The last requested stage of a seed has finished."""
 
 
 @dataclass
 class LeverRun(RunState):
-    """Collects what the stages of all seeds give."""
+    """Collects what the stages of all seeds make: selectors, evaluations, files and notes."""
 
     stages: list[str] = field(default_factory=list[str])
     seeds: list[SeedReport] = field(default_factory=list[SeedReport])
@@ -153,43 +153,43 @@ class LeverRun(RunState):
     def seed(self, seed: int) -> Generator[None]:
         """Context of one seed; it ends early after the last stage that was asked for."""
         self.seeds.append(SeedReport(seed=seed))
-        with suppress(_Enough):
+        with suppress(_LastStageReached):
             yield
 
     def finish_stage(self, stage: str) -> None:
-        """Mark a stage as done; ends the seed if it is the last stage that was asked for."""
+        """Record that a stage has finished, and end the seed if it is the last stage that was asked for."""
         if stage not in self.stages:
             self.stages.append(stage)
         if stage == self.config["until"]:
-            raise _Enough
+            raise _LastStageReached
 
-    def trained(self, selector: TrainedSelector) -> Ref:
-        """The weights of a selector, which the report names."""
+    def add_selector(self, selector: TrainedSelector) -> Ref:
+        """Add a trained selector to the report, and return its weights."""
         last = self.seeds[-1]
         self.seeds[-1] = last.model_copy(update={"trained": (*last.trained, selector)})
         return selector.weights
 
-    def evaluated(self, outcome: Ref) -> None:
+    def add_evaluation(self, outcome: Ref) -> None:
         """Keep the evaluation of the current seed."""
         self.seeds[-1] = self.seeds[-1].model_copy(update={"evaluated": outcome})
 
-    def say(self, *notes: str) -> None:
+    def add_notes(self, *notes: str) -> None:
         """Add notes for readers of the figures."""
         self.notes = list(dict.fromkeys((*self.notes, *notes)))
 
-    def wrote(self, files: dict[str, str]) -> None:
+    def add_files(self, files: dict[str, str]) -> None:
         """Add files that were written for the user."""
         self.files += [path for path in files if path not in self.files]
 
-    def attempt(self, step: Callable[[], object], what: str) -> None:
-        """Do a step; unavailable storage is recorded, and does not end the run."""
+    def attempt(self, step: Callable[[], object], destination: str) -> None:
+        """Run a step; unavailable storage is recorded as unfinished, and does not end the run."""
         try:
             step()
         except StorageError as error:
-            self.unfinished[what] = str(error)
+            self.unfinished[destination] = str(error)
 
     def report(self) -> LeverReport:
-        """The report of the run so far."""
+        """Build the report of the run so far."""
         trouble = kept_responses().trouble
         return LeverReport(
             run=self.run,
@@ -203,7 +203,7 @@ class LeverRun(RunState):
         )
 
     def end(self) -> LeverReport:
-        """The report of a finished run. Raises Unfinished."""
+        """Return the report of a finished run. Raises Unfinished."""
         report = self.report()
         if self.unfinished:
             raise LeverUnfinished(self.unfinished, report=report)
