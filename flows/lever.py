@@ -201,7 +201,9 @@ class _SeedRun:
         recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(modalities)
         for path, own in trained.items():
             if own and not own.limited_to(modalities).is_that_of(recipe):
-                self.lever_run.add_notes(f"{path.name} was trained in {own.description}; this run has {recipe.description}")
+                self.lever_run.add_notes(
+                    f"{path.name} was trained in {own.description}; this run has {recipe.description}"
+                )
         return recipe
 
     def _run_sft(self, pools: Ref, recipe: PoolRecipe) -> tuple[Ref, Ref]:

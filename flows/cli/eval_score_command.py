@@ -33,7 +33,7 @@ OPTIONS = Options(
         "settings.limit": Flag(type=float, metavar="N|0.X", callback=check_limit),
         "settings.ks": FLAGS["settings.ks"]._replace(help=KS),
         "settings.extract": FLAGS["settings.extract"],
-        "model.name": FLAGS["model.name"]._replace(shown="recorded", help=MODEL),
+        "model.name": FLAGS["model.name"]._replace(default_text="recorded", help=MODEL),
     },
 )
 ROWS = (

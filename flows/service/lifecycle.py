@@ -25,7 +25,15 @@ from flows.running.command_server import end_shared_api
 from flows.service import supervising
 from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
 from flows.service.deploy import DeployFailed, deploy
-from flows.service.place import LOOPBACK, Place, ServiceSettings, UpOptions, differences, read_last_settings, settle_settings
+from flows.service.place import (
+    LOOPBACK,
+    Place,
+    ServiceSettings,
+    UpOptions,
+    differences,
+    read_last_settings,
+    settle_settings,
+)
 from flows.service.run_worker import worker_name
 from flows.service.server_database import Database, choose_database, cluster_of
 from flows.service.supervising import Part, environment_of, find_processes, programs_of, supervisor_in
@@ -180,7 +188,9 @@ def _check_port(port: int) -> None:
         raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
-def _finish_start(place: Place, service: Service, settings: ServiceSettings, auth: str | None, *, since: datetime | None) -> Up:
+def _finish_start(
+    place: Place, service: Service, settings: ServiceSettings, auth: str | None, *, since: datetime | None
+) -> Up:
     """Wait for the server, deploy, wait for the workers. Raises DidNotStart.
 
     since: when the programs were started; None: earlier, so that a part which has died may be starting again.

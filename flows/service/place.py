@@ -142,7 +142,8 @@ class ServiceSettings(Record, extra="ignore"):
         return f"http://{LOOPBACK}:{place.pages_port.read_text()}" if is_listening else None
 
 
-def settle_settings(options: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
+def settle_settings(
+    options: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
 ) -> ServiceSettings:
     """Return the settings of the service; a port that is not given stays as it was. Raises Refused.
 
