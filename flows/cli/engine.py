@@ -63,7 +63,7 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
 
     # nobody watches the heartbeats of a command, and its flow would wait up to a second for their thread to end
     quiet = temporary_settings({"flows.heartbeat_frequency": None}) if has_server() else nullcontext()
-    with quiet, interruptible(left="what is finished is kept, run the same command again to go on"):
+    with quiet, interruptible(outcome="what is finished is kept, run the same command again to go on"):
         try:
             return Outcome(flow(config), None)  # a returned state is resolved by Prefect
         except unfinished as error:

@@ -73,7 +73,7 @@ def score(
     from tasks.sandbox.bubblewrap import refuse_unsafe
 
     as_json = as_json or not sys.stdout.isatty()
-    with interruptible(left="nothing is told before all answers are graded, run the same command again"):
+    with interruptible(outcome="nothing is told before all answers are graded, run the same command again"):
         if values["settings.unsafe_code"]:
             refuse_unsafe()
         judge = values["judge.name"] or "auto"
