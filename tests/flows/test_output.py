@@ -18,7 +18,7 @@ MASKED = """
 import signal, sys, time, typer
 from flows.cli.engine import interruptible
 try:
-    with interruptible(left="all is kept"):
+    with interruptible(outcome="all is kept"):
         try:
             signal.raise_signal(signal.SIGINT)
             time.sleep(60)
