@@ -92,7 +92,9 @@ def rl_data(given: OptionValues, config: ConfigFile = None, settings: Settings =
     _run_training(_read_config({**given, "until": "rl-data"}, OF_THE_SEED, config, settings), as_json)
 
 
-def _read_config(given: OptionValues, options: Options, file: Path | None, settings: Sequence[str] | None) -> LeverConfig:
+def _read_config(
+    given: OptionValues, options: Options, file: Path | None, settings: Sequence[str] | None
+) -> LeverConfig:
     from flows.running.lever_config import read_lever_config
 
     with report_invalid(options):
