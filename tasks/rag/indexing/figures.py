@@ -237,6 +237,7 @@ def look_alike(first: bytes, second: bytes) -> bool:
     small, large = sorted(pictures, key=lambda picture: picture.width * picture.height)
     if abs(small.width * large.height - large.width * small.height) > 0.02 * small.width * large.height:
         return False
+    # the blur levels out what scaling and compression change at edges
     levels = [
         np.asarray(picture.resize(small.size).filter(ImageFilter.BoxBlur(1)), dtype=np.int16)
         for picture in (small, large)

@@ -430,6 +430,7 @@ def _rank_by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Em
     """Order matches by words and by closeness of meaning; only the labels of the best are embedded."""
     phrases = list(dict.fromkeys(label_phrase(match.number) for match in matches))
     near = sorted((match for match in matches if match.rank is not None), key=lambda match: match.rank or 0)
+    # two thirds of the places go to the best by words, the others to cells on retrieved pages
     most = MOST_EMBEDDED * 2 // 3
     phrases = list(dict.fromkeys((*phrases[:most], *(label_phrase(match.number) for match in near), *phrases)))[
         :MOST_EMBEDDED

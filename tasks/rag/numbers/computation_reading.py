@@ -111,9 +111,9 @@ def read_computation(
     return read._replace(tasks=tasks)
 
 
-def _replace_aside(aside: re.Match[str]) -> str:
+def _replace_aside(match: re.Match[str]) -> str:
     """Return what stands for words in passing: an amount after accumulated depreciation is a net one."""
-    return ", net" if "accumulated" in aside[0].lower() else " "
+    return ", net" if "accumulated" in match[0].lower() else " "
 
 
 def shown_as(question: str) -> Computation:

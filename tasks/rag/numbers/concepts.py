@@ -118,6 +118,7 @@ def score_concepts(label: str) -> Mapping[str, float]:
             extra = len(label_words - words - FREE_WORDS)
             if extra > MOST_EXTRA_WORDS or extra >= len(words) + 1 or (extra and joined and not name.joined):
                 continue  # "publishing and advertising" is more than advertising
+            # an earlier name fits better, by so little that it only decides between names that fit alike
             likeness = (1.0 - 0.004 * min(name.rank, 20) - (0.02 if label_words != words else 0.0)) * 0.8**extra
             score = share * likeness
             scores[name.concept.key] = max(score, scores.get(name.concept.key, 0.0))

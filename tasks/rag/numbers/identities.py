@@ -162,6 +162,7 @@ def find_column_sums(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]
         rows[fact.row][fact.col] = fact
     for whole in {fact.col for fact in facts if any(map(WHOLE.match, fact.column_path))}:
         scale, _ = Counter(row[whole].scale for row in rows.values() if whole in row).most_common(1)[0]
+        # the rows whose total is in its usual scale, and is no dash
         able = {at: row for at, row in rows.items() if whole in row and row[whole].value and row[whole].scale == scale}
         counts: Counter[int] = Counter()
         """First column of a run up to the total that adds up to it → rows where it does, with two amounts or more."""

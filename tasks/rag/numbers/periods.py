@@ -243,6 +243,7 @@ def find_parts(question: str) -> tuple[When, ...]:
                 pass
     if not parts and months:
         parts = [Part(months=months)]
+    # as many parts as years belong together in pairs and keep repeats ("Q1 2022 and Q1 2023"); else each is of each
     parts = list(dict.fromkeys(parts)) if len(set(years)) != len(parts) else parts
     years = list(dict.fromkeys(years)) if len(years) != len(parts) else years
     if not parts or not years:

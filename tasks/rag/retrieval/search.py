@@ -84,6 +84,7 @@ def search(
     names = {match.said: match.confidence for match in filters.matches} if filters.mode != "all" else {}
     retrievers = Retrievers(index, question, embedder=embedder, names=names, settings=settings)
     count = max(top_k, settings.rerank_pool) if reranker else top_k
+    # a limit per document passes hits over, which a deeper pool replaces
     pool_size = count if per_document is None else max(settings.mmr_pool, 4 * count)
     rank = partial(find_strategy(strategy).rank, retrievers, pool_size)
     pool = _Search(index, rank, settings).within(None if documents is None else index.rows_of(documents), filters)
