@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 import tomllib
@@ -221,7 +222,7 @@ class Visit(NamedTuple):
 
     def say(self, words: str) -> str:
         """Words of the pages in the language of the page."""
-        return korean().get(words, words) if self.language == "ko" else words
+        return in_korean(words) if self.language == "ko" else words
 
     def fill(self, template: str, **values: Any) -> str:
         """The HTML of a template, with what every template has; every value is escaped."""
@@ -305,7 +306,31 @@ def static_files() -> dict[str, StaticFile]:
 @cache
 def korean() -> dict[str, str]:
     """English words of the pages → Korean ones."""
-    return cast("dict[str, str]", tomllib.loads(WORDS.read_text("utf-8")))
+    return {words: said for words, said in _read_words().items() if isinstance(said, str)}
+
+
+@cache
+def _korean_sentences() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Patterns of whole English sentences, each `{}` any text, with the Korean sentence for each."""
+    sentences = cast("dict[str, str]", _read_words()["sentences"])
+    return tuple(
+        (re.compile(re.escape(sentence).replace(r"\{\}", "(.+)"), re.DOTALL), translated)
+        for sentence, translated in sentences.items()
+    )
+
+
+def _read_words() -> dict[str, Any]:
+    return tomllib.loads(WORDS.read_text("utf-8"))
+
+
+def in_korean(words: str) -> str:
+    """Return words or a sentence of the pages in Korean; unchanged where there is no translation."""
+    if words in korean():
+        return korean()[words]
+    for pattern, translated in _korean_sentences():
+        if match := pattern.fullmatch(words):
+            return translated.format(*match.groups())
+    return words
 
 
 def language_of(accepted: str, cookie: str | None) -> Language:
