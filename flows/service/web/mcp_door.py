@@ -27,7 +27,7 @@ from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
 from tasks.rag.answers import cited_place
 
-Result = TypeVar("Made")
+Result = TypeVar("Result")
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 INSTRUCTIONS = (

@@ -246,7 +246,7 @@ class Visit(NamedTuple):
 
 
 Handler = Callable[[Visit], Response | Awaitable[Response]]
-PageHandler = TypeVar("Made", bound=Handler)
+PageHandler = TypeVar("PageHandler", bound=Handler)
 
 
 class Page(NamedTuple):
