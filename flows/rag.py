@@ -110,7 +110,7 @@ def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathere
         steps.forget_readings(shards, digests=scanned.digests_of(config.again), **reading)
     parsed = on_each(shards, steps.parse, **reading)
     building.note_failures(flat(parsed.results), scanned)
-    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, named=scanned.by_name)
+    refuse_too_many_failures(parsed.results, allowed=config.max_failed_share, rename=scanned.by_name)
     return parsed
 
 

@@ -108,7 +108,7 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Answer a question, with document, page and quote for every claim, or say that the documents do not tell."""
-    from tasks.rag.planning.names import documents_named
+    from tasks.rag.planning.names import find_named_documents
 
     with open_answering(index, values) as assistant:
         if evidence:
@@ -116,7 +116,7 @@ def ask(
         with show_draft(quiet=as_json) as on_event:
             answered = assistant.ask(
                 question,
-                documents=documents_named(document, assistant.index.catalogue) if document else None,
+                documents=find_named_documents(document, assistant.index.catalogue) if document else None,
                 on_event=on_event,
             )
     written = write_evidence(answered, evidence) if evidence else None

@@ -117,7 +117,7 @@ class Conversation:
 
         Raises StorageError; ValueError if there is none, or it is about another index.
         """
-        from tasks.rag.planning.plan import recall
+        from tasks.rag.planning.plan import parse_answers
         from tasks.resources import sessions
 
         session = sessions().get(prefix) if prefix else sessions().latest(self.index)
@@ -125,7 +125,7 @@ class Conversation:
             raise ValueError(f"no conversation on {self.index} has been kept yet; start without --resume")
         if session.index_path != self.index:
             raise ValueError(f"session {session.short_id} is about {session.index_path}; give that as --index to go on")
-        answers, unreadable = recall([turn.answered for turn in sessions().turns(session.id)])
+        answers, unreadable = parse_answers([turn.answered for turn in sessions().turns(session.id)])
         if unreadable:
             _note(f"{unreadable} turns of another version of this program are left out")
         self.answers, self.session = [*answers], session

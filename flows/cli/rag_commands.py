@@ -163,7 +163,7 @@ def search(
     from storage.index import open_index
     from tasks import resources
     from tasks.rag.answers import Filters
-    from tasks.rag.planning.names import documents_named
+    from tasks.rag.planning.names import find_named_documents
     from tasks.rag.planning.routing import open_router
     from tasks.rag.retrieval import search as retrieval
 
@@ -174,7 +174,7 @@ def search(
             strategy=strategy.value,
             top_k=top_k,
             embedder=lambda: resources.embedder(str(opened.manifest.settings["embedder"])),
-            documents=documents_named(document, opened.catalogue) if document else None,
+            documents=find_named_documents(document, opened.catalogue) if document else None,
             filters=open_router(opened).route(question) if not (no_route or document) else Filters(),
         )
         result = result._replace(notes=(*result.notes, *_note_route(opened, result.filters)))

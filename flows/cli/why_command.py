@@ -19,7 +19,7 @@ from storage.storage_errors import UnknownRun, UnknownSession
 
 if TYPE_CHECKING:
     from tasks.evaluation.results.finding_runs import FoundRun
-    from tasks.origins.told import OriginTree
+    from tasks.origins.origin_tree import OriginTree
     from tasks.rag.answers import Answered
 
 console = Screen()
@@ -73,32 +73,32 @@ def _at_most(count: int, parts: list[str]) -> list[str]:
 
 
 def _of_digest(prefix: str) -> OriginTree | None:
-    from tasks.origins.told import recorded
+    from tasks.origins.origin_tree import build_trees
     from tasks.resources import lineage
 
     digests = lineage().beginning(prefix)
     if len(digests) > 1:
         begun = ", ".join(digest[:SHORT] for digest in digests)
         fail(f"{prefix} begins {len(digests)} digests: {begun}; give more digits", REFUSED)
-    return next(iter(recorded(digests, lineage())), None)
+    return next(iter(build_trees(digests, lineage())), None)
 
 
 def _of_index(path: Path, parts: list[str]) -> OriginTree:
     from storage.index import open_index
-    from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
-    from tasks.origins.told import recorded
+    from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
+    from tasks.origins.origin_tree import build_trees
     from tasks.resources import artifacts, lineage
 
     name = index_name(path)
     with open_index(path) as opened:
         digest = opened.digest
     if not parts:
-        return next(iter(recorded([digest], lineage())))
+        return next(iter(build_trees([digest], lineage())))
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:
         fail(f"{name} was published from another home, or before origins were recorded; run `trivet rag index` again")
     is_cell = CELL.fullmatch(parts[0])
-    tree = (of_cell if is_cell else of_chunk)(parts[0], corpus, lineage(), artifacts())
+    tree = (trace_cell if is_cell else trace_chunk)(parts[0], corpus, lineage(), artifacts())
     if tree is None and is_cell:
         see = f"`trivet rag numbers --index {name} --json` for document, table, row and col of each"
         fail(f"{name} has no number {parts[0]}; see {see}", REFUSED)
@@ -139,10 +139,10 @@ def _validate_answer(record: Any) -> Answered:
 
 
 def _of_answer(answered: Answered) -> OriginTree:
-    from tasks.origins.of_answers import of_answer
+    from tasks.origins.answer_origins import trace_answer
     from tasks.resources import artifacts, lineage
 
-    return of_answer(answered, artifacts(), lineage())
+    return trace_answer(answered, artifacts(), lineage())
 
 
 def _of_row(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
@@ -183,16 +183,16 @@ def _of_row(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
 
 def _of_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
     from tasks.evaluation.results.finding_runs import find_run
-    from tasks.origins.of_scores import of_run, of_score
+    from tasks.origins.score_origins import trace_run, trace_score
     from tasks.resources import artifacts, evaluations, lineage, responses
 
     stored_run: FoundRun = find_run(run_name, evaluations())
     if len(parts) < 2:
-        yield of_run(stored_run, lineage(), task=parts[0] if parts else None)
+        yield trace_run(stored_run, lineage(), task=parts[0] if parts else None)
         return
     task, item = parts
     stored_run.require(task)
-    trees = of_score(stored_run, task, item, artifacts(), lineage(), responses().many)
+    trees = trace_score(stored_run, task, item, artifacts(), lineage(), responses().many)
     if not trees:
         fail(f"{task} of run {stored_run.report.run.id} has no item {item}", REFUSED)
     yield from trees
@@ -200,7 +200,7 @@ def _of_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
 
 def _print(tree: OriginTree, *, first: str, rest: str) -> None:
     """Print a tree. first, rest: what precedes its first line, and all lines that follow."""
-    from tasks.origins.told import made_by
+    from tasks.origins.origin_tree import made_by
 
     short = tree.key[:SHORT] if PREFIX.fullmatch(tree.key) else tree.key  # those of chunks and cells are names
     key = f" [dim]{escape(short)}[/dim]" if short else ""

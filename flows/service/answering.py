@@ -30,8 +30,8 @@ from storage.storage_errors import StorageError, UnknownRun, UnknownSession
 from tasks.evaluation.evaluation_errors import EvaluationError
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Turn
-from tasks.rag.planning.names import documents_named
-from tasks.rag.planning.plan import history_of, recall
+from tasks.rag.planning.names import find_named_documents
+from tasks.rag.planning.plan import history_of, parse_answers
 from tasks.rag.rag_errors import UnknownDocument
 
 log = logging.getLogger(__name__)
@@ -194,7 +194,9 @@ class Asking:
     ) -> tuple[Answered, Session | None]:
         """Return the answer, and the session that is to keep it. Raises OtherIndex, UnknownSession, UnknownDocument."""
         with live.borrow() as current:
-            documents = documents_named(question.documents, current.index.catalogue) if question.documents else None
+            documents = (
+                find_named_documents(question.documents, current.index.catalogue) if question.documents else None
+            )
             session, history = None, cast("Sequence[Turn]", question.history)
             if question.session:
                 index, is_new = lasting_name(live.folder), question.session == NEW_SESSION
@@ -202,7 +204,7 @@ class Asking:
                 if session.index_path != index:
                     problem = f"session {session.short_id} is about another index"
                     raise OtherIndex(f"{problem}; go on with it where that is served")
-                history = history_of(recall([turn.answered for turn in self.sessions.turns(session.id)]).answers)
+                history = history_of(parse_answers([turn.answered for turn in self.sessions.turns(session.id)]).answers)
             tell(Begun(session.id if session else None))
             return current.ask(question.question, history=history, documents=documents, on_event=tell), session
 

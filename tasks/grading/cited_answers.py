@@ -13,7 +13,15 @@ from decimal import Decimal, localcontext
 from typing import NamedTuple
 
 from tasks.language.number_words import CURRENCIES, DIGITS, FALLING, SCALE_WORDS
-from tasks.language.numbers import CALENDAR, FULL_WIDTH, MOST_DIGITS, Number, missing_numbers, read_numbers, same_number
+from tasks.language.numbers import (
+    CALENDAR,
+    FULL_WIDTH,
+    MOST_DIGITS,
+    Number,
+    is_same_number,
+    missing_numbers,
+    read_numbers,
+)
 from tasks.language.sentences import CITATION_MARK, language_of, sentences_of
 from tasks.language.tokens import BIGRAM, tokenize
 
@@ -125,7 +133,7 @@ def has_same_evidence(draft: str, rewritten: str) -> bool:
     """Whether a rewrite keeps every number and every mark, each number with the marks behind it."""
     evidence = _evidence(draft), _evidence(rewritten)
     return evidence[0].keys() == evidence[1].keys() and all(
-        any(same_number(number, counterpart) for counterpart in theirs[marks])
+        any(is_same_number(number, counterpart) for counterpart in theirs[marks])
         for ours, theirs in (evidence, evidence[::-1])
         for marks, numbers in ours.items()
         for number in numbers

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from tasks.grading.grading_records import Counts, Sample, Summary
 from tasks.grading.reading import Policy, score_under
-from tasks.measure.estimates import ByItem, Estimate, estimate, estimates, is_binary, mean, standard_error
+from tasks.measure.estimates import ByItem, Estimate, estimate, estimate_groups, is_binary, mean, standard_error
 
 VOTE_CHARS = 200
 AT_K = ("pass", "cons", "avg")
@@ -100,7 +100,7 @@ def summarise_repeats(
     totals = tally_samples(samples, policies=policies)
     repeats = [(repeat, scores) for repeat, scores in totals.by_repeat.items() if scores]
     accuracies = [mean(scores) for _, scores in repeats]
-    headline = estimates("accuracy_avg", totals.scores, groups=totals.groups, headline=True)
+    headline = estimate_groups("accuracy_avg", totals.scores, groups=totals.groups, headline=True)
     # pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count
     right_or_wrong, requested, left_out = bool(_sizes(totals)), list[Estimate](), dict[str, JsonValue]()
     for k in ks:
@@ -143,7 +143,7 @@ def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = 
     policies: other reading policies whose accuracy is reported.
     """
     totals = tally_samples(samples, policies=policies)
-    headline = estimates("accuracy", totals.scores, groups=totals.groups, headline=True)
+    headline = estimate_groups("accuracy", totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {
         "num_total": totals.counts.items,
         "num_solved": _whole(fsum(map(mean, totals.scores.values()))),

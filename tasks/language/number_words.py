@@ -1,4 +1,4 @@
-"""Patterns and words with which `numbers` recognizes dates, amounts, units, currencies, and digits that are no number.
+"""Patterns and words by which `numbers` recognises dates, amounts, units and currencies, and digits that are no number.
 
 Every repetition is bounded or possessive, so that reading stays linear in the length of the text.
 """
@@ -18,13 +18,14 @@ _WORDS = tomllib.loads((files("tasks.language") / "number_words.toml").read_text
 SCALE_WORDS = {
     word: Decimal(10 ** int(power)) for power, words in _WORDS["scales"].items() for word in str(words).split()
 }
+"""The factor of each word of scale: 1,000 for `thousand` and 천."""
 CURRENCIES: dict[str, str] = {sign: name for name, signs in _WORDS["currencies"].items() for sign in str(signs).split()}
-"""By sign or word in upper case, singular."""
+"""Name of the currency by its sign or its word in upper case, singular."""
 NUMBER_NAMES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
-"""0 … 20."""
+"""English names of 0 … 20; the position is the number."""
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 
 _NUMBER = r"[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"
@@ -101,10 +102,12 @@ MARKS = tuple(
         r"\s[0-9]{1,3}(?:\.[0-9]{1,3}){0,3}(?![0-9]|,[0-9])",
     )
 )
-"""Citations, list markers, telephone and business numbers, versions, ordinals and forms, articles of laws, captions."""
+"""Digits that are no numbers: citations, list markers, telephone and business numbers, versions, ordinals and forms,
+articles of laws, captions."""
 IDS = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z])[A-Za-z0-9]++(?:[-_][A-Za-z0-9]++|\.[0-9]++)*+")
+"""Words of letters and digits such as SFR-001, whose digits are no numbers."""
 GLUED = re.compile(r"(?:USD|KRW|EUR|GBP|JPY|CNY|FY)[0-9]")
-"""Words with digits that are numbers nevertheless."""
+"""Words that begin as ids do and hold a number nevertheless: USD100, FY2023."""
 
 _CURRENCY = r"U\.?S\.?\s?\$|US\$|USD|KRW|EUR|GBP|JPY|CNY|RMB|[$₩￦€£¥￥]"
 BEFORE = re.compile(
@@ -130,6 +133,7 @@ UNIT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+"""What may stand behind a number: a scale, a currency, a unit or a counter."""
 AFTER_BRACKET = re.compile(
     r"\s?(?P<unit>%|percent|개월|일|명|months?|days?|years?|weeks?|hours?|points?)(?![A-Za-z0-9])", re.IGNORECASE
 )
@@ -153,10 +157,10 @@ SCALES_STATED = (
         re.IGNORECASE,
     ),
 )
-"""(단위: 백만원), a cell 천원, (in thousands), (US$ million): the unit of bare numbers around it."""
+"""A unit stated for the bare numbers around it: (단위: 백만원), a cell 천원, (in thousands), (US$ million)."""
 FALLING = re.compile(
     r"손실|적자|감소|하락|축소|마이너스|\b(?:loss|losses|lost|decreas\w*|declin\w*|deficit|negative|fell|down|minus"
     r"|outflows?|used)\b",
     re.IGNORECASE,
 )
-"""In a sentence with such a word a number without a sign may stand for a negative one."""
+"""Words of loss or decrease: in a sentence with one, a number without a sign may stand for a negative one."""

@@ -1,4 +1,4 @@
-"""Reads numbers from text in one normalized form, to find the numbers of an answer in the sources that it cites.
+"""Reads numbers from text in one normalised form, so that those of an answer are found in the sources that it cites.
 
 35,750,000원, 3,575만 원, 3천 5백 7십 5만원 and 삼천오백칠십오만원 are one number; so are $1.2 billion and USD 1,200M.
 Identifiers and markers are no numbers: SFR-001, 제3조, [1], a list's `1.`, telephone numbers, versions.
@@ -16,36 +16,38 @@ from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, SCALE_WORDS
 from tasks.language.tokens import LARGE, SMALL, month_number
 
 MOST_DIGITS = 40
-"""A longer run of digits is no amount, and arithmetic on thousands of digits is slow."""
+"""Most digits of a number: a longer run is no amount, and arithmetic on thousands of digits is slow."""
 FULL_WIDTH = str.maketrans("０１２３４５６７８９，．％（）：", "0123456789,.%():")
-TAKEN = "\ufffc"
+READ_MARK = "\ufffc"
 """Replaces characters that are already read, so that no other pattern matches them."""
 CALENDAR = frozenset(["date", "month of year", "day of month", "time", "quarter"])
-"""Units whose values are no quantities: a bare 1700 is not 17:00."""
+"""Units whose values are no quantities: the time 17:00 has the value 1700 but is not equal to a bare 1700."""
 
 
 class Number(NamedTuple):
+    """A number in a text, with its unit and where it stands."""
+
     value: Decimal
-    """In whole units: 3,575만 is 35750000; a date is 20240507, a time 1700."""
+    """The value in whole units: 3,575만 is 35750000; a date is 20240507, a time 1700."""
     unit: str
     """`KRW`, `USD`, `%`, `%p`, `bp`, `months`, `date`, `time`, `year` …; empty where none is written."""
     text: str
-    """As written, with its unit."""
+    """The number as written, with its unit."""
     start: int
-    """Offset of its first character."""
+    """Offset of its first character in the text; `end` is behind its last."""
     end: int
 
 
 class Scale(NamedTuple):
-    """The stated unit of numbers without one: `(단위: 백만원)`, `(in millions)`."""
+    """A unit stated for numbers that are written without one: `(단위: 백만원)`, `(in millions)`."""
 
     factor: Decimal
     unit: str
-    """Currency; empty where none is named."""
+    """The currency; empty where none is named."""
 
 
 def read_numbers(text: str) -> list[Number]:
-    """The numbers of `text` in order, in time linear in its length."""
+    """Return the numbers of `text` in order, in time linear in its length."""
     working = text.translate(FULL_WIDTH)
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:
@@ -58,43 +60,46 @@ def read_numbers(text: str) -> list[Number]:
     return [number._replace(text=text[number.start : number.end]) for number in whole]
 
 
-def scales(text: str) -> tuple[Scale, ...]:
-    """The distinct units that `text` states for numbers without one."""
+def read_scales(text: str) -> tuple[Scale, ...]:
+    """Return the distinct units that `text` states for numbers without one."""
     stated = [match for pattern in words.SCALES_STATED for match in pattern.finditer(text)]
-    found = [Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"])) for match in stated]
-    return tuple(dict.fromkeys(found))
+    units = [Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"])) for match in stated]
+    return tuple(dict.fromkeys(units))
 
 
-def same_number(one: Number, other: Number) -> bool:
-    """Whether both have one value, in units that do not contradict."""
-    return one.value == other.value and _agree(one.unit, other.unit)
+def is_same_number(a: Number, b: Number) -> bool:
+    """Whether two numbers have one value, in units that do not contradict each other."""
+    return a.value == b.value and _agree(a.unit, b.unit)
 
 
 def missing_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
-    """The numbers of `sentence`, as written, that none of `sources` holds in any spelling."""
+    """Return the numbers of `sentence`, as written, that none of `sources` holds in any spelling."""
     claims = read_numbers(sentence)
     if not claims:
         return []
-    held: dict[Decimal, set[str]] = {}
+    units_of: dict[Decimal, set[str]] = {}
     for source in sources:
-        stated = scales(source)
+        stated = read_scales(source)
         for number in read_numbers(source):
             for value, unit in _readings(number, stated, either_sign=words.FALLING.search(sentence) is not None):
-                held.setdefault(value, set()).add(unit)
+                units_of.setdefault(value, set()).add(unit)
     missing: list[str] = []
     for claim in claims:
         values = (claim.value, -claim.value) if "(" in claim.text else (claim.value,)
-        if not any(_agree(claim.unit, unit) for value in values for unit in held.get(value, ())):
+        if not any(_agree(claim.unit, unit) for value in values for unit in units_of.get(value, ())):
             missing.append(claim.text)
     return missing
 
 
-def _agree(one: str, other: str) -> bool:
-    return one == other or (not (one and other) and one not in CALENDAR and other not in CALENDAR)
+def _agree(a: str, b: str) -> bool:
+    """Whether two units may be the same: they are equal, or one is not written and neither is of a calendar."""
+    return a == b or (not (a and b) and a not in CALENDAR and b not in CALENDAR)
 
 
 def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> Iterator[tuple[Decimal, str]]:
-    """Values and units that a number of a source supports: itself, scaled by a stated unit, a part of a date."""
+    """Yield each value and unit that a number of a source supports: its own, scaled by a stated unit, a part of a
+    date.
+    """
     value, unit = number.value, number.unit
     yield value, unit
     if unit == "date":
@@ -114,20 +119,20 @@ def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> 
 
 
 def _take(text: str, matches: Iterator[re.Match[str]], read: _Reader, numbers: list[Number]) -> str:
-    """Append what `read` makes of the matches to `numbers`; returns the text with these parts blanked."""
-    pieces, done = list[str](), 0
+    """Append what `read` makes of the matches to `numbers`; return the text with these parts blanked."""
+    pieces, end = list[str](), 0
     for match in matches:
-        if match.start() < done:
+        if match.start() < end:
             continue
         for number in read(match):
-            pieces += [text[done : number.start], TAKEN * (number.end - number.start)]
-            done = number.end
+            pieces += [text[end : number.start], READ_MARK * (number.end - number.start)]
+            end = number.end
             numbers.append(number)
-    return "".join((*pieces, text[done:]))
+    return "".join((*pieces, text[end:]))
 
 
 def _blank(match: re.Match[str]) -> str:
-    return TAKEN * len(match.group())
+    return READ_MARK * len(match.group())
 
 
 def _without_id(match: re.Match[str]) -> str:
@@ -141,14 +146,16 @@ def _date(match: re.Match[str]) -> list[Number]:
     if written := parts.get("year"):
         year = int(written) if written.isdigit() else 2000 + int(written[1:])  # ’24
     month = month_number(match["month"])
-    found = _calendar(match, match.start(), year=year, month=month, day=int(day) if day else None)
-    if found and year and day and (end := words.RANGE_END.match(match.string, match.end())):
-        # 2024. 5. 7. ~ 5. 20.: the year is said once
-        found += _calendar(end, end.start("month"), year=year, month=int(end["month"]), day=int(end["day"]))
-    return found
+    dates = _calendar(match, match.start(), year=year, month=month, day=int(day) if day else None)
+    end = words.RANGE_END.match(match.string, match.end()) if dates and year and day else None
+    if end:
+        # 2024. 5. 7. ~ 5. 20.: the year is written once
+        dates += _calendar(end, end.start("month"), year=year, month=int(end["month"]), day=int(end["day"]))
+    return dates
 
 
 def _calendar(match: re.Match[str], start: int, *, year: int | None, month: int, day: int | None) -> list[Number]:
+    """Return the date, month or day at `start`; empty where no calendar has it."""
     if not 1 <= month <= 12 or (day is not None and not 1 <= day <= 31):
         return []
     value, unit = (year or 0) * 100 + month, "month of year"
@@ -172,8 +179,8 @@ def _time(match: re.Match[str]) -> list[Number]:
 
 
 def _quarter(match: re.Match[str]) -> list[Number]:
-    said = (match["korean"] or match["q"] or match["word"]).lower()
-    value = int(said) if said.isdigit() else words.ORDINALS[said]
+    quarter = (match["korean"] or match["q"] or match["word"]).lower()
+    value = int(quarter) if quarter.isdigit() else words.ORDINALS[quarter]
     return [Number(Decimal(value), "quarter", "", match.start(), match.end())]
 
 
@@ -186,12 +193,12 @@ def _hangul_money(match: re.Match[str]) -> list[Number]:
 
 
 def _quantities(text: str) -> Iterator[Number]:
-    done = 0
+    position = 0
     for digits in words.DIGITS.finditer(text):
-        if digits.start() < done or len(digits.group()) > MOST_DIGITS:
+        if digits.start() < position or len(digits.group()) > MOST_DIGITS:
             continue
         start, amount = digits.start(), _amount(text, digits.start())
-        before = words.BEFORE.search(text, max(done, start - 12), start)
+        before = words.BEFORE.search(text, max(position, start - 12), start)
         assert before is not None  # it may be empty
         # with its sign, currency and unit
         currency = _currency(before["currency"])
@@ -213,54 +220,57 @@ def _quantities(text: str) -> Iterator[Number]:
             # (1,234) is negative; `(12) months` and `(35,750,000원)` are asides
             negative = negative or (unit is None and bool(currency or "," in written or "." in written))
             end += 1
-            if unit is None and (after := words.AFTER_BRACKET.match(text, end)):
+            after = words.AFTER_BRACKET.match(text, end) if unit is None else None
+            if after:
                 name, end = _unit_name(after["unit"]), after.end()
             first = min(before.start(part) for part in ("open", "inner", "currency") if before[part])
         yield Number(-value if negative else value, name or currency, "", first, end)
-        done = end
+        position = end
 
 
-def _currency(said: str | None) -> str:
-    return CURRENCIES.get(re.sub(r"[\s.]", "", said or "").upper().rstrip("S"), "")
+def _currency(word: str | None) -> str:
+    return CURRENCIES.get(re.sub(r"[\s.]", "", word or "").upper().rstrip("S"), "")
 
 
-def _unit_name(said: str) -> str:
-    return next((name for name, pattern in words.UNIT_NAMES if pattern.fullmatch(said)), said.lower())
+def _unit_name(word: str) -> str:
+    return next((name for name, pattern in words.UNIT_NAMES if pattern.fullmatch(word)), word.lower())
 
 
 class _Amount(NamedTuple):
+    """Digits with the Korean multipliers behind them, and where they end."""
+
     value: Decimal
     end: int
     multiplied: bool
-    """Whether 만, 억 … stand in it."""
+    """Whether a multiplier such as 만 or 억 is part of it."""
 
 
 def _amount(text: str, start: int) -> _Amount:
-    """The amount at `start`: digits, and what follows them of 십, 백, 천, 만, 억, 조 in falling order."""
+    """Read the amount at `start`: digits, and the 십, 백, 천, 만, 억, 조 that follow them in falling order."""
     total = section = part = Decimal(0)
     least_large, least_small = 10**20, 10**4
     digits = words.FIRST_DIGITS.match(text, start)
     position = digits.end() if digits else start
     part = _part(digits["digits"]) if digits else part
-    kept = sure = _Amount(part, position, multiplied=False)
+    longest = certain = _Amount(part, position, multiplied=False)
     while multiplier := words.MULTIPLIER.match(text, position):
         sign, position = multiplier["sign"] or multiplier["spaced"], multiplier.end()
         if factor := SMALL.get(sign):
             if factor >= least_small:
-                return kept
+                return longest
             section, part, least_small = section + (part or 1) * factor, Decimal(0), factor
-            kept = _Amount(total + section, position, multiplied=True)
+            longest = _Amount(total + section, position, multiplied=True)
         else:
             if LARGE[sign] >= least_large:
-                return sure
+                return certain
             least_large, least_small = LARGE[sign], 10**4
             total, section, part = total + (section + part or 1) * least_large, Decimal(0), Decimal(0)
-            kept = sure = _Amount(total, position, multiplied=True)
+            longest = certain = _Amount(total, position, multiplied=True)
         if digits := words.MORE_DIGITS.match(text, position):
             part, position = _part(digits["digits"]), digits.end()
-    if part and kept.multiplied and part < min(least_large, least_small if section else least_large):
+    if part and longest.multiplied and part < min(least_large, least_small if section else least_large):
         return _Amount(total + section + part, position, multiplied=True)
-    return kept
+    return longest
 
 
 def _part(digits: str) -> Decimal:

@@ -21,7 +21,7 @@ class Span(NamedTuple):
 _NUMBERS = r"\d{1,3}(?:\s*[,;·–-]\s*\d{1,3})*"
 _SOURCE = r"(?:(?:출처|문서|블록|자료|근거|sources?|doc(?:ument)?s?|blocks?|passages?)\s*)?[\^#]?"
 CITATION_MARK = re.compile(rf"\[\s*{_SOURCE}(?:{_NUMBERS})\s*\]|【\s*{_SOURCE}(?:{_NUMBERS})\s*】", re.IGNORECASE)
-"""[1], [2, 3], 【4】, [출처 5]: one pair of brackets."""
+"""One pair of brackets with citation numbers: [1], [2, 3], 【4】, [출처 5]."""
 _SPACED_MARK = re.compile(rf"\s*(?:{CITATION_MARK.pattern})", re.IGNORECASE)
 _MARKS = rf"(?:\s{{0,2}}(?:{CITATION_MARK.pattern}))*"
 _END = re.compile(
@@ -42,7 +42,7 @@ _WRAPPED_CHARS = 40
 
 
 def language_of(text: str) -> Language:
-    """`ko` for a Korean text, whatever names it holds; `en` for any other."""
+    """Return `ko` for a Korean text, whatever names it holds, and `en` for any other."""
     korean = len(re.findall(f"{HANGUL.pattern}+", text))
     if not korean:
         return "en"
@@ -52,17 +52,17 @@ def language_of(text: str) -> Language:
 
 
 def without_marks(text: str) -> str:
-    """`text` without its citation marks, nor the space before them."""
+    """Return `text` without its citation marks and the space before them."""
     return _SPACED_MARK.sub("", text)
 
 
 def disarmed(text: str) -> str:
-    """`text` with citation marks made harmless: [1] becomes ⟨1⟩."""
+    """Return `text` with harmless citation marks: [1] becomes ⟨1⟩."""
     return CITATION_MARK.sub(lambda mark: f"⟨{mark.group()[1:-1].strip()}⟩", text)
 
 
 def split_sentences(text: str) -> list[Span]:
-    """The sentences of `text` in order, without space around them, with the citation marks behind them."""
+    """Return the sentences of `text` in order, without space around them, with the citation marks behind them."""
     spans: list[Span] = []
     for line in _lines(text):
         start = line.start
@@ -89,12 +89,12 @@ def split_sentences(text: str) -> list[Span]:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of `text` as strings."""
+    """Return the sentences of `text` as strings."""
     return [text[start:end] for start, end in split_sentences(text)]
 
 
 def _lines(text: str) -> Iterator[Span]:
-    """Lines; a wrapped line includes its continuation."""
+    """Yield the lines, a wrapped line with its continuation."""
     start = end = 0
     for match in re.finditer(r"[^\n]+", text):
         last = text[start:end].rsplit("\n", 1)[-1].rstrip()
@@ -110,7 +110,7 @@ def _lines(text: str) -> Iterator[Span]:
 
 
 def _numbers_or_shortens(before: str, after: str) -> bool:
-    """Whether the full stop between the two belongs to a number, list item, article of a law, or abbreviation."""
+    """Whether the full stop between two texts belongs to a number, list item, article of a law, or abbreviation."""
     if _LIST_ITEM.match(before) or _ARTICLE.search(before) or _SHORTENED.search(before[-16:]):
         return bool(after.strip())
     if not before[-1:].isdigit():

@@ -28,11 +28,11 @@ on or our shall should so such than that the their them then there these they th
 when where which who whom whose why will with would you your
 """
 FUNCTION_WORDS = frozenset(_GRAMMAR.split())
-"""English; compared before stemming."""
+"""English function words, which are compared before stemming."""
 LIGHT_VERBS = frozenset(["하", "되", "있", "이", "같", "위하", "대하", "따르", "통하", "관하", "의하", "않", "말"])
-"""Korean stems that any sentence may hold."""
+"""Stems of Korean verbs that any sentence may hold."""
 CONTENT_TAGS = frozenset(["NNG", "NNP", "NR", "VV", "VA", "XR", "MAG"])
-"""Nouns, names, numerals, verbs, adjectives, roots, adverbs in kiwi's (Sejong) tags."""
+"""kiwi's (Sejong) tags of nouns, names, numerals, verbs, adjectives, roots and adverbs."""
 
 NOUN_TAGS = frozenset(["NNG", "NNP"])
 
@@ -72,7 +72,7 @@ class WrongTokenizer(IndexUnusable):
 
 
 def installed_tokenizer() -> str:
-    """`kiwi-` and its version, or `bigram`; asked of the installation, without loading kiwi."""
+    """Return `kiwi-` with its version, or `bigram`, from the installed packages: kiwi itself is not loaded."""
     try:
         return f"kiwi-{metadata.version('kiwipiepy')}"
     except metadata.PackageNotFoundError:
@@ -80,10 +80,7 @@ def installed_tokenizer() -> str:
 
 
 def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
-    """The tokens of each text; they depend on the text and the tokenizer's name only. Batches are faster.
-
-    Kiwi is loaded only if a text holds Hangul. Raises WrongTokenizer if it must be and is not of that version.
-    """
+    """Return the tokens of each text, which depend only on the text and the tokenizer's name; batches are faster."""
     # a shell hands over bytes that are no UTF-8 as lone surrogates, which kiwi refuses
     composed = [unicodedata.normalize("NFC", text).encode(errors="replace").decode() for text in texts]
     if tokenizer == BIGRAM:
@@ -105,13 +102,13 @@ def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
 
 
 def syllable_pairs(text: str) -> list[str]:
-    """Neighbouring syllables of Hangul as `예_산`, which no token equals: they find what kiwi splits in two ways."""
+    """Return neighbouring syllables of Hangul as `예_산`, a form of no token: they find what kiwi splits in two."""
     runs = re.findall(f"{HANGUL.pattern}+", unicodedata.normalize("NFC", text))
-    return [f"{one}_{two}" for run in runs for one, two in pairwise(run)]
+    return [f"{a}_{b}" for run in runs for a, b in pairwise(run)]
 
 
 def _words(text: str) -> Iterator[str]:
-    """Tokens other than Hangul; dates and amounts also in one normalized form."""
+    """Yield the tokens other than Hangul; dates and amounts also in one normalised form."""
     for match in TOKEN.finditer(text):
         match match.lastgroup:
             case "number" | "unit":
@@ -154,7 +151,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def month_number(written: str) -> int:
-    """`5`, `May`, `MAY` and `Sept` as 1 to 12."""
+    """Return a month, written `5`, `May`, `MAY` or `Sept`, as 1 … 12."""
     if written.isdigit():
         return int(written)
     return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1
@@ -163,8 +160,8 @@ def month_number(written: str) -> int:
 def _pairs(run: str) -> Iterator[str]:
     if len(run) == 1:
         yield run
-    for one, two in pairwise(run):
-        yield one + two
+    for a, b in pairwise(run):
+        yield a + b
 
 
 def _content(morphemes: Iterable[Any]) -> Iterator[str]:

@@ -14,29 +14,30 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]
-"""(B, n, …) drawn values → (B,) figures."""
+"""A function from drawn values (B, n, …) to one statistic for each resample, (B,)."""
 
 RESAMPLES = 2_000
+"""Resamples of an interval unless another number is given."""
 DRAWN_AT_ONCE = 1_000_000
-"""Drawn values per block of resamples: it bounds memory for any number of items."""
+"""Drawn values in a block of resamples, which bounds memory for any number of items."""
 WEIGHTS_AT_ONCE = 2 * DRAWN_AT_ONCE
-"""The same bound for the weights of `resample_crossed`; another block size draws other weights."""
+"""Weights in a block of `resample_crossed`, which bounds its memory; another block size draws other weights."""
 
 
 class Interval(NamedTuple):
-    """The two ends of a 95 % interval."""
+    """The lower and upper end of a 95 % interval."""
 
     low: float
     high: float
 
 
 def mean_of_draws(drawn: Values) -> Values:
-    """The mean of each resample: (B, n) → (B,)."""
+    """Return the mean of each resample: (B, n) → (B,)."""
     return drawn.mean(axis=1)
 
 
 def bootstrap(values: Sequence[float] | Values, *, seed: int, statistic: Statistic = mean_of_draws) -> Interval:
-    """Percentile interval of a statistic over resamples of `values`, (n,) or (n, columns).
+    """Return the percentile interval of a statistic over resamples of `values`, (n,) or (n, columns).
 
     The draws depend on the order of `values`: sort them where the interval must not.
     """
@@ -50,7 +51,7 @@ def bootstrap(values: Sequence[float] | Values, *, seed: int, statistic: Statist
 
 
 def percentiles(figures: Values) -> Interval:
-    """2.5th and 97.5th percentile."""
+    """Return the 2.5th and the 97.5th percentile."""
     low, high = np.percentile(figures, [2.5, 97.5])
     return Interval(float(low), float(high))
 
@@ -64,16 +65,16 @@ def resample_crossed(values: Values, *, seed: int, draws: int = RESAMPLES) -> Va
     """
     figures, seeds, queries = values.shape
     flat = values.reshape(figures * seeds, queries)
-    there, known = ~np.isnan(flat), np.nan_to_num(flat)
-    rng, found = np.random.default_rng(seed), list[Values]()
+    is_present, filled = ~np.isnan(flat), np.nan_to_num(flat)
+    rng, blocks = np.random.default_rng(seed), list[Values]()
     step = max(1, WEIGHTS_AT_ONCE // queries)
     for start in range(0, draws, step):
         count = min(step, draws - start)
         weights = rng.multinomial(queries, np.full(queries, 1 / queries), size=count).astype(np.float64)
-        counts = (weights @ there.T).reshape(count, figures, seeds)
-        sums = (weights @ known.T).reshape(count, figures, seeds)
+        counts = (weights @ is_present.T).reshape(count, figures, seeds)
+        sums = (weights @ filled.T).reshape(count, figures, seeds)
         drawn = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)[:, None, :] * (counts > 0)
         with np.errstate(invalid="ignore"):  # no query of a seed, or no seed, was drawn: NaN is meant
             means = np.where(counts > 0, sums / counts, 0.0)
-            found.append((drawn * means).sum(-1) / drawn.sum(-1))
-    return np.concatenate(found)
+            blocks.append((drawn * means).sum(-1) / drawn.sum(-1))
+    return np.concatenate(blocks)

@@ -1,8 +1,8 @@
-"""Figures with error bars. The unit is the item: the repeats of an item are one cluster.
+"""Means with error bars, clustered by item: the repeats of an item are one cluster.
 
-Every mean is over items of the mean over an item's repeats, so that no item weighs more for being asked more often:
-ten answers to thirty problems are thirty independent facts, not three hundred.
-Source: Miller 2024, Adding Error Bars to Evals, arXiv:2411.00640.
+Every mean is over items of the mean over an item's repeats, so that no item weighs more for being asked more often: ten
+answers to thirty problems are thirty independent facts, not three hundred. Source: Miller 2024, Adding Error Bars to
+Evals, arXiv:2411.00640.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from storage.evaluated import Result
 from tasks.measure.bootstrap import Interval, Values, bootstrap
 
 Z = NormalDist().inv_cdf(0.975)
+"""The 97.5 % quantile of the normal distribution, about 1.96."""
 SEED = 0
 """Seed of the bootstrap over items."""
 
 ByItem = Mapping[str, Sequence[float]]
-"""Item → its value in each scored repeat."""
+"""The values of each item, one for each scored repeat."""
 
 Estimate = Result
-"""A figure with its error bars, in the form that the evaluation tables and results files keep."""
+"""The value of a metric with its error bars, in the form that the evaluation tables and results files keep."""
 
 
 class Share(NamedTuple):
-    """What an item adds to a weighted mean."""
+    """The contribution of an item to a weighted mean."""
 
     total: float
-    """Sum of its values, each times its weight."""
+    """Sum of the item's values, each times its weight."""
     weight: float
-    """Sum of the weights; above 0."""
+    """Sum of the item's weights; above 0."""
 
     def plus(self, value: float, weight: float = 1) -> Share:
-        """With one value more."""
+        """Return the share with one value more."""
         return Share(self.total + value * weight, self.weight + weight)
 
 
-def estimates(
+def estimate_groups(
     metric: str, by_item: ByItem, *, groups: Mapping[str, ByItem] | None = None, headline: bool = False
 ) -> tuple[Estimate, ...]:
-    """The figure over all items and then over each group; empty where nothing was scored."""
+    """Return the estimate over all items and then one over each group; empty where nothing was scored."""
     if not any(by_item.values()):
         return ()
     parts = sorted((groups or {}).items())
@@ -56,10 +57,10 @@ def estimates(
 def estimate(
     metric: str, by_item: ByItem, *, part: str = "", headline: bool = False, higher_is_better: bool = True
 ) -> Estimate:
-    """Mean over items of the mean over repeats, its standard error clustered by item, and its 95 % interval.
+    """Return the mean over items of the mean over repeats, with standard error (clustered by item) and 95 % interval.
 
-    The interval is Wilson's where every item is always right or always wrong, else a bootstrap over items; one item
-    that is neither has no interval. Raises ValueError without a value: `estimates` returns nothing instead.
+    The interval is Wilson's where every item is always right or always wrong, else a bootstrap over items; a single
+    item that is neither has no interval. Raises ValueError without a value, where `estimate_groups` returns nothing.
     """
     means = sorted(mean(values) for values in by_item.values() if values)  # equal to the last bit in any order
     if not means:
@@ -84,7 +85,7 @@ def estimate(
 def weighted_estimate(
     metric: str, by_item: Mapping[str, Share], *, part: str = "", headline: bool = False
 ) -> Estimate | None:
-    """Σ totals / Σ weights, with its standard error clustered by item and a bootstrap over items; None without items.
+    """Return Σ totals / Σ weights, with standard error (clustered by item) and bootstrap interval; None without items.
 
     With equal weights this is the mean over items. Source: the linearised variance of a ratio estimator, Cochran 1977,
     Sampling Techniques, 6.4, without finite population correction.
@@ -92,11 +93,11 @@ def weighted_estimate(
     shares = sorted(by_item.values())  # equal to the last bit in any order
     if not shares:
         return None
-    n, weights = len(shares), fsum(one.weight for one in shares)
-    value = fsum(one.total for one in shares) / weights
+    n, weights = len(shares), fsum(share.weight for share in shares)
+    value = fsum(share.total for share in shares) / weights
     std_err, interval = None, None
     if n > 1:
-        squares = fsum((one.total - value * one.weight) ** 2 for one in shares)
+        squares = fsum((share.total - value * share.weight) ** 2 for share in shares)
         std_err = sqrt(n / (n - 1) * squares) / weights
         interval = bootstrap(np.array(shares), seed=SEED, statistic=_ratio_of_sums)
     return Estimate(
@@ -111,14 +112,18 @@ def weighted_estimate(
     )
 
 
-def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """The same in another unit: 100 for per cent."""
-    found = estimate.model_dump(include={"value", "std_err", "low", "high"}, exclude_none=True)
-    return estimate.model_copy(update={name: value * factor for name, value in found.items()})
+def scale_estimate(estimate: Estimate, factor: float) -> Estimate:
+    """Return the estimate in another unit: a factor of 100 gives per cent."""
+    numbers = estimate.model_dump(include={"value", "std_err", "low", "high"}, exclude_none=True)
+    return estimate.model_copy(update={name: value * factor for name, value in numbers.items()})
 
 
 def wilson(solved: float, n: int) -> Interval:
-    """Wilson's 95 % score interval of `solved` of `n`; unlike ±1.96 standard errors it stays sane at 0 and 1."""
+    """Return Wilson's 95 % score interval of `solved` in `n`.
+
+    Unlike ±1.96 standard errors it stays sane at 0 and 1. Source: Wilson 1927, Probable inference, the law of
+    succession, and statistical inference.
+    """
     share, spread = solved / n, Z * Z / n
     middle = (share + spread / 2) / (1 + spread)
     half = Z * sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
@@ -127,19 +132,19 @@ def wilson(solved: float, n: int) -> Interval:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Equal to the last bit in any order."""
+    """Return the mean, equal to the last bit in any order of the values."""
     return fsum(values) / len(values)
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, with n - 1 in its variance; None for one value."""
+    """Return the standard error of the mean, with n - 1 in its variance; None for a single value."""
     if len(values) < 2:
         return None
     return float(np.std(values, ddof=1) / sqrt(len(values)))
 
 
 def is_binary(values: Iterable[float]) -> bool:
-    """Every value is 0 or 1."""
+    """Whether every value is 0 or 1."""
     return all(value in (0, 1) for value in values)
 
 
@@ -149,10 +154,10 @@ def _ratio_of_sums(drawn: Values) -> Values:
 
 
 def least_confidence(wrong: Sequence[float], n: int, *, most_wrong: float) -> float:
-    """The lowest threshold at which answers of at least that confidence keep the promise; inf if none does.
+    """Return the lowest threshold at which answers of at least that confidence keep the promise; inf where none does.
 
-    wrong: confidences of the wrong answers among n calibration questions, all of them answered. most_wrong: 0 … 1, of
-    all questions, those that are not answered among them.
+    wrong: confidences of the wrong answers among n calibration questions, all of them answered. most_wrong: the
+    promised share of wrong answers, 0 … 1, of all questions, those that are not answered included.
     """
     allowed = math.floor(most_wrong * (n + 1) - 1 + 1e-9)
     if allowed < 0:
@@ -164,7 +169,7 @@ def least_confidence(wrong: Sequence[float], n: int, *, most_wrong: float) -> fl
 
 
 def clopper_pearson(k: int, n: int, *, level: float = 0.95) -> Interval:
-    """The exact interval of a share of k in n."""
+    """Return the exact interval of a share of k in n."""
     from scipy.special import betaincinv  # scipy.stats takes a second to import
 
     tail = (1 - level) / 2

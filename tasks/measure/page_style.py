@@ -19,7 +19,7 @@ LOOK = PARTS / "look.css"
 
 
 def render(template: Path, *, style: Path | None = None, script: Path | None = None, **values: object) -> str:
-    """The HTML of a template. style: CSS rules of this page alone, after those of every page."""
+    """Return the HTML of a template. style: CSS rules of this page alone, after those of every page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -46,33 +46,33 @@ def _digest(content: str) -> str:
 
 
 class Axis(NamedTuple):
-    """An axis that begins and ends at round numbers."""
+    """An axis of a chart that begins and ends at round numbers."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """Where on the axis `value` is: 0 at its low end, 1 at its high one."""
+        """Return the position of `value` on the axis: 0 at its low end, 1 at its high one."""
         return (value - self.low) / (self.high - self.low)
 
     def across(self, value: float) -> str:
-        """The same in per cent, as CSS and SVG want it."""
+        """Return the position of `value` from the low end in per cent, as CSS and SVG take it."""
         return f"{100 * self.share(value):.2f}%"
 
     def span(self, low: float | None, high: float | None) -> tuple[str, str] | None:
-        """Where an interval begins and ends across; None without one."""
+        """Return the positions of both ends of an interval by `across`; None without an interval."""
         return None if low is None or high is None else (self.across(low), self.across(high))
 
     def down(self, value: float) -> str:
-        """Per cent from the high end: pictures count from the top."""
+        """Return the position of `value` from the high end in per cent: pictures count from the top."""
         return f"{100 * (self.high - value) / (self.high - self.low):.2f}%"
 
 
 def axis_around(low: float, high: float, *, step_at_least: float) -> Axis:
-    """The axis whose round ends are next to `low` and `high`; shares of one stay within 0 and 1.
+    """Return the axis whose round ends are next to `low` and `high`; that of shares stays within 0 and 1.
 
-    step_at_least: rounded up to one of … 0.1, 0.2, 0.5, 1, 2 …
+    step_at_least: least distance of the ticks; it is rounded up to one of … 0.1, 0.2, 0.5, 1, 2 …
     """
     power = 10.0 ** floor(log10(step_at_least))
     step = next(step * power for step in (1, 2, 5, 10) if step * power >= step_at_least * (1 - 1e-9))
@@ -86,6 +86,6 @@ def axis_around(low: float, high: float, *, step_at_least: float) -> Axis:
 
 
 def plain_markdown(text: str) -> str:
-    """`text` with nothing that markdown or HTML would act on."""
+    """Return `text` with nothing in it that markdown or HTML would act on."""
     escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

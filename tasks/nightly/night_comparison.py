@@ -22,7 +22,7 @@ from tasks.evaluation.evaluation_records import Estimate
 from tasks.evaluation.results.foreign_results import dict_or_empty
 from tasks.evaluation.results.run_comparison import compare, describe_differences, is_regression
 from tasks.keys import content_key
-from tasks.measure.paired_tests import SIGNIFICANT, discoveries, newcombe
+from tasks.measure.paired_tests import SIGNIFICANT, find_discoveries, newcombe
 from tasks.nightly.night_records import Change, Measure, Night, NoIncident, Verdict
 from tasks.nightly.suite import RegressionRules
 
@@ -123,7 +123,7 @@ def compare_night(
         index for index, cell in enumerate(now) if results[index].p is not None and not history.incident(cell.key)
     ]
     p_values = [results[index].p or 0.0 for index in tested]
-    for index, believed in zip(tested, discoveries(p_values), strict=True):
+    for index, believed in zip(tested, find_discoveries(p_values), strict=True):
         if not believed and results[index].verdict in ("worse", "better"):
             results[index] = results[index].model_copy(update={"verdict": "within noise"})
     # a slow fall is looked for only where no incident is open and the single night shows no drop

@@ -1,4 +1,4 @@
-"""An answer and what led to it: the plan, the chunks that were found, and the evidence for each claim."""
+"""The records of an answer: the plan, the chunks that were found, the citations, and the models that were called."""
 
 from __future__ import annotations
 
@@ -20,43 +20,46 @@ RouteMode = Literal["all", "prefer", "only"]
 
 
 class Turn(Record):
-    """A question of the conversation, and what it was answered with."""
+    """A question of the conversation, with its answer."""
 
     question: str
     answer: str
     documents: tuple[str, ...] = ()
-    """Digests of the documents that the answer cites, or else was looked for in."""
+    """Digests of the documents that the answer cites; without citations, of those that were searched."""
 
 
 class NameMatch(Record):
     """A name of the catalogue that the question holds."""
 
     field: str
-    """`issuer`, `project_name`, `name`, `year`, `form` …: where the catalogue has it."""
+    """Where the catalogue has the name: `issuer`, `project_name`, `name`, `year`, `form` …"""
     value: str
-    """As the catalogue writes it."""
+    """The name as the catalogue writes it."""
     said: str
-    """As the question writes it."""
+    """The name as the question writes it."""
     confidence: float = Field(ge=0, le=1)
+    """How surely the words of the question mean this name, 0 … 1."""
 
 
 class Filters(Record):
-    """Documents that a question means, the surest first."""
+    """The documents that a question means, in order of confidence."""
 
     mode: RouteMode = "all"
-    """`only` these documents, `prefer` them (the others stay below), or `all` alike."""
+    """How the search uses the documents: `only` in them, `prefer` them above all others, or `all` documents alike."""
     documents: tuple[str, ...] = ()
+    """Digests of the documents, the most confident first."""
     favoured: tuple[str, ...] = ()
     """The `documents` that fit best in year, form or amount; the others may hold the answer too."""
     matches: tuple[NameMatch, ...] = ()
+    """The names in the question by which the documents were chosen."""
     groups: tuple[tuple[str, ...], ...] = ()
-    """`documents` by the side of a comparison that they belong to; one group where nothing is compared."""
+    """`documents` by the side of a comparison that they belong to; a single group where nothing is compared."""
     ambiguous: tuple[str, ...] = ()
     """Names of the documents that fit equally well where the question means one; the answer names them."""
 
 
 MAX_WRONG = 1.0
-"""Share of questions that may be answered wrongly where nobody says otherwise: every answer is given."""
+"""Default of `max_wrong`: 1.0 gives every answer, however unsure."""
 
 
 class Calibration(FiniteRecord):
@@ -85,60 +88,63 @@ class AnswerSettings(Record):
 
 
 class RetrievalPlan(Record):
-    """How a question is looked up."""
+    """How a question is looked up: its type, the search settings and the documents."""
 
     query_type: QueryType
     strategy: str
     top_k: int = Field(ge=1)
     needs_multi_doc: bool
+    """Whether the answer takes several documents, as for `multi` and `compare`."""
     filters: Filters = Filters()
     decided_by: Literal["model", "words", "history", "user", "default"] = "default"
-    """Who chose the type."""
+    """What decided the type: a model's label, the words of the question, the conversation, the user, or none of
+    them."""
     words: tuple[str, ...] = ()
     """Words of the question that decided the type."""
 
 
 class Retrieved(Record):
-    """A chunk that was found, best first."""
+    """A chunk that the search found; an answer lists them best first."""
 
     document: str
-    """Path below the indexed folder."""
+    """Path of the document below the indexed folder."""
     digest: str
     page: int | None
     page_source: PageSource = "stored"
     bbox: BBox | None
     chunk_id: str
     score: float
+    """The score by which the search ordered the chunks, higher first."""
     ranks: dict[str, int]
-    """Retriever → 1-based rank; `rerank` among them when a reranker ordered the pool."""
+    """The chunk's 1-based rank by retriever, with `rerank` among them where a reranker ordered the candidates."""
     used: bool = True
-    """False: the token budget of the context left it out."""
+    """False where the chunk had no room in the context."""
     text: str
 
 
 class Citation(Record):
-    """Where a claim stands."""
+    """The place that supports a claim of an answer, with the words that stand there."""
 
     n: int
-    """The number that the answer shows: [1]."""
+    """The number of the citation as the answer shows it: 1 for [1]."""
     document: str
     digest: str
     page: int | None
     page_source: PageSource = "stored"
-    """layout: where a layout engine puts it, which may differ from the word processor's print by a page; slides: the
-    page is a slide."""
+    """What the page number counts: `layout` is a layout engine's page, which may differ from the word processor's
+    print by one; `slides` is a slide."""
     bbox: BBox | None
     quote: str
     chunk_id: str | None = None
-    """None: a number of a table, or a fact of the catalogue."""
+    """Id of the chunk that is cited; None for a cell of a table or a fact of the catalogue."""
     cell: str | None = None
-    """Number of a table, as `trivet why` takes it: `DIGEST:TABLE:ROW:COLUMN`, 0-based."""
+    """The cell that is cited, as `trivet why` takes it: `DIGEST:TABLE:ROW:COLUMN`, 0-based."""
     place: Place = Place()
-    """Where it stands in formats with and without pages: section, block, headings above."""
+    """The place in formats with and without pages: section, block, headings above it."""
 
 
 class Draft(NamedTuple):
-    """An answer while it is made."""
+    """An answer while the steps of the graph work on it."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -148,46 +154,49 @@ class Draft(NamedTuple):
     notes: tuple[str, ...] = ()
     by_model: bool = False
     confidence: float | None = None
-    """How likely the answer is right, 0 … 1, by what chose it; None: nothing estimates it (a model wrote it)."""
+    """Probability that the answer is right, 0 … 1; None where nothing estimates it, as for a model's answer."""
 
 
 class ModelCall(Record):
-    """A call of a model, by which its stored answer is found again."""
+    """A call of a model, with the key under which its response is stored."""
 
     role: Literal["classify", "compute", "answer", "rewrite"]
     model: str
     key: str
     cached: bool
+    """Whether the response came from the response store."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
 class Answered(Record):
-    """A question, its answer, and all that led to it."""
+    """A question with its answer and everything that led to it."""
 
     question: str
     answer: str
-    """With the numbers of its citations: `… 1,250,000,000원이다 [1].`"""
+    """The text with citation numbers: `… 1,250,000,000원이다 [1].`"""
     citations: tuple[Citation, ...]
     unsupported: tuple[str, ...] = ()
     """Sentences of the answer with a number that no cited block holds, or without any evidence."""
     abstained: bool = False
+    """Whether the answer is that the documents do not tell, or was withheld."""
     plan: RetrievalPlan
     retrieved: tuple[Retrieved, ...]
     index_digest: str = ""
-    """Digest of the index that was asked; empty in answers of versions that did not keep it."""
+    """Digest of the index that was searched; empty in answers of versions that did not keep it."""
     reason: str | None = None
-    """Without a model: why the documents are taken to answer the question or not."""
+    """Why the documents are taken to answer the question or not; None for a model's answer."""
     confidence: float | None = None
-    """Without a model: how likely the answer is right, 0 … 1, whether it was given or withheld."""
+    """Probability that the answer is right, 0 … 1, whether it was given or withheld; None for a model's answer."""
     notes: tuple[str, ...] = ()
-    """Deviations: an unavailable model, a filter that found nothing, a rewrite that was dropped."""
+    """Deviations from the plan: an unavailable model, a filter that found nothing, a rewrite that was dropped."""
     calls: tuple[ModelCall, ...] = ()
     model_away: bool = False
-    """True: a model that should have written the answer could not be asked; another time it may be."""
+    """Whether the model that should have written the answer could not be reached; another time it may be."""
     model_refused: bool = False
-    """True: a model that should have written the answer cannot take this question, now or later."""
+    """Whether the model that should have written the answer refused this question, now and later."""
     timings: dict[str, float] = Field(default_factory=dict)
+    """Seconds by node of the graph, and in `total`."""
 
 
 DECKS = ("pptx", "ppt")
@@ -199,7 +208,7 @@ PAGES: dict[str, dict[PageSource, str]] = {
 
 
 def page_source_of(entry: CatalogueEntry) -> PageSource:
-    """What the page numbers of a document are."""
+    """Return what the page numbers of a document count: stored pages, laid-out pages, or slides."""
     return "slides" if entry.format in DECKS and entry.page_source == "stored" else entry.page_source
 
 
@@ -211,7 +220,10 @@ def place_of(
     *,
     language: str = "en",
 ) -> str:
-    """`a.pdf, page 3`; `a.hwp, page 3 as laid out`; `a.pptx, slide 3`; `a.xlsx, Sheet 'May', B3:D9`; or `a.pdf 3쪽`."""
+    """Return a place as an answer names it.
+
+    `a.pdf, page 3`; `a.hwp, page 3 as laid out`; `a.pptx, slide 3`; `a.xlsx, Sheet 'May', B3:D9`; or `a.pdf 3쪽`.
+    """
     if cells:
         return f"{document}, {cells}"
     if not page:
@@ -222,6 +234,6 @@ def place_of(
 
 
 def cited_place(citation: Citation, *, language: str = "en") -> str:
-    """The place of a citation, as `place_of` writes it."""
-    told = citation.document, citation.page, citation.page_source, citation.place.cells
-    return place_of(*told, language=language)
+    """Return the place of a citation, written as by `place_of`."""
+    place = citation.document, citation.page, citation.page_source, citation.place.cells
+    return place_of(*place, language=language)

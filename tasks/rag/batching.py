@@ -1,4 +1,4 @@
-"""Answers files of questions; each answer is kept at once, so that an interrupted run continues where it stopped."""
+"""Answers files of questions; each answer is stored at once, so that an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:  # it takes a third of a second to import, and indexing needs 
     from tasks.rag.answering.assistant import Assistant
 
 ANSWER_VERSION = 10
-"""Increment when the same question on the same index would get another answer."""
+"""Version of answers in the cache key: increment it when the same question on the same index would get another
+answer."""
 SHARD_QUESTIONS = 25
+"""Questions in a shard, which one task run answers."""
 
 
 class BatchQuestion(Record):
@@ -35,7 +37,7 @@ class BatchQuestion(Record):
 
 
 class Batch(Record):
-    """The questions, and the index that they are asked of."""
+    """The questions of a file in shards, and the index that is to answer them."""
 
     shards: tuple[tuple[BatchQuestion, ...], ...]
     index_digest: str
@@ -59,23 +61,27 @@ class StoredAnswer(Record):
 
 
 class BatchReport(Record):
-    """Counts of a batch."""
+    """Counts of a batch, and the file that its answers were written to."""
 
     questions: int
     answered: int
     abstained: int
     unsupported: int
-    """Answers with at least one sentence that is not supported."""
+    """Answers with at least one sentence that its citations do not support."""
     failed: int
     """Questions that cannot be answered: empty, too long, refused by the model."""
     unfinished: int
+    """Questions whose model could not be reached; another run may answer them."""
     out: str
     digest: str
+    """SHA-256 of the file of answers."""
 
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:
-    """The questions of a JSONL file, in shards; lines are `{id, question, history?}`. Raises QuestionsUnusable."""
-    asked: dict[str, BatchQuestion] = {}
+    """Read the questions of a JSONL file in shards; its lines are `{id, question, history?}`. Raises
+    QuestionsUnusable.
+    """
+    questions: dict[str, BatchQuestion] = {}
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut inside a string, at U+2028
     except (OSError, UnicodeDecodeError) as error:
@@ -85,17 +91,18 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
             continue
         try:
             fields = json.loads(line)
-            one = BatchQuestion.model_validate(
-                {name: fields[name] for name in BatchQuestion.model_fields if name in fields}
-            )
+            of_question = {name: fields[name] for name in BatchQuestion.model_fields if name in fields}
+            question = BatchQuestion.model_validate(of_question)
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise QuestionsUnusable(f"{path}, line {number}: expected {{id, question}}, found {line[:80]!r}") from error
-        if one.id in asked:
-            raise QuestionsUnusable(f"{path}, line {number}: the id {one.id!r} stands there twice; ids must differ")
-        asked[one.id] = one
-    if not asked:
+        if question.id in questions:
+            raise QuestionsUnusable(
+                f"{path}, line {number}: the id {question.id!r} stands there twice; ids must differ"
+            )
+        questions[question.id] = question
+    if not questions:
         raise QuestionsUnusable(f"{path} holds no question; write one {{id, question}} a line")
-    every = tuple(asked.values())
+    every = tuple(questions.values())
     shards = tuple(every[start : start + SHARD_QUESTIONS] for start in range(0, len(every), SHARD_QUESTIONS))
     return Batch(shards=shards, index_digest=index_digest)
 
@@ -108,17 +115,22 @@ def answer_each(
     inputs: Mapping[str, object],
     on_progress: Callable[[], None],
 ) -> list[StoredAnswer]:
-    """The answers of a shard, given or recalled; inputs: what changes an answer beside the question."""
-    kept: list[StoredAnswer] = []
-    for asked in shard:
-        key = content_key("answer", ANSWER_VERSION, {"question": asked.question, "history": asked.history, **inputs})
+    """Answer the questions of a shard, or recall answers that are stored already.
+
+    inputs: everything beside the question that may change an answer; it is part of the cache key. on_progress: called
+    after each question.
+    """
+    stored: list[StoredAnswer] = []
+    for question in shard:
+        fields = {"question": question.question, "history": question.history, **inputs}
+        key = content_key("answer", ANSWER_VERSION, fields)
         if answer := artifacts.recall(key):
             answered = artifacts.load(Answered, answer)
         else:
             try:
-                answered = assistant.ask(asked.question, history=asked.history)
+                answered = assistant.ask(question.question, history=question.history)
             except ValueError as error:
-                kept.append(StoredAnswer(id=asked.id, error=str(error)))
+                stored.append(StoredAnswer(id=question.id, error=str(error)))
                 on_progress()
                 continue
             answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
@@ -126,9 +138,9 @@ def answer_each(
             if not (answered.model_away or answered.model_refused):
                 artifacts.remember(key, answer)
         notes = "; ".join(answered.notes)
-        kept.append(
+        stored.append(
             StoredAnswer(
-                id=asked.id,
+                id=question.id,
                 answer=answer,
                 abstained=answered.abstained,
                 unsupported=len(answered.unsupported),
@@ -137,33 +149,36 @@ def answer_each(
             )
         )
         on_progress()
-    return kept
+    return stored
 
 
-def write_answers(kept: Sequence[StoredAnswer], artifacts: Artifacts, *, out: Path) -> BatchReport:
-    """Write one line of JSON per question: `{id, …}` with the answer, `error`, or both. Raises StoreUnreachable."""
+def write_answers(stored: Sequence[StoredAnswer], artifacts: Artifacts, *, out: Path) -> BatchReport:
+    """Write a line of JSON per question, `{id, …}` with the answer, `error`, or both, in the order of the questions.
+
+    Raises StoreUnreachable.
+    """
     lines: list[str] = []
-    for item in kept:
+    for item in stored:
         error = {} if item.error is None else {"error": item.error}
         answer = {} if item.answer is None else artifacts.load(Answered, item.answer).model_dump(mode="json")
         lines.append(json.dumps({"id": item.id, **error, **answer}, ensure_ascii=False) + "\n")
     data = "".join(lines).encode()
     files.make_folder(out.parent)
     files.write(out, data)
-    answered = [item for item in kept if item.error is None]
+    answered = [item for item in stored if item.error is None]
     return BatchReport(
-        questions=len(kept),
+        questions=len(stored),
         answered=sum(not item.abstained for item in answered),
         abstained=sum(item.abstained for item in answered),
         unsupported=sum(item.unsupported > 0 for item in answered),
-        failed=sum(item.error is not None for item in kept),
-        unfinished=sum(item.away is not None for item in kept),
+        failed=sum(item.error is not None for item in stored),
+        unfinished=sum(item.away is not None for item in stored),
         out=str(out),
         digest=hashlib.sha256(data).hexdigest(),
     )
 
 
 def is_written(report: BatchReport) -> bool:
-    """Whether the file of answers is still the one that was written."""
+    """Whether the file of answers still has the content that was written."""
     out = Path(report.out)
     return out.is_file() and files.sha256_of(out) == report.digest

@@ -1,4 +1,4 @@
-"""Records passed between the steps of the rag pipeline: documents by content, and their shards."""
+"""Records that the steps of the rag pipeline exchange: documents by content, and their shards."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from tasks.rag.rag_errors import TooManyFailed
 Item = TypeVar("Item")
 
 SHARD_DOCUMENTS = 2
-"""Documents per shard in small folders, so that two cores have work."""
+"""Documents in a shard of a small folder, few enough that two cores have work."""
 SHARDS_BEFORE_GROWTH = 16
-"""Number of shards from which on shards grow instead: a run has hundreds of tasks, not thousands."""
+"""Number of shards from which the shards grow instead of their number: a run has hundreds of task runs, not
+thousands."""
 SHARD_DOCUMENTS_MAX = 320
-"""Maximum documents per shard; beyond it the number of shards grows again. Each document is recalled by itself, so a
-large shard costs a rerun no more; the server records some 30 tasks a second, and 10,000 documents make 170."""
+"""Most documents in a shard; beyond it the number of shards grows again. Each document is recalled by itself, so a
+large shard makes a rerun no slower; the server records some 30 task runs a second, and 10,000 documents make 170."""
 
 
 class Source(Record):
-    """A document as bytes. Its name is not here: a renamed file is the same source."""
+    """A document as bytes. Its name is no part of it: a renamed file is the same source."""
 
     content: Ref
     suffix: str
-    """Lower case, with its dot; distinguishes Markdown from plain text."""
+    """The suffix of its file, lower case with its dot, which distinguishes Markdown from plain text."""
     reader: str | None = None
     """Name and version of the installed package that reads it; None for built-in formats."""
 
     @model_serializer(mode="wrap")
     def _leave_out_no_reader(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `reader` where there is none: keys of built-in formats do not depend on it."""
-        told = handler(self)
+        """Leave out `reader` where there is none, so that cache keys of built-in formats do not depend on it."""
+        fields = handler(self)
         if self.reader is None:
-            told.pop("reader", None)
-        return told
+            fields.pop("reader", None)
+        return fields
 
     @property
     def digest(self) -> str:
@@ -49,7 +50,7 @@ class Source(Record):
 
 
 class PageTrouble(Record):
-    """A page that was not read completely."""
+    """A page that was not read completely, and why."""
 
     page: int | None
     status: str
@@ -57,44 +58,45 @@ class PageTrouble(Record):
 
 
 class Parsed(Record):
-    """The document of a source, or the failure."""
+    """The document that was read from a source, or why it could not be read."""
 
     source: Source
     document: Ref | None = None
-    """tasks.documents.blocks.Document as JSON."""
+    """tasks.documents.blocks.Document as JSON; None where the reading failed."""
     format: str | None = None
     reader: str | None = None
     pages: int = 0
     page_source: PageSource = "stored"
-    """none: there are no pages, and `pages` is 1."""
+    """What the page numbers count; `none`: the format has no pages, and `pages` is 1."""
     troubled: tuple[PageTrouble, ...] = ()
     notes: tuple[str, ...] = ()
     failure: Failure | None = None
     retryable_pages: tuple[str, ...] = ()
-    """Pages that failed for a reason that may pass; such a document is not kept under its key."""
+    """Pages that failed for a reason that may pass; a document with such pages is not cached."""
 
     @property
     def may_pass(self) -> str | None:
-        """Why the document is worth a retry, if it is."""
+        """Why reading the document again may succeed; None where it would not."""
         if self.failure and self.failure.retryable:
             return self.failure.message
         return "; ".join(self.retryable_pages) or None
 
 
 class Pictured(Record):
-    """A document and its figures."""
+    """A document with its figures."""
 
     parsed: Parsed
     figures: Ref | None = None
     """tasks.rag.indexing.figures.DocumentFigures as JSON; None when the document could not be read."""
     counts: dict[str, int] = Field(default_factory=dict)
+    """Number of figures by what is done with them."""
     out_of_budget: int = 0
-    """Figures that were not asked about because the run's budget was spent: the next run goes on with them."""
+    """Figures that were not described because the run's budget was spent; the next run continues with them."""
     failure: Failure | None = None
 
 
 class Searchable(Record):
-    """The chunks of a document, and the words that BM25 looks for in each."""
+    """The chunks of a document, and the words by which BM25 finds each."""
 
     chunks: tuple[Chunk, ...]
     tokens: tuple[tuple[str, ...], ...]
@@ -102,45 +104,47 @@ class Searchable(Record):
 
 
 class Chunked(Record):
-    """A document cut into chunks, with its title and facts."""
+    """A document cut into chunks, with its numbers, title and facts."""
 
     digest: str
     chunks: Ref
     """Searchable as JSON."""
     numbers: Ref
-    """tasks.rag.numbers.cell_facts.CellFact as JSON, a line each."""
+    """tasks.rag.numbers.cell_facts.CellFact as JSON, one a line."""
     count: int
+    """Number of chunks."""
     chars: int
     """Characters of all chunks together."""
     shortest: int
+    """Characters of the shortest chunk; `longest` is that of the longest."""
     longest: int
     title: str | None = None
     facts: dict[str, str] = Field(default_factory=dict)
-    """Issuer, dates … under the names of the metadata table."""
+    """Issuer, dates … as strings, under the names that the metadata table uses."""
     stated: tuple[Fact, ...] = ()
-    """Facts of a request for proposals, in reading order."""
+    """Facts that a request for proposals states, in reading order."""
 
 
 class Embedded(Record):
-    """A document whose chunks have vectors."""
+    """A document with a vector for each of its chunks."""
 
     chunked: Chunked
     vectors: Ref
-    """npy, float16, (chunks, dimension)."""
+    """The vectors of the chunks, npy, float16, (chunks, dimension), in their order."""
     embedder: str
     """Id of the embedder, with its precision."""
 
 
 class Corpus(Record):
-    """All that an index is made of, documents in the order of their content: a renamed file moves no row."""
+    """Everything that an index is made of, in the order of the documents' digests: a renamed file moves no row."""
 
     entries: tuple[CatalogueEntry, ...]
     embedded: tuple[Embedded, ...]
-    """The entries that have chunks, in the same order."""
+    """The documents that have chunks, in the order of `entries`."""
     segments: tuple[Segment, ...] = ()
-    """Of the same documents, in the same order."""
+    """The segments of these documents, in the same order."""
     centres: Ref | None = None
-    """Around which the vectors of all segments are grouped."""
+    """The centres around which the vectors of all segments are grouped; None for a small index."""
 
 
 def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:
@@ -154,24 +158,24 @@ def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:
 
 
 def shard_bits(documents: int) -> int:
-    """log2 of the number of shards for so many documents; it changes only when their number doubles."""
+    """Return log2 of the number of shards for so many documents; it changes only when their number doubles."""
     small = min(documents // SHARD_DOCUMENTS, SHARDS_BEFORE_GROWTH)
     return max(small - 1, documents // SHARD_DOCUMENTS_MAX - 1, 0).bit_length()
 
 
 def refuse_too_many_failures(
-    shards: Iterable[Sequence[Parsed]], *, allowed: float, named: Callable[[dict[str, str]], Mapping[str, str]] = dict
+    shards: Iterable[Sequence[Parsed]], *, allowed: float, rename: Callable[[dict[str, str]], Mapping[str, str]] = dict
 ) -> None:
-    """Raises TooManyFailed when a larger share of the documents than `allowed` (0 to 1) gave nothing.
+    """Raise TooManyFailed where a larger share of the documents than `allowed` (0 … 1) could not be read.
 
-    named: replaces the first twelve digits of digests by names.
+    rename: replaces the keys of a mapping, the first twelve digits of digests, by names of documents.
     """
     parsed = flat(shards)
     failed = [(item.source.digest[:12], item.failure.message) for item in parsed if item.failure]
     if len(failed) == len(parsed) or len(failed) > allowed * len(parsed):
-        raise TooManyFailed(len(failed) / len(parsed), allowed=allowed, failed=named(dict(failed)))
+        raise TooManyFailed(len(failed) / len(parsed), allowed=allowed, failed=rename(dict(failed)))
 
 
 def flat(shards: Iterable[Sequence[Item]]) -> tuple[Item, ...]:
-    """The items of all shards, in order."""
+    """Return the items of all shards in order."""
     return tuple(item for shard in shards for item in shard)

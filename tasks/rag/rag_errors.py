@@ -21,12 +21,12 @@ from typing import Any
 
 from storage.storage_errors import IndexUnusable
 
-NAMED = 3
-"""Items, and reasons, that a message names."""
+MOST_ITEMS = 3
+"""Most items, and most reasons, that a message lists."""
 
 
 class RagError(Exception):
-    """Root; its text is a full sentence with the remedy."""
+    """Root of these errors; the message is a full sentence with the remedy."""
 
 
 class FolderUnusable(RagError):
@@ -50,18 +50,18 @@ class StrategyUnusable(RagError, ValueError):
 
 
 class TooManyFailed(RagError):
-    """More documents failed than the user allows; failed: which ones, and why."""
+    """More documents failed than the user allows. failed: the reason of each, by name."""
 
     def __init__(self, share: float, *, allowed: float, failed: Mapping[str, str] | None = None) -> None:
-        named = f" ({_few(failed)})" if failed else ""
+        reasons = f" ({_few(failed)})" if failed else ""
         super().__init__(
-            f"{share:.0%} of the documents could not be read{named}, more than the {allowed:.0%} allowed, so nothing "
+            f"{share:.0%} of the documents could not be read{reasons}, more than the {allowed:.0%} allowed, so nothing "
             "was published; see `trivet rag status`, mend or exclude them, or raise `max_failed_share`."
         )
 
 
 class Unfinished(RagError):
-    """Some items may succeed another time; the others are published."""
+    """Some items may succeed another time; all others are published."""
 
     def __init__(self, unfinished: Mapping[str, str], *, report: Any, items: str = "documents") -> None:
         count = f"1 {items.removesuffix('s')} is" if len(unfinished) == 1 else f"{len(unfinished)} {items} are"
@@ -71,20 +71,20 @@ class Unfinished(RagError):
 
 
 def _few(reasons: Mapping[str, str]) -> str:
-    """The first items by their reason, and how many there are besides: `a.pdf, b.pdf and 7 more: killed`."""
+    """Return the first items by their reason, and how many more there are: `a.pdf, b.pdf and 7 more: killed`."""
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
         by_reason.setdefault(why.rstrip("."), []).append(name)
-    told = [
-        f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' if len(names) > NAMED else ''}: {why}"
-        for why, names in list(by_reason.items())[:NAMED]
-    ]
-    more = f"; and {len(by_reason) - NAMED} other reasons" if len(by_reason) > NAMED else ""
-    return "; ".join(told) + more
+    groups: list[str] = []
+    for why, names in list(by_reason.items())[:MOST_ITEMS]:
+        further = f" and {len(names) - MOST_ITEMS} more" if len(names) > MOST_ITEMS else ""
+        groups.append(f"{', '.join(names[:MOST_ITEMS])}{further}: {why}")
+    more = f"; and {len(by_reason) - MOST_ITEMS} other reasons" if len(by_reason) > MOST_ITEMS else ""
+    return "; ".join(groups) + more
 
 
 class NoLexicalIndex(IndexUnusable):
-    """The index holds no BM25 files."""
+    """The index was made without BM25 and has no postings."""
 
     def __init__(self) -> None:
         super().__init__("the index was made without BM25; search with --strategy similarity or mmr")

@@ -37,7 +37,7 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
-    """A document that wanted a password is tried again whenever a password is given: it may be another one."""
+    """Whether no document wants a password or none is given: a given one may be another, and is tried again."""
     locked = any(item.failure and item.failure.reason == "needs_password" for item in result)
     return not (locked and inputs["password_env"])
 
@@ -65,10 +65,7 @@ def parse(
 def forget_readings(
     shards: Iterable[tuple[Source, ...]], *, digests: Collection[str], options: ReadOptions, **more: Any
 ) -> None:
-    """Have `parse` read these documents of the shards again, though nothing has changed.
-
-    more: the other inputs of `parse`.
-    """
+    """Make `parse` read these documents of the shards again though nothing has changed. more: its other inputs."""
     from tasks.rag.indexing.document_stages import reading_key
 
     key = cast(StepKey, parse.cache_policy)
@@ -194,7 +191,7 @@ def catalogue(
 
 
 def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
-    """The folder's current generation has this content, and its files are there."""
+    """Whether the folder's current index version has this content and all of its files."""
     from storage.index import is_current
 
     return is_current(inputs["index"], result.digest)
@@ -222,8 +219,8 @@ def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], d
 
     # the same for all builds of an index, so that it shows their history
     key = f"rag-{slug(index.absolute().name)}-report"
-    told = markdown_of(report, failed=failed, documents=documents, index=index)
-    create_markdown_artifact(markdown=told, key=key, description="What became of the documents")
+    markdown = markdown_of(report, failed=failed, documents=documents, index=index)
+    create_markdown_artifact(markdown=markdown, key=key, description="What became of the documents")
     return key
 
 
@@ -262,10 +259,12 @@ def answer(
             )
         inputs = {"index": index_digest, "models": models, "reranker": reranker, "settings": settings}
         inputs |= {"reranker_weights": reranker_weights} if reranker_weights else {}
-        kept = answer_each(asked, assistant, artifacts(), inputs=inputs, on_progress=lambda: progress.advance("answer"))
-    if away := {item.id: item.away for item in kept if item.away}:
-        raise Incomplete(tuple(kept), away)
-    return tuple(kept)
+        stored = answer_each(
+            asked, assistant, artifacts(), inputs=inputs, on_progress=lambda: progress.advance("answer")
+        )
+    if away := {item.id: item.away for item in stored if item.away}:
+        raise Incomplete(tuple(stored), away)
+    return tuple(stored)
 
 
 @step(version=1, verify=lambda report, _: is_written(report))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.language.numbers import missing_numbers, read_numbers, same_number, scales
+from tasks.language.numbers import is_same_number, missing_numbers, read_numbers, read_scales
 
 DIGITS = "영일이삼사오육칠팔구"
 
@@ -176,12 +176,12 @@ def test_what_only_numbers_things_is_no_number(text: str) -> None:
     ],
 )
 def test_the_unit_of_bare_numbers_is_found_where_it_is_stated(text: str, factor: int, unit: str) -> None:
-    assert scales(text) == ((Decimal(factor), unit),)
+    assert read_scales(text) == ((Decimal(factor), unit),)
 
 
 @pytest.mark.parametrize("text", ["(단위: 원)", "3 million people", "invested in thousands", "천원 단위로"])
 def test_no_unit_is_found_where_none_is_stated(text: str) -> None:
-    assert [scale for scale in scales(text) if scale.unit] == []
+    assert [scale for scale in read_scales(text) if scale.unit] == []
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_every_spelling_of_an_amount_of_won_reads_back(amount: int) -> None:
 def test_any_text_is_read(text: str) -> None:
     for number in read_numbers(text):
         assert number.text == text[number.start : number.end]
-    assert all(scale.factor >= 10 for scale in scales(text))
+    assert all(scale.factor >= 10 for scale in read_scales(text))
 
 
 @given(st.text(alphabet="0123456789,.-$()%[] 년월일시분원만억천백십조금일이삼○△:|/QMbknm", max_size=120))
@@ -271,9 +271,9 @@ def test_a_text_holds_its_own_numbers(text: str) -> None:
 @given(st.text(alphabet="0123456789,.%원만", max_size=20), st.text(alphabet="0123456789,.%원만", max_size=20))
 def test_being_the_same_number_works_both_ways(one: str, other: str) -> None:
     for left in read_numbers(one):
-        assert same_number(left, left)
+        assert is_same_number(left, left)
         for right in read_numbers(other):
-            assert same_number(left, right) == same_number(right, left)
+            assert is_same_number(left, right) == is_same_number(right, left)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.measure.bootstrap import bootstrap
-from tasks.measure.estimates import Share, estimate, estimates, scaled, weighted_estimate, wilson
+from tasks.measure.estimates import Share, estimate, estimate_groups, scale_estimate, weighted_estimate, wilson
 
 BY_ITEM = st.dictionaries(
     st.text(max_size=3), st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6), min_size=1, max_size=12
@@ -59,7 +59,7 @@ def test_one_item_that_is_neither_right_nor_wrong_has_no_interval() -> None:
 def test_an_estimate_needs_a_value() -> None:
     with pytest.raises(ValueError, match="no item was scored"):
         estimate("accuracy", {"a": []})
-    assert estimates("accuracy", {"a": []}) == ()
+    assert estimate_groups("accuracy", {"a": []}) == ()
 
 
 def test_a_large_bootstrap_is_drawn_in_blocks() -> None:
@@ -113,5 +113,5 @@ def test_the_order_of_the_items_changes_nothing():
 def test_a_scaled_figure_scales_its_error_bars():
     found = weighted_estimate("score", {"a": Share(3, 3), "b": Share(0, 1)})
     assert found
-    percent = scaled(found, 100)
+    percent = scale_estimate(found, 100)
     assert (percent.value, percent.std_err, percent.high) == (75, pytest.approx(37.5), pytest.approx(100))

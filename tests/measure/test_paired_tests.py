@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.measure.paired_tests import adjusted_wald, discoveries, mcnemar, paired_test, sign_flips
+from tasks.measure.paired_tests import adjusted_wald, find_discoveries, mcnemar, paired_test, sign_flips
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_interval_does_not_depend_on_the_order_of_the_items() -> None:
 
 def test_few_small_ps_among_many_are_not_believed() -> None:
     # Benjamini and Hochberg at 5 %: the largest p with p ≤ .05 × rank / 4 and all below it
-    assert discoveries([0.01, 0.04, 0.03, 0.5]) == [True, False, False, False]
-    assert discoveries([0.01, 0.02, 0.03, 0.5]) == [True, True, True, False]
-    assert discoveries([0.04]) == [True]
-    assert discoveries([]) == []
+    assert find_discoveries([0.01, 0.04, 0.03, 0.5]) == [True, False, False, False]
+    assert find_discoveries([0.01, 0.02, 0.03, 0.5]) == [True, True, True, False]
+    assert find_discoveries([0.04]) == [True]
+    assert find_discoveries([]) == []

@@ -28,7 +28,7 @@ from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.language.sentences import without_marks
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, cited_place
-from tasks.rag.planning.plan import recall
+from tasks.rag.planning.plan import parse_answers
 
 STAGES = {
     "analyze_query": "Reading the question",
@@ -73,7 +73,7 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
     visit = _visit_of_session(visit, session)
-    answers = recall([turn.answered for turn in sessions.turns(session.id)]).answers
+    answers = parse_answers([turn.answered for turn in sessions.turns(session.id)]).answers
     return visit, session, [Turn(n, answered) for n, answered in enumerate(answers, start=1)]
 
 

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from flows.service.web.ask_pages import conversation_of
 from flows.service.web.visits import Pages, Problem, Visit
 from storage.storage_errors import UnknownRun
-from tasks.origins.told import OriginTree, made_by
+from tasks.origins.origin_tree import OriginTree, made_by
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
@@ -45,31 +45,31 @@ def show_origin(visit: Visit) -> Response:
 
 def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
     """Return the recorded origins of a digest; none for the digest of an evaluation, whose run tells more."""
-    from tasks.origins.told import recorded
+    from tasks.origins.origin_tree import build_trees
     from tasks.resources import lineage
 
     digests = lineage().beginning(prefix)
     if len(digests) > 1:
         raise Problem(409, f"{prefix} begins {len(digests)} digests: {', '.join(digests)[:200]}; give more digits")
-    trees = recorded(digests, lineage())
+    trees = build_trees(digests, lineage())
     return () if trees and trees[0].what == "run" else trees
 
 
 def _of_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
     """Return the origins of an answer in a conversation. Raises Problem."""
-    from tasks.origins.of_answers import of_answer
+    from tasks.origins.answer_origins import trace_answer
     from tasks.resources import artifacts, lineage
 
     _, _, turns = conversation_of(visit, session_id)
     asked_turn = next((turn for turn in turns if str(turn.n) == n), None)
     if asked_turn is None:
         raise Problem(404, f"the conversation has no turn {n[:20]}")
-    return of_answer(asked_turn.answered, artifacts(), lineage())
+    return trace_answer(asked_turn.answered, artifacts(), lineage())
 
 
 def _of_chunk(visit: Visit, chunk_id: str) -> OriginTree:
     """Return the origins of a passage or a number of the index that is served. Raises Problem."""
-    from tasks.origins.of_answers import corpus_of, of_cell, of_chunk
+    from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
     from tasks.resources import artifacts, lineage
 
     with visit.live.borrow() as current:
@@ -77,7 +77,7 @@ def _of_chunk(visit: Visit, chunk_id: str) -> OriginTree:
     corpus = corpus_of(digest, artifacts(), lineage())
     if corpus is None:
         raise Problem(404, "this index was published from another home, or before origins were recorded")
-    tree = (of_cell if CELL.fullmatch(chunk_id) else of_chunk)(chunk_id, corpus, lineage(), artifacts())
+    tree = (trace_cell if CELL.fullmatch(chunk_id) else trace_chunk)(chunk_id, corpus, lineage(), artifacts())
     if tree is None:
         raise Problem(404, f"this index has no passage or number {chunk_id[:80]}")
     return tree
@@ -85,8 +85,8 @@ def _of_chunk(visit: Visit, chunk_id: str) -> OriginTree:
 
 def _of_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
     from tasks.evaluation.results.finding_runs import find_stored_run
-    from tasks.origins.of_scores import of_run, of_score
-    from tasks.origins.told import recorded
+    from tasks.origins.origin_tree import build_trees
+    from tasks.origins.score_origins import trace_run, trace_score
     from tasks.resources import artifacts, lineage, responses
 
     evaluations = visit.workplace.evaluations()
@@ -95,11 +95,11 @@ def _of_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
     except UnknownRun as error:
         raise Problem(404, f"{run_name[:80] or 'nothing'} is no digest and no run that is known here") from error
     if run.kind != "benchmark":
-        return recorded([run.id], lineage())
+        return build_trees([run.id], lineage())
     stored_run, task, item = find_stored_run(run.id, evaluations), visit.query.get("task"), visit.query.get("item")
     if task is None or item is None:
-        return (of_run(stored_run, lineage(), task=task),)
+        return (trace_run(stored_run, lineage(), task=task),)
     stored_run.require(task)
-    if trees := of_score(stored_run, task, item, artifacts(), lineage(), responses().many):
+    if trees := trace_score(stored_run, task, item, artifacts(), lineage(), responses().many):
         return trees
     raise Problem(404, f"{task[:80]} of run {run.id} has no item {item[:80]}")

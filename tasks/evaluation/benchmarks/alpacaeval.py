@@ -19,7 +19,7 @@ from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require
 from tasks.grading.judge_grading import Judged
 from tasks.grading.length_control import Compared, Gamed, length_controlled_win_rate
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
-from tasks.measure.estimates import estimates, scaled
+from tasks.measure.estimates import estimate_groups, scale_estimate
 
 INSTRUCTIONS = DataFile(
     file="alpaca_eval.jsonl",
@@ -147,8 +147,8 @@ class AlpacaEval(JudgedBenchmark):
         all_samples = list(samples)
         totals = tally_samples(all_samples)
         rates = tuple(
-            scaled(estimate, 100)
-            for estimate in estimates(self.metric, totals.scores, groups=totals.groups, headline=True)
+            scale_estimate(estimate, 100)
+            for estimate in estimate_groups(self.metric, totals.scores, groups=totals.groups, headline=True)
         )
         scores = [sample.score for sample in all_samples if sample.score is not None]
         metrics: dict[str, JsonValue] = {

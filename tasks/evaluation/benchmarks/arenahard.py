@@ -15,7 +15,7 @@ from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_label
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
-from tasks.measure.estimates import Share, scaled, weighted_estimate
+from tasks.measure.estimates import Share, scale_estimate, weighted_estimate
 
 QUESTIONS = DataFile(
     file="arena_hard_v0.1_question.jsonl",
@@ -141,7 +141,7 @@ class ArenaHard(JudgedBenchmark):
         tokens = [sample.values["tokens"] for sample in all_samples if "tokens" in sample.values]
         counts = tally_samples(all_samples).counts
         estimate = weighted_estimate(self.metric, shares, headline=True)
-        score = scaled(estimate, 100) if estimate else None
+        score = scale_estimate(estimate, 100) if estimate else None
         metrics: dict[str, JsonValue] = {
             "score": score.value if score else None,
             "rating_q025": score.low if score else None,

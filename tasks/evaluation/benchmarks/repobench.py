@@ -23,7 +23,7 @@ from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.grading_records import make_sample
 from tasks.grading.reading import visible_answer
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
-from tasks.measure.estimates import estimates
+from tasks.measure.estimates import estimate_groups
 
 LANGUAGES = {"python": "#", "java": "//"}
 """The languages, each with the sign that begins a comment."""
@@ -86,7 +86,7 @@ class RepoBench(BaseBenchmark):
         """Return evalchemy's percentages by language and subset, and their average over all lines of both languages."""
         all_samples = list(samples)
         totals = tally_samples(all_samples)
-        headline = estimates(self.metric, totals.scores, groups=totals.groups, headline=True)
+        headline = estimate_groups(self.metric, totals.scores, groups=totals.groups, headline=True)
         metrics: dict[str, JsonValue] = {}
         for group in (None, *sorted(totals.groups)):
             scored = [sample for sample in all_samples if sample.score is not None and group in (None, sample.group)]

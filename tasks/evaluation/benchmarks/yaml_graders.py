@@ -17,7 +17,7 @@ from tasks.grading.grading_records import Summary
 from tasks.grading.judge_grading import Tools
 from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
-from tasks.measure.estimates import estimates
+from tasks.measure.estimates import estimate_groups
 
 READING = ("math", "choice", "exact")
 """Kinds of graders that extract an answer from each response, under several policies."""
@@ -108,7 +108,7 @@ def summarise_scores(samples: Iterable[Sample], metric: str) -> Summary:
             yield sample
 
     totals = tally_samples(watched())
-    headline = estimates(metric, totals.scores, groups=totals.groups, headline=True)
+    headline = estimate_groups(metric, totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {"num_total": totals.counts.items}
     metrics |= {name: fmean(values) for name, values in further.items()}
     metrics |= {metric: headline[0].value if headline else None}

@@ -17,7 +17,7 @@ from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample,
 from tasks.grading.reading import visible_answer
 from tasks.grading.rules.rule_checks import KINDS, arguments_of
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
-from tasks.measure.estimates import Estimate, estimate, estimates, wilson
+from tasks.measure.estimates import Estimate, estimate, estimate_groups, wilson
 
 VARIANTS = ("strict", "loose")
 ByItem = dict[str, list[float]]
@@ -64,9 +64,10 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
     """
     kinds: dict[str, dict[str, ByItem]] = {name: {} for name in VARIANTS}
     totals = tally_samples(_noting(samples, kinds))
+    of_prompts = {name: totals.values.get(f"prompt_level_{name}", {}) for name in VARIANTS}
     prompts = [
-        estimates(f"prompt_level_{name}", totals.values.get(f"prompt_level_{name}", {}), headline=name == "strict")
-        for name in VARIANTS
+        estimate_groups(f"prompt_level_{name}", by_item, headline=name == "strict")
+        for name, by_item in of_prompts.items()
     ]
     instructions = [
         instruction_share(f"instruction_level_{name}", by_kind.pop(ALL_KINDS))

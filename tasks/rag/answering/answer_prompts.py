@@ -1,6 +1,6 @@
-"""Prompts to classify a question, answer it from passages and reword an answer, and the passages that fit into one.
+"""Builds the requests to models: classify a question, answer it from passages, write a formula, reword an answer.
 
-Equal inputs give equal requests: their digests are keys of the response store.
+Equal inputs give equal requests, whose digests are the keys of the response store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tasks.rag.answers import RetrievalPlan, Turn
 from tasks.rag.retrieval.search import Hit
 
 MOST_CONTEXT_TOKENS = 6_000
-"""Of the passages that a model is shown."""
+"""Most tokens of passages in a request."""
 LABEL_TOKENS = 12
-"""Fences and line breaks around a block."""
+"""Tokens of the fences and line breaks around a block."""
 FEWEST_TOKENS = 40
-"""A block that would be cut to less than this is left out."""
+"""Tokens below which a block is left out instead of cut."""
 MOST_LABEL_CHARS = 240
 _TOKENS_PER_CHAR = (
     (re.compile(r"[가-힣ㄱ-ㆎᄀ-ᇿ]"), 0.8),
@@ -37,75 +37,79 @@ _OTHER_TOKENS = 0.7
 
 
 class Block(NamedTuple):
-    """A chunk as the model sees it."""
+    """A chunk as the model reads it, with its number and label."""
 
     n: int
-    """Its number: the answer cites [n]."""
+    """The number by which the answer cites it: [n]."""
     label: str
     text: str
     hit: Hit
 
 
 class Context(NamedTuple):
-    """What the model is shown, and what had no room."""
+    """The blocks that the model reads, and the hits that had no room."""
 
     blocks: tuple[Block, ...]
     dropped: tuple[Hit, ...]
     tokens: int
+    """Estimated tokens of the blocks, upwards."""
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """The hits of the blocks: number n is at n - 1."""
+        """The hits of the blocks; block number n is at position n - 1."""
         return tuple(block.hit for block in self.blocks)
 
 
 def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -> Context:
-    """The blocks that fit, best first, only the first one cut; per_document: the best chunk of each document first."""
+    """Return the blocks that fit into `most_tokens`, best first; only the first one may be cut.
+
+    per_document: the best chunk of each document comes first, then the second best of each, and so on.
+    """
     blocks: list[Block] = []
     dropped: list[Hit] = []
-    left = most_tokens
+    tokens_left = most_tokens
     turns, order = Counter[str](), list[tuple[int, int]]()
     for rank, hit in enumerate(hits):  # the best hit of every document, then the second best of every, …
         order.append((turns[hit.chunk.document] if per_document else 0, rank))
         turns[hit.chunk.document] += 1
     for hit in (hits[rank] for _, rank in sorted(order)):
         label = label_of(hit)
-        room = left - estimated_tokens(label) - LABEL_TOKENS
+        room = tokens_left - estimate_tokens(label) - LABEL_TOKENS
         text = hit.chunk.text
-        if len(text) * 0.1 > room or estimated_tokens(text) > room:  # no sign costs less than a tenth of a token
+        if len(text) * 0.1 > room or estimate_tokens(text) > room:  # no sign costs less than a tenth of a token
             text = "" if blocks else _cut(hit, room)
         if not text:
             dropped.append(hit)
             continue
         blocks.append(Block(len(blocks) + 1, label, text, hit))
-        left = room - estimated_tokens(text)
+        tokens_left = room - estimate_tokens(text)
     # rows of wide tables stand as sentences below them, where there is room: a model then reads no column wrong
-    for at, block in enumerate(blocks):
+    for position, block in enumerate(blocks):
         chunk = block.hit.chunk
-        named = sum(row.count(": ") >= 2 for row in chunk.sentences)  # at least three columns, under a header
-        wide = block.text == chunk.text and 2 * named > len(chunk.sentences)
+        named_rows = sum(row.count(": ") >= 2 for row in chunk.sentences)  # at least three columns, under a header
+        wide = block.text == chunk.text and 2 * named_rows > len(chunk.sentences)
         rows = "\n".join(chunk.sentences) if wide else ""
-        cost = estimated_tokens(rows) + 1 if rows else 0
-        if rows and cost <= left:
-            blocks[at], left = block._replace(text=f"{block.text}\n\n{rows}"), left - cost
-    return Context(tuple(blocks), tuple(dropped), most_tokens - left)
+        cost = estimate_tokens(rows) + 1 if rows else 0
+        if rows and cost <= tokens_left:
+            blocks[position], tokens_left = block._replace(text=f"{block.text}\n\n{rows}"), tokens_left - cost
+    return Context(tuple(blocks), tuple(dropped), most_tokens - tokens_left)
 
 
-def estimated_tokens(text: str) -> int:
-    """An upper estimate of the tokens that a model counts.
+def estimate_tokens(text: str) -> int:
+    """Return an upper estimate of the tokens that a model counts.
 
     The prices are the higher of those that o200k (GPT-4o, GPT-5) and Qwen's tokenizer give for reports with tables.
     """
     total, counted = 0.0, 0
     for pattern, tokens in _TOKENS_PER_CHAR:
-        found = len(pattern.findall(text))
-        total += found * tokens
-        counted += found
+        matches = len(pattern.findall(text))
+        total += matches * tokens
+        counted += matches
     return math.ceil(total + (len(text) - counted) * _OTHER_TOKENS)
 
 
 def label_of(hit: Hit) -> str:
-    """`reports/annual.pdf, page 12, Item 7 › Results`, on one line."""
+    """Return where a hit stands, in one line: `reports/annual.pdf, page 12, Item 7 › Results`."""
     chunk = hit.chunk
     page = f"page {chunk.page}" if chunk.page is not None else ""
     parts = (hit.document_name, page, chunk.cells or "", " › ".join(chunk.heading_path))
@@ -113,31 +117,31 @@ def label_of(hit: Hit) -> str:
 
 
 def _cut(hit: Hit, room: int) -> str:
-    """The sentences or table rows from the beginning that fit; header and unit of a table stand there."""
+    """Return the sentences or table rows from the beginning that fit; header and unit of a table stand there."""
     if room < FEWEST_TOKENS:
         return ""
     text = hit.chunk.text[: 10 * room]
     end = used = 0
     for start, stop in split_sentences(text):
-        used += estimated_tokens(text[end:start]) + estimated_tokens(text[start:stop])
+        used += estimate_tokens(text[end:start]) + estimate_tokens(text[start:stop])
         if used > room:
             break
         end = stop
     if end:
         return text[:end]
-    while estimated_tokens(text) > room:  # one sentence that is longer than all the room
+    while estimate_tokens(text) > room:  # one sentence that is longer than all the room
         text = text[: len(text) // 2]
     return text
 
 
 CLASSIFY_TOKENS = 32
 ANSWER_TOKENS = 2_000
-"""A model that reasons before it answers counts its reasoning too."""
+"""Most tokens of an answer; a model that reasons before it answers counts its reasoning too."""
 FEWEST_REWRITE_TOKENS = 256
 MOST_TURNS = 3
-"""Turns of the conversation that a model is shown, the last ones."""
+"""Turns of the conversation that a model reads, the last ones."""
 MOST_TURN_CHARS = 400
-"""Characters of each question and each answer of a turn."""
+"""Most characters of the question and of the answer of a turn."""
 _TASKS = {
     "single": "",
     "followup": "The question goes on with the conversation above.",
@@ -150,13 +154,13 @@ _TEMPLATE_SIGNS = re.compile(r"<(?=\|)|(?<=\|)>|\[(?=/?(?:INST|SYS)\])", re.IGNO
 
 
 def classify_request(question: str, history: Sequence[Turn]) -> ChatRequest:
-    """Asks for one of the four kinds."""
+    """Return the request for the type of the question, one of four."""
     parts = [*_conversation(history), ("question", question)]
     return _request("classify.txt", _fenced(parts), max_tokens=CLASSIFY_TOKENS)
 
 
 def answer_request(question: str, context: Context, history: Sequence[Turn], plan: RetrievalPlan) -> ChatRequest:
-    """Asks for an answer with the numbers of the passages that it rests on."""
+    """Return the request for an answer with the numbers of the passages that support it."""
     passages = [(f"[{block.n}] {disarmed(_clean(block.label))}", block.text) for block in context.blocks]
     parts = [*passages, *_conversation(history), ("question", question)]
     task = _TASKS[plan.query_type]
@@ -166,13 +170,13 @@ def answer_request(question: str, context: Context, history: Sequence[Turn], pla
 
 
 def compute_request(question: str) -> ChatRequest:
-    """Asks for the computation of a figure as JSON."""
+    """Return the request for a formula of the value that is asked for, as JSON."""
     return _request("compute.txt", _fenced([("question", question)]), max_tokens=ANSWER_TOKENS)
 
 
 def rewrite_request(question: str, draft: str) -> ChatRequest:
-    """Asks for the same answer in better words."""
-    most = max(FEWEST_REWRITE_TOKENS, min(ANSWER_TOKENS, 2 * estimated_tokens(draft)))
+    """Return the request for the same answer in better words."""
+    most = max(FEWEST_REWRITE_TOKENS, min(ANSWER_TOKENS, 2 * estimate_tokens(draft)))
     text = _fenced([("question", question), ("answer", draft)], keep_marks=("answer",))
     return _request("rewrite.txt", text, max_tokens=most)
 
@@ -185,7 +189,7 @@ def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:
 
 
 def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
-    """The last turns, shortened; citation marks are removed, since they refer to other passages."""
+    """Return the last turns, shortened; citation marks are removed, since they refer to other passages."""
 
     def short(text: str) -> str:
         flat = " ".join(text.split())
@@ -196,17 +200,17 @@ def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
 
 
 def _fenced(parts: Sequence[tuple[str, str]], *, keep_marks: Sequence[str] = ()) -> str:
-    """Each text between two lines that begin with a fence: a word in none of the texts, the same for equal texts."""
+    """Return each text between two lines that begin with a fence: a word in none of them, equal for equal texts."""
     cleaned = [(label, _clean(text) if label in keep_marks else disarmed(_clean(text))) for label, text in parts]
-    told = "\x00".join(f"{label}\x00{text}" for label, text in cleaned)
-    fence = f"#{blake2b(told.encode(errors='replace'), digest_size=8).hexdigest()}"
-    while fence in told:
-        fence = f"#{blake2b((fence + told).encode(errors='replace'), digest_size=8).hexdigest()}"
+    everything = "\x00".join(f"{label}\x00{text}" for label, text in cleaned)
+    fence = f"#{blake2b(everything.encode(errors='replace'), digest_size=8).hexdigest()}"
+    while fence in everything:
+        fence = f"#{blake2b((fence + everything).encode(errors='replace'), digest_size=8).hexdigest()}"
     return "\n\n".join(f"{fence} {label}\n{text}\n{fence} end" for label, text in cleaned)
 
 
 def _clean(text: str) -> str:
-    """Without signs that cannot be seen, and without what a chat template would read as its own."""
+    """Return the text without invisible characters, and without what a chat template would read as its own marks."""
     visible = "".join(
         sign for sign in text if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co")
     )

@@ -1,4 +1,4 @@
-"""Answers questions from one open index; calls may run concurrently."""
+"""Answers questions from one open index; `ask` may be called from several threads at once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Protocol
 from models.protocols import Embedder, Reranker
 from storage.index import Index, open_index
 from tasks import resources
-from tasks.rag.answering.graph import Desk, Event, State, answer_graph, retrieved, threshold
+from tasks.rag.answering.graph import Desk, Event, State, answer_graph, confidence_threshold, list_retrieved
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
 from tasks.rag.answers import Answered, AnswerSettings, Turn, page_source_of
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router, open_router
 
 MOST_QUESTION_CHARS = 8_000
+"""Most characters of a question; a longer one is refused."""
 
 
 class Answering(Protocol):
-    """Interface of the terminal, the server and the flow to an assistant."""
+    """What the terminal, the server and the flow need of an assistant."""
 
     def ask(
         self,
@@ -33,18 +34,18 @@ class Answering(Protocol):
         documents: Collection[str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answered:
-        """The answer with its evidence.
+        """Answer a question, with its evidence.
 
-        documents: digests to look in; None is all that the plan's filters leave.
-        on_event: called as it goes; drafts come from the thread that a model answers in.
-        Raises ValueError for a question that is empty or too long, IndexUnusable; a model that is away, or refuses the
-        question, is a note, and the answer then is made of the documents' own sentences.
+        documents: digests of the documents to search; None for those that the plan's filters leave. on_event: called
+        with the progress; drafts come from the thread in which a model answers. Raises ValueError for a question that
+        is empty or too long, and IndexUnusable. A model that cannot be reached, or refuses the question, is a note; the
+        answer is then made of the documents' own sentences.
         """
         ...
 
 
 class Assistant:
-    """Answers questions by the graph, over one index with one wiring."""
+    """Answers questions over one index with one set of models."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Assistant:
         clock: Callable[[], float] = time.perf_counter,
         router: Router | None = None,
     ) -> None:
-        """router: of this index, where it is open already."""
+        """Make an assistant; router: that of the index where it is open already."""
         self.index = index
         settings = settings or AnswerSettings()
         self._desk = Desk(
@@ -65,7 +66,7 @@ class Assistant:
             router=router or Router(index.catalogue),
             wiring=wiring,
             settings=settings,
-            least_confidence=threshold(settings),
+            least_confidence=confidence_threshold(settings),
             embedder=embedder,
             reranker=reranker,
             clock=clock,
@@ -80,38 +81,38 @@ class Assistant:
         documents: Collection[str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answered:
-        """As `Asks.ask`."""
+        """Answer a question, as `Answering.ask` describes."""
         # one line of NFC; a shell hands over bytes that are not UTF-8 as lone surrogates
-        asked = " ".join(unicodedata.normalize("NFC", question).encode(errors="replace").decode().split())
-        if not any(sign.isalnum() for sign in asked):
+        cleaned = " ".join(unicodedata.normalize("NFC", question).encode(errors="replace").decode().split())
+        if not any(sign.isalnum() for sign in cleaned):
             raise ValueError("the question is empty; ask with at least one word")
-        if len(asked) > MOST_QUESTION_CHARS:
-            raise ValueError(f"the question has {len(asked):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
+        if len(cleaned) > MOST_QUESTION_CHARS:
+            raise ValueError(f"the question has {len(cleaned):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
         desk = replace(self._desk, on_event=on_event) if on_event else self._desk
         started = desk.clock()
-        given = {"question": asked, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
-        done: State = answer_graph().invoke(given, context=desk)
-        draft = done["draft"]
+        start = {"question": cleaned, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
+        state: State = answer_graph().invoke(start, context=desk)
+        draft = state["draft"]
         return Answered(
-            question=asked,
+            question=cleaned,
             answer=draft.text,
             citations=tuple(
-                one.model_copy(update={"page_source": page_source_of(entry) if entry else one.page_source})
-                for one in draft.citations
-                for entry in [self.index.entry(one.digest)]
+                citation.model_copy(update={"page_source": page_source_of(entry) if entry else citation.page_source})
+                for citation in draft.citations
+                for entry in [self.index.entry(citation.digest)]
             ),
             unsupported=draft.unsupported,
             abstained=draft.abstained,
-            plan=done["plan"],
-            retrieved=retrieved(done),
+            plan=state["plan"],
+            retrieved=list_retrieved(state),
             index_digest=self.index.digest,
             reason=draft.reason,
             confidence=draft.confidence,
-            notes=tuple(dict.fromkeys((*done.get("notes", ()), *draft.notes))),
-            calls=done.get("calls", ()),
-            model_away=done.get("model_away", False),
-            model_refused=done.get("model_refused", False),
-            timings={**done["timings"], "total": round(desk.clock() - started, 6)},
+            notes=tuple(dict.fromkeys((*state.get("notes", ()), *draft.notes))),
+            calls=state.get("calls", ()),
+            model_away=state.get("model_away", False),
+            model_refused=state.get("model_refused", False),
+            timings={**state["timings"], "total": round(desk.clock() - started, 6)},
         )
 
 
@@ -119,7 +120,11 @@ class Assistant:
 def open_assistant(
     index: Path, *, models: Models, patient: bool, reranker: str | None = None, answers: AnswerSettings | None = None
 ) -> Generator[Assistant]:
-    """An assistant over the current generation. Raises StorageError, models.model_errors.ModelUnavailable."""
+    """Open an assistant over the current index version.
+
+    patient: whether an unavailable model is retried for long. Raises StorageError and
+    models.model_errors.ModelUnavailable.
+    """
     with open_index(index) as opened:
         embedder = str(opened.manifest.settings["embedder"])
         yield Assistant(

@@ -1,4 +1,4 @@
-"""The answer to a question for one figure that a table shows, in whatever words it is asked for."""
+"""Answers questions for one value that a table shows, in whatever words it is asked for."""
 
 from __future__ import annotations
 
@@ -40,93 +40,108 @@ from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit, read_chunk
 
-NAMED = 0.5
-"""Confidence from which a question names a document."""
+NAME_CONFIDENCE = 0.5
+"""Confidence from which a name in the question names a document."""
 MOST_DOCUMENTS = 6
+"""Most documents whose cells are compared where the question names documents."""
 MOST_LEAD_LINES = 3
-"""Lines of a table's passage that may lead to it."""
+"""Lines at the beginning of a table's passage that may introduce it."""
 
 
-def looked_up(
+def look_up_cell(
     question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
 ) -> Draft | None:
-    """The figure that the question asks for; None where it asks for something else, or no cell is sure enough.
+    """Return the value that the question asks for; None where it asks for something else or no cell is sure enough.
 
     Raises WrongTokenizer.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
-    if of_years := year_of_figure(question, plan, hits, index):
+    if of_years := find_extreme_year(question, plan, hits, index):
         return of_years
-    asked = read_cell_question(question, tokenizer=tokenizer, said=said_in(plan))
-    if asked is None:
+    cell_question = read_cell_question(question, tokenizer=tokenizer, names=document_names_in(plan))
+    if cell_question is None:
         return None
-    found, named = _searched(asked, question, plan, hits, index, embedder)
-    return answer_of(found, asked, named=named, language=language_of(question)) if found else None
+    best_cell, is_named = _searched(cell_question, question, plan, hits, index, embedder)
+    return answer_of(best_cell, cell_question, is_named=is_named, language=language_of(question)) if best_cell else None
 
 
-def describing(plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]) -> Describe:
-    """What finds the cell that some words mean in a period; with None where it is less sure than an answer must be."""
+def make_describer(
+    plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
+) -> Describe:
+    """Return the function that finds the cell that some words mean in a period.
+
+    It returns None where its confidence is below that of an answer.
+    """
     tokenizer = index.manifest.tokenizer or BIGRAM
 
-    def describe(said: str, when: When) -> tuple[Number, float] | None:
-        asked = line_question(said, when, tokenizer=tokenizer)
-        if asked is None:
+    def describe(line: str, when: When) -> tuple[Number, float] | None:
+        cell_question = line_question(line, when, tokenizer=tokenizer)
+        if cell_question is None:
             return None
-        found, named = _searched(asked, said, plan, hits, index, embedder)
-        if found is None or found.best.unheld:
+        best_cell, is_named = _searched(cell_question, line, plan, hits, index, embedder)
+        if best_cell is None or best_cell.best.unheld:
             return None
-        sure = confidence_of(found, named=named)
-        return (found.best.number, sure) if sure >= LEAST else None
+        confidence = confidence_of(best_cell, is_named=is_named)
+        return (best_cell.best.number, confidence) if confidence >= LEAST else None
 
     return describe
 
 
 def _searched(
-    asked: CellQuestion,
-    said: str,
+    cell_question: CellQuestion,
+    text: str,
     plan: RetrievalPlan,
     hits: Sequence[Hit],
     index: Index,
     embedder: Callable[[], Embedder],
 ) -> tuple[CellMatch | None, bool]:
-    """The cell that fits best, and whether the question names its document. said: the words that are asked with."""
+    """Return the cell that fits best, and whether the question names its document.
+
+    text: the words of the question, which decide whether the embedder can read them.
+    """
     among = _among(plan, hits, index)
-    found = search_cells(
-        asked,
+    best_cell = search_cells(
+        cell_question,
         among.numbers,
         tokenizer=index.manifest.tokenizer or BIGRAM,
-        documents=among.documents if among.named else (),
+        documents=among.documents if among.is_named else (),
         context=_Around(index, among.documents, hits).of,
-        embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, said) else None,
+        embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, text) else None,
     )
-    return found, among.named
+    return best_cell, among.is_named
 
 
-def year_of_figure(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
-    """The year in which a line is largest, or smallest: `FY2018: Sensors = $918 million [1] (FY2019 914 [2], …)`.
+def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
+    """Return the year in which a line is largest or smallest; None where the question asks for no year.
 
-    None where the question asks for no year, or no line of several years holds enough of it.
+    `FY2018: Sensors = $918 million [1] (FY2019 914 [2], …)`. Also None where no line of several years holds enough of
+    the question.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
-    read = read_year_question(question, tokenizer=tokenizer, said=said_in(plan))
+    read = read_year_question(question, tokenizer=tokenizer, names=document_names_in(plan))
     if read is None:
         return None
     figure, most = read
     among = _among(plan, hits, index)
-    dated = [one for one in among.numbers if one.period.year and one.shown not in NIL]
-    scorer, around = CellScorer(figure, dated, tokenizer), _Around(index, among.documents, hits, titled=not among.named)
-    best = max((scorer.match(one, around.of(one), 1.0) for one in dated), key=lambda one: one.score, default=None)
-    line = lambda one: (one.document, one.table, one.row_path, telling(one.column_path))  # noqa: E731
-    years = {one.period.year: one for one in dated if best and line(one) == line(best.number)}
-    confidence = best.question_share * (OF_YEARS if among.named else OF_YEARS_UNNAMED) if best else 0.0
+    dated = [number for number in among.numbers if number.period.year and number.shown not in NIL]
+    scorer, around = (
+        CellScorer(figure, dated, tokenizer),
+        _Around(index, among.documents, hits, titled=not among.is_named),
+    )
+    matches = (scorer.match(number, around.of(number), 1.0) for number in dated)
+    best = max(matches, key=lambda match: match.score, default=None)
+    # the best cell's line: its table, row and column, in whatever year
+    line = lambda number: (number.document, number.table, number.row_path, telling(number.column_path))  # noqa: E731
+    years = {number.period.year: number for number in dated if best and line(number) == line(best.number)}
+    confidence = best.question_share * (OF_YEARS if among.is_named else OF_YEARS_UNNAMED) if best else 0.0
     if len(years) < 2 or confidence < LEAST:
         return None
-    first, *others = sorted(years.values(), key=lambda one: one.value, reverse=most)[:MOST_YEARS]
-    told = [f"FY{one.period.year} {one.shown.lstrip('$€£¥₩ ')} [{n}]" for n, one in enumerate(others, 2)]
+    first, *rest = sorted(years.values(), key=lambda number: number.value, reverse=most)[:MOST_YEARS]
+    further = [f"FY{number.period.year} {number.shown.lstrip('$€£¥₩ ')} [{n}]" for n, number in enumerate(rest, 2)]
     head = f"FY{first.period.year}: {figure.core} = {format_as_in_table(first, language_of(question))} [1]"
     return Draft(
-        f"{head} ({', '.join(told)})",
-        tuple(cite_number(n, one) for n, one in enumerate((first, *others), 1)),
+        f"{head} ({', '.join(further)})",
+        tuple(cite_number(n, number) for n, number in enumerate((first, *rest), 1)),
         reason=f"the years of a line that holds {best.question_share:.0%} of the question" if best else None,
         confidence=round(confidence, 4),
     )
@@ -138,58 +153,64 @@ class Cells:
     def __init__(self, question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
         self._tokenizer = index.manifest.tokenizer or BIGRAM
         among = _among(plan, hits, index)
-        told = told_numbers(hits, question, among.numbers)
-        self.numbers = [*among.numbers, *(one for one in told if one.document in among.documents)]
-        self.named = among.named
-        self._around = _Around(index, among.documents, hits, titled=not among.named)
+        text_numbers = read_text_numbers(hits, question, among.numbers)
+        self.numbers = [*among.numbers, *(number for number in text_numbers if number.document in among.documents)]
+        self.named = among.is_named
+        self._around = _Around(index, among.documents, hits, titled=not among.is_named)
         self._found: dict[tuple[str, str, When | None], list[Match]] = {}
 
-    def matches(self, words: str, beside: str, asked: str, when: When | None) -> list[Match]:
-        """Those that the words fit, best first. beside, when: see `phrase_question`. Raises WrongTokenizer."""
-        key = (words, beside, when)
+    def matches(self, words: str, more_words: str, sentence: str, when: When | None) -> list[Match]:
+        """Return the cells that the words fit, best first; `phrase_question` explains the parameters. Raises
+        WrongTokenizer.
+        """
+        key = (words, more_words, when)
         if key not in self._found:
-            question = phrase_question(words, beside, asked, when, tokenizer=self._tokenizer)
+            question = phrase_question(words, more_words, sentence, when, tokenizer=self._tokenizer)
             if question is None:
                 return self._found.setdefault(key, [])
-            dated = select_period(question, [one for one in self.numbers if one.shown not in NIL])
+            dated = select_period(question, [number for number in self.numbers if number.shown not in NIL])
             scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
             matches = (scorer.match(number, self._around.of(number), share) for number, share in dated)
-            self._found[key] = sorted((one for one in matches if one.score), key=lambda one: -one.score)
+            self._found[key] = sorted((match for match in matches if match.score), key=lambda match: -match.score)
         return self._found[key]
 
 
 class _Among(NamedTuple):
-    """The numbers that a question may mean."""
+    """The numbers that a question may mean, and their documents."""
 
     numbers: list[Number]
     documents: list[str]
-    named: bool
+    is_named: bool
+    """Whether the question names the documents."""
 
 
-def said_in(plan: RetrievalPlan) -> list[str]:
-    """What a question calls the documents that it names."""
+def document_names_in(plan: RetrievalPlan) -> list[str]:
+    """Return what a question calls the documents that it names."""
     return [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
 
 
 def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
-    """Those of the documents that the question names, else those of the pages that were found."""
+    """Return the numbers of the documents that the question names, else those of the pages that were found."""
     from storage.numbers import select_numbers
 
     names, filters = index.names, plan.filters
-    named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
-    named = (named or filters.mode == "only") and bool(filters.documents)
-    among = (*filters.favoured, *filters.documents) if named else (hit.chunk.document for hit in hits)
-    documents = [one for one in dict.fromkeys(among) if one in names][: MOST_DOCUMENTS if named else None]
+    names_any = any(
+        match.field not in QUALIFIER_FIELDS and match.confidence >= NAME_CONFIDENCE for match in filters.matches
+    )
+    is_named = (names_any or filters.mode == "only") and bool(filters.documents)
+    among = (*filters.favoured, *filters.documents) if is_named else (hit.chunk.document for hit in hits)
+    documents = [document for document in dict.fromkeys(among) if document in names]
+    documents = documents[:MOST_DOCUMENTS] if is_named else documents
     rows = select_numbers(index.numbers, {document: names[document] for document in documents}).records()
     numbers = [number_of(row) for row in rows]
-    if not named:
+    if not is_named:
         pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
-        numbers = [one for one in numbers if (one.document, one.page) in pages]
-    return _Among(numbers, documents, named)
+        numbers = [number for number in numbers if (number.document, number.page) in pages]
+    return _Among(numbers, documents, is_named)
 
 
 class _Around:
-    """What documents say around their cells: headings and lead lines of the passage that shows the table."""
+    """The words of documents around their cells: headings and first lines of the passage that shows the table."""
 
     def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit], *, titled: bool = False) -> None:
         """titled: whether what documents are called stands around their cells too: the question does not name them."""
@@ -205,16 +226,18 @@ class _Around:
                 self._tables[chunk.document, chunk.page].append(chunk)
 
     def of(self, number: Number) -> Context:
+        """Return the words around a number, with the rank of its page among the hits."""
         key = (number.document, number.page)
         rank = self._rank.get(key) if number.page is not None else None
         title = self._titles.get(number.document, "")
-        shown = next((chunk for chunk in self._tables[key] if _shows(chunk, number)), None)
-        lines = [line for line in shown.text.splitlines()[:MOST_LEAD_LINES] if "|" not in line] if shown else []
-        lead = " ".join((*shown.heading_path[-2:], *lines)) if shown else ""
+        table = next((chunk for chunk in self._tables[key] if _shows(chunk, number)), None)
+        lines = [line for line in table.text.splitlines()[:MOST_LEAD_LINES] if "|" not in line] if table else []
+        lead = " ".join((*table.heading_path[-2:], *lines)) if table else ""
         return Context(f"{title} {lead}".strip(), rank)
 
 
 def _shows(chunk: Chunk, number: Number) -> bool:
+    """Whether a chunk shows a number: its box lies around it, or its text holds the number and the label of its row."""
     if chunk.bbox and number.bbox:
         x, y = (number.bbox[0] + number.bbox[2]) / 2, (number.bbox[1] + number.bbox[3]) / 2
         return chunk.bbox[0] <= x <= chunk.bbox[2] and chunk.bbox[1] <= y <= chunk.bbox[3]
@@ -224,54 +247,56 @@ def _shows(chunk: Chunk, number: Number) -> bool:
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "KRW": "₩"}
 COUNTS: Mapping[str, str] = {"people": " people", "shares": " shares", "years": " years", "days": " days"}
 LEAST = 0.55
-"""Confidence below which there is no answer."""
+"""Confidence below which no answer is given."""
 OF_YEARS, OF_YEARS_UNNAMED = 0.9, 0.75
-"""How sure a year is of whose line all is said; in a document that the question does not name."""
+"""Confidence in a year whose line holds the whole question; OF_YEARS_UNNAMED: in a document that it does not name."""
 MOST_YEARS = 8
+"""Most years that an answer lists."""
 MOST_MARGIN = 0.2
-"""A cell that is further ahead of the next is no surer."""
+"""Lead over the next cell from which a larger lead makes an answer no surer."""
 
 
-def answer_of(found: CellMatch, question: CellQuestion, *, named: bool, language: Language) -> Draft | None:
-    """`Loss on sale of stores FY2018 = $36 million [1]`; None where the cell is too unsure.
+def answer_of(cell: CellMatch, question: CellQuestion, *, is_named: bool, language: Language) -> Draft | None:
+    """Return the answer that reads one cell: `Loss on sale of stores FY2018 = $36 million [1]`; None if it is too
+    unsure.
 
-    named: the question names the document.
+    is_named: whether the question names the document.
     """
-    confidence = confidence_of(found, named=named)
+    confidence = confidence_of(cell, is_named=is_named)
     if confidence < LEAST:
         return None
-    number = found.best.number
+    number = cell.best.number
     # the label of the row, with the headings that the question names, and the column if it is of a part
     *heads, label = number.row_path or ("",)
-    asked = set(words_of(question.core)) - FREE
+    question_words = set(words_of(question.core)) - FREE
     bare = not set(words_of(label)) - FREE
-    told = [head for head in heads if asked & set(words_of(head))] or (heads[-1:] if bare else [])
-    row = " › ".join(part.strip(" :") for part in (*told, label))
+    row_heads = [head for head in heads if question_words & set(words_of(head))] or (heads[-1:] if bare else [])
+    row = " › ".join(part.strip(" :") for part in (*row_heads, label))
     column = " ".join(number.column_path) if telling(number.column_path) else ""
     head = " ".join(filter(None, (" — ".join(filter(None, (row, column))), number.period.label)))
-    lacks = f", without {', '.join(word.text for word in found.best.unheld)}" if found.best.unheld else ""
+    lacks = f", without {', '.join(word.text for word in cell.best.unheld)}" if cell.best.unheld else ""
     doubt = f"\n{describe_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""
     return Draft(
         f"{head} = {format_as_in_table(number, language)} [1]{doubt}",
         (cite_number(1, number),),
-        reason=f"the cell of a table whose labels hold {found.best.question_share:.0%} of the question{lacks}",
+        reason=f"the cell of a table whose labels hold {cell.best.question_share:.0%} of the question{lacks}",
         confidence=round(confidence, 4),
     )
 
 
-def confidence_of(found: CellMatch, *, named: bool) -> float:
-    """How likely the cell is the one that is meant, 0 … 1.
+def confidence_of(cell: CellMatch, *, is_named: bool) -> float:
+    """Return the probability that the cell is the one that is meant, 0 … 1.
 
     Logistic regression on 72 questions over filings, reports and notices, 22 of them without an answer.
     """
-    best = found.best
-    sign = 1.9 * best.score + 10.3 * min(found.margin, MOST_MARGIN) + 1.5 * named + 0.5 * best.certainty - 3.2
+    best = cell.best
+    sign = 1.9 * best.score + 10.3 * min(cell.margin, MOST_MARGIN) + 1.5 * is_named + 0.5 * best.certainty - 3.2
     sign -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
     return 1 / (1 + math.exp(-sign))
 
 
 def format_as_in_table(number: Number, language: Language) -> str:
-    """The figure as the table shows it, with scale and unit: `$3,136 million`, `60,540백만원`, `2,310`."""
+    """Return a value as its table shows it, with scale and unit: `$3,136 million`, `60,540백만원`, `2,310`."""
     digits = re.sub(r"[^\d.,/]", "", number.shown) if re.search(r"\d", number.shown) else number.shown
     minus = "-" if number.value < 0 and number.statement != "cash_flow" else ""
     scale = INPUT_SCALES[language].get(Decimal(number.scale), "")
@@ -283,51 +308,57 @@ def format_as_in_table(number: Number, language: Language) -> str:
 
 
 MOST_CHARS = 400
-"""A longer passage states too much for its numbers to be told apart."""
+"""Characters of a passage above which it states too much for its numbers to be told apart."""
 DIGITS = re.compile(r"\d[\d,.]*")
 RANGE = re.compile(r"\d\s?[~∼–-]\s?\d")
 BARE = re.compile(r"\d|10|(?:19|20)\d\d|.*[A-Za-z]")
-"""Marks of lists and years, where nothing stands behind that is counted."""
+"""Marks of lists, and years: they count nothing where no unit stands behind them."""
 WORD = re.compile(r"[^\W\d_]{2,}")
 
 
-def told_numbers(hits: Sequence[Hit], question: str, cells: Sequence[Number]) -> list[Number]:
-    """Those of the sentences and rows that were found, in their order; the table of each is a number below 0.
+def read_text_numbers(hits: Sequence[Hit], question: str, cells: Sequence[Number]) -> list[Number]:
+    """Return the numbers of the sentences and rows that were found, in their order.
 
-    What the question says itself is none, nor the ends of a range, nor in a row of a table what is a cell of its page.
+    Left out are numbers of the question, the ends of ranges and, in rows, values that are cells of the same page. The
+    `table` of each is a number below 0, so that no two passages are taken for one table.
     """
-    said = set(DIGITS.findall(question))
-    known = {(one.document, one.page, one.value) for one in cells}
-    passages = (one for one in read_passages(hits) if not one.is_list and len(one.text) <= MOST_CHARS)
+    question_digits = set(DIGITS.findall(question))
+    cell_values = {(cell.document, cell.page, cell.value) for cell in cells}
+    passages = (passage for passage in read_passages(hits) if not passage.is_list and len(passage.text) <= MOST_CHARS)
     return [
         number
-        for at, one in enumerate(passages)
-        for number in _numbers(one, hits[one.hit], table=-1 - one.hit, row=at)
-        if not said.intersection(DIGITS.findall(number.shown))
-        and not (one.is_row and (number.document, number.page, number.value) in known)
+        for at, passage in enumerate(passages)
+        for number in _numbers(passage, hits[passage.hit], table=-1 - passage.hit, row=at)
+        if not question_digits.intersection(DIGITS.findall(number.shown))
+        and not (passage.is_row and (number.document, number.page, number.value) in cell_values)
     ]
 
 
 def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:
+    """Yield the numbers of a passage, each with the words before it, or else behind it, as its label."""
     text = passage.text
-    found = [one for one in read_numbers(text) if one.unit not in (*CALENDAR, "year")]
-    found = [one for one in found if one.unit or not BARE.fullmatch(one.text.strip("() "))]
-    within = [match.span() for match in RANGE.finditer(text)]
-    found = [one for one in found if not any(one.start < end and start < one.end for start, end in within)]
-    ends = [0, *(one.end for one in found)]
-    starts = [*(one.start for one in found[1:]), len(text)]
+    ranges = [match.span() for match in RANGE.finditer(text)]
+    quantities = [
+        number
+        for number in read_numbers(text)
+        if number.unit not in (*CALENDAR, "year")
+        and (number.unit or not BARE.fullmatch(number.text.strip("() ")))
+        and not any(number.start < end and start < number.end for start, end in ranges)
+    ]
+    ends = [0, *(number.end for number in quantities)]
+    starts = [*(number.start for number in quantities[1:]), len(text)]
     period = find_period(text) or UNDATED
-    for col, number in enumerate(found):
-        before, after = text[ends[col] : number.start], text[number.end : starts[col]]
+    for col, quantity in enumerate(quantities):
+        before, after = text[ends[col] : quantity.start], text[quantity.end : starts[col]]
         label = before if WORD.search(before) else after
         path = (*hit.chunk.heading_path[-1:], text, " ".join(label.split()))
         yield Number(
             name=hit.document_name,
             document=hit.chunk.document,
-            value=number.value,
-            shown=number.text,
+            value=quantity.value,
+            shown=quantity.text,
             scale=Decimal(1),
-            unit=number.unit,
+            unit=quantity.unit,
             period=period,
             row_path=path,
             column_path=(),

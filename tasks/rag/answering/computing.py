@@ -1,4 +1,4 @@
-"""The answer to a question that asks for a figure to be worked out from the tables of the documents that it names."""
+"""Answers questions that ask for arithmetic over the tables of the documents that they name."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
 from tasks.rag.retrieval.search import Hit
 
-NAMED = 0.5
-"""Confidence from which a question names a document; a name of another one is a word that no rule knows."""
+NAME_CONFIDENCE = 0.5
+"""Confidence from which a question names a document; one with a less sure name may be about another document."""
 SEVERAL_ENTITIES = 0.8
-"""What is left of the confidence where the documents are of several entities."""
+"""Factor of the confidence where the documents are of several entities."""
 FIRST, LEAST_OF_FIRST = 5, 3
-"""Of so many passages so many must be of one document, where the question names none."""
+"""Passages of which LEAST_OF_FIRST must be of one document for it to be used where the question names none."""
 MOST_RESTATING = 6
-"""Documents of one entity that are compared with each other."""
+"""Most documents of one entity that are compared with each other."""
 NEARLY_ALL = 0.85
-"""A table with this share of the lines of the fullest one may be the statement; schedules that follow have more."""
+"""Share of the fullest table's lines from which a table may be the statement; schedules that follow have more lines."""
 LEAST_OF_USUAL = 0.3
-"""A period is of a document if it has this share of the numbers that its commonest one has."""
+"""Share of the numbers of a document's commonest period that a period needs to be one of the document's own."""
 STATED = re.compile(
     r"\d\s?(?:%|per\s?cent|퍼센트|프로|배\b|basis points|times\b|x\b|to 1)"
     r"|(?<![$€£¥₩\d.,])\d{1,2}\.\d{1,2}(?!\s?(?:million|billion|thousand|억|조|만)|[\d,.])",
@@ -47,7 +47,7 @@ STATED = re.compile(
 )
 """A share, a rate or a ratio that a document states itself."""
 RATE_ASKED = re.compile(f"{PERCENT.pattern}|{TIMES.pattern}|\\b(?:ratio|rate|margin|yield)s?\\b", re.IGNORECASE)
-"""A question for one."""
+"""Words of a question for a share, a rate or a ratio."""
 NOT_WORKED = {
     "en": "This figure takes arithmetic that was not understood. Passages that may hold its inputs:",
     "ko": "계산이 필요한 질문이지만 계산식을 이해하지 못했습니다. 관련된 곳:",
@@ -59,14 +59,14 @@ NO_TERM = {
 }
 
 
-def worked(
+def compute_answer(
     question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = (), describe: Describe = never
 ) -> Draft | None:
-    """The figures that the question asks for; None where it asks for something else, or names no document.
+    """Return the values that the question asks for; None where it asks for something else or names no document.
 
-    It abstains where an input is missing; a sentence may state the figure then.
+    It abstains where an input is missing; a sentence may state the value then.
     """
-    book = opened(plan, index, hits)
+    book = open_book(plan, index, hits)
     if book is None:
         return None
     question = spelled_out(question)
@@ -76,23 +76,23 @@ def worked(
             # A business term that no table names
             text = NO_TERM[language_of(question)].format(term=term[0], where=", ".join(book.among.values()))
             return Draft(text, abstained=True, reason="the documents do not have the period of the question")
-    said = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
+    names = [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
     computation = read_computation(
-        question, spoken_names=said, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
+        question, spoken_names=names, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
     )
-    return computed(computation, book, describe) if computation else None
+    return run_computation(computation, book, describe) if computation else None
 
 
-def worked_as_told(question: str, told: str, plan: RetrievalPlan, index: Index) -> Draft | None:
-    """The figures that a model's computation gives; None where it tells none or one that cannot be worked out."""
-    book = opened(plan, index)
-    computation = computation_told(told, shown_as(question), book.latest) if book else None
-    draft = computed(computation, book) if computation and book else None
+def compute_from_reply(question: str, reply: str, plan: RetrievalPlan, index: Index) -> Draft | None:
+    """Return the values that a model's formula gives; None where it gives none or one that cannot be worked out."""
+    book = open_book(plan, index)
+    computation = parse_computation(reply, shown_as(question), book.latest) if book else None
+    draft = run_computation(computation, book) if computation and book else None
     return draft if draft and not draft.abstained else None
 
 
-def computed(computation: Computation, book: Book, describe: Describe = never) -> Draft:
-    """The answer that a computation gives over some documents."""
+def run_computation(computation: Computation, book: Book, describe: Describe = never) -> Draft:
+    """Return the answer that a computation gives over some documents."""
     draft = work_out(
         computation,
         book.lines(),
@@ -109,58 +109,58 @@ def computed(computation: Computation, book: Book, describe: Describe = never) -
 
 
 class Book:
-    """The numbers of the documents that a question names, read as they are needed."""
+    """The numbers of the documents that a question names, read from the index as they are needed."""
 
     def __init__(self, index: Index, among: Mapping[str, str], *, one_entity: bool) -> None:
-        """among: name of each document by digest, those that fit best first."""
+        """Make the book; among: the name of each document by its digest, those that fit best first."""
         self.among = among
         self.one_entity = one_entity
         self._index = index
 
     @property
     def of_one_entity(self) -> Sequence[str]:
-        """The documents, where all are of one entity and few."""
+        """The digests of the documents, where all of them are of one entity and few; else empty."""
         return tuple(self.among) if self.one_entity and len(self.among) <= MOST_RESTATING else ()
 
     def lines(self, *documents: str) -> Lines:
-        """The lines of all documents or of these."""
-        among = {one: self.among[one] for one in documents or self.among}
+        """Return the lines of these documents, or of all."""
+        among = {digest: self.among[digest] for digest in documents or self.among}
         return Lines(tuple(among), lambda year: _read(self._index, among, year))
 
     def statements(self) -> Lines:
-        """The lines of the primary statements alone."""
+        """Return the lines of the primary statements alone."""
         # for each document and kind of statement the first table that has nearly as many of its lines as any
-        named: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
+        concepts_of: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
         for row in filter(_in_statement, self.rows()):
             keys = {key for key, score in score_concepts(label_of(row["row_path"])).items() if score >= NEARLY}
             own = {key for key in keys if kinds[key].statement == row["statement"]}
-            named[row["document"], row["statement"]][_table(row)] |= own
+            concepts_of[row["document"], row["statement"]][_table(row)] |= own
         primary: set[tuple[str, int]] = set()
-        for tables in named.values():
+        for tables in concepts_of.values():
             most = max(map(len, tables.values()))
-            primary.add(min(one for one, keys in tables.items() if len(keys) >= NEARLY_ALL * most))
+            primary.add(min(table for table, keys in tables.items() if len(keys) >= NEARLY_ALL * most))
         read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
         return Lines(tuple(self.among), read)
 
     @cache  # noqa: B019 (a book lives for one question)
     def rows(self) -> Sequence[dict[str, Any]]:
-        """All numbers."""
+        """Return all numbers of the documents."""
         return _read(self._index, self.among)
 
     @cache  # noqa: B019
     def labels(self) -> Mapping[str, int]:
-        """Words of the labels of rows and columns, with the number of labels that hold them."""
+        """Return the words of the labels of rows and columns, each with the number of labels that hold it."""
         labels = {label for row in self.rows() for label in (*row["row_path"], *row["column_path"])}
         return Counter(word for label in labels for word in frozenset(words_of(label)))
 
     @cache  # noqa: B019
     def years(self) -> tuple[int, ...]:
-        """The fiscal years of the statements."""
+        """Return the fiscal years of the statements, rising."""
         return tuple(sorted({row["period"]["year"] for row in self.rows() if _in_statement(row)}))
 
     def latest(self) -> When | None:
-        """The period that the first document is of: its last year, or its last quarter."""
+        """Return the period that the first document is of: its last year or quarter; None without statements."""
         first = next(iter(self.among), None)
         rows = [row for row in self.rows() if row["document"] == first and _in_statement(row)]
         spans = Counter(
@@ -169,10 +169,10 @@ class Book:
             if row["period"]["kind"] == "duration" and row["period"]["end"]
         )
         usual = max(spans.values(), default=0)
-        known = [span for span, count in spans.items() if count >= usual * LEAST_OF_USUAL]
-        if known:
-            end = max(end for end, _ in known)
-            spanned = [months for day, months in known if day == end and months]
+        common = [span for span, count in spans.items() if count >= usual * LEAST_OF_USUAL]
+        if common:
+            end = max(end for end, _ in common)
+            spanned = [months for day, months in common if day == end and months]
             year = next(row["period"]["year"] for row in rows if row["period"]["end"] == end)
             if max(spanned, default=12) > 9:
                 return When(year)
@@ -180,12 +180,15 @@ class Book:
         return When(max(row["period"]["year"] for row in rows)) if rows else None
 
 
-def opened(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
-    """The numbers of the documents that a question names, else of the one that most passages are of; None without."""
+def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
+    """Return the numbers of the documents that a question names, else of the one most passages are of; None without
+    any.
+    """
     filters = plan.filters
     names = index.names
-    named = any(one.field not in QUALIFIER_FIELDS and one.confidence >= NAMED for one in filters.matches)
-    if not (named or filters.mode == "only" or len(names) == 1):
+    confident = [match for match in filters.matches if match.confidence >= NAME_CONFIDENCE]
+    is_named = any(match.field not in QUALIFIER_FIELDS for match in confident)
+    if not (is_named or filters.mode == "only" or len(names) == 1):
         # two forms of one document count as one
         first = [hit.chunk.document for hit in hits[:FIRST] if hit.chunk.document in names]
         stems = Counter(stem_of(names[document]) for document in first).most_common(1)
@@ -194,53 +197,62 @@ def opened(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book 
         most = next(document for document in first if stem_of(names[document]) == stems[0][0])
         return Book(index, {most: names[most]}, one_entity=False)
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
-    entities = {one.value for one in filters.matches if one.field == "issuer" and one.confidence >= NAMED}
+    entities = {match.value for match in confident if match.field == "issuer"}
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
 
 
 def _table(row: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the document and the number of the table of a row."""
     return row["document"], row["table"]
 
 
 def _in_statement(row: Mapping[str, Any]) -> bool:
+    """Whether a row is of a primary statement and has a period."""
     return bool(row["period"]) and row.get("statement", "other") in ("income", "balance", "cash_flow")
 
 
-def checked(question: str, draft: Draft) -> Draft:
-    """A draft of sentences; it abstains where the question asks for arithmetic and no sentence states its result."""
+def withhold_uncomputed(question: str, draft: Draft) -> Draft:
+    """Return a draft of sentences, abstaining where the question asks for arithmetic and no sentence states its
+    result.
+    """
     if draft.abstained or not (asks_to_work_out(question) or readings(question, ())):
         return draft
     # a line may state the share or rate of what the question names, which needs no formula;
     # of an amount that is to be added up, no percentage is the answer
-    named = [one.concept for one in mentions(question)]
+    concepts_named = [mention.concept for mention in mentions(question)]
     is_rate = RATE_ASKED.search(question) or operation(question) in ("growth", "cagr")
-    if is_rate or any(concept.statement is None for concept in named):
-        asked = {concept.key for concept in named}
+    if is_rate or any(concept.statement is None for concept in concepts_named):
+        concept_keys = {concept.key for concept in concepts_named}
         lines = (line for line in draft.text.split("\n") if STATED.search(line))
-        said = [not asked or bool(asked & {one.concept.key for one in mentions(line)}) for line in lines]
-        if any(said) and not defines(question):
+        names_it = [
+            not concept_keys or bool(concept_keys & {mention.concept.key for mention in mentions(line)})
+            for line in lines
+        ]
+        if any(names_it) and not defines(question):
             return draft
-    told = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
-    return draft._replace(text=told, abstained=True, reason="the question asks for arithmetic that was not understood")
+    text = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
+    return draft._replace(text=text, abstained=True, reason="the question asks for arithmetic that was not understood")
 
 
 def _read(index: Index, among: Mapping[str, str], year: int | None = None) -> list[dict[str, Any]]:
+    """Return the numbers of documents as rows, of one fiscal year or of all."""
     from storage.numbers import select_numbers
 
     return select_numbers(index.numbers, among, years=(year, year) if year else None).records()
 
 
 def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """The question with the year in place of a company's business term: 제23기 → 2023년."""
+    """Return the question with the year in place of a company's business term: 제23기 → 2023년."""
     years: dict[str, int] = {}
     for row in rows:
         for header in (*row["column_path"], *(row["row_path"] or ())[-1:]):
-            if row["period"] and (named := TERM.search(header)):
-                years.setdefault(named[1], row["period"]["year"])
+            term_match = TERM.search(header)
+            if term_match and row["period"]:
+                years.setdefault(term_match[1], row["period"]["year"])
 
     def year(term: re.Match[str]) -> str:
-        known = years.get(term[1])
-        return f"{known}년" if known else term[0]
+        year_number = years.get(term[1])
+        return f"{year_number}년" if year_number else term[0]
 
     return TERM.sub(year, question)
 
@@ -248,35 +260,35 @@ def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
 MOST_FORMULA_CHARS = 500
 
 
-class ToldComputation(Record):
-    """What a model answers."""
+class ModelComputation(Record):
+    """The computation that a model writes."""
 
     formula: str | None = Field(default=None, max_length=MOST_FORMULA_CHARS)
-    """None: the question asks for something else."""
+    """The formula over names of lines; None where the question asks for something else."""
     operation: Literal["value", "growth", "difference", "cagr", "average", "sum", "highest", "lowest"] = "value"
     years: tuple[int, ...] = ()
     unit: Literal["amount", "%", "times", "days", ""] = ""
 
 
-def computation_told(text: str, how: Computation, latest: Latest) -> Computation | None:
-    """The computation that a model's JSON tells; None where it tells none, or none that can be executed.
+def parse_computation(text: str, format: Computation, latest: Latest) -> Computation | None:
+    """Return the computation that a model's JSON gives; None where it gives none or none that can be executed.
 
-    how: language, decimals and scale that the question asks for.
+    format: language, decimals and scale that the question asks for. latest: the period where the model names none.
     """
     try:
-        told = ToldComputation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
-        expression = parse(told.formula or "")
+        reply = ModelComputation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
+        expression = parse(reply.formula or "")
     except (ValidationError, NoExpression):
         return None
-    if told.years:
-        span = range(min(told.years), max(told.years) + 1)
+    if reply.years:
+        span = range(min(reply.years), max(reply.years) + 1)
         whens = tuple(map(When, span)) if len(span) <= MOST_YEARS else ()
     else:
         now = latest()
         whens = (now,) if now else ()
-    if not told.formula or not whens or not any(True for _ in lines_of(expression)):
+    if not reply.formula or not whens or not any(True for _ in lines_of(expression)):
         return None
-    unit = told.unit or ("amount" if isinstance(expression, Line) else "")
-    operation = {"value": "", "sum": "total"}.get(told.operation, told.operation)
-    tasks = tuple(spread_over_periods(Combined(told.formula, expression, unit), operation, whens))
-    return how._replace(tasks=tasks, assumed=not told.years)
+    unit = reply.unit or ("amount" if isinstance(expression, Line) else "")
+    operation = {"value": "", "sum": "total"}.get(reply.operation, reply.operation)
+    tasks = tuple(spread_over_periods(Combined(reply.formula, expression, unit), operation, whens))
+    return format._replace(tasks=tasks, assumed=not reply.years)

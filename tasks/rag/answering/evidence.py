@@ -1,4 +1,4 @@
-"""The pages that an answer cites, as pictures with the cited boxes drawn."""
+"""Draws the pages that an answer cites, as pictures with the cited boxes framed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from tasks.documents.isolation import DocumentUnreadable, Job, ReadLimits, rende
 from tasks.rag.answers import Citation
 
 MOST_NAME_CHARS = 60
+"""Most characters of a document's name in the name of a picture."""
 
 
 class Evidence(NamedTuple):
-    """Image files that were written, and why other citations have none."""
+    """The pictures that were written, and why other citations have none."""
 
     files: tuple[Path, ...]
     notes: tuple[str, ...]
@@ -28,10 +29,10 @@ class Evidence(NamedTuple):
 def write_evidence(
     citations: Sequence[Citation], folder: Path, *, locate: Callable[[str], Path | None], limits: ReadLimits
 ) -> Evidence:
-    """A PNG in `folder` per cited page of a PDF, named after the first citation on it: `1-report-p12.png`.
+    """Write a PNG to `folder` for each cited page, named after the first citation on it: `1-report-p12.png`.
 
-    locate: the file of a document by its digest; None where its bytes are no longer kept.
-    Raises StoreUnreachable when `folder` cannot be written.
+    locate: the file of a document by its digest; None where its bytes are no longer kept. Raises StoreUnreachable where
+    `folder` cannot be written.
     """
     written: list[Path] = []
     notes: list[str] = []
@@ -47,10 +48,11 @@ def write_evidence(
 
 
 class NoPicture(Exception):
-    """A document has no image; the message says why."""
+    """A document has no picture; the message says why."""
 
 
 def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, limits: ReadLimits) -> list[Path]:
+    """Write the pictures of one document's cited pages, and return their paths."""
     boxes: dict[int, list[BBox]] = {}
     for citation in cited:
         if citation.page is not None:
@@ -70,7 +72,7 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
 def draw_pages(
     path: Path | None, digest: str, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
 ) -> Iterator[tuple[int, Path]]:
-    """(1-based page, PNG below `scratch`) of a document with boxes drawn. Raises NoPicture, DocumentUnreadable.
+    """Yield (1-based page, PNG below `scratch`) of a document with boxes drawn. Raises NoPicture, DocumentUnreadable.
 
     path: its file; None where its bytes are no longer kept.
     """

@@ -1,6 +1,6 @@
 """The graph that answers every question: analyze_query ─► retrieve ─► compute ─► generate ─► rewrite.
 
-Without a model the question is classified by its words, and the answer is made of the documents' own sentences.
+Without a model the words of the question decide its type, and the answer is made of the documents' own sentences.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tasks.rag.answering.answer_prompts import (
     pack_context,
     rewrite_request,
 )
-from tasks.rag.answering.cell_figures import worked_from_cells
-from tasks.rag.answering.cell_lookup import describing, looked_up
+from tasks.rag.answering.cell_figures import compute_from_cells
+from tasks.rag.answering.cell_lookup import look_up_cell, make_describer
 from tasks.rag.answering.citations import cite, cited_hits
-from tasks.rag.answering.computing import checked, worked, worked_as_told
+from tasks.rag.answering.computing import compute_answer, compute_from_reply, withhold_uncomputed
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.notice_answers import answer_from_facts
 from tasks.rag.answering.wiring import Wiring
@@ -62,7 +62,7 @@ _MARK = re.compile(r"\[(\d+)\]")
 
 
 class Event(NamedTuple):
-    """Progress of an answer."""
+    """Progress of an answer, as the terminal and the server show it."""
 
     kind: Literal["stage", "draft"]
     text: str
@@ -78,7 +78,7 @@ class Desk:
     wiring: Wiring
     settings: AnswerSettings
     least_confidence: float
-    """Of an answer without a model that is given."""
+    """Confidence below which an answer without a model is withheld."""
     embedder: Callable[[], Embedder]
     reranker: Reranker | None
     clock: Callable[[], float]
@@ -92,9 +92,9 @@ class Part(NamedTuple):
     plan: RetrievalPlan
     hits: tuple[Hit, ...] = ()
     worked: Draft | None = None
-    """The answer worked out from numbers of tables, where the part asks for one."""
+    """The answer computed from numbers of tables, where the part asks for arithmetic."""
     cell: Draft | None = None
-    """The cell of a table that the part asks for, where nothing was worked out."""
+    """The answer that reads one cell of a table, where nothing was computed."""
 
 
 class State(TypedDict):
@@ -103,14 +103,14 @@ class State(TypedDict):
     question: str
     history: Sequence[Turn]
     documents: Collection[str] | None
-    """Digests that the caller limits the search to."""
+    """Digests of the documents that the caller limits the search to; None for all."""
     plan: RetrievalPlan
     parts: tuple[Part, ...]
     found: SearchResult
     context: Context
     draft: Draft
     unlabelled: str
-    """Why no model could name the kind of question."""
+    """Why no model could name the type of the question."""
     model_away: bool
     model_refused: bool
     notes: Annotated[tuple[str, ...], operator.add]
@@ -119,36 +119,38 @@ class State(TypedDict):
 
 
 REFUSED = "the answer is made of the documents' own sentences, because the model does not take the question: "
+"""Beginning of the note under an answer that the model refused to write."""
 
 CUT_SHORT = {
     "length": "the model's answer was cut at its limit",
     "content_filter": "the model's answer was cut by its provider's filter",
     "refusal": "the model refused to answer; the documents' own sentences follow",
 }
-"""By the reason why a model stopped."""
+"""Notes under an answer, by the reason why the model stopped."""
 
 OTHER_NOTICE = {
     "ko": "질문한 차수의 공고는 문서에 없습니다. 다른 차수의 공고에 따르면:",
     "en": "No document is of the notice that the question names. Another one says:",
 }
+"""First line of an answer for which only notices of other rounds than the asked one were found."""
 
 Added = dict[str, Any]
 """The state update that a node returns."""
 
 
 def analyze_query(state: State, desk: Desk) -> Added:
-    """The plan: what kind of question it is, how it is looked up, and in which documents."""
+    """Plan the question: its type, the parts that are answered separately, and the documents to search."""
     question = state["question"]
     history = () if planning.is_reset(question) else tuple(state["history"])
-    label, told = _label(question, history, desk)
+    label, label_update = _label(question, history, desk)
 
-    def planned(asked: str) -> RetrievalPlan:
-        query_type = planning.make_plan(asked, history=history, label=label).query_type
-        filters = desk.router.route(asked, query_type=query_type, history=history)
+    def planned(text: str) -> RetrievalPlan:
+        query_type = planning.make_plan(text, history=history, label=label).query_type
+        filters = desk.router.route(text, query_type=query_type, history=history)
         if state["documents"] is not None:
             filters = Filters(mode="only", documents=tuple(sorted(state["documents"])))
         return planning.make_plan(
-            asked,
+            text,
             history=history,
             label=label,
             filters=filters,
@@ -160,66 +162,69 @@ def analyze_query(state: State, desk: Desk) -> Added:
     plan = planned(question)
     if plan.query_type == "followup":
         parts = [Part(planning.standalone_question(question, history, filters=plan.filters), plan)]
-    elif len(asked := planning.question_parts(question)) > 1:
-        parts = [Part(one, planned(one)) for one in asked]
+    elif len(questions := planning.question_parts(question)) > 1:
+        parts = [Part(part_question, planned(part_question)) for part_question in questions]
     else:
         parts = [Part(question, plan)]
-    return {"plan": plan, "parts": tuple(parts), "history": history, **told}
+    return {"plan": plan, "parts": tuple(parts), "history": history, **label_update}
 
 
 def retrieve_chunks(state: State, desk: Desk) -> Added:
-    """The chunks that the plan finds, best first; of several parts by turns."""
+    """Find the chunks of each part, best first; those of several parts alternate in the context."""
     plan, parts, notes = state["plan"], list[Part](), list[str]()
     for part in state["parts"]:
-        found = retrieve(desk.index, part.question, part.plan, embedder=desk.embedder, reranker=desk.reranker)
-        parts.append(part._replace(hits=found.hits))
-        notes += found.notes
+        result = retrieve(desk.index, part.question, part.plan, embedder=desk.embedder, reranker=desk.reranker)
+        parts.append(part._replace(hits=result.hits))
+        notes += result.notes
     hits = tuple(alternate([part.hits for part in parts], key=lambda hit: hit.chunk.id))
     context = pack_context(hits, most_tokens=MOST_CONTEXT_TOKENS, per_document=plan.needs_multi_doc)
     return {"parts": tuple(parts), "found": SearchResult(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
 
 
 def compute(state: State, desk: Desk) -> Added:
-    """What a part asks to be worked out from numbers of tables: exactly, each input cited.
+    """Compute what a part asks for from numbers of tables, exactly and with a citation for each input.
 
-    Where the rules do not read a question for arithmetic, a model says what is to be worked out; without one, the words
-    of the question find its figures in any table. Where a question asks for one figure, its cell is looked up.
+    Rules read the question first. Where they do not understand it, a model writes the formula; without a model, the
+    words of the question are matched with cells of any table. A question for a single value is looked up as a cell.
     """
     parts: list[Part] = []
     calls: tuple[ModelCall, ...] = ()
     for part in state["parts"]:
-        describe = describing(part.plan, part.hits, desk.index, embedder=desk.embedder)
-        found = worked(part.question, part.plan, desk.index, hits=part.hits, describe=describe)
-        if found is None and desk.wiring.large and asks_to_work_out(part.question):
+        describe = make_describer(part.plan, part.hits, desk.index, embedder=desk.embedder)
+        computed = compute_answer(part.question, part.plan, desk.index, hits=part.hits, describe=describe)
+        if computed is None and desk.wiring.large and asks_to_work_out(part.question):
             with suppress(ModelError):  # a model that is away is told of where the answer is written
-                told = desk.wiring.ask("compute", compute_request(part.question))
-                calls += (told.call,)
-                found = worked_as_told(part.question, told.text, part.plan, desk.index)
-        if not desk.wiring.large and (found is None or found.abstained):
-            found = worked_from_cells(part.question, part.plan, part.hits, desk.index) or found
-        missing = found is None or found.abstained
-        cell = looked_up(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
-        parts.append(part._replace(worked=found, cell=cell))
+                reply = desk.wiring.ask("compute", compute_request(part.question))
+                calls += (reply.call,)
+                computed = compute_from_reply(part.question, reply.text, part.plan, desk.index)
+        if not desk.wiring.large and (computed is None or computed.abstained):
+            computed = compute_from_cells(part.question, part.plan, part.hits, desk.index) or computed
+        missing = computed is None or computed.abstained
+        cell = (
+            look_up_cell(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
+        )
+        parts.append(part._replace(worked=computed, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
 
 
 def generate(state: State, desk: Desk) -> Added:
-    """The draft; it abstains where every document is of another notice than the question names."""
-    made, question = _drafted(state, desk), state["question"]
+    """Write the draft; it abstains where every document found is of another notice than the question names."""
+    update, question = _drafted(state, desk), state["question"]
     if desk.router.lacks_round(question, state["plan"].filters):
-        text = f"{OTHER_NOTICE[language_of(question)]}\n{made['draft'].text}"
+        text = f"{OTHER_NOTICE[language_of(question)]}\n{update['draft'].text}"
         reason = "no document is of the notice that the question names"
-        made["draft"] = made["draft"]._replace(text=text, abstained=True, reason=reason)
-    return made
+        update["draft"] = update["draft"]._replace(text=text, abstained=True, reason=reason)
+    return update
 
 
 def _drafted(state: State, desk: Desk) -> Added:
-    """A model's answer over the context, else one from cells or sentences.
-
-    What was worked out needs no model.
-    """
-    told = [part.worked or part.cell for part in state["parts"]]
-    if not desk.wiring.large or not state["found"].hits or all(one and not one.abstained for one in told):
+    """Return a model's answer over the context, else one from cells or sentences; a computed answer needs no model."""
+    computed = [part.worked or part.cell for part in state["parts"]]
+    if (
+        not desk.wiring.large
+        or not state["found"].hits
+        or all(computed_draft and not computed_draft.abstained for computed_draft in computed)
+    ):
         return {"draft": _extracted(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
     try:
@@ -241,18 +246,18 @@ def _drafted(state: State, desk: Desk) -> Added:
 
 
 def rewrite(state: State, desk: Desk) -> Added:
-    """The draft in the style that the rules ask for; a rewrite that changes a number or a citation is dropped."""
+    """Reword the draft by the style rules; a rewrite that changes a number or a citation is dropped."""
     draft = state["draft"]
     if not desk.wiring.small or not draft.by_model or draft.abstained:
         return {}
     try:
-        told = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
+        reply = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
     except ModelError as error:
         return {"notes": (f"the draft was not rewritten: {error}",)}
-    if told.finish_reason == "length" or not has_same_evidence(draft.text, told.text):
-        return {"calls": (told.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
+    if reply.finish_reason == "length" or not has_same_evidence(draft.text, reply.text):
+        return {"calls": (reply.call,), "notes": ("a rewrite was dropped: it changed a number or a citation",)}
     hits = cited_hits(draft.citations, state["context"].hits)  # the draft's marks were numbered anew
-    return {"draft": cite(told.text, hits, question=state["question"]), "calls": (told.call,)}
+    return {"draft": cite(reply.text, hits, question=state["question"]), "calls": (reply.call,)}
 
 
 NODES: dict[str, Callable[[State, Desk], Added]] = {
@@ -266,7 +271,7 @@ NODES: dict[str, Callable[[State, Desk], Added]] = {
 
 @cache
 def answer_graph() -> Any:
-    """The compiled graph; the desk is its runtime context."""
+    """Return the compiled graph, built once per process; the desk is its runtime context."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(State, context_schema=Desk)
@@ -279,8 +284,10 @@ def answer_graph() -> Any:
     return graph.compile()
 
 
-def retrieved(state: State) -> tuple[Retrieved, ...]:
-    """What was found, as an answer shows it."""
+def list_retrieved(state: State) -> tuple[Retrieved, ...]:
+    """Return the chunks that were found as an answer keeps them; `used` is False for those that the context left
+    out.
+    """
     dropped = {hit.chunk.id for hit in state["context"].dropped}
     return tuple(
         Retrieved(
@@ -300,6 +307,8 @@ def retrieved(state: State) -> tuple[Retrieved, ...]:
 
 
 def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, Any], Added]:
+    """Wrap a node so that it announces its name and adds the seconds that it took to the state."""
+
     def run(state: State, runtime: Any) -> Added:
         desk: Desk = runtime.context
         desk.on_event(Event("stage", name))
@@ -311,20 +320,20 @@ def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, 
 
 
 def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryType | None, Added]:
-    """The type that the small model gives the question; None without a model or a usable label."""
+    """Return the type that the small model gives the question, and the state update; None without a usable label."""
     if not desk.wiring.small:
         return None, {}
     try:
-        told = desk.wiring.ask("classify", classify_request(question, history))
+        reply = desk.wiring.ask("classify", classify_request(question, history))
     except ModelError as error:
         return None, {"unlabelled": f"the question was classified by its words: {error}"}
-    label = planning.parse_label(told.text)
+    label = planning.parse_label(reply.text)
     notes = () if label else ("the question was classified by its words: the model named no kind that there is",)
-    return label, {"calls": (told.call,), "notes": notes}
+    return label, {"calls": (reply.call,), "notes": notes}
 
 
 def _extracted(state: State, desk: Desk) -> Draft:
-    """An answer without a model; a part that is not sure enough is withheld."""
+    """Return an answer made without a model; a part whose answer is not confident enough is withheld."""
     # a table answers all parts at once; facts of one document may answer only one of them
     of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
     if of_several and not any(part.worked for part in state["parts"]):
@@ -332,95 +341,107 @@ def _extracted(state: State, desk: Desk) -> Draft:
         if stated:
             return withhold_unsure(state["question"], stated, least=desk.least_confidence)
     drafts = [(part.question, _answered(part, desk)) for part in state["parts"]]
-    return joined([withhold_unsure(question, draft, least=desk.least_confidence) for question, draft in drafts])
+    return join_drafts([withhold_unsure(question, draft, least=desk.least_confidence) for question, draft in drafts])
 
 
 def _answered(part: Part, desk: Desk) -> Draft:
-    """The answer to a part: a figure that was worked out, facts of the catalogue, a cell, or sentences."""
+    """Answer a part without a model: by a computation, facts of the catalogue, a cell, or sentences, in this order."""
     if part.worked and not part.worked.abstained:
         return part.worked
     if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
-        return checked(part.question, stated)
+        return withhold_uncomputed(part.question, stated)
     if part.cell:
         return part.cell
     names = desk.index.names
     sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
-    found = extract_answer(
+    extracted = extract_answer(
         part.question,
         part.hits,
         query_type=part.plan.query_type,
         tokenizer=desk.index.manifest.tokenizer,
         groups=[Group(stem_of(names[side[0]]), side) for side in sides],  # named by the surest document
     )
-    found = checked(part.question, found)
-    return part.worked if part.worked and found.abstained else found
+    extracted = withhold_uncomputed(part.question, extracted)
+    return part.worked if part.worked and extracted.abstained else extracted
 
 
-def joined(drafts: Sequence[Draft]) -> Draft:
-    """The drafts below each other, their citations numbered on; it abstains only if all do."""
+def join_drafts(drafts: Sequence[Draft]) -> Draft:
+    """Return the drafts one below the other with consecutive citation numbers; it abstains only if all of them do."""
     lines: list[str] = []
     citations: list[Citation] = []
     for draft in drafts:
         before = len(citations)
-        lines.append(_MARK.sub(lambda mark, before=before: f"[{int(mark[1]) + before}]", draft.text))
-        citations += [one.model_copy(update={"n": one.n + before}) for one in draft.citations]
+        lines.append(_shift_marks(draft.text, by=before))
+        citations += [citation.model_copy(update={"n": citation.n + before}) for citation in draft.citations]
+    answering = select_answering(drafts)
+    confidences = [draft.confidence for draft in answering if draft.confidence is not None]
     return Draft(
         "\n".join(lines),
         tuple(citations),
         abstained=all(draft.abstained for draft in drafts),
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
-        confidence=min(
-            (one.confidence for one in select_answering(drafts) if one.confidence is not None), default=None
-        ),
+        confidence=min(confidences, default=None),
     )
 
 
+def _shift_marks(text: str, *, by: int) -> str:
+    """Return the text with the number of each citation mark raised."""
+
+    def shifted(mark: re.Match[str]) -> str:
+        return f"[{int(mark[1]) + by}]"
+
+    return _MARK.sub(shifted, text)
+
+
 def select_answering(drafts: Sequence[Draft]) -> Sequence[Draft]:
-    """The drafts that answer; all, where none does."""
+    """Return the drafts that answer; all of them where none does."""
     return [draft for draft in drafts if not draft.abstained] or drafts
 
 
 def _drafting(desk: Desk) -> Callable[[str], None]:
+    """Return the callback that reports the text a model has written so far."""
     return lambda text: desk.on_event(Event("draft", text))
 
 
 LEAST = 0.5
-"""An answer that is less sure is likelier wrong than right."""
+"""Confidence below which an answer is likelier wrong than right."""
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
 CLOSEST = {"en": "The closest place: {place} [1].", "ko": "가장 가까운 곳: {place} [1]."}
 
 
 @cache
-def our_calibration() -> Calibration:
-    """The calibration that ships with the program."""
+def load_calibration() -> Calibration:
+    """Return the calibration that ships with the program."""
     return Calibration.model_validate_json((files("tasks.rag.answering") / "calibration.json").read_bytes())
 
 
-def threshold(settings: AnswerSettings) -> float:
-    """The confidence that an answer needs: LEAST without a promise, inf where the promise allows no answer."""
+def confidence_threshold(settings: AnswerSettings) -> float:
+    """Return the confidence that `max_wrong` asks for: LEAST where it is 1, inf where it allows no answer."""
     if settings.max_wrong >= 1:
         return LEAST
-    known = settings.calibration or our_calibration()
-    return least_confidence(known.wrong, known.n, most_wrong=settings.max_wrong)
+    calibration = settings.calibration or load_calibration()
+    return least_confidence(calibration.wrong, calibration.n, most_wrong=settings.max_wrong)
 
 
 def withhold_unsure(question: str, draft: Draft, *, least: float) -> Draft:
-    """The draft, or the place that it points to where it is less sure than `least`."""
+    """Return the draft, or, where its confidence is below `least`, only the place that it points to."""
     if draft.abstained or draft.confidence is None or draft.confidence >= least:
         return draft
     language = language_of(question)
     text, cited = WITHHELD[language], draft.citations[:1]
     if cited:
-        one = cited[0]
-        heading = f" ({one.place.heading_path[-1]})" if one.place.heading_path else ""
-        where = place_of(stem_of(one.document), one.page, one.page_source, one.place.cells, language=language)
+        first = cited[0]
+        heading = f" ({first.place.heading_path[-1]})" if first.place.heading_path else ""
+        where = place_of(stem_of(first.document), first.page, first.page_source, first.place.cells, language=language)
         text = f"{text} {CLOSEST[language].format(place=CITATION_MARK.sub('', f'{where}{heading}'))}"
-    asked = "no answer can be" if least > 1 else f"{least:.2f} is"
-    why = f"the answer's confidence is {draft.confidence:.2f}, and {asked} sure enough for the share of wrong answers"
+    required = "no answer can be" if least > 1 else f"{least:.2f} is"
+    why = (
+        f"the answer's confidence is {draft.confidence:.2f}, and {required} sure enough for the share of wrong answers"
+    )
     return draft._replace(
         text=text,
-        citations=tuple(one.model_copy(update={"n": 1}) for one in cited),
+        citations=tuple(citation.model_copy(update={"n": 1}) for citation in cited),
         abstained=True,
         reason=" · ".join(filter(None, (why, draft.reason))),
     )

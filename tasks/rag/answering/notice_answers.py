@@ -13,37 +13,43 @@ from tasks.rag.indexing.notice_facts import DISPLAY, WORDS, FactName, bare, read
 from tasks.rag.planning.names import stem_of
 
 MOST_DOCUMENTS = 6
-"""Maximum number of columns of a table."""
+"""Most documents of a table, each a column."""
 STATED = "the catalogue holds such facts of the documents that are meant"
-SURE = 0.9
+FACT_CONFIDENCE = 0.9
 """Confidence of an answer from facts, whose label and value were read by rules."""
 LEAST_SHARE = 0.5
-"""Of the words of a question that must name the document, or it is about a part of the project."""
+"""Share of a question's words that must name the document; with fewer it asks about a part of the project."""
 
-_ASKED = WORDS["asked"]
-_SUBJECT = _ASKED["subject"]
+_ASKING = WORDS["asked"]
+_SUBJECT = _ASKING["subject"]
 _PATTERNS: tuple[tuple[FactName, re.Pattern[str]], ...] = (
-    *((name, re.compile(rf"(?:{one}){_SUBJECT}", re.VERBOSE)) for name, one in _ASKED["korean"].items()),
-    ("deadline", re.compile(_ASKED["when"], re.VERBOSE)),
-    *((name, re.compile(rf"\b(?:{one})\b", re.VERBOSE | re.IGNORECASE)) for name, one in _ASKED["english"].items()),
+    *((name, re.compile(rf"(?:{words}){_SUBJECT}", re.VERBOSE)) for name, words in _ASKING["korean"].items()),
+    ("deadline", re.compile(_ASKING["when"], re.VERBOSE)),
+    *(
+        (name, re.compile(rf"\b(?:{words})\b", re.VERBOSE | re.IGNORECASE))
+        for name, words in _ASKING["english"].items()
+    ),
 )
-_ORGANISATION = re.compile(_ASKED["organisation"], re.VERBOSE)
-"""Organisations and notice rounds: a document is only meant if it contains those that the question names."""
+_ORGANISATION = re.compile(_ASKING["organisation"], re.VERBOSE)
+"""Organisations and notice rounds: a document is only meant if it holds those that the question names."""
 _WORD = re.compile(r"[가-힣]+|[A-Za-z]{2,}|[0-9]+차|[0-9][0-9-]+")
-_PARTICLES = re.compile(_ASKED["particles"], re.VERBOSE)
+_PARTICLES = re.compile(_ASKING["particles"], re.VERBOSE)
 _PLAIN = frozenset(WORDS["plain"]["words"].split())
 """Words that name no document."""
 _FIELDS: dict[FactName, str] = WORDS["metadata"]
-"""Facts that the metadata table may state too → its column."""
+"""Column of the metadata table that may state a fact too, by the fact."""
 _COMPARABLE: tuple[FactName, ...] = ("amount", "published", "opening", "deadline")
+"""Facts that two sources state in comparable form."""
 _BUDGET = re.compile(r"예산|사업금액|사업비|budget")
-"""The amount that a question about the budget means where a document states several."""
-_SAID: dict[Language, dict[str, str]] = WORDS["table"]
+"""Words of the amount that a question about the budget means where a document states several amounts."""
+_TABLE_WORDS: dict[Language, dict[str, str]] = WORDS["table"]
 
 
 def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
-    """An answer from facts of the catalogue; None if the question asks for others, or no certain document is meant."""
-    names = asked_names(question)
+    """Return an answer from facts of the catalogue; None if the question asks for others or no certain document is
+    meant.
+    """
+    names = find_requested_facts(question)
     if not names or plan.filters.mode == "all":
         return None
     # for each side the first document that states such a fact, else all that do
@@ -58,106 +64,117 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
     if plan.needs_multi_doc:
         stated = compare_facts(names, entries, question) if 2 <= len(entries) <= MOST_DOCUMENTS else None
         return stated if stated and stated.citations else None
-    sure = plan.filters.mode == "only" or plan.query_type == "followup"
-    meant = {stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}
-    if not (sure and entries and len(meant) == 1 and _is_about(question, entries[0])):  # perhaps a HWP and its HWPX
+    is_certain = plan.filters.mode == "only" or plan.query_type == "followup"
+    # a HWP and its HWPX have one stem: they count as one document
+    stems = {stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}
+    if not (is_certain and entries and len(stems) == 1 and _is_about(question, entries[0])):
         return None
     facts = [fact for name in names if (fact := _pick_fact(entries[0], name, question))]
     # a line per fact, as the document labels and writes it
     lines = [f"{fact.label}: {fact.value} [{n}]" for n, fact in enumerate(facts, start=1)]
     citations = tuple(_citation(n, entries[0], fact) for n, fact in enumerate(facts, start=1))
-    return Draft("\n".join(lines), citations, reason=STATED, confidence=SURE) if facts else None
+    return Draft("\n".join(lines), citations, reason=STATED, confidence=FACT_CONFIDENCE) if facts else None
 
 
-def asked_names(question: str) -> tuple[FactName, ...]:
-    """Names of the facts that a question asks for, in order of mention; empty if it asks for none."""
-    asked: dict[FactName, int] = {}
+def find_requested_facts(question: str) -> tuple[FactName, ...]:
+    """Return the names of the facts that a question asks for, in the order of mention; empty if it asks for none."""
+    positions: dict[FactName, int] = {}
     for name, pattern in _PATTERNS:
         if match := pattern.search(question):
-            asked[name] = min(match.start(), asked.get(name, len(question)))
-    return tuple(sorted(asked, key=lambda name: asked[name]))
+            positions[name] = min(match.start(), positions.get(name, len(question)))
+    return tuple(sorted(positions, key=lambda name: positions[name]))
 
 
 def _is_about(question: str, entry: CatalogueEntry) -> bool:
-    """Whether the words of the question beside the fact mostly name the document, not a part of it."""
-    known = [entry.name, entry.title or "", *entry.aliases]
-    known += [value for field, value in entry.metadata.items() if not field.endswith("_page")]
-    known += [f"{fact.label} {fact.value}" for fact in entry.facts]
-    names = re.sub(r"[\W_]", "", " ".join(known)).casefold()
+    """Whether the words of the question beside the fact mostly name the document, and not a part of it."""
+    texts = [entry.name, entry.title or "", *entry.aliases]
+    texts += [value for field, value in entry.metadata.items() if not field.endswith("_page")]
+    texts += [f"{fact.label} {fact.value}" for fact in entry.facts]
+    names = re.sub(r"[\W_]", "", " ".join(texts)).casefold()
     rest = question
     for _, pattern in _PATTERNS:
         rest = pattern.sub(" ", rest)
     words = [word.casefold() for word in _WORD.findall(rest)]
-    words = [stem for word in words if word not in _PLAIN and (stem := _PARTICLES.sub("", word) or word) not in _PLAIN]
-    held = [word for word in words if word in names or (len(word) > 2 and word[:-1] in names)]
-    if any(_ORGANISATION.fullmatch(word) and word not in held for word in words):
+    # the words without their particles, and without those that name no document
+    words = [_PARTICLES.sub("", word) or word for word in words if word not in _PLAIN]
+    words = [word for word in words if word not in _PLAIN]
+    naming = [word for word in words if word in names or (len(word) > 2 and word[:-1] in names)]
+    if any(_ORGANISATION.fullmatch(word) and word not in naming for word in words):
         return False
-    return len(held) >= LEAST_SHARE * len(words)
+    return len(naming) >= LEAST_SHARE * len(words)
 
 
 def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
+    """Return citation number `n`, of a fact."""
     quote = f"{fact.label}: {fact.value}"
     return Citation(n=n, document=entry.name, digest=entry.document, page=fact.page, bbox=fact.bbox, quote=quote)
 
 
 def _pick_fact(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
-    """Of the facts of a name the one whose label the question contains, else a budget, else the first."""
-    facts, asked = [fact for fact in entry.facts if fact.name == name], bare(question)
-    called = [fact for fact in facts if bare(fact.label) in asked]
+    """Return the fact of this name whose label the question contains, else a budget, else the first; None without
+    one.
+    """
+    facts, wording = [fact for fact in entry.facts if fact.name == name], bare(question)
+    labelled = [fact for fact in facts if bare(fact.label) in wording]
     budgets = [fact for fact in facts if _BUDGET.search(bare(fact.label))]
-    return next(iter(called or budgets or facts), None)
+    return next(iter(labelled or budgets or facts), None)
 
 
 def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], question: str) -> Draft:
-    """A table in Markdown, aligned for a terminal: a row for each fact, a column for each document.
+    """Return a table in Markdown, aligned for a terminal: a row for each fact, a column for each document.
 
-    Every value of a document carries the mark of its citation; what only the metadata table states is named so, and
-    where it contradicts the document, that is said below.
+    Each value of a document carries the mark of its citation. A value that only the metadata table states is marked so,
+    and below the table stands where that table contradicts a document.
     """
     language = language_of(question)
-    said, citations = _SAID[language], list[Citation]()
-    lines = [[said["fact"], *(stem_of(entry.name) for entry in entries)]]
+    labels, citations = _TABLE_WORDS[language], list[Citation]()
+    lines = [[labels["fact"], *(stem_of(entry.name) for entry in entries)]]
     remarks: dict[str, list[str]] = {"equal": [], "differ": []}
     contradictions: list[str] = []
     for name in sorted(names, key=list(DISPLAY).index):
         called, line = DISPLAY[name][language], list[str]()
-        told: list[str | None] = []
+        values: list[str | None] = []
         for entry in entries:
             fact, metadata = _pick_fact(entry, name, question), entry.metadata.get(_FIELDS.get(name, ""))
             if fact:
                 citations.append(_citation(len(citations) + 1, entry, fact))
                 line.append(f"{' '.join(fact.value.split())} [{len(citations)}]")
-                told.append(fact.canonical)
+                values.append(fact.canonical)
                 if metadata and _contradicts(name, fact, metadata):
                     words = {"document": stem_of(entry.name), "fact": called, "metadata": metadata}
-                    contradictions.append(said["contradiction"].format(**words, stated=fact.value))
+                    contradictions.append(labels["contradiction"].format(**words, stated=fact.value))
             elif metadata:
-                line.append(f"{' '.join(metadata.split())} ({said['metadata']})")
-                told.append(_canonical(name, metadata))
+                line.append(f"{' '.join(metadata.split())} ({labels['metadata']})")
+                values.append(_canonical(name, metadata))
             else:
-                line.append(said["missing"])
+                line.append(labels["missing"])
         lines.append([called, *line])
-        if len(told) > 1 and None not in told:
-            remarks["equal" if len(set(told)) == 1 else "differ"].append(called)
-    below = [f"{said[kind]}: {', '.join(rows)}" for kind, rows in remarks.items() if rows] + contradictions
+        if len(values) > 1 and None not in values:
+            remarks["equal" if len(set(values)) == 1 else "differ"].append(called)
+    below = [f"{labels[kind]}: {', '.join(rows)}" for kind, rows in remarks.items() if rows] + contradictions
     text = "\n".join([*_drawn(lines), *(["", *below] if below else [])])
-    return Draft(text, tuple(citations), reason=STATED, confidence=SURE)
+    return Draft(text, tuple(citations), reason=STATED, confidence=FACT_CONFIDENCE)
 
 
-def _canonical(name: FactName, told: str) -> str | None:
-    return next((stated.canonical for stated in read_value(name, "", told)), None)
+def _canonical(name: FactName, text: str) -> str | None:
+    """Return a value of the metadata table in comparable form; None where it cannot be read."""
+    return next((stated.canonical for stated in read_value(name, "", text)), None)
 
 
 def _contradicts(name: FactName, fact: Fact, metadata: str) -> bool:
-    """A difference in an amount or a date; names are not compared, since either source may shorten them."""
-    stated, told = fact.canonical, _canonical(name, metadata)
-    if name not in _COMPARABLE or not stated or told is None:
+    """Whether the metadata table states another amount or date; names are not compared, since both sources shorten
+    them.
+    """
+    stated, listed = fact.canonical, _canonical(name, metadata)
+    if name not in _COMPARABLE or not stated or listed is None:
         return False
-    return not (told.startswith(stated) or stated.startswith(told))  # a day without its hour is no contradiction
+    return not (listed.startswith(stated) or stated.startswith(listed))  # a day without its hour is no contradiction
 
 
 def _drawn(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The rows of a Markdown table, padded to equal width; Hangul takes two columns of a terminal."""
+    """Return the lines of a Markdown table, padded to equal width; a Hangul syllable takes two columns of a
+    terminal.
+    """
 
     def width(text: str) -> int:
         return sum(2 if unicodedata.east_asian_width(s) in "WF" else not unicodedata.combining(s) for s in text)

@@ -1,4 +1,4 @@
-"""Scores how well passages answer a question, by its words and by the kind of answer that it asks for."""
+"""Scores how well passages answer a question, by its words and by the type of answer that it asks for."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tasks.rag.answering.question_reading import NUMBER, NUMBER_WORDS, REASON, S
 from tasks.rag.retrieval.search import Hit
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))["answers"]
-_NAMED = {name: re.compile(sign) for name, sign in _WORDS.items()}
+_PATTERNS = {name: re.compile(sign) for name, sign in _WORDS.items()}
 """What an answer of each type looks like; letter case counts, because names are told by it."""
 _OPENS_ITEM = re.compile(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?[(（]?\d{1,3}(?:[.-]\d{1,3})*[.)）]+\s")
 _ASKS_YEAR = re.compile(r"\b(?:what|which) year\b|몇\s?년도?|어느 해", re.IGNORECASE)
 _ASKS_HOUR = re.compile(r"\bwhat time\b|몇\s?시", re.IGNORECASE)
 MOST_WORDS_BETWEEN = 3
-"""Words between a number and what it counts: `214 company-operated retail stores`."""
+"""Most words between a number and what it counts: `214 company-operated retail stores`."""
 
 
-def fits_type(question: Question, passage: Passage) -> bool:
-    """Whether the passage holds an answer of the type; true where the question asks for no particular type."""
+def has_answer_type(question: Question, passage: Passage) -> bool:
+    """Whether the passage holds an answer of the asked type; true where the question asks for no particular type."""
     text = passage.text
     match question.wants:
         case "number":
             return _has_measure(question, passage)
         case "money":
-            if any(_unsaid(question, match.group()) for match in _NAMED["money"].finditer(text)):
+            if any(_unsaid(question, match.group()) for match in _PATTERNS["money"].finditer(text)):
                 return True
             # a table says the currency once, above its numbers
-            rest = _NAMED["counted"].sub(" ", _NAMED["percent"].sub(" ", text))
+            rest = _PATTERNS["counted"].sub(" ", _PATTERNS["percent"].sub(" ", text))
             return (passage.is_row or bool(passage.unit)) and bool(new_numbers(question, rest))
         case "percent":
-            found = _NAMED["percent"].finditer(text)
-            if any(_unsaid(question, match.group()) or match["word"] for match in found):
+            matches = _PATTERNS["percent"].finditer(text)
+            if any(_unsaid(question, match.group()) or match["word"] for match in matches):
                 return True
-            said = f"{passage.unit} {f'{passage.before} {text}' if passage.is_row else ''}"
-            return bool(_NAMED["percentages"].search(said)) and bool(new_numbers(question, text))
+            around = f"{passage.unit} {f'{passage.before} {text}' if passage.is_row else ''}"
+            return bool(_PATTERNS["percentages"].search(around)) and bool(new_numbers(question, text))
         case "count":
             return _has_count(question, passage)
         case "date":
@@ -51,9 +51,9 @@ def fits_type(question: Question, passage: Passage) -> bool:
         case "who" | "where":
             return _has_name(question, passage)
         case "list":
-            return passage.is_list or bool(_NAMED["enumerates"].search(text))
+            return passage.is_list or bool(_PATTERNS["enumerates"].search(text))
         case "definition":
-            return bool(_NAMED["defines"].search(text))
+            return bool(_PATTERNS["defines"].search(text))
         case "why":
             return bool(REASON.search(text))
         case "yesno":
@@ -65,22 +65,24 @@ def fits_type(question: Question, passage: Passage) -> bool:
 
 
 def new_numbers(question: Question, text: str) -> list[str]:
-    """Numbers of quantities that the question does not say: no dates, and no numbers of items, notes and pages."""
-    body = _NAMED["calendar"].sub(" ", _NAMED["reference"].sub(" ", _OPENS_ITEM.sub("", text)))
+    """Return the numbers of quantities that are not in the question: no dates and no numbers of items, notes and
+    pages.
+    """
+    body = _PATTERNS["calendar"].sub(" ", _PATTERNS["reference"].sub(" ", _OPENS_ITEM.sub("", text)))
     return _unsaid(question, body)
 
 
 def yes_or_no(question: Question, text: str) -> bool | None:
-    """Whether a sentence affirms what the question asks; None for a question that denies, or a sentence that may do."""
-    denies = (_NAMED["negates"], _NAMED["may_deny"])
+    """Whether a sentence affirms what the question asks; None where the question denies or the sentence may deny."""
+    denies = (_PATTERNS["negates"], _PATTERNS["may_deny"])
     asked_so = any(pattern.search(question.text.lower()) for pattern in denies)
-    if question.wants != "yesno" or asked_so or _NAMED["may_deny"].search(text):
+    if question.wants != "yesno" or asked_so or _PATTERNS["may_deny"].search(text):
         return None
-    return _NAMED["negates"].search(text) is None
+    return _PATTERNS["negates"].search(text) is None
 
 
-def counts(question: Question, passage: Passage) -> bool:
-    """Whether a number of what is counted stands in the passage: `158개소` for 몇 개소."""
+def has_counted_number(question: Question, passage: Passage) -> bool:
+    """Whether the passage has a number of what is counted: `158개소` for 몇 개소."""
     counter = question.counter
     if not counter or (not HANGUL.search(counter) and counter.isascii()):
         return False
@@ -89,18 +91,19 @@ def counts(question: Question, passage: Passage) -> bool:
 
 
 def _unsaid(question: Question, text: str) -> list[str]:
+    """Return the numbers of a text that are not in the question."""
     numbers = (match.group().replace(",", "") for match in NUMBER.finditer(text))
     return [number for number in numbers if number not in question.numbers]
 
 
 def _has_measure(question: Question, passage: Passage) -> bool:
-    """Whether a number stands there, in a unit of what is asked for: meters for a length."""
+    """Whether the passage has a number in a unit of what is asked for: meters for a length."""
     if not new_numbers(question, passage.text) and not NUMBER_WORDS.search(passage.text):
         return False
     measured = {term.word for term in question.terms if term.focus}
     signs = [sign for words, sign in SIGNS if measured & words]
-    said = f"{passage.text} {passage.before if passage.is_row else ''}"
-    return not signs or any(sign.search(said) for sign in signs) or bool(passage.unit)
+    around = f"{passage.text} {passage.before if passage.is_row else ''}"
+    return not signs or any(sign.search(around) for sign in signs) or bool(passage.unit)
 
 
 def _has_count(question: Question, passage: Passage) -> bool:
@@ -109,37 +112,39 @@ def _has_count(question: Question, passage: Passage) -> bool:
     if not numbers or not question.counter:
         return bool(numbers)
     if HANGUL.search(question.counter):
-        return counts(question, passage) or (passage.is_row and question.counter in f"{passage.text} {passage.above}")
+        in_row = passage.is_row and question.counter in f"{passage.text} {passage.above}"
+        return has_counted_number(question, passage) or in_row
     if any(sign.search(passage.text) for words, sign in SIGNS if question.counter in words):
         return True
     around = f"{passage.before} {passage.above} {passage.unit}" if passage.is_row else ""
     stem = re.escape(question.counter[: max(3, len(question.counter) - 1)])
     number = rf"(?:\d[\d,.]*|{NUMBER_WORDS.pattern})(?:\s(?:million|thousand|billion))?"
     after = rf"{number}\s(?:[\w’'-]+\s){{0,{MOST_WORDS_BETWEEN}}}{stem}"
-    named = re.search(rf"\b{stem}", f"{passage.text} {around}", re.IGNORECASE) if passage.is_row else None
-    return bool(named or re.search(after, passage.text, re.IGNORECASE))
+    labelled = re.search(rf"\b{stem}", f"{passage.text} {around}", re.IGNORECASE) if passage.is_row else None
+    return bool(labelled or re.search(after, passage.text, re.IGNORECASE))
 
 
 def _has_date(question: Question, text: str) -> bool:
+    """Whether the text has a day, an hour or a year that is not in the question, whichever of them is asked for."""
     if _ASKS_HOUR.search(question.text):
-        return any(_unsaid(question, match.group()) for match in _NAMED["hour"].finditer(text))
-    found: Iterator[re.Match[str]] = _NAMED["day"].finditer(text)
-    if any(_unsaid(question, match.group()) or not re.search(r"\d", match.group()) for match in found):
+        return any(_unsaid(question, match.group()) for match in _PATTERNS["hour"].finditer(text))
+    matches: Iterator[re.Match[str]] = _PATTERNS["day"].finditer(text)
+    if any(_unsaid(question, match.group()) or not re.search(r"\d", match.group()) for match in matches):
         return True
-    years = (match for match in _NAMED["year"].finditer(text) if match["year"] not in question.numbers)
+    years = (match for match in _PATTERNS["year"].finditer(text) if match["year"] not in question.numbers)
     return any(_ASKS_YEAR.search(question.text) or match["said"] for match in years)
 
 
 def _has_name(question: Question, passage: Passage) -> bool:
     """Whether the passage names a person, an organisation, a role or a place that the question does not name."""
-    asked = question.text.lower()
+    question_text = question.text.lower()
     kind = "korean_who" if question.wants == "who" else "korean_where"
     text = passage.text
-    names = [match.group() for match in _NAMED["name"].finditer(text)]
-    names += [match.group() for match in _NAMED[kind].finditer(text)]
+    names = [match.group() for match in _PATTERNS["name"].finditer(text)]
+    names += [match.group() for match in _PATTERNS[kind].finditer(text)]
     if question.wants == "who":
-        names += [match.group() for match in _NAMED["role"].finditer(text)]
-    return any(any(word.lower() not in asked for word in name.split()) for name in names)
+        names += [match.group() for match in _PATTERNS["role"].finditer(text)]
+    return any(any(word.lower() not in question_text for word in name.split()) for name in names)
 
 
 # how much of a word's weight counts by where it stands
@@ -152,12 +157,12 @@ RANK_WEIGHT = 0.3
 LABEL_WEIGHT = 0.5
 LEAST_RARITY = 0.2
 STRANGE_PENALTY = 0.3
-"""For a passage without any word of the question: it answers only together with what stands around it."""
+"""Penalty of a passage without any word of the question: it answers only together with what stands around it."""
 MISSING_PENALTY = 0.3
-"""For a passage with a name, year or number of the question nowhere near it."""
+"""Penalty of a passage with a name, year or number of the question nowhere near it."""
 LABEL_PENALTY = 1.0
 LENGTH_PENALTY = 0.1
-"""For each doubling of a passage beyond LONG_CHARS."""
+"""Penalty for each doubling of a passage beyond LONG_CHARS."""
 LONG_CHARS = 200
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")
 MOST_LINE_CHARS = 80
@@ -165,19 +170,19 @@ MOST_LINE_CHARS = 80
 
 
 class Scored(NamedTuple):
-    """A passage with its scores."""
+    """A passage with its scores for one question."""
 
     passage: Passage
     score: float
-    """Higher answers better; comparable within one question."""
+    """The score by which passages are ranked; higher answers better, comparable within one question."""
     coverage: float
     """Share of the question's words, by weight, that stand in the passage or lead to it: 0 … 1."""
     focus: float
-    """The same for the words that name what is asked for, or, where that is unknown, for all but names."""
+    """Share of the words that name what is asked for, 0 … 1; where these are unknown, of all words but names."""
     answers_kind: bool
-    """Whether it holds what is asked for: a number, a date …, that the question does not say itself."""
-    held: frozenset[int]
-    """Which words of the question stand in the passage itself, by their position."""
+    """Whether the passage holds the type of answer asked for, beyond what the question says itself."""
+    terms: frozenset[int]
+    """Positions of the question's words that stand in the passage itself."""
     missing: tuple[str, ...]
     """Names, years and numbers of the question that stand nowhere around the passage."""
     in_text: float = 0.0
@@ -185,20 +190,24 @@ class Scored(NamedTuple):
     nowhere: float = 0.0
     """Share of the question's words, by weight, that neither the passage nor its page says: 0 … 1."""
     other_period: bool = False
-    """Whether a year of the question stands neither in the passage nor in what leads to it, or it tells of others."""
+    """Whether the passage is about other years than the question, or nothing around it names the question's years."""
     focus_in_text: float = 0.0
-    """`focus` in the passage itself."""
+    """Share of the words that name what is asked for in the passage itself: 0 … 1."""
 
 
 def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[Passage]) -> list[Scored]:
-    """Every passage with its scores, in the order given."""
+    """Return each passage with its scores, in the given order."""
     reader = _Reader(question.terms)
     around = _Around(reader, hits, passages)
-    held = [reader.words_in(passage.text) for passage in passages]
+    terms_of = [reader.words_in(passage.text) for passage in passages]
     # a word weighs more, the fewer passages and the fewer surroundings hold it
+    rarities = [
+        math.sqrt(_rarity(position, terms_of) * _rarity(position, around.contexts))
+        for position in range(len(question.terms))
+    ]
     weights = [
-        term.weight * (LEAST_RARITY + (1 - LEAST_RARITY) * math.sqrt(_rarity(at, held) * _rarity(at, around.contexts)))
-        for at, term in enumerate(question.terms)
+        term.weight * (LEAST_RARITY + (1 - LEAST_RARITY) * rarity)
+        for term, rarity in zip(question.terms, rarities, strict=True)
     ]
     return [_score(question, passage, weights, around) for passage in passages]
 
@@ -209,11 +218,16 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     focus = [at for at in everywhere if question.terms[at].focus]
     focus = focus or [at for at in everywhere if not question.terms[at].literal]
     coverage = _share(weights, shares, everywhere)
-    asked = _share(weights, shares, focus)
-    kind = not passage.is_label and fits_type(question, passage)
-    score = coverage + FOCUS_WEIGHT * asked + KIND_WEIGHT * kind + COUNTER_WEIGHT * counts(question, passage)
-    held = around.reader.words_in(passage.text_with_context)
-    score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not held)
+    focus_share = _share(weights, shares, focus)
+    kind = not passage.is_label and has_answer_type(question, passage)
+    score = (
+        coverage
+        + FOCUS_WEIGHT * focus_share
+        + KIND_WEIGHT * kind
+        + COUNTER_WEIGHT * has_counted_number(question, passage)
+    )
+    terms = around.reader.words_in(passage.text_with_context)
+    score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not terms)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)
     score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
         max(len(passage.text), LONG_CHARS) / LONG_CHARS
@@ -226,50 +240,51 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     )
     score -= MISSING_PENALTY * bool(missing)
     years = [at for at in everywhere if _YEAR.fullmatch(question.terms[at].word)]
-    said = set(_YEAR.findall(passage.text))
-    others = bool(said) and not said & {question.terms[at].word for at in years}
+    text_years = set(_YEAR.findall(passage.text))
+    is_of_others = bool(text_years) and not text_years & {question.terms[at].word for at in years}
     return Scored(
         passage,
         score,
         coverage,
-        asked,
+        focus_share,
         kind,
-        held,
+        terms,
         missing,
-        in_text=_share(weights, [float(at in held) for at in everywhere], everywhere),
-        focus_in_text=_share(weights, [float(at in held) for at in everywhere], focus),
+        in_text=_share(weights, [float(at in terms) for at in everywhere], everywhere),
+        focus_in_text=_share(weights, [float(at in terms) for at in everywhere], focus),
         nowhere=_share(weights, [float(share < IN_CHUNK) for share in shares], everywhere),
-        other_period=bool(years) and (others or any(shares[at] < BEFORE for at in years)),
+        other_period=bool(years) and (is_of_others or any(shares[at] < BEFORE for at in years)),
     )
 
 
-def _share(weights: Sequence[float], shares: Sequence[float], chosen: Sequence[int]) -> float:
-    total = sum(weights[at] for at in chosen)
-    return sum(weights[at] * shares[at] for at in chosen) / total if total else 0.0
+def _share(weights: Sequence[float], shares: Sequence[float], positions: Sequence[int]) -> float:
+    """Return the weighted mean of the shares at these positions; 0 where their weights sum to 0."""
+    total = sum(weights[position] for position in positions)
+    return sum(weights[position] * shares[position] for position in positions) / total if total else 0.0
 
 
-def _rarity(at: int, held: Sequence[frozenset[int]]) -> float:
-    """0 for a word that all hold, 1 for a word that none does."""
-    count, holding = len(held), sum(at in words for words in held)
+def _rarity(position: int, texts: Sequence[frozenset[int]]) -> float:
+    """Return 0 for a word that all texts hold … 1 for a word that none holds."""
+    count, holding = len(texts), sum(position in words for words in texts)
     return math.log(1 + (count - holding + 0.5) / (holding + 0.5)) / math.log(1 + (count + 0.5) / 0.5)
 
 
 class _Around:
-    """Where the words of a question stand, seen from a passage."""
+    """The places around a passage where words of a question stand."""
 
     def __init__(self, reader: _Reader, hits: Sequence[Hit], passages: Sequence[Passage]) -> None:
         self.reader, self._hits = reader, hits
         self._in_chunk: dict[int, frozenset[int]] = defaultdict(frozenset)
         self._in_document: dict[str, frozenset[int]] = defaultdict(frozenset)
         for passage in passages:
-            held = reader.words_in(passage.text) | reader.words_in(passage.before) | reader.words_in(passage.above)
-            self._in_chunk[passage.hit] |= held
-            self._in_document[hits[passage.hit].chunk.document] |= held
-        self.contexts = [held | reader.held_by_name(hits[hit].document_name) for hit, held in self._in_chunk.items()]
+            words = reader.words_in(passage.text) | reader.words_in(passage.before) | reader.words_in(passage.above)
+            self._in_chunk[passage.hit] |= words
+            self._in_document[hits[passage.hit].chunk.document] |= words
+        self.contexts = [terms | reader.held_by_name(hits[hit].document_name) for hit, terms in self._in_chunk.items()]
         """For each chunk, the words that it, its headings or its document's name hold."""
 
     def shares(self, passage: Passage) -> list[float]:
-        """For each word, the share of its weight that counts here."""
+        """Return, for each word of the question, the share of its weight that counts for this passage."""
         hit = self._hits[passage.hit]
         levels = (
             (IN_TEXT, self.reader.words_in(passage.text)),
@@ -279,10 +294,12 @@ class _Around:
             (IN_CHUNK, self._in_chunk[passage.hit]),
             (IN_DOCUMENT, self._in_document[hit.chunk.document]),
         )
-        return [next((share for share, held in levels if at in held), 0.0) for at in range(self.reader.count)]
+        return [next((share for share, terms in levels if at in terms), 0.0) for at in range(self.reader.count)]
 
     def label_share(self, passage: Passage, weights: Sequence[float]) -> float:
-        """How much a row's label says of the question, and nothing else: `Total assets`, not `Total current assets`."""
+        """Return how much a row's label says of the question and nothing else: `Total assets`, not `Total current
+        assets`.
+        """
         # what a row begins with, before its values; nothing of a sentence
         label, dash, _ = passage.text.partition(" — ")
         if not passage.is_row:
@@ -293,16 +310,17 @@ class _Around:
         words = re.findall(r"[^\W_]+", label)
         if not words:
             return 0.0
-        known = [held for word in words if (held := self.reader.words_in(word))]
-        said = sum(weights[at] for at in frozenset[int]().union(*known))
-        return len(known) / len(words) * said / (sum(weights) or 1.0)
+        terms_of_words = map(self.reader.words_in, words)
+        matched = [terms for terms in terms_of_words if terms]
+        weight = sum(weights[at] for at in frozenset[int]().union(*matched))
+        return len(matched) / len(words) * weight / (sum(weights) or 1.0)
 
 
 class _Reader:
-    """Finds the words of a question in texts, as the index splits words but without its Korean tokenizer.
+    """Finds the words of a question in texts, split as the index splits them but without its Korean tokenizer.
 
-    Splitting twelve chunks with kiwi takes longer than all else; a Korean noun is found by its syllables, a verb by
-    the letters of its stem at the start of a word.
+    Splitting twelve chunks with kiwi takes longer than all else. So a Korean noun is found by its syllables, and a verb
+    by the letters of its stem at the start of a word.
     """
 
     def __init__(self, terms: Sequence[Term]) -> None:
@@ -314,13 +332,15 @@ class _Reader:
         self._known: dict[str, frozenset[int]] = {}
 
     def words_in(self, text: str) -> frozenset[int]:
-        """Which words of the question `text` holds, by their position."""
+        """Return the positions of the question's words that `text` holds."""
         if text not in self._known:
             self._known[text] = frozenset(self._find(text)) if text else frozenset()
         return self._known[text]
 
     def held_by_name(self, name: str) -> frozenset[int]:
-        """The same for the name of a document, which may run words together: `BESTBUY_2023_10K.pdf`."""
+        """Return the positions of the words in a document's name, which may run words together:
+        `BESTBUY_2023_10K.pdf`.
+        """
         lowered = name.lower()
         within = (at for word, at in self._split.items() if len(word) >= 3 and word.isalpha() and word in lowered)
         return self.words_in(name) | frozenset(within)
@@ -336,13 +356,13 @@ class _Reader:
             letters = _letters(plain)
             for (at, word), (_, stem) in zip(self._korean, self._stems, strict=True):
                 if len(word) == 1:
-                    found = re.search(rf"(?<![가-힣]){word}", plain)
+                    is_there = re.search(rf"(?<![가-힣]){word}", plain)
                 else:
-                    found = word in plain or word in spaceless or stem.search(letters)
-                if found:
+                    is_there = word in plain or word in spaceless or stem.search(letters)
+                if is_there:
                     yield at
 
 
 def _letters(text: str) -> str:
-    """Syllables taken apart, so that the stem 걸리 is found in 걸린다."""
+    """Return the text with its syllables taken apart, so that the stem 걸리 is found in 걸린다."""
     return unicodedata.normalize("NFD", text)

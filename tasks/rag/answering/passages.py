@@ -1,4 +1,4 @@
-"""Cuts the chunks that were found into passages that may answer: sentences, table rows and lists of items."""
+"""Cuts chunks into passages that may answer: sentences, table rows and lists of items."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tasks.rag.retrieval.search import Hit
 MOST_CHUNK_CHARS = 20_000
 """Characters of a chunk, from its beginning, that are read for an answer."""
 MOST_PASSAGES = 400
-"""Passages read from one chunk."""
+"""Most passages that are read from one chunk."""
 MOST_UNIT_CHARS = 60
 MOST_NAME_CHARS = 20
-"""Maximum length of a cell that names a column."""
+"""Most characters of a cell that names a column."""
 MOST_LABEL_CHARS = 60
 _DOTTED = re.compile(r"[.·…‥]{5,}\s*\d*\s*$|(?:\s\.){5,}")
 _UNIT_WITHIN = re.compile(
@@ -52,28 +52,32 @@ class Passage(NamedTuple):
     text: str
     """Verbatim: a part of the chunk's text, or one of its rows as a sentence."""
     is_row: bool = False
+    """Whether it is a row of a table."""
     before: str = ""
-    """The sentence before, or the lines above the table."""
+    """The sentence before it; of a row the lines above the table, of a list the line that introduces it."""
     unit: str = ""
     """What the numbers of its table count, as the document says: `단위: 천원`, `dollars in thousands`."""
     is_label: bool = False
-    """A heading, caption, unit line or entry of a table of contents: it states nothing."""
+    """Whether it is a heading, caption, unit line or entry of a table of contents, which states nothing."""
     is_list: bool = False
-    """Items of a list, all of them; what leads to them is `before`."""
+    """Whether it is a list, with all of its items; the line that introduces it is in `before`."""
     names: tuple[str, ...] = ()
-    """Column names of a row whose table has no recognized header: the cells of the table's first row."""
+    """Column names of a row whose table has no recognised header: the cells of the table's first row."""
     above: str = ""
+    """The headings above it, joined by `›`."""
     hit: int = 0
+    """Position of its hit."""
     place: int = 0
+    """Its position among the passages of the hit."""
 
     @property
     def text_with_context(self) -> str:
-        """What a reader is told with it: a row has its column names, a list the line that leads to it."""
+        """What a reader gets to see with it: a row has its column names, a list the line that introduces it."""
         return " ".join((self.text, *self.names, self.before if self.is_list else ""))
 
 
 def read_passages(hits: Sequence[Hit]) -> list[Passage]:
-    """All passages of the hits, in their order."""
+    """Return all passages of the hits, in their order."""
     passages: list[Passage] = []
     for number, hit in enumerate(hits):
         read = _rows(hit.chunk) if hit.chunk.sentences else _sentences(hit.chunk)
@@ -86,7 +90,7 @@ def read_passages(hits: Sequence[Hit]) -> list[Passage]:
 
 
 def _rows(chunk: Chunk) -> Iterator[Passage]:
-    """The lines that lead to a table or stand beside it, then its rows."""
+    """Yield the lines that introduce a table or stand beside it, then its rows."""
     lines = chunk.text[:MOST_CHUNK_CHARS].splitlines()
     lead = [line for line in lines if _CELL not in line]
     unit = _unit_of(lead)
@@ -102,6 +106,7 @@ def _rows(chunk: Chunk) -> Iterator[Passage]:
 
 
 def _sentences(chunk: Chunk) -> Iterator[Passage]:
+    """Yield the lists of a text, then its sentences, each with the one before it."""
     text = chunk.text[:MOST_CHUNK_CHARS]
     yield from _lists(text)
     before, unit = "", ""
@@ -115,7 +120,7 @@ def _sentences(chunk: Chunk) -> Iterator[Passage]:
 
 
 def _lists(text: str) -> Iterator[Passage]:
-    """The items of each list, with the line that leads to them; a list of one item is none."""
+    """Yield the items of each list, with the line that introduces it; a list of one item is none."""
     lead, start, end, count = "", 0, 0, 0
     for line in re.finditer(r"[^\n]+", text):
         marked = _ITEM.match(line.group())
@@ -130,28 +135,28 @@ def _lists(text: str) -> Iterator[Passage]:
 
 
 def items_of(text: str) -> list[str]:
-    """The items of a list, without their marks."""
+    """Return the items of a list, without their marks."""
     return [" ".join(_ITEM.sub("", line).split()) for line in text.splitlines() if line.strip()]
 
 
 def _column_names(rows: Sequence[str]) -> tuple[str, ...]:
-    """The cells of the first row if it names columns and no row says those names itself."""
+    """Return the cells of the first row if it names columns and no row says those names itself; else nothing."""
     if len(rows) < 2 or any(": " in row for row in rows) or re.search(r"\d", rows[0]):
         return ()
     cells = cells_of(rows[0])
-    same = [row for row in rows[1:] if len(cells_of(row)) == len(cells)]
+    equal_rows = [row for row in rows[1:] if len(cells_of(row)) == len(cells)]
     short = all(0 < len(cell) <= MOST_NAME_CHARS for cell in cells)
-    return cells if short and len(cells) > 2 and 2 * len(same) > len(rows) - 1 else ()
+    return cells if short and len(cells) > 2 and 2 * len(equal_rows) > len(rows) - 1 else ()
 
 
 def cells_of(row: str) -> tuple[str, ...]:
-    """The cells of a row that was said without names: `label — value; value`."""
+    """Return the cells of a row that is written without names: `label — value; value`."""
     label, dash, rest = row.partition(" — ")
     return (label, *rest.split("; ")) if dash else (label,)
 
 
 def _unit_of(lines: Sequence[str]) -> str:
-    """What the unit line among `lines` says, without its brackets."""
+    """Return what the last unit line among `lines` says, without its brackets; empty where there is none."""
     for line in reversed(lines):
         if within := _UNIT_WITHIN.search(line):
             return within[1].strip()
@@ -161,6 +166,7 @@ def _unit_of(lines: Sequence[str]) -> str:
 
 
 def _names_only(line: str, chunk: Chunk) -> bool:
+    """Whether a line states nothing: a heading, title, unit line, reference or entry of a table of contents."""
     flat = " ".join(line.split())
     # all words are capitalised, and it states no number but a year or date: a title or a header
     words = re.findall(r"[^\W\d_]{4,}", flat)
@@ -180,7 +186,7 @@ def _names_only(line: str, chunk: Chunk) -> bool:
 
 
 def _is_entry(line: str, chunk: Chunk) -> bool:
-    """Whether a line is a heading with the number of its page."""
+    """Whether a line is a heading with the number of its page, as in a table of contents."""
     if _NUMBERED_HEADING.fullmatch(line.replace(" — ", " ")):
         return True
     leads = (*chunk.heading_path[-1:], *chunk.text.splitlines()[:1])
@@ -189,5 +195,5 @@ def _is_entry(line: str, chunk: Chunk) -> bool:
 
 
 def _without_words(line: str) -> bool:
-    """Numbers alone, or a row of years and dates: the scale of a chart, a header, the numbers of a page."""
+    """Whether a line holds numbers alone, or years and dates: the scale of a chart, a header, the numbers of a page."""
     return not re.search(r"[^\W\d_]{2,}", re.sub(r"\d\s?(?:년|월|일|기|분기|%|Q|FY)", "", line))

@@ -1,4 +1,4 @@
-"""Reads a question: its words, its focus, the kind of answer that it asks for, and the one figure of a table."""
+"""Reads a question: its words, its focus, the type of answer that it asks for, and the one value of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.rag.numbers.expressions import YEARS, find_years
 from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
 from tasks.rag.retrieval.expansion import expand, find_terms
 
-Wanted = Literal[
+AnswerType = Literal[
     "number",
     "money",
     "percent",
@@ -35,7 +35,8 @@ Wanted = Literal[
     "text",
 ]
 """The type of answer that a question asks for; `writer`: a text that somebody has to write, such as a summary."""
-NUMERIC = frozenset[Wanted](("number", "money", "percent", "count"))
+NUMERIC = frozenset[AnswerType](("number", "money", "percent", "count"))
+"""Types whose answer is a number."""
 
 _WORDS = tomllib.loads((files("tasks.rag.answering") / "question_words.toml").read_text("utf-8"))
 ASKING = frozenset[str](_WORDS["asking"].split())
@@ -55,17 +56,18 @@ HOW_MANY = re.compile(
     r"(?=\s(?:did|do|does|were|was|are|is|has|have|had|can|could|must|will|would|should|may|of|in|on|at|to|for|from|per|by|there)\b|[?,.]|$)",
     re.IGNORECASE,
 )
-WHAT = re.compile(
+FOCUS_ASKED = re.compile(
     r"\b(?:what|which|how (?:many|much))\s+(?:(?:is|was|were|are|did|does|do|will)\s+)?(?:the |an? )?"
     r"(?:(?:[A-Z][\w'’&.-]*\s)+(?=(?:spend|earn|make|pay|charge|report|assume|plan)\b)\w+\s(?:on |of |for )?)?"
     r"(?P<focus>[^?]*?)(?=\s(?:of|for|in|at|by|from|to|on|with|was|were|is|are|did|does|do|has|have|per|fell|falls?|given|allowed?)\b|\?|$)",
     re.IGNORECASE,
 )
+"""An English question word, and behind it the group `focus`: the words that name what is asked for."""
 
 ORDINAL = re.compile(r"(?<![\d.,])(\d{1,4})\s?(분기|기|차|회|호|조|항|장|단계|등급)(?![가-힣]{3})")
 
-SIGNS = tuple((frozenset[str](one["words"].split()), re.compile(one["sign"])) for one in _WORDS["signs"])
-"""Words that name a measure, and the pattern of values of that measure."""
+SIGNS = tuple((frozenset[str](rule["words"].split()), re.compile(rule["sign"])) for rule in _WORDS["signs"])
+"""Words that name a measure, each with the pattern of values of that measure."""
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")
 NUMBER_WORDS = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir?teen|fifteen|twenty|thirty|forty|fifty|"
@@ -83,6 +85,7 @@ REASON = re.compile(
 MOST_QUESTION_CHARS = 2_000
 """Characters of a question that are read when sentences are scored."""
 MOST_WORDS = 64
+"""Most words of a question that are looked for."""
 _KOREAN_YEAR = re.compile(r"(?:19|20)\d\d년")
 
 
@@ -90,9 +93,9 @@ class Term(NamedTuple):
     """A word of the question that evidence may hold."""
 
     word: str
-    """As the index splits words."""
+    """The word as the index splits words."""
     weight: float
-    """Before the rarity of the word is known."""
+    """Its weight before the rarity of the word is known."""
     focus: bool
     """Whether it names what is asked for, and not only what it is asked about."""
     literal: bool
@@ -105,47 +108,53 @@ class Question(NamedTuple):
     text: str
     language: Language
     terms: tuple[Term, ...]
-    wants: Wanted
+    wants: AnswerType
     counter: str
-    """`개소` of 몇 개소, the stem of `stores` of how many stores; empty if nothing is counted."""
+    """What is counted: `개소` of 몇 개소, the stem of `stores` of how many stores; empty if nothing is counted."""
     numbers: frozenset[str]
-    """Numbers in the question: they cannot be its answer."""
+    """Numbers of the question, which cannot be its answer."""
 
 
 def read_question(text: str, *, tokenizer: str) -> Question:
-    """The question, read with the tokenizer of the index. Raises WrongTokenizer."""
+    """Return the question as passages are scored against it. Raises WrongTokenizer.
+
+    tokenizer: the one that the index was made with.
+    """
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
-    asked = expand(" ".join(short.split())).question
+    question = expand(" ".join(short.split())).question
     for short_form, long_form in _WORDS["short_forms"]:
-        asked = re.sub(rf"\b{short_form}\b", long_form, asked)
-    focus_text = _korean_focus(asked.rstrip(" ?.").split())
-    if language_of(asked) == "en":
-        focus_text = found["focus"] if (found := WHAT.search(asked)) else ""
-    words, focus_words = tokenize([asked, focus_text], tokenizer=tokenizer)
+        question = re.sub(rf"\b{short_form}\b", long_form, question)
+    focus_text = _korean_focus(question.rstrip(" ?.").split())
+    if language_of(question) == "en":
+        match = FOCUS_ASKED.search(question)
+        focus_text = match["focus"] if match else ""
+    words, focus_words = tokenize([question, focus_text], tokenizer=tokenizer)
     # 20기 of 제20기 is one word, and the digits of an amount in myriads are none: 13 and 8 of 13억 8천만
-    ordinals = {digits: f"{digits}{of}" for digits, of in ORDINAL.findall(asked)}
-    in_amounts = {digits for amount in MYRIADS.findall(asked) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
-    words = _mended(_without_joins(words), asked)
+    ordinals = {digits: f"{digits}{of}" for digits, of in ORDINAL.findall(question)}
+    in_amounts = {digits for amount in MYRIADS.findall(question) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
+    words = _mended(_without_joins(words), question)
     words = [ordinals.get(word, word) for word in words if word in ordinals or word not in in_amounts]
     focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
     # what is counted: 개소 of 몇 개소, the stem of `stores` of how many stores
-    counter = found[1] if (found := COUNTER.search(asked)) else ""
-    if not counter and (found := HOW_MANY.search(asked)):
-        counter = next(iter(tokenize([found[1]], tokenizer=tokenizer)[0]), "")
-    kinds = (one["kind"] for one in _WORDS["wanted"] if re.search(one["asked"], asked, re.IGNORECASE))
+    korean, english = COUNTER.search(question), HOW_MANY.search(question)
+    counter = korean[1] if korean else ""
+    if english and not counter:
+        counter = next(iter(tokenize([english[1]], tokenizer=tokenizer)[0]), "")
+    kinds = (rule["kind"] for rule in _WORDS["wanted"] if re.search(rule["asked"], question, re.IGNORECASE))
     return Question(
-        text=asked,
-        language=language_of(asked),
-        terms=_terms(list(dict.fromkeys(words)), asked, focus, tokenizer),
+        text=question,
+        language=language_of(question),
+        terms=_terms(list(dict.fromkeys(words)), question, focus, tokenizer),
         wants=next(kinds, "text"),
         counter=counter,
-        numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", asked.replace(",", ""))),
+        numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", question.replace(",", ""))),
     )
 
 
-def _terms(words: Sequence[str], asked: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
+def _terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
     # words that are written as names: a capital letter within the sentence, or all capitals
-    written = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", asked)
+    """Return the words of a question with their weights, without words that ask and parts of ids."""
+    written = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", question)
     latin = [word for word in written if word.lower() not in FUNCTION_WORDS]
     names = {word for split in tokenize(latin, tokenizer=tokenizer) for word in split}
     # parts of an id, or of a number with its counter, that say less alone: 002 of sfr-002, 12 of 12개월
@@ -167,22 +176,22 @@ def _terms(words: Sequence[str], asked: str, focus: frozenset[str], tokenizer: s
 
 
 def _without_joins(words: Sequence[str]) -> list[str]:
-    """A compound counts by its parts; where a part is a single syllable, which says little, by itself."""
-    kept: list[str] = []
+    """Return the words without compounds of the words before them; parts of one syllable give way to the compound."""
+    parts_of: list[str] = []
     for word in words:
-        counts = range(2, min(len(kept), len(word)) + 1)
-        parts = next((kept[-count:] for count in counts if "".join(kept[-count:]) == word), [])
+        counts = range(2, min(len(parts_of), len(word)) + 1)
+        parts = next((parts_of[-count:] for count in counts if "".join(parts_of[-count:]) == word), [])
         if not parts:
-            kept.append(word)
+            parts_of.append(word)
         elif any(len(part) == 1 for part in parts):
-            kept[-len(parts) :] = [word]
-    return kept
+            parts_of[-len(parts) :] = [word]
+    return parts_of
 
 
-def _mended(words: Sequence[str], asked: str) -> list[str]:
-    """With names restored that the tokenizer split: 재공고 for `공고`, 가온시."""
+def _mended(words: Sequence[str], question: str) -> list[str]:
+    """Return the words with names restored that the tokenizer split: 재공고 for `공고`, 가온시."""
     mended = list(words)
-    for run in dict.fromkeys(re.findall("[가-힣]{2,}", asked)):
+    for run in dict.fromkeys(re.findall("[가-힣]{2,}", question)):
         parts = [word for word in words if HANGUL.search(word) and word in run]
         covered = {at for word in parts for at in range(run.find(word), run.find(word) + len(word))}
         if (
@@ -199,124 +208,134 @@ def _mended(words: Sequence[str], asked: str) -> list[str]:
 
 
 def _korean_focus(spaced: Sequence[str]) -> str:
-    """The last words with the particle of a subject, topic or object before the question word, or the very last."""
-    asks = next((at for at, word in enumerate(spaced) if INTERROGATIVE.match(word)), len(spaced))
-    if asks < len(spaced) and re.match("(?:어느|어떤|무슨)$", spaced[asks]):
-        return " ".join(spaced[asks + 1 :])
-    before = range(min(asks, len(spaced)) - 1, -1, -1)
+    """Return the words before the question word that end in a particle of subject, topic or object, else the last
+    word.
+    """
+    question_word = next((at for at, word in enumerate(spaced) if INTERROGATIVE.match(word)), len(spaced))
+    if question_word < len(spaced) and re.match("(?:어느|어떤|무슨)$", spaced[question_word]):
+        return " ".join(spaced[question_word + 1 :])
+    before = range(min(question_word, len(spaced)) - 1, -1, -1)
     last = next((at for at in before if len(spaced[at]) > 1 and spaced[at].endswith(PARTICLES)), None)
     if last is None:
-        return spaced[-1] if spaced and asks == len(spaced) else ""
+        return spaced[-1] if spaced and question_word == len(spaced) else ""
     first = last
     while first and last - first < 3 and not LINKS.search(spaced[first - 1]):
         first -= 1
     return " ".join(spaced[first : last + 1])
 
 
-ASKS = frozenset[str](CELL_WORDS["asks"].split())
+CELL_ASKING = frozenset[str](CELL_WORDS["asks"].split())
+"""Words that ask for a value and are no part of its name."""
 KOREAN_ASKS = frozenset[str](CELL_WORDS["korean_asks"].split())
 UNITS: Mapping[Unit, re.Pattern[str]] = {
     "%": re.compile(CELL_WORDS["unit"]["percent"], re.IGNORECASE),
     "count": re.compile(CELL_WORDS["unit"]["count"], re.IGNORECASE),
     "amount": re.compile(CELL_WORDS["unit"]["amount"], re.IGNORECASE),
 }
-"""What a question wants its figure in; the first that fits counts."""
-NAMES_MONEY, NAMES_COUNT = (re.compile(CELL_WORDS["names"][one], re.IGNORECASE) for one in ("money", "count"))
+"""What a question wants its value in; the first pattern that fits counts."""
+NAMES_MONEY, NAMES_COUNT = (re.compile(CELL_WORDS["names"][name], re.IGNORECASE) for name in ("money", "count"))
 YEAR_SAID = re.compile(rf"(?<![a-z\d]){YEARS}(?!\d)", re.IGNORECASE)
 NO_FIGURE = re.compile(CELL_WORDS["no_figure"], re.IGNORECASE)
-"""A question for something else than a figure."""
-WHICH_YEAR, MOST, LEAST = (re.compile(CELL_WORDS["year_of"][one], re.IGNORECASE) for one in ("year", "most", "least"))
+"""Words of a question for something else than a value."""
+WHICH_YEAR, MOST, LEAST = (re.compile(CELL_WORDS["year_of"][name], re.IGNORECASE) for name in ("year", "most", "least"))
 LINK = re.compile(r"\b(?:of|in|at|on|for|by|from|to|with)\b", re.IGNORECASE)
 WEAK = frozenset[str](CELL_WORDS["weak"].split())
+"""Words that say little of which value is meant; they count WEAK_WEIGHT."""
 WEAK_WEIGHT = 0.5
 FOCUS_WEIGHT = 1.3
 NAME_WEIGHT = 1.3
 BESIDE_WEIGHT = 0.25
 MOST_CHARS = 400
+"""Most characters of a question that is read for a value."""
 
 
-def read_cell_question(question: str, *, tokenizer: str, said: Sequence[str] = ()) -> CellQuestion | None:
-    """The question as cells are scored against it; None where it asks for something else than one figure.
+def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> CellQuestion | None:
+    """Return the question as cells are scored against it; None where it asks for something else than one value.
 
-    said: what the question calls the documents, as it writes them. Raises WrongTokenizer.
+    names: what the question calls the documents, as it writes them. Raises WrongTokenizer.
     """
-    asked = spelled(expand(spelled_out(" ".join(question.split()))).question)
-    part = part_of_year(asked)
-    years = find_years(asked)
-    terms = {match[1] for match in TERM.finditer(asked)}
-    if len(asked) > MOST_CHARS or part is None or max(len(years), len(terms)) > 1:
+    text = spelled(expand(spelled_out(" ".join(question.split()))).question)
+    part = part_of_year(text)
+    years = find_years(text)
+    terms = {match[1] for match in TERM.finditer(text)}
+    if len(text) > MOST_CHARS or part is None or max(len(years), len(terms)) > 1:
         return None
-    if NO_FIGURE.search(asked) or asks_to_work_out(asked):
+    if NO_FIGURE.search(text) or asks_to_work_out(text):
         return None
-    return _question(asked, asked, part, years, terms, tokenizer=tokenizer, said=said)
+    return _question(text, text, part, years, terms, tokenizer=tokenizer, names=names)
 
 
-def read_year_question(question: str, *, tokenizer: str, said: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
-    """A question for the year in which a figure is largest (True) or smallest; None for others."""
-    asked = spelled(expand(spelled_out(" ".join(question.split()))).question)
-    least = LEAST.search(asked) is not None
-    if len(asked) > MOST_CHARS or not WHICH_YEAR.search(asked) or not (least or MOST.search(asked)):
-        return None
-    figure = LEAST.sub(" ", MOST.sub(" ", WHICH_YEAR.sub(" ", asked)))
-    found = _question(asked, figure, WHOLE_YEAR, (), set(), tokenizer=tokenizer, said=said)
-    return (found, not least) if found else None
-
-
-def line_question(said: str, when: When, *, tokenizer: str) -> CellQuestion | None:
-    """What names one line, as a question for its figure in a period. Raises WrongTokenizer."""
-    return _question(said, said, when.part, (when.year,), set(), tokenizer=tokenizer, said=())
-
-
-def phrase_question(words: str, beside: str, asked: str, when: When | None, *, tokenizer: str) -> CellQuestion | None:
-    """Words of a question, as a question for their figure; None without words. Raises WrongTokenizer.
-
-    beside: its other words, which count less. when: the period; None: the one that the whole question names, if any.
+def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
+    """Return a question for the year in which a value is largest (True) or smallest (False); None for other
+    questions.
     """
-    part, years, terms = part_of_year(asked) or WHOLE_YEAR, find_years(asked), set(TERM.findall(asked))
+    text = spelled(expand(spelled_out(" ".join(question.split()))).question)
+    least = LEAST.search(text) is not None
+    if len(text) > MOST_CHARS or not WHICH_YEAR.search(text) or not (least or MOST.search(text)):
+        return None
+    figure = LEAST.sub(" ", MOST.sub(" ", WHICH_YEAR.sub(" ", text)))
+    cell_question = _question(text, figure, WHOLE_YEAR, (), set(), tokenizer=tokenizer, names=names)
+    return (cell_question, not least) if cell_question else None
+
+
+def line_question(line: str, when: When, *, tokenizer: str) -> CellQuestion | None:
+    """Return the name of a line as a question for its value in a period. Raises WrongTokenizer."""
+    return _question(line, line, when.part, (when.year,), set(), tokenizer=tokenizer, names=())
+
+
+def phrase_question(
+    words: str, more_words: str, question: str, when: When | None, *, tokenizer: str
+) -> CellQuestion | None:
+    """Return words of a question as a question for their value; None without words. Raises WrongTokenizer.
+
+    more_words: other words of the question, which count less. question: the whole of it. when: the period; None for the
+    one that the whole question names, if any.
+    """
+    part, years, terms = part_of_year(question) or WHOLE_YEAR, find_years(question), set(TERM.findall(question))
     if when:
         part, years, terms = when.part, (when.year,), set[str]()
     years = years if len(years) == 1 else ()
     terms = terms if len(terms) == 1 else set[str]()
-    own = _question(words, words, part, years, terms, tokenizer=tokenizer, said=())
-    more = _question(beside, beside, part, (), set(), tokenizer=tokenizer, said=())
+    own = _question(words, words, part, years, terms, tokenizer=tokenizer, names=())
+    more = _question(more_words, more_words, part, (), set(), tokenizer=tokenizer, names=())
     if own is None or more is None:
         return own
-    held = {word.text for word in own.words}
-    told = [Word(word.text, word.weight * BESIDE_WEIGHT) for word in more.words if word.text not in held]
+    own_words = {word.text for word in own.words}
+    further = [Word(word.text, word.weight * BESIDE_WEIGHT) for word in more.words if word.text not in own_words]
     # what the name of a figure says that it counts: 사업비 is money, 어르신 수 is none
     return own._replace(
         core=f"{own.core} {more.core}",
-        words=(*own.words, *told),
+        words=(*own.words, *further),
         unit=("amount" if NAMES_MONEY.search(words) else "count" if NAMES_COUNT.search(words) else ""),
     )
 
 
 def _question(
-    asked: str,
+    question: str,
     figure: str,
     part: Part,
     years: Sequence[int],
     terms: set[str],
     *,
     tokenizer: str,
-    said: Sequence[str],
+    names: Sequence[str],
 ) -> CellQuestion | None:
-    """figure: the question as far as it says which figure is meant."""
+    """Return the question as cells are scored against it. figure: the part of it that says which value is meant."""
     # what is asked for, without documents, periods, units and words that ask
     core = figure
-    for name in sorted(said, key=len, reverse=True):
+    for name in sorted(names, key=len, reverse=True):
         loosely = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", name)))  # it may be written with hyphens for spaces
         core = re.sub(rf"(?:\bthe\s+)?{loosely}(?:['’]s\b)?", " ", core, flags=re.IGNORECASE)
     core = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", IN_UNIT.sub(" ", core))))
     core = re.sub(r"['’]s\b|[()?,;:]|\.(?!\w)", " ", core)
-    core = " ".join(word for word in core.split() if word.lower() not in ASKS or LINK.fullmatch(word))
-    words = tuple(_words(asked, core, tokenizer))
+    core = " ".join(word for word in core.split() if word.lower() not in CELL_ASKING or LINK.fullmatch(word))
+    words = tuple(_words(question, core, tokenizer))
     core = " ".join(LINK.sub(" ", core).split())
-    units: list[Unit] = [unit for unit, pattern in UNITS.items() if pattern.search(asked)]
+    units: list[Unit] = [unit for unit, pattern in UNITS.items() if pattern.search(question)]
     if not words:
         return None
     return CellQuestion(
-        text=asked,
+        text=question,
         core=core,
         words=words,
         alternatives=tuple(_alternatives(core, tokenizer)),
@@ -328,23 +347,25 @@ def _question(
     )
 
 
-def _words(asked: str, core: str, tokenizer: str) -> Iterator[Word]:
+def _words(question: str, core: str, tokenizer: str) -> Iterator[Word]:
+    """Yield the words that name the value, with their weights."""
     first = LINK.split(core, maxsplit=1)[0]
-    left, begin = map(frozenset, tokenize([core, first], tokenizer=tokenizer))
+    core_words, begin = map(frozenset, tokenize([core, first], tokenizer=tokenizer))
     run = "".join(core.split())
-    terms = read_question(asked, tokenizer=tokenizer).terms
+    terms = read_question(question, tokenizer=tokenizer).terms
     if not any(term.focus for term in terms):  # a question of catchwords begins with what it asks for
         terms = [term._replace(focus=term.word in begin and not term.literal) for term in terms]
     for term in terms:
         word = term.word
-        kept = word in left or (HANGUL.search(word) is not None and word in run)
-        if kept and word not in KOREAN_ASKS and not word.isdigit() and (len(word) > 1 or HANGUL.search(word)):
+        is_in_core = word in core_words or (HANGUL.search(word) is not None and word in run)
+        if is_in_core and word not in KOREAN_ASKS and not word.isdigit() and (len(word) > 1 or HANGUL.search(word)):
             weight = NAME_WEIGHT if term.literal else FOCUS_WEIGHT if term.focus else term.weight
             yield Word(word, weight if word not in WEAK else WEAK_WEIGHT, term.literal, term.focus)
 
 
 def _alternatives(core: str, tokenizer: str) -> Iterator[Alternative]:
-    """What the lines that the question names are called elsewhere."""
-    for text, names in [(core[one.start : one.end], one.concept.names) for one in mentions(core)] + find_terms(core):
+    """Yield other names of the lines that the question names."""
+    concepts = [(core[mention.start : mention.end], mention.concept.names) for mention in mentions(core)]
+    for text, names in concepts + find_terms(core):
         words, *phrases = tokenize([text, *names], tokenizer=tokenizer)
         yield Alternative(frozenset(words), tuple(map(frozenset, phrases)))

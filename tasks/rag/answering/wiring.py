@@ -17,19 +17,19 @@ Role = Literal["classify", "compute", "answer", "rewrite"]
 
 
 class Models(Record):
-    """The names of the models, as a flow passes them to its steps."""
+    """Names of the models, as a flow passes them to its steps."""
 
     wiring: WiringName = "none"
     large: str | None = None
-    """Writes the answer; a name for models.backends.open_chat."""
+    """Name of the model that writes the answer, as models.backends.open_chat takes it."""
     small: str | None = None
-    """Names the kind of question and rewrites the answer."""
+    """Name of the model that classifies the question and rewrites the answer."""
     revision: str = ""
     """Fingerprint of local weights or a local script: changed files under the same name are another model."""
 
     @property
     def in_process(self) -> bool:
-        """True when a model's weights are loaded in the process that asks, so that a device is busy with it."""
+        """Whether a model's weights are loaded in the process that asks, so that a device is busy with it."""
         return any(is_in_process(name) for name in (self.large, self.small) if name)
 
 
@@ -41,16 +41,19 @@ class Model(NamedTuple):
 
 
 class Wiring(NamedTuple):
-    """The model of each role of the graph; None: the role is skipped."""
+    """The models by what they do in the graph; a role whose model is None is skipped."""
 
     large: Model | None = None
-    """Writes the answer."""
+    """The model that writes the answer."""
     small: Model | None = None
-    """Names the kind of question and rewrites the answer."""
+    """The model that classifies the question and rewrites the answer."""
     responses: ResponseStore | None = None
 
     def ask(self, role: Role, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ModelReply:
-        """The answer of the model of that role. Raises models.model_errors.ModelError."""
+        """Return the answer of the model that has this role. Raises models.model_errors.ModelError.
+
+        on_text: called with the whole text so far while the model writes.
+        """
         model = self.large if role in ("answer", "compute") else self.small
         assert model is not None, role
         assert self.responses is not None, role
@@ -79,16 +82,16 @@ WITHOUT_MODEL = Wiring()
 
 
 def open_wiring(models: Models, *, patient: bool) -> Wiring:
-    """The wiring of these names; patient: whether an unavailable model is retried for long.
+    """Open the models of these names. Raises models.model_errors.ModelUnavailable.
 
-    Raises models.model_errors.ModelUnavailable.
+    patient: whether an unavailable model is retried for long.
     """
     if models.wiring == "none":
         return WITHOUT_MODEL
     local = models.wiring == "local"
-    chosen: dict[str, Any] = {"local": local, "revision": models.revision}
+    options: dict[str, Any] = {"local": local, "revision": models.revision}
     large, small = (
-        Model(resources.language(name, **chosen), resources.call_limits(name, patient=patient)) if name else None
+        Model(resources.language(name, **options), resources.call_limits(name, patient=patient)) if name else None
         for name in (models.large, models.small)
     )
     return Wiring(large=large, small=small, responses=resources.responses())

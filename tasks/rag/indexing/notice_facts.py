@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from storage.segments import Fact
 from tasks.documents.blocks import Cell, Document
-from tasks.language.numbers import CURRENCIES, Number, read_numbers, scales
+from tasks.language.numbers import CURRENCIES, Number, read_numbers, read_scales
 from tasks.language.sentences import Language
 
 FactName = Literal[
@@ -168,7 +168,7 @@ def _make_tax_fact(label: str, tax: re.Match[str]) -> Stated:
 
 
 def _read_amount(label: str, value: str) -> str | None:
-    stated = scales(label)
+    stated = read_scales(label)
     for number in read_numbers(value):
         if number.value <= 0:
             continue

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
-from tasks.language.numbers import CURRENCIES, scales
+from tasks.language.numbers import CURRENCIES, read_scales
 from tasks.rag.numbers.periods import YEAR, Period, find_period, fiscal_year
 from tasks.rag.numbers.row_paths import (
     A_NOTE,
@@ -136,7 +136,7 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
             elif block.kind == "header":
                 # a line that is repeated on pages may say of when, or in what unit, the figures below are
                 period = find_period(block.text)
-                above += [block.text] if (period and period.end) or scales(block.text) else []
+                above += [block.text] if (period and period.end) or read_scales(block.text) else []
             elif block.kind != "footer":
                 above.append(block.text)
 
@@ -193,7 +193,7 @@ def _read_table(
     amounts = _find_amounts(cells, at)
     first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
     titles = [cell.text for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
-    stated = [scale for text in (*above, *titles) for scale in scales(text)]
+    stated = [scale for text in (*above, *titles) for scale in read_scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
     currencies, levels = _find_currencies(at, amounts), collect_headers(at)

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
-from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, scales
+from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, read_scales
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.periods import YEAR, find_period
 
@@ -92,7 +92,7 @@ def find_scale(path: Sequence[str], headers: Sequence[str], amount: Amount, stat
     if amount.unit and amount.unit not in CURRENCIES.values():
         return Scale(Decimal(1), amount.unit)
     label = path[-1] if path else ""
-    own = [scale for text in (" | ".join(path), " | ".join(headers)) for scale in scales(text)]
+    own = [scale for text in (" | ".join(path), " | ".join(headers)) for scale in read_scales(text)]
     if not own and not amount.unit and any(map(PLACES.fullmatch, map(str.strip, (label, *headers[-1:])))):
         return Scale(Decimal(1), "")
     nearest = next(iter((*own, *stated)), Scale(Decimal(1), ""))
@@ -275,7 +275,7 @@ def _may_head(row: Sequence[Cell]) -> bool:
     return (
         not any(cell.header or read_amount(cell) for cell in row)
         and any(texts)
-        and all(not label or scales(label) or A_UNIT.fullmatch(label) or SPAN.fullmatch(label) for label in labels)
+        and all(not label or read_scales(label) or A_UNIT.fullmatch(label) or SPAN.fullmatch(label) for label in labels)
     )
 
 

@@ -1,8 +1,8 @@
-"""What routing must know of the names of documents, as arrays: learnt from entries once, kept, and put together.
+"""Learns the names of documents, as arrays that routing looks questions up in.
 
-Learning a name takes dozens of regular expressions. A part of a catalogue always teaches the same, so that its arrays
-are kept in a file under its digest: opening an index of 200,000 documents only joins those of its parts. Texts that
-are only compared are 64-bit hashes: of ten million two are taken for one with a chance of 3 in a million.
+Learning a name takes dozens of regular expressions. A part of a catalogue always gives the same arrays, so they are
+kept in a file under its digest: opening an index of 200,000 documents only joins the files of its parts. Texts that are
+only compared are 64-bit hashes: among ten million names the chance that two share a hash is 3 in a million.
 """
 
 from __future__ import annotations
@@ -74,14 +74,17 @@ _LATIN = [  # the first pattern that fits counts
 ]
 _SOUND = re.compile("|".join(f"({pattern})" for pattern, _ in _LATIN))
 LEAST_LIKENESS = {3: 50, 2: 60}
-"""Percent of the whole sounds, vowels too, that must agree, by the number of consonants: longer names have enough."""
+"""Percent of the sounds, vowels included, that must agree, by the number of consonants: longer names need less."""
 LEAST_OF_TWO_SYLLABLES = 90
-"""The same for names of two syllables and two consonants, of which ordinary words have as many."""
+"""Percent of the sounds that must agree in names of two syllables and two consonants, which ordinary words share."""
 
 
 @lru_cache(maxsize=4_000)
-def sound(name: str) -> str:
-    """How a name is spoken, roughly: consonants in capitals, vowels small; empty with other letters than these."""
+def spell_sound(name: str) -> str:
+    """Return roughly how a name is pronounced: consonants in capitals, vowels small.
+
+    Empty for a name with letters of other scripts than Hangul and Latin.
+    """
     runs = re.findall(r"[가-힣]+|[a-z]+", unicodedata.normalize("NFC", name.lower()))
     if not runs or len("".join(runs)) < len(re.sub(r"[\s.&'’-]", "", name)):
         return ""
@@ -91,58 +94,58 @@ def sound(name: str) -> str:
         return match[0].upper() if spoken == "=" else spoken
 
     letters = (unicodedata.normalize("NFD", run) for run in runs)
-    told = "".join(
+    phonemes = "".join(
         "".join(map(_HANGUL.__getitem__, run)) if run[0] > "z" else _SOUND.sub(latin, run) for run in letters
     )
-    return re.sub(r"([A-Z])\1+", r"\1", told)
+    return re.sub(r"([A-Z])\1+", r"\1", phonemes)
 
 
-def bones(told: str) -> str:
-    """The consonants of a sound, after a sign where it begins with a vowel, without an s at the end."""
-    consonants = re.sub(r"[a-z]", "", told)
-    return f"{'-' if told[:1].islower() else ''}{consonants.removesuffix('S') if len(consonants) > 3 else consonants}"
+def consonants_of(spoken: str) -> str:
+    """Return the consonants of a sound, with `-` before them for a vowel at the start and without an s at the end."""
+    consonants = re.sub(r"[a-z]", "", spoken)
+    return f"{'-' if spoken[:1].islower() else ''}{consonants.removesuffix('S') if len(consonants) > 3 else consonants}"
 
 
 def sounds_alike(korean: str, latin: str) -> bool:
-    """Whether a Korean name spells a Latin one of the same `bones` by its sound."""
+    """Whether a Korean name spells a Latin one by its sound, where both have equal `consonants_of`."""
     from rapidfuzz import fuzz
 
-    own, other = sound(korean), sound(latin)
-    consonants = len(bones(own).strip("-"))
-    if consonants < 2 or bones(own) != bones(other):
+    korean_sound, latin_sound = spell_sound(korean), spell_sound(latin)
+    consonants = len(consonants_of(korean_sound).strip("-"))
+    if consonants < 2 or consonants_of(korean_sound) != consonants_of(latin_sound):
         return False
     least = LEAST_OF_TWO_SYLLABLES if consonants < 3 > len(korean.strip()) else LEAST_LIKENESS[min(3, consonants)]
-    return fuzz.ratio(own, other) >= least
+    return fuzz.ratio(korean_sound, latin_sound) >= least
 
 
 Kind = Literal["entity", "title", "id"]
-How = Literal["full", "lead", "sound"]
-"""How a spelling matches a name: whole, by its first words, or in Korean letters."""
+MatchKind = Literal["full", "lead", "sound"]
+"""How a spelling matches a name: whole, by its first words, or by its sound in Korean letters."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-HOWS: tuple[How, ...] = get_args(How)
+HOWS: tuple[MatchKind, ...] = get_args(MatchKind)
 VERSION = 6
-"""Of the files; raised when the same entries would teach something else."""
+"""Version of the files of learned names; raised when the same entries would give other arrays."""
 UNUSED_DAYS = 30
-"""After which the file of a part is removed."""
+"""Days after which the file of a part that no index opens is removed."""
 WHOLE, FOLDER = 2, 1
-"""Weight of a word in a document's own names and in the name of a folder of its, in halves."""
+"""Weight of a word in a document's own names, in halves; FOLDER is that of a word in the name of a folder above it."""
 
 
 class HashTable(NamedTuple):
-    """Columns of values by 64-bit hashes, in their order: a twentieth of the memory of a dictionary of lists."""
+    """Columns of values sorted by 64-bit hashes, with a twentieth of the memory of a dictionary of lists."""
 
     keys: NDArray[np.uint64]
     columns: tuple[NDArray[Any], ...]
 
     @classmethod
     def of(cls, hashes: NDArray[np.uint64], *columns: NDArray[Any]) -> HashTable:
-        """Values of equal hashes stay in their order."""
+        """Build the table; values of equal hashes stay in their order."""
         order = np.argsort(hashes, kind="stable")
         return cls(hashes[order], tuple(column[order] for column in columns))
 
     def get(self, hashed: int) -> tuple[NDArray[Any], ...]:
-        """The values of a hash, a part of each column; empty where there are none."""
+        """Return the values of a hash, a slice of each column; empty slices where it has none."""
         key = np.uint64(hashed)
         begin = end = int(self.keys.searchsorted(key))
         if begin < len(self.keys) and self.keys[begin] == key:
@@ -154,48 +157,55 @@ class Learned(NamedTuple):
     """The names of documents; documents and names are identified by their positions."""
 
     said: NDArray[np.uint8]
-    """Different qualifiers, as JSON."""
+    """The distinct qualifiers (periods and rounds) of all documents, as JSON."""
     said_of: NDArray[np.uint32]
-    """Per document."""
+    """For each document, the position of its qualifiers in `said`."""
     sames: NDArray[np.uint64]
-    """Per document, equal for those that differ only in issuer, year or round; 0 where nothing is known."""
+    """For each document, a hash equal for documents that differ only in issuer, year or round; 0 where unknown."""
     dated: NDArray[np.uint8]
-    """Per document, whether those differ in year."""
+    """For each document, 1 if the documents of its `sames` differ in year."""
     owners: NDArray[np.uint64]
-    """Issuers and projects, in one spelling …"""
+    """Hashes of issuers and projects; `owned` holds the document of each."""
     owned: NDArray[np.uint32]
-    """… and the documents that have them."""
+    """The document of each entry of `owners`."""
     kinds: NDArray[np.uint8]
-    """Per name."""
+    """For each name, its position in KINDS."""
     fields: NDArray[np.uint8]
+    """For each name, the position in FIELDS of where it comes from."""
     keys: NDArray[np.uint64]
-    """Of kind and compact spelling."""
+    """For each name, the hash of its kind and compact spelling."""
     texts: NDArray[np.uint8]
-    """As written, one after the other."""
+    """The names as written, concatenated UTF-8; `text_ends` separates them."""
     text_ends: NDArray[np.uint32]
+    """For each name, the offset in `texts` where it ends."""
     sounds: NDArray[np.uint64]
-    """Of entities in Latin letters; 0 for others."""
+    """For each name, the hash of its consonants if it is an entity in Latin letters, else 0."""
     entity_words: NDArray[np.uint64]
-    """Words of entities …"""
+    """Hashes of the words of entities; `entity_of_word` holds the name of each."""
     entity_of_word: NDArray[np.uint32]
-    """… and their names."""
+    """The name that each entry of `entity_words` belongs to."""
     spellings: NDArray[np.uint64]
+    """Hashes of all spellings of names, each in one word; `spelt` holds the name of each."""
     hows: NDArray[np.uint8]
+    """For each spelling, the position in HOWS of how it matches its name."""
     spelt: NDArray[np.uint32]
-    """The name of each spelling."""
+    """The name of each entry of `spellings`."""
     borne: NDArray[np.uint32]
-    """Names …"""
+    """Names that documents bear, one entry for each pair; `bearers` holds the document of each."""
     bearers: NDArray[np.uint32]
-    """… and the documents that bear them, by document."""
+    """The document of each entry of `borne`, rising."""
     words: NDArray[np.uint8]
-    """Different words of names, one after the other."""
+    """The distinct words of names, concatenated UTF-8; `word_ends` separates them."""
     word_ends: NDArray[np.uint32]
+    """For each word, the offset in `words` where it ends."""
     word_hashes: NDArray[np.uint64]
+    """For each word, its hash."""
     held: NDArray[np.uint32]
-    """Words …"""
+    """Words that the names of documents hold, one entry for each pair; `holders` holds the document of each."""
     holders: NDArray[np.uint32]
-    """… and the documents whose names hold them, by document."""
+    """The document of each entry of `held`, rising."""
     weights: NDArray[np.uint8]
+    """For each entry of `held`, WHOLE or FOLDER."""
 
 
 _OF_DOCUMENTS = ("owned", "bearers", "holders")
@@ -203,10 +213,13 @@ _OF_NAMES = ("entity_of_word", "spelt", "borne")
 _ENDS = {"text_ends": "texts", "word_ends": "words"}
 
 
-def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> Learned:
-    """The names of a catalogue; what its parts teach is read from files in a folder, and put there, if one is given."""
+def load_names(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> Learned:
+    """Return the names of a catalogue, read from the files of its parts where they are kept.
+
+    kept_at: the folder of these files; missing ones are written there. None learns everything anew.
+    """
     if kept_at is None or not isinstance(catalogue, Catalogue):
-        return learn(catalogue)
+        return learn_entries(catalogue)
     parts: list[Learned] = []
     anew = False
     for digest, begin, end in catalogue.parts:
@@ -215,28 +228,28 @@ def learned(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None)
             part = Learned(**map_arrays(path))
             os.utime(path)
         except (OSError, ValueError, TypeError, KeyError):  # there is no file, or it is none of ours
-            part, anew = learn(catalogue[at] for at in range(begin, end)), True
+            part, anew = learn_entries(catalogue[at] for at in range(begin, end)), True
             with suppress(StoreUnreachable):  # a home that is full or read-only: learnt again next time
                 files.write(path, pack_arrays(part._asdict()), durable=False)
         parts.append(part)
     for path in kept_at.iterdir() if anew and kept_at.is_dir() else ():
         if path.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
             path.unlink(missing_ok=True)
-    return join(parts)
+    return join_parts(parts)
 
 
-def learn(entries: Iterable[CatalogueEntry]) -> Learned:
-    """The names of these documents."""
+def learn_entries(entries: Iterable[CatalogueEntry]) -> Learned:
+    """Return the names of these documents, learned one after the other."""
     pupil = _Pupil()
     for at, entry in enumerate(entries):
         pupil.learn(at, entry)
     return pupil.learned()
 
 
-def join(parts: Sequence[Learned]) -> Learned:
-    """The names of all documents, those of the first part first."""
+def join_parts(parts: Sequence[Learned]) -> Learned:
+    """Return the names of all parts in one, with the documents of the first part first."""
     if not parts:
-        return learn(())
+        return learn_entries(())
     documents = np.cumsum([0, *(len(part.said_of) for part in parts)])
     names = np.cumsum([0, *(len(part.kinds) for part in parts)])
     words = np.cumsum([0, *(len(part.word_ends) for part in parts)])
@@ -246,35 +259,36 @@ def join(parts: Sequence[Learned]) -> Learned:
     for field in Learned._fields:
         values = [getattr(part, field) for part in parts]
         if field in shifts:
-            values = [one + np.uint32(by) for one, by in zip(values, shifts[field].tolist(), strict=False)]
+            values = [array + np.uint32(shift) for array, shift in zip(values, shifts[field].tolist(), strict=False)]
         whole[field] = np.concatenate(values)
     # equal qualifiers of several parts become one
-    known: dict[str, int] = {}
+    numbers_of: dict[str, int] = {}
     said_of: list[NDArray[np.uint32]] = []
     for part in parts:
-        places = [known.setdefault(json.dumps(one), len(known)) for one in json.loads(part.said.tobytes())]
-        said_of.append(np.array(places, np.uint32)[part.said_of])
-    whole["said"], whole["said_of"] = _bytes(f"[{','.join(known)}]"), np.concatenate(said_of)
+        encoded = map(json.dumps, json.loads(part.said.tobytes()))
+        numbers = [numbers_of.setdefault(qualifiers, len(numbers_of)) for qualifiers in encoded]
+        said_of.append(np.array(numbers, np.uint32)[part.said_of])
+    whole["said"], whole["said_of"] = _bytes(f"[{','.join(numbers_of)}]"), np.concatenate(said_of)
     return Learned(**whole)
 
 
-def qualifiers_in(said: NDArray[np.uint8]) -> list[Qualifiers]:
-    """Those of `Learned.said`."""
+def qualifiers_in(encoded: NDArray[np.uint8]) -> list[Qualifiers]:
+    """Return the qualifiers that `Learned.said` encodes, in its order."""
     return [
         Qualifiers(tuple(Period(*period) for period in periods), tuple(rounds))
-        for periods, rounds in json.loads(said.tobytes())
+        for periods, rounds in json.loads(encoded.tobytes())
     ]
 
 
-def texts_in(texts: NDArray[np.uint8], ends: NDArray[np.uint32], which: Iterable[int]) -> list[str]:
-    """Some of the texts that lie one after the other."""
+def slice_texts(texts: NDArray[np.uint8], ends: NDArray[np.uint32], which: Iterable[int]) -> list[str]:
+    """Return some of the texts that lie one after the other in an array. which: their positions."""
     return [
         texts[int(ends[at - 1]) if at else 0 : int(ends[at])].tobytes().decode("utf-8", "surrogatepass") for at in which
     ]
 
 
 class _Pupil:
-    """Learns one document after the other."""
+    """Learns one document after the other into lists, a list for each field of `Learned`."""
 
     def __init__(self) -> None:
         self._said: dict[Qualifiers, int] = {}
@@ -283,16 +297,17 @@ class _Pupil:
         self._lists: dict[str, list[Any]] = {field: [] for field in Learned._fields}
 
     def learn(self, at: int, entry: CatalogueEntry) -> None:
-        names, told = document_names(entry), self._lists
-        told["said_of"].append(self._said.setdefault(names.said, len(self._said)))
+        """Add the names, qualifiers, owners and words of the document at position `at`."""
+        names, lists = document_names(entry), self._lists
+        lists["said_of"].append(self._said.setdefault(names.qualifiers, len(self._said)))
         project = compact(name_words(entry.metadata.get("project_name", "")))
         owners = [compact(name_words(value)) for _, value in names.entities]
-        same = project or (owners[0] if owners and names.said.periods else "")
-        told["sames"].append(hash_of(same) if same else 0)
-        told["dated"].append(not project and bool(same))
+        series = project or (owners[0] if owners and names.qualifiers.periods else "")
+        lists["sames"].append(hash_of(series) if series else 0)
+        lists["dated"].append(not project and bool(series))
         every = [name for name in dict.fromkeys((project, *owners)) if name]
-        told["owners"] += map(hash_of, every)
-        told["owned"] += [at] * len(every)
+        lists["owners"] += map(hash_of, every)
+        lists["owned"] += [at] * len(every)
         for field, value in names.entities:
             self._add(at, "entity", field, value)
         for field, value in names.titles:
@@ -305,51 +320,52 @@ class _Pupil:
         for word in (word for folder in names.folders for word in core_words(folder)):
             weights.setdefault(word, FOLDER)
         for word, weight in weights.items():
-            told["held"].append(self._words.setdefault(word, len(self._words)))
-            told["holders"].append(at)
-            told["weights"].append(weight)
+            lists["held"].append(self._words.setdefault(word, len(self._words)))
+            lists["holders"].append(at)
+            lists["weights"].append(weight)
 
     def _add(self, at: int, kind: Kind, field: str, value: str) -> None:
+        """Add one name of the document at position `at`, with all of its spellings if it is new."""
         words = core_words(value) if kind == "title" else name_words(value)
         key = compact(words)
         if len(key) < 2 or (key.isdigit() and kind != "id"):
             return
-        told = self._lists
+        lists = self._lists
         number = self._names.setdefault((kind, key), len(self._names))
-        told["borne"].append(number)
-        told["bearers"].append(at)
-        if number < len(told["kinds"]):
+        lists["borne"].append(number)
+        lists["bearers"].append(at)
+        if number < len(lists["kinds"]):
             return  # another document bears it too
-        told["kinds"].append(KINDS.index(kind))
-        told["fields"].append(FIELDS.index(field))
-        told["keys"].append(hash_of(f"{kind} {key}"))
-        told["texts"].append(value)
-        heard = bones(sound(" ".join(words))) if kind == "entity" and key.isascii() else ""
-        told["sounds"].append(hash_of(heard) if heard else 0)
+        lists["kinds"].append(KINDS.index(kind))
+        lists["fields"].append(FIELDS.index(field))
+        lists["keys"].append(hash_of(f"{kind} {key}"))
+        lists["texts"].append(value)
+        heard = consonants_of(spell_sound(" ".join(words))) if kind == "entity" and key.isascii() else ""
+        lists["sounds"].append(hash_of(heard) if heard else 0)
         if kind == "entity":
-            told["entity_words"] += map(hash_of, words)
-            told["entity_of_word"] += [number] * len(words)
-        for spelling, how in spellings(kind, key, value, words):
-            told["spellings"].append(hash_of(spelling))
-            told["hows"].append(HOWS.index(how))
-            told["spelt"].append(number)
+            lists["entity_words"] += map(hash_of, words)
+            lists["entity_of_word"] += [number] * len(words)
+        for spelling, match_kind in spellings(kind, key, value, words):
+            lists["spellings"].append(hash_of(spelling))
+            lists["hows"].append(HOWS.index(match_kind))
+            lists["spelt"].append(number)
 
     def learned(self) -> Learned:
-        """All that was learnt."""
-        told = self._lists
-        said = [[one.periods, one.rounds] for one in self._said]
-        arrays: dict[str, NDArray[Any]] = {"said": _bytes(json.dumps(said))}
+        """Return everything learned so far, as arrays."""
+        lists = self._lists
+        qualifier_lists = [[qualifiers.periods, qualifiers.rounds] for qualifiers in self._said]
+        arrays: dict[str, NDArray[Any]] = {"said": _bytes(json.dumps(qualifier_lists))}
         for ends, of in _ENDS.items():
-            encoded = [text.encode("utf-8", "surrogatepass") for text in (self._words if of == "words" else told[of])]
+            encoded = [text.encode("utf-8", "surrogatepass") for text in (self._words if of == "words" else lists[of])]
             arrays[of] = np.frombuffer(b"".join(encoded), np.uint8)
-            arrays[ends] = np.cumsum([len(one) for one in encoded], dtype=np.uint32)
+            arrays[ends] = np.cumsum([len(encoded_text) for encoded_text in encoded], dtype=np.uint32)
         arrays["word_hashes"] = np.array([hash_of(word) for word in self._words], np.uint64)
         hashes = ("sames", "owners", "keys", "sounds", "entity_words", "spellings")
         small = ("dated", "kinds", "fields", "hows", "weights")
         for field in Learned._fields:
             if field not in arrays:
                 kind = np.uint64 if field in hashes else np.uint8 if field in small else np.uint32
-                arrays[field] = np.array(told[field], kind)
+                arrays[field] = np.array(lists[field], kind)
         return Learned(**arrays)
 
 
@@ -357,8 +373,8 @@ def _bytes(text: str) -> NDArray[np.uint8]:
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
 
 
-def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterator[tuple[str, How]]:
-    """The ways to write a name in one word, and how they match it."""
+def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterator[tuple[str, MatchKind]]:
+    """Yield the ways to write a name in one word, each with how it matches the name."""
     yield key, "full"
     whole = compact(name_words(value))  # with numbers
     if whole != key:
@@ -377,5 +393,5 @@ def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterato
 
 
 def is_hangul(text: str) -> bool:
-    """Whether it begins with a Korean letter."""
+    """Whether the text begins with a Korean syllable."""
     return "가" <= text[:1] <= "힣"

@@ -1,6 +1,6 @@
-"""Finds the names of a catalogue in a question: exact in any spacing, by their first words or sound.
+"""Finds the names of a catalogue in a question: exact in any spacing, by their first words, or by their sound.
 
-A name that most documents bear counts as none, and a word counts by how few names hold it.
+A name that most documents bear tells nothing and is ignored; a word counts more, the fewer names hold it.
 """
 
 from __future__ import annotations
@@ -22,49 +22,54 @@ from tasks.rag.planning.learned_names import (
     KINDS,
     WHOLE,
     HashTable,
-    How,
     Kind,
     Learned,
-    bones,
+    MatchKind,
+    consonants_of,
     is_hangul,
-    sound,
+    slice_texts,
     sounds_alike,
-    texts_in,
+    spell_sound,
 )
 from tasks.rag.planning.names import CONNECTIVES, FIELDS, Word, compact, core_words, name_words
 from tasks.rag.planning.type_words import without_particles
 
-SURE = 0.85
-"""Confidence from which a name alone rules other documents out."""
+CERTAIN = 0.85
+"""Confidence from which a name alone rules all other documents out."""
 SOUNDED = 0.9
-"""Confidence of a name that is written by its sound."""
+"""Confidence of a name that the question writes by its sound."""
 COMMON_SHARE = 0.6
-"""A name that more of the documents bear does not tell them apart."""
+"""Share of the documents above which a name that they bear does not tell them apart."""
 MOST_KNOWN = 10_000
-"""Names, and rarities of words, that are kept once they are read."""
+"""Names, and rarities of words, that are remembered once they are read."""
 MOST_COMPOUNDS = 100_000
+"""Most compounds that are looked at on either side of a word."""
 MOST_RUN = 8
+"""Most words of a question that are tried as one name."""
 MOST_SOUNDED = 4
-"""Words of a Latin name that is written in Korean letters."""
+"""Most words of a Latin name that is written in Korean letters."""
 
 _PLACE = re.compile(r"[가-힣]{1,6}(?:특별시|광역시|특별자치시|특별자치도|도|시|군|구|읍|면|동|리)")
 
 
 class Mention(NamedTuple):
-    """A name that the question holds."""
+    """A name of the catalogue that the question holds."""
 
     kind: Kind
     field: str
     value: str
-    said: str
+    spelling: str
+    """The name as the question writes it."""
     confidence: float
     documents: frozenset[int]
+    """Positions of the documents that bear the name."""
     words: frozenset[str]
-    how: How
+    """The words of the name as the catalogue writes it."""
+    match_kind: MatchKind
 
 
 class _Name:
-    """A name and the documents that bear it."""
+    """A name with the documents that bear it."""
 
     __slots__ = ("documents", "field", "kind", "place", "value", "words")
 
@@ -76,18 +81,18 @@ class _Name:
 
 
 class NameLookup:
-    """An index of document names; documents are identified by their position."""
+    """An index of the names of documents; documents are identified by their position in the catalogue."""
 
     def __init__(self, names: Learned, dated: NDArray[np.bool_]) -> None:
-        """dated: per document, whether its names tell a period."""
+        """Build the index; dated: for each document, whether its names give a period."""
         self._count, self._learned = len(names.said_of), names
         hashes = names.word_hashes
         self._holders = HashTable.of(hashes[names.held], names.holders, names.weights)
-        different = np.flatnonzero(first_of_each(hashes) == np.arange(len(hashes))).tolist()
-        texts = texts_in(names.words, names.word_ends, different)
+        different = np.flatnonzero(first_equal(hashes) == np.arange(len(hashes))).tolist()
+        texts = slice_texts(names.words, names.word_ends, different)
         self._hangul = sorted((text, at) for text, at in zip(texts, different, strict=True) if is_hangul(text))
         self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
-        first = first_of_each(names.keys)
+        first = first_equal(names.keys)
         self._documents = bearers_of(names, first, self._holders)
         self._tell = first == np.arange(len(first))
         """Per name, whether it tells documents apart."""
@@ -111,36 +116,38 @@ class NameLookup:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             kind, field = KINDS[self._learned.kinds[at]], FIELDS[self._learned.fields[at]]
-            (value,) = texts_in(self._learned.texts, self._learned.text_ends, [at])
+            (value,) = slice_texts(self._learned.texts, self._learned.text_ends, [at])
             self._known[at] = _Name(kind, field, value, frozenset(self._documents.of(at).tolist()))
         return self._known[at]
 
     def documents_holding(self, word: str) -> NDArray[np.uint32]:
-        """Documents whose names hold the word, rising."""
+        """Return the positions of the documents whose names hold the word, rising."""
         return self._holders.get(hash_of(word))[0]
 
     def holds(self, document: int, word: str) -> bool:
-        """Whether the names of the document hold the word."""
+        """Whether the names of a document hold the word."""
         documents = self.documents_holding(word)
         at = int(documents.searchsorted(np.uint32(document)))
         return at < len(documents) and int(documents[at]) == document
 
     def rarity(self, word: str) -> float:
-        """1 for a word that one document's names hold, 0 for a word of all."""
+        """Return 1 for a word that the names of one document hold … 0 for a word that those of all hold."""
         if word not in self._rarities:
             if len(self._rarities) >= MOST_KNOWN:
                 self._rarities.clear()
-            held = len(documents := self.documents_holding(word))
-            if held and is_hangul(word) and (compounds := self._compounds(word)):
+            documents = self.documents_holding(word)
+            holder_count = len(documents)
+            compounds = self._compounds(word) if holder_count and is_hangul(word) else []
+            if compounds:
                 # alone or in a compound: 시스템 is as common as all that ends in it
-                held = len(np.unique(np.concatenate([documents, *map(self.documents_holding, compounds)])))
-            alone = not held or self._count == 1
-            rarity = float(held > 0) if alone else math.log(self._count / held) / math.log(self._count)
+                holder_count = len(np.unique(np.concatenate([documents, *map(self.documents_holding, compounds)])))
+            alone = not holder_count or self._count == 1
+            rarity = float(holder_count > 0) if alone else math.log(self._count / holder_count) / math.log(self._count)
             self._rarities[word] = rarity
         return self._rarities[word]
 
     def _compounds(self, piece: str) -> list[str]:
-        """Korean words of names that begin or end with a piece: 통합관제 for 관제."""
+        """Return the Korean words of names that begin or end with a piece: 통합관제 for 관제."""
         if len(piece) < 2:
             return []
         start = bisect_left(self._hangul, (piece, 0))
@@ -148,23 +155,24 @@ class NameLookup:
         reverse = piece[::-1]
         start = bisect_left(self._backwards, (reverse, 0))
         ended = takewhile(lambda word: word[0].startswith(reverse), self._backwards[start : start + MOST_COMPOUNDS])
-        found = {at: word for word, at in begun} | {at: word[::-1] for word, at in ended}
-        return [found[at] for at in sorted(found) if found[at] != piece]
+        compounds = {at: word for word, at in begun} | {at: word[::-1] for word, at in ended}
+        return [compounds[at] for at in sorted(compounds) if compounds[at] != piece]
 
     def mentions(self, words: Sequence[Word]) -> list[Mention]:
-        """The names in the question, longest first where they overlap."""
-        found: list[Mention] = []
+        """Return the names that the question holds, the longest where several overlap."""
+        mentions: list[Mention] = []
         at = 0
-        lower = not any(word.said[:1].isupper() for word in words)
+        lower = not any(word.spelling[:1].isupper() for word in words)
         while at < len(words):
-            size, here = self._longest(words, at, lower=lower)
-            found += here
+            size, longest = self._longest(words, at, lower=lower)
+            mentions += longest
             at += size
-        if not any(mention.confidence >= SURE for mention in found):
-            found += self._sounded(words)
-        return found
+        if not any(mention.confidence >= CERTAIN for mention in mentions):
+            mentions += self._sounded(words)
+        return mentions
 
     def _longest(self, words: Sequence[Word], at: int, *, lower: bool) -> tuple[int, list[Mention]]:
+        """Return the names of the longest run of words from `at` on that is one, and the number of its words."""
         if words[at].form in CONNECTIVES:
             return 1, []
         for size in range(min(MOST_RUN, len(words) - at), 0, -1):
@@ -176,19 +184,19 @@ class NameLookup:
                 whole = hows == HOWS.index("full")
                 if whole.any():  # 가람시 itself rather than 가람시 시설공단
                     names, hows = names[whole], hows[whole]
-                said = " ".join(word.said for word in run)
+                wording = " ".join(word.spelling for word in run)
                 mentions: list[Mention] = []
-                for name, how in zip(names.tolist(), hows.tolist(), strict=True):
-                    if confidence := self._confidence(self._name(name), HOWS[how], run, lower):
-                        mentions.append(_mention(self._name(name), said, confidence, HOWS[how]))
+                for name, match_kind in zip(names.tolist(), hows.tolist(), strict=True):
+                    if confidence := self._confidence(self._name(name), HOWS[match_kind], run, lower):
+                        mentions.append(_mention(self._name(name), wording, confidence, HOWS[match_kind]))
                 if mentions:
                     return size, mentions
         return 1, []
 
-    def _confidence(self, name: _Name, how: How, run: Sequence[Word], lower: bool) -> float:
-        """How surely the run means the name; 0 for not at all."""
-        written = [word.said for word in run if word.form not in CONNECTIVES]
-        small = any(said[0].islower() for said in written if said[0].isascii())
+    def _confidence(self, name: _Name, match_kind: MatchKind, run: Sequence[Word], lower: bool) -> float:
+        """Return how surely a run of words means a name, 0 … 1; 0 where it does not."""
+        written = [word.spelling for word in run if word.form not in CONNECTIVES]
+        small = any(spelling[0].islower() for spelling in written if spelling[0].isascii())
         if name.kind == "id":
             return 1.0
         if name.kind == "title":
@@ -196,7 +204,7 @@ class NameLookup:
                 return 0.0 if small and not lower else 0.6
             rare = sum(self.rarity(word) for word in set(name.words))
             return 0.95 if len(compact(name.words)) >= 6 and rare >= 1 else 0.6
-        if how == "lead":
+        if match_kind == "lead":
             return 0.0 if small and not lower else 0.65 if len(run) > 1 else 0.5
         if small and not lower:
             return 0.6 if len(run) > 1 else 0.0  # `block` is a word, `best buy` hardly
@@ -205,58 +213,65 @@ class NameLookup:
         return 0.6 if name.place else 1.0
 
     def _sounded(self, words: Sequence[Word]) -> list[Mention]:
-        """Latin names that the question writes in Korean letters, the longest at each place: 아메리칸 워터 웍스."""
+        """Return the Latin names that the question writes in Korean letters, the longest at each place.
+
+        아메리칸 워터 웍스 is found as American Water Works.
+        """
         if not len(self._sounds.keys):
             return []
-        found: list[Mention] = []
+        mentions: list[Mention] = []
         at = 0
         while at < len(words):
-            size, here = 1, list[Mention]()
+            size, longest = 1, list[Mention]()
             for size in range(min(MOST_SOUNDED, len(words) - at), 0, -1):
                 run = words[at : at + size]
                 if not any(is_hangul(word.form) for word in run):
                     continue
-                said = " ".join(word.said for word in run)
+                wording = " ".join(word.spelling for word in run)
                 head = " ".join(word.form for word in run[:-1])
                 spellings = [f"{head} {last}" for last in _forms(run[-1].form)]
                 alike = [
                     name
-                    for one in spellings
-                    if (heard := bones(sound(one)))
+                    for spelling in spellings
+                    if (heard := consonants_of(spell_sound(spelling)))
                     for at in self._sounds.get(hash_of(heard))[0].tolist()
-                    if sounds_alike(one, " ".join((name := self._name(at)).words))
+                    if sounds_alike(spelling, " ".join((name := self._name(at)).words))
                 ]
-                here = [_mention(name, said, SOUNDED, "sound") for name in dict.fromkeys(alike)]
-                if here:
+                longest = [_mention(name, wording, SOUNDED, "sound") for name in dict.fromkeys(alike)]
+                if longest:
                     break
-            found += here
+            mentions += longest
             at += size
-        return found
+        return mentions
 
     def matched_words(self, word: Word) -> dict[str, float]:
-        """Words of names that a word of the question is or holds → how much of them, 0 to 1."""
+        """Return the words of names that a word of the question is or shares a piece with, and the share: 0 … 1."""
         if word.form in FUNCTION_WORDS or word.form.isdigit():
             return {}
         forms = _forms(word.form)
-        if whole := next((one for one in forms if self._is_held(one)), None):
+        if whole := next((form for form in forms if self._is_held(form)), None):
             return {whole: 1.0}
         if not is_hangul(word.form):
             return {}
-        part = [(held, len(one) / len(held)) for one in forms for held in self._compounds(one)]
+        part = [(name_word, len(form) / len(name_word)) for form in forms for name_word in self._compounds(form)]
         pieces = [
-            (piece, size / len(one))
-            for one in forms
-            for size in range(len(one) - 1, 1, -1)
-            for piece in (one[:size], one[-size:])
+            (piece, size / len(form))
+            for form in forms
+            for size in range(len(form) - 1, 1, -1)
+            for piece in (form[:size], form[-size:])
             if self._is_held(piece)
         ]
         matched: dict[str, float] = {}
-        for held, share in [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]:
-            matched[held] = max(share, matched.get(held, 0.0))
+        enough = [*(pair for pair in part if pair[1] >= 0.4), *(pair for pair in pieces if pair[1] >= 0.5)]
+        for name_word, share in enough:
+            matched[name_word] = max(share, matched.get(name_word, 0.0))
         return matched
 
     def evidence(self, matched: dict[str, float], *, without: frozenset[str] = frozenset()) -> dict[int, float]:
-        """Documents whose names hold the words → sum of rarity."""
+        """Return the documents whose names hold the words, each with the sum of the words' rarity, share and weight.
+
+        without: words that do not count.
+        """
         documents, shares = [np.empty(0, np.uint32)], [np.empty(0)]
         for word, share in matched.items():
             rarity = self.rarity(word)
@@ -265,20 +280,22 @@ class NameLookup:
             holding, weights = self._holders.get(hash_of(word))
             documents.append(holding)
             shares.append(rarity * share * (weights / WHOLE))
-        found, at = np.unique(np.concatenate(documents), return_inverse=True)
-        scores = np.bincount(at, weights=np.concatenate(shares), minlength=len(found))
-        return dict(zip(found.tolist(), scores.tolist(), strict=True))
+        unique_documents, at = np.unique(np.concatenate(documents), return_inverse=True)
+        scores = np.bincount(at, weights=np.concatenate(shares), minlength=len(unique_documents))
+        return dict(zip(unique_documents.tolist(), scores.tolist(), strict=True))
 
     def _is_held(self, word: str) -> bool:
+        """Whether the names of any document hold the word."""
         return len(self.documents_holding(word)) > 0
 
 
-def _mention(name: _Name, said: str, confidence: float, how: How) -> Mention:
+def _mention(name: _Name, wording: str, confidence: float, match_kind: MatchKind) -> Mention:
     words = frozenset(name.words)
-    return Mention(name.kind, name.field, name.value, said, confidence, name.documents, words, how)
+    return Mention(name.kind, name.field, name.value, wording, confidence, name.documents, words, match_kind)
 
 
 def _forms(form: str) -> tuple[str, ...]:
+    """Return the forms of a word that names may have: without particles or 's, with or without a plural s."""
     if is_hangul(form):
         return without_particles(form)
     if form.endswith("'s"):
@@ -290,36 +307,36 @@ class Documents(NamedTuple):
     """The documents of each name, rising."""
 
     starts: NDArray[np.int64]
-    """Where the documents of each name start."""
+    """For each name, the position in `documents` where its documents start."""
     documents: NDArray[np.uint32]
     more: Mapping[int, NDArray[np.uint32]]
-    """All documents of the names that have others too."""
+    """All documents of the names to which documents were added."""
     counts: NDArray[np.int64]
-    """How many documents each name has."""
+    """For each name, the number of its documents."""
 
     def of(self, name: int) -> NDArray[np.uint32]:
-        """The documents of one name."""
+        """Return the documents of one name."""
         if name in self.more:
             return self.more[name]
         return self.documents[self.starts[name] : self.starts[name + 1]]
 
 
-def first_of_each(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Per key, the position of the first one that equals it."""
+def first_equal(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return, for each key, the position of the first one that equals it."""
     _, firsts, at = np.unique(keys, return_index=True, return_inverse=True)
     return firsts[at]
 
 
 def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Documents:
-    """The documents that bear each name, with those that its words lead to.
+    """Return the documents that bear each name, with those that its words lead to.
 
-    first: per name, the first one that equals it, which alone gets documents.
+    first: for each name, the first one that equals it, which alone gets documents.
     """
     count = max(len(names.said_of), 1)
     pairs = np.unique(first[names.borne] * count + names.bearers)
     bearing, documents = np.divmod(pairs, count)
     begun = bearing.searchsorted(np.arange(len(first) + 1))
-    borne = Documents(begun, documents.astype(np.uint32), {}, np.diff(begun))
+    bearers = Documents(begun, documents.astype(np.uint32), {}, np.diff(begun))
     more: dict[int, NDArray[np.uint32]] = {}
     # entities lead to documents whose own names hold all of their words: a correction that no table lists
     own = HashTable(holders.keys[whole := holders.columns[1] == WHOLE], (holders.columns[0][whole],))
@@ -329,18 +346,18 @@ def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> 
     starts = np.flatnonzero(np.diff(owners, prepend=np.uint32(2**32 - 1)))
     least = np.minimum.reduceat(ends - begins, starts) if len(starts) else starts
     bounds = [*starts.tolist(), len(owners)]
-    for (start, stop), held in zip(pairwise(bounds), least.tolist(), strict=True):
-        if not held:
+    for (start, stop), fewest in zip(pairwise(bounds), least.tolist(), strict=True):
+        if not fewest:
             continue
         spans = zip(begins[start:stop].tolist(), ends[start:stop].tolist(), strict=True)
         spans = sorted(spans, key=lambda span: span[1] - span[0])
-        found = own.columns[0][slice(*spans[0])]
+        common = own.columns[0][slice(*spans[0])]
         for begin, last in spans[1:]:
             holding = own.columns[0][begin:last]
-            places = np.minimum(holding.searchsorted(found), len(holding) - 1)
-            found = found[holding[places] == found]
+            places = np.minimum(holding.searchsorted(common), len(holding) - 1)
+            common = common[holding[places] == common]
         name = int(owners[start])
-        every = np.union1d(borne.of(name), found)
-        if len(every) > borne.counts[name]:
-            more[name], borne.counts[name] = every, len(every)
-    return borne._replace(more=more)
+        every = np.union1d(bearers.of(name), common)
+        if len(every) > bearers.counts[name]:
+            more[name], bearers.counts[name] = every, len(every)
+    return bearers._replace(more=more)

@@ -1,4 +1,4 @@
-"""The names of a document, by its path, its title and its metadata, and the years and rounds that a text names."""
+"""Reads the names of a document, from its path, title and metadata, and the years and rounds that a text names."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ class Period(NamedTuple):
 
 
 class Qualifiers(NamedTuple):
-    """Years and rounds in a text."""
+    """The years, terms and rounds that a text names."""
 
     periods: tuple[Period, ...] = ()
+    """Years and business terms, in the order of the text."""
     rounds: tuple[int, ...] = ()
-    """0 is the original notice, 1 the first again."""
+    """Rounds of a notice: 0 is the original notice, 1 the first again."""
 
 
 _PLAIN = re.compile(r"[\x00-\x7f가-힣]*")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 
 
-def folded(text: str) -> str:
-    """NFC without case, accents and forms of width: ㈜ is (주), Ö is o."""
+def fold_text(text: str) -> str:
+    """Return the text in NFC without case, accents and forms of width: ㈜ becomes (주), Ö becomes o."""
     if _PLAIN.fullmatch(text):
         return text.lower()
     letters = unicodedata.normalize("NFKD", text.replace("’", "'"))
@@ -79,9 +80,9 @@ FORM_TOKEN = re.compile(
 )
 
 
-def qualifiers(text: str) -> Qualifiers:
-    """Years, terms and rounds of a question or a name, each in its order."""
-    plain = re.sub(r"_+", " ", folded(text))
+def read_qualifiers(text: str) -> Qualifiers:
+    """Return the years, terms and rounds that a question or a name holds, in the order of the text."""
+    plain = re.sub(r"_+", " ", fold_text(text))
     periods = [
         Period("term", int(match["term"]))
         if match["term"]
@@ -92,14 +93,15 @@ def qualifiers(text: str) -> Qualifiers:
 
 
 def without_qualifiers(text: str) -> str:
-    """`text`, folded, without what `qualifiers` finds in it."""
-    left = re.sub(r"_+", " ", folded(text))
+    """Return the folded text without what `read_qualifiers` finds in it."""
+    plain = re.sub(r"_+", " ", fold_text(text))
     for pattern in (_ROUNDS, _PERIODS):
-        left = pattern.sub(" ", left)
-    return left
+        plain = pattern.sub(" ", plain)
+    return plain
 
 
 def _round(match: re.Match[str]) -> int:
+    """Return the round that a match of `_ROUNDS` names."""
     if match["original"]:
         return 0
     if nth := match["nth"] or match["nth_alone"] or match["nth_after"]:
@@ -112,25 +114,26 @@ def _round(match: re.Match[str]) -> int:
 
 
 def is_of_a_round(word: str) -> bool:
-    """Whether a folded word belongs to what says a round (최초 공고, re-notice), and not to a name."""
+    """Whether a folded word says a round (최초 공고, re-notice) and is no part of a name."""
     return _OF_A_ROUND.fullmatch(word) is not None
 
 
-def fit_of(said: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
-    """How well a document fits the question, 0 to 1; rounds: whether the candidate documents have rounds.
+def fit_of(question: Qualifiers, document: Qualifiers, *, rounds: bool) -> float:
+    """Return how well a document fits the periods and rounds of the question, 0 … 1.
 
-    The last of several years counts, whose report repeats the earlier ones; a report of the year after repeats it too.
+    Of several years in the question the last one counts, whose report repeats the earlier ones. A report of the year
+    after repeats it too. rounds: whether the candidate documents have rounds.
     """
-    fit = 0.2 if rounds and said.rounds and not set(said.rounds) & set(document.rounds) else 1.0
-    if not said.periods:
-        return fit
-    last = max(said.periods)
+    share = 0.2 if rounds and question.rounds and not set(question.rounds) & set(document.rounds) else 1.0
+    if not question.periods:
+        return share
+    last = max(question.periods)
     apart = [period.number - last.number for period in document.periods if period.kind == last.kind]
-    return fit * max((_FITS.get(years, 0.1) for years in apart), default=0.5)
+    return share * max((_SHARES_BY_YEARS.get(years, 0.1) for years in apart), default=0.5)
 
 
-_FITS = {0: 1.0, 1: 0.5, 2: 0.4, -1: 0.2}
-"""By how many years a document is of a later one."""
+_SHARES_BY_YEARS = {0: 1.0, 1: 0.5, 2: 0.4, -1: 0.2}
+"""Fit of a document by how many years later it is than the question asks for."""
 
 
 _LEGAL = (
@@ -146,36 +149,38 @@ _TOKEN = re.compile(r"[가-힣]+|[^\W_가-힣]+(?:['’]s(?![^\W_]))?")
 
 
 class Word(NamedTuple):
-    """A word of a text."""
+    """A word of a text, with where it stands."""
 
     form: str
-    """Without case and accents."""
-    said: str
+    """The word without case and accents."""
+    spelling: str
+    """The word as written."""
     start: int
     end: int
 
 
 class DocumentNames(NamedTuple):
-    """The names of one document."""
+    """The names and qualifiers of one document."""
 
     entities: tuple[tuple[str, str], ...]
-    """(field, name) of the organisations that issued it or that it is about."""
+    """(field, name) for each organisation that issued the document or that it is about."""
     titles: tuple[tuple[str, str], ...]
-    """(field, name) of the document itself."""
+    """(field, name) for each name of the document itself."""
     folders: tuple[str, ...]
-    said: Qualifiers
+    qualifiers: Qualifiers
     stem: str
+    """The name of its file without folder and ending."""
 
 
 def words_of(text: str) -> list[Word]:
-    """Runs of Hangul, and runs of other letters and digits."""
+    """Return the words of a text: runs of Hangul, and runs of other letters and digits."""
     text = unicodedata.normalize("NFKC", text)
-    return [Word(folded(match.group()), match.group(), *match.span()) for match in _TOKEN.finditer(text)]
+    return [Word(fold_text(match.group()), match.group(), *match.span()) for match in _TOKEN.finditer(text)]
 
 
 @lru_cache(maxsize=20_000)
 def name_words(name: str) -> tuple[str, ...]:
-    """The words of a name without its legal form: `Calder Ridge Outfitters, Inc.` has three."""
+    """Return the words of a name without its legal form: `Calder Ridge Outfitters, Inc.` has three."""
     spaced = _KOREAN_LEGAL.sub(" ", unicodedata.normalize("NFKC", name))
     words = [word.form.replace("'", "") for word in words_of(_CAMEL.sub(" ", spaced))]
     while len(words) > 1 and _LEGAL_WORD.fullmatch(words[-1]):
@@ -185,20 +190,21 @@ def name_words(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=20_000)
 def core_words(name: str) -> tuple[str, ...]:
-    """The words of a name that are no period, form or round: what tells whom or what it is about."""
+    """Return the words of a name that are no period, form or round: they say whom or what it is about."""
     spaced = _CAMEL.sub(" ", unicodedata.normalize("NFKC", name))
     words = name_words(without_qualifiers(spaced))
-    known = (PERIOD_TOKEN, FORM_TOKEN)
-    return tuple(word for word in words if not word.isdigit() and not any(one.fullmatch(word) for one in known))
+    return tuple(
+        word for word in words if not (word.isdigit() or PERIOD_TOKEN.fullmatch(word) or FORM_TOKEN.fullmatch(word))
+    )
 
 
 def compact(words: Sequence[str]) -> str:
-    """One word for all spacings: `best`, `buy` and BESTBUY are bestbuy."""
+    """Return the words as one, equal for all spacings: `best`, `buy` and BESTBUY are bestbuy."""
     return "".join(word for word in words if word not in CONNECTIVES) or "".join(words)
 
 
 CONNECTIVES = frozenset(["and"])
-"""Left out of compact names, as & is: Johnson and Johnson."""
+"""Words that compact names leave out, as they do `&`: Johnson and Johnson."""
 
 _SUFFIX = re.compile(r"\.(?:pdf|hwpx?|docx?|docm|txt|md|markdown|html?|zip)$", re.IGNORECASE)
 _COMPANY = re.compile(rf"^(?P<name>[^,:;()|–—]{{2,60}}?),?\s+(?:{_LEGAL})\b\.?", re.IGNORECASE)
@@ -207,13 +213,13 @@ _KOREAN_COMPANY = re.compile(
 )
 
 FIELDS = ("name", "alias", "project_name", "title", "issuer", "notice_id")
-"""Where names come from."""
+"""The fields of a document from which its names come."""
 LEAF_CHUNKS = 12
-"""Maximum number of chunks of a document that may be a single page."""
+"""Most chunks of a document that may be a single page of something longer."""
 
 
 def document_names(entry: CatalogueEntry) -> DocumentNames:
-    """Names and qualifiers of a document: of its path, its title and its metadata."""
+    """Return the names and qualifiers of a document, from its path, title and metadata."""
     stem = stem_of(entry.name)
     *above, _ = unicodedata.normalize("NFC", entry.name).split("/")
     folders = tuple(_SUFFIX.sub("", folder) for folder in above)
@@ -240,25 +246,25 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
         for segment in segments:
             _add(titles, "name", segment)
     # stem and title may count fiscal years differently; the metadata tell where neither has any
-    of_stem, of_title = qualifiers(stem), qualifiers(entry.title or entry.metadata.get("title") or "")
+    of_stem, of_title = read_qualifiers(stem), read_qualifiers(entry.title or entry.metadata.get("title") or "")
     periods = tuple(dict.fromkeys((*of_stem.periods, *of_title.periods)))
-    periods = periods or qualifiers(entry.metadata.get("period_end", "")).periods
+    periods = periods or read_qualifiers(entry.metadata.get("period_end", "")).periods
     digits = re.search(r"\d{1,3}", entry.metadata.get("notice_round", ""))
     rounds = of_stem.rounds or of_title.rounds or ((int(digits.group()),) if digits else (0,))
     return DocumentNames(tuple(entities), tuple(titles), folders, Qualifiers(periods, rounds), stem)
 
 
-def documents_named(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> set[str]:
-    """Digests of the documents of these paths. Raises UnknownDocument."""
-    known = {name: entry.document for entry in catalogue for name in (entry.name, *entry.aliases)}
-    if unknown := [name for name in names if name not in known]:
-        some = ", ".join(sorted(known)[:5])
+def find_named_documents(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> set[str]:
+    """Return the digests of the documents of these paths. Raises UnknownDocument."""
+    digests = {name: entry.document for entry in catalogue for name in (entry.name, *entry.aliases)}
+    if unknown := [name for name in names if name not in digests]:
+        some = ", ".join(sorted(digests)[:5])
         raise UnknownDocument(f"the index has no document {unknown[0]!r}; it has {some} …")
-    return {known[name] for name in names}
+    return {digests[name] for name in names}
 
 
 def _is_leaf(entry: CatalogueEntry) -> bool:
-    """Whether it may be one page of something longer: that it names an organisation then says little.
+    """Whether a document may be one page of something longer, so that a name on it says little of whose it is.
 
     Of 54 English questions over 330 pages kept as files of their own, 14 were sent to a cover page, none rightly.
     """
@@ -272,12 +278,15 @@ def _add(names: list[tuple[str, str]], field: str, name: str | None) -> None:
 
 
 def stem_of(path: str) -> str:
-    """The name of a file without folders and ending, as people call the document."""
+    """Return the name of a file without folders and ending, as people call the document."""
     return _SUFFIX.sub("", unicodedata.normalize("NFC", path).split("/")[-1])
 
 
 def _segments(stem: str) -> list[str]:
-    """`나래시_교통신호 구축(재공고)` → 나래시, 교통신호 구축; only where spaces show that underscores separate."""
+    """Return the parts between underscores, where spaces in it show that underscores separate.
+
+    `나래시_교통신호 구축(재공고)` → 교통신호 구축.
+    """
     if "_" not in stem or " " not in stem:
         return []
     return [re.sub(r"\([^)]*\)|\[[^\]]*\]", " ", part).strip() for part in stem.split("_")[1:]]

@@ -1,6 +1,6 @@
-"""Plans how a question is looked up: its type, the strategy, the number of chunks, the documents meant.
+"""Plans how a question is looked up: its type, the strategy, the number of chunks and the documents.
 
-The type is a model's label, else follows from the question's words (`type_words`), else from the conversation.
+The type is a model's label, else follows from the words of the question (`type_words`), else from the conversation.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pydantic import JsonValue, ValidationError
 from models.embedders import reads_script
 from tasks.rag.answers import Answered, Filters, QueryType, RetrievalPlan, RouteMode, Turn
 from tasks.rag.planning.names import without_qualifiers
-from tasks.rag.planning.type_words import CONVERSATION, PRECEDENCE, normal, rules_fired, without_particles
+from tasks.rag.planning.type_words import CONVERSATION, PRECEDENCE, match_rules, normalise, without_particles
 
 TOPIC_TURNS = 5
-"""Number of turns that are searched for the topic of a conversation."""
+"""Turns that are searched for the topic of a conversation."""
 
 SHORT_CHARS = 24
-"""A question of at most this length that names no document is a follow-up."""
+"""Length up to which a question that names no document is taken for a follow-up."""
 SURE_NAME = 0.6
 """Confidence from which a name in a follow-up replaces the documents of the last turn."""
 
@@ -28,7 +28,7 @@ ALL = Filters()
 
 
 class Classified(NamedTuple):
-    """A type of question, and how it was found."""
+    """The type of a question, and what decided it."""
 
     query_type: QueryType
     words: tuple[str, ...]
@@ -37,7 +37,7 @@ class Classified(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Search settings of a type of question."""
+    """The search settings of a type of question."""
 
     strategy: str
     top_k: int
@@ -62,10 +62,10 @@ def make_plan(
     top_k: int | None = None,
     similarity_alone: bool = True,
 ) -> RetrievalPlan:
-    """The plan for a question.
+    """Return the plan for a question.
 
-    label: a model's choice of the type, which wins over words; strategy, top_k: the user's, which win over the type's.
-    similarity_alone: False replaces the strategy similarity by rrf.
+    label: the type that a model chose, which wins over the words. strategy, top_k: the user's, which win over those of
+    the type. similarity_alone: False replaces the strategy `similarity` by `rrf`.
     """
     turns = () if is_reset(question) else history
     by_words = classify_by_words(question, history=turns, names_documents=_names(filters))
@@ -73,7 +73,7 @@ def make_plan(
     look = LOOKS[query_type]
     if query_type == "followup":
         mode: RouteMode = "prefer" if label is None and by_words.decided_by == "history" else "only"
-        filters = narrow(filters, turns, mode=mode)
+        filters = narrow_filters(filters, turns, mode=mode)
     return RetrievalPlan(
         query_type=query_type,
         strategy=strategy or (look.strategy if similarity_alone else "rrf"),
@@ -86,9 +86,9 @@ def make_plan(
 
 
 def classify_by_words(question: str, *, history: Sequence[Turn], names_documents: bool = False) -> Classified:
-    """The type that words show; a short question in a conversation follows the last one unless it names documents."""
-    fired = rules_fired(question)
-    short = bool(history) and not names_documents and 0 < len(normal(question)) <= SHORT_CHARS
+    """Return the type that the words show; a short question in a conversation that names no document is a follow-up."""
+    fired = match_rules(question)
+    short = bool(history) and not names_documents and 0 < len(normalise(question)) <= SHORT_CHARS
     for query_type in PRECEDENCE:
         words = tuple(dict.fromkeys(rule.word for rule in fired if rule.query_type == query_type))
         if words:
@@ -101,14 +101,17 @@ def classify_by_words(question: str, *, history: Sequence[Turn], names_documents
 def similarity_alone(embedder_id: str, question: str) -> bool:
     """Whether similarity alone may look up single questions and follow-ups, as in the seed.
 
-    Not with the small models that come with a package, which then find far fewer pages than with words beside them
-    (README), nor in a script that the embedder cannot read.
+    False for the small models that come with a package, which then find far fewer pages than with BM25 beside them
+    (README), and for a script that the embedder cannot read.
     """
     return reads_script(embedder_id, question) and not embedder_id.startswith(("minilm@", "e5@"))
 
 
-def narrow(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
-    """The documents of the last turn that has any, or those among them that a vague name means; sure names win."""
+def narrow_filters(filters: Filters, history: Sequence[Turn], *, mode: RouteMode = "only") -> Filters:
+    """Return the documents of the last turn that has any, or those among them that a vague name means.
+
+    The filters stay as they are where the question names documents surely.
+    """
     last = next((turn.documents for turn in reversed(history) if turn.documents), ())
     if not last or filters.mode == "only" or _names(filters):
         return filters
@@ -126,7 +129,7 @@ _RESET = re.compile(CONVERSATION["reset"], re.VERBOSE)
 
 def is_reset(question: str) -> bool:
     """Whether the question opens a new conversation: `새 질문: …`, `start over`."""
-    return _RESET.match(normal(question)) is not None
+    return _RESET.match(normalise(question)) is not None
 
 
 _NAMES: dict[QueryType, str] = {
@@ -141,19 +144,19 @@ _MOST_ANSWER_CHARS = 2_000
 
 
 def parse_label(text: str) -> QueryType | None:
-    """The one type that a model's answer names, as a word, in quotes or in JSON; None if it names none or several."""
-    answer = re.sub(r"follow[\s_-]*up", "followup", normal(text)[:_MOST_ANSWER_CHARS])
+    """Return the one type that a model's answer names, as a word, in quotes or in JSON; None for none or several."""
+    answer = re.sub(r"follow[\s_-]*up", "followup", normalise(text)[:_MOST_ANSWER_CHARS])
     # the value of the type's key where the answer is JSON
     value = re.search(r"""["'](?:query_type|type|label|class|유형)["']\s*:\s*["']([^"']*)["']""", answer)
-    found: set[QueryType] = {_LABELS[match.group()] for match in _LABEL.finditer(value[1] if value else answer)}
-    return found.pop() if len(found) == 1 else None
+    labels: set[QueryType] = {_LABELS[match.group()] for match in _LABEL.finditer(value[1] if value else answer)}
+    return labels.pop() if len(labels) == 1 else None
 
 
 def standalone_question(question: str, history: Sequence[Turn], *, filters: Filters = ALL) -> str:
-    """`question` with what it leaves to the conversation: the last topic, or, when it names a document, the last point.
+    """Return the question with what it leaves to the conversation: the last topic, or the last point if it names one.
 
-    `그럼 마감일은?` after `가람시의 사업 예산은?` gets 가람시의; `그럼 나래시는?`, of which `filters` know 나래시, gets
-    사업 예산은.
+    `그럼 마감일은?` after `가람시의 사업 예산은?` gets 가람시의.
+    `그럼 나래시는?` gets 사업 예산은, where `filters` hold 나래시.
     """
     if not history or is_reset(question):
         return question
@@ -164,16 +167,16 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
     if (moved := _at_another_period(question, last)) is not None:
         return moved
     topic, point = _topic_and_point(last)
-    said = {form for word in normal(question).split() for form in without_particles(word)}
+    forms = {form for word in normalise(question).split() for form in without_particles(word)}
     # does it hold only a name, a year or a round?
-    left = normal(question)
+    rest = normalise(question)
     for match in filters.matches:
-        left = left.replace(normal(match.said), " ")
-    words = [word for word in re.findall(r"[\w가-힣]+", without_qualifiers(left)) if word not in _EMPTY]
+        rest = rest.replace(normalise(match.said), " ")
+    words = [word for word in re.findall(r"[\w가-힣]+", without_qualifiers(rest)) if word not in _EMPTY]
     if not filters.matches or any(len(word) > 2 or not re.fullmatch("[가-힣]+", word) for word in words):
-        return " ".join([*_lacking(topic, said), question])
-    named = any(match.field not in QUALIFIER_FIELDS for match in filters.matches)
-    return " ".join([*([] if named else _lacking(topic, said)), question, *_lacking(point, said)])
+        return " ".join([*_lacking(topic, forms), question])
+    names_document = any(match.field not in QUALIFIER_FIELDS for match in filters.matches)
+    return " ".join([*([] if names_document else _lacking(topic, forms)), question, *_lacking(point, forms)])
 
 
 _PERIOD_BEFORE = re.compile(
@@ -186,39 +189,40 @@ _BESIDE_A_PERIOD = re.compile(r"(?:년도?)?(?:에는|에|엔|는|은|것은)?|f
 
 
 def _at_another_period(question: str, last: str) -> str | None:
-    """The last question for the year or term before, or a named one, where the follow-up asks for no more than that."""
-    text = normal(question)
-    before, said = _PERIOD_BEFORE.search(text), list(_PERIOD_SAID.finditer(last))
+    """Return the last question with another year or term; None where the follow-up asks for more than that."""
+    text = normalise(question)
+    before, last_periods = _PERIOD_BEFORE.search(text), list(_PERIOD_SAID.finditer(last))
     match = before or _PERIOD_SAID.search(text)
-    if not match or not said:
+    if not match or not last_periods:
         return None
-    left = re.findall(r"[\w가-힣]+", f"{text[: match.start()]} {text[match.end() :]}")
-    if [word for word in left if word not in _EMPTY and not _BESIDE_A_PERIOD.fullmatch(word)]:
+    rest = re.findall(r"[\w가-힣]+", f"{text[: match.start()]} {text[match.end() :]}")
+    if [word for word in rest if word not in _EMPTY and not _BESIDE_A_PERIOD.fullmatch(word)]:
         return None
-    latest = max(said, key=lambda one: int(re.sub(r"\D", "", one.group())))
+    latest = max(last_periods, key=lambda one: int(re.sub(r"\D", "", one.group())))
     if before:
-        other = re.sub(r"\d+", lambda number: str(int(number.group()) - 1), latest.group())
-    elif len(said) == 1 and match.lastgroup == latest.lastgroup:
-        other = match.group()
+        replacement = re.sub(r"\d+", lambda number: str(int(number.group()) - 1), latest.group())
+    elif len(last_periods) == 1 and match.lastgroup == latest.lastgroup:
+        replacement = match.group()
     else:
         return None  # which of several is meant, nobody knows
-    return last[: latest.start()] + other + last[latest.end() :]
+    return last[: latest.start()] + replacement + last[latest.end() :]
 
 
 QUALIFIER_FIELDS = frozenset(["year", "round"])
-"""Fields of matches that qualify a name."""
+"""Fields of matches that qualify a name and are none themselves."""
 
 
-def _lacking(words: list[str], said: set[str]) -> list[str]:
-    return [word for word in words if not said & {*without_particles(word.lower())}]
+def _lacking(words: list[str], forms: set[str]) -> list[str]:
+    """Return the words that are in no form among `forms`."""
+    return [word for word in words if not forms & {*without_particles(word.lower())}]
 
 
 _EMPTY = frozenset(CONVERSATION["openers"].split())
-_ASKED = frozenset(CONVERSATION["asking"].split())
+_ASKING_WORDS = frozenset(CONVERSATION["asking"].split())
 
 
 def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
-    """The words that name the topic, and those that say what is asked about it.
+    """Return the words that name the topic, and those that say what is asked about it.
 
     Korean: up to the last genitive, else to the last 은, 는, 이 or 가. English: names, and what follows `of`.
     """
@@ -231,18 +235,19 @@ def _topic_and_point(question: str) -> tuple[list[str], list[str]]:
         if genitives and genitives[-1] + 1 < len(words):
             end = genitives[-1] + 1
         return words[:end], words[end:]
-    named = {at for at, word in enumerate(words) if at and (word[0].isupper() or re.search(r"\d{4}|\d[A-Z]", word))}
+    names = {at for at, word in enumerate(words) if at and (word[0].isupper() or re.search(r"\d{4}|\d[A-Z]", word))}
     link = next((at for at, word in enumerate(words) if word.lower() in {"of", "for", "about", "by"}), len(words))
     topic, point = list[str](), list[str]()
     for at, word in enumerate(words):
-        if word.lower() not in _ASKED:
-            (topic if at in named or at >= link else point).append(word)
+        if word.lower() not in _ASKING_WORDS:
+            (topic if at in names or at >= link else point).append(word)
     return topic, point
 
 
 MOST_PARTS = 4
+"""Most questions that one question is split into."""
 FEWEST_WORDS = {"ko": 2, "en": 3}
-"""A part of fewer words is incomplete without the others."""
+"""Words below which a part is incomplete without the others."""
 
 _ENGLISH_JOINT = re.compile(
     r"(?:,?\s+and\s+|;\s+(?:and\s+)?|\?\s+(?:and\s+)?)"
@@ -267,11 +272,11 @@ _SAME_ASKED = re.compile(
     r"(?:\s+(?:it|they|that|this|there|the\s+(?:amount|figure|value|number|percentage|rate|ratio|size)))*",
     re.IGNORECASE,
 )
-"""What asks for the figure of the thing that was asked for before: "and how much was it"."""
+"""Words that ask for the value of the thing asked about before: "and how much was it"."""
 
 
 def question_parts(question: str) -> tuple[str, ...]:
-    """The parts, each a question of its own; the question itself where it has only one."""
+    """Return the parts of a question, each a question of its own; the question itself where it has only one."""
     text = question.strip()
     korean = re.search("[가-힣]", text) is not None
     if korean:
@@ -297,35 +302,35 @@ def question_parts(question: str) -> tuple[str, ...]:
 
 
 MOST_TURNS = 8
-"""Maximum number of turns of a conversation."""
+"""Most turns of a conversation that are remembered."""
 
 
 class Recalled(NamedTuple):
-    """Answers that were kept as JSON."""
+    """Answers read from the JSON that they were stored as."""
 
     answers: tuple[Answered, ...]
     unreadable: int
-    """Answers of another version of this program, which are left out."""
+    """Number of answers of other versions of this program, which are left out."""
 
 
 def history_of(answers: Sequence[Answered]) -> tuple[Turn, ...]:
-    """The last turns, oldest first, since the conversation was last reset."""
+    """Return the last turns, oldest first, since the conversation was last reset."""
     anew = max((at for at, answered in enumerate(answers) if is_reset(answered.question)), default=0)
     return tuple(turn_of(answered) for answered in answers[anew:][-MOST_TURNS:])
 
 
 def turn_of(answered: Answered) -> Turn:
-    """A question and its answer with the documents that a follow-up is about."""
+    """Return a question and its answer as a turn, with the documents that a follow-up is about."""
     cited = tuple(dict.fromkeys(citation.digest for citation in answered.citations))
     return Turn(question=answered.question, answer=answered.answer, documents=cited or answered.plan.filters.documents)
 
 
-def recall(kept: Sequence[JsonValue]) -> Recalled:
-    """Reads answers from the JSON of `Answered.model_dump(mode="json")`."""
+def parse_answers(stored: Sequence[JsonValue]) -> Recalled:
+    """Return the answers that `Answered.model_dump(mode="json")` gave as JSON."""
     answers: list[Answered] = []
-    for value in kept:
+    for value in stored:
         try:
             answers.append(Answered.model_validate(value))
         except ValidationError:
             continue
-    return Recalled(tuple(answers), len(kept) - len(answers))
+    return Recalled(tuple(answers), len(stored) - len(answers))

@@ -1,6 +1,6 @@
 """Finds the documents that a question means, by the names of the catalogue, without a model.
 
-Names (`name_lookup`) choose the documents; year and round (`qualifiers`) choose among them.
+Names (`name_lookup`) choose the documents; years and rounds (`read_qualifiers`) choose among them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from storage.index import Index
 from storage.segments import Catalogue, CatalogueEntry
 from tasks import resources
 from tasks.rag.answers import Filters, NameMatch, QueryType, RouteMode, Turn
-from tasks.rag.planning.learned_names import learned, qualifiers_in
-from tasks.rag.planning.name_lookup import SURE, Mention, NameLookup
-from tasks.rag.planning.names import Qualifiers, fit_of, is_of_a_round, qualifiers, stem_of, words_of
+from tasks.rag.planning.learned_names import load_names, qualifiers_in
+from tasks.rag.planning.name_lookup import CERTAIN, Mention, NameLookup
+from tasks.rag.planning.names import Qualifiers, fit_of, is_of_a_round, read_qualifiers, stem_of, words_of
 
 MOST_CHARS = 2_000
-"""A longer question is routed by its beginning."""
+"""Characters of a question, from its beginning, by which it is routed."""
 MOST_SIDES = 6
+"""Most sides of a comparison."""
 MOST_NAMED = 8
-"""Maximum number of documents named when a question is ambiguous."""
+"""Most documents that are named where a question is ambiguous."""
 VAGUE = 0.6
 """Confidence of a name that may mean something else, such as a place."""
 FEW_WORDS = 0.9
-"""Rarity, summed, from which two words of a name speak for a document."""
+"""Sum of rarities from which two words of a name choose a document."""
 WITH_PLACE = 0.4
-"""Rarity from which a word of a project beside a place makes the place sure: places stand in others' documents too."""
+"""Rarity from which a word of a project makes a place beside it certain: places stand in others' documents too."""
 NEAR_BEST = 0.6
 """Share of the best score that a document needs to be among those that vague names mean."""
 CAN_HOLD = 0.3
@@ -41,11 +42,12 @@ CAN_HOLD = 0.3
 
 
 def learn_names(index: Index) -> None:
-    """Keep what the names of an index teach, so that the first question need not wait for it."""
-    learned(index.catalogue, kept_at=_kept_names())
+    """Learn the names of an index and store them, so that the first question does not wait for it."""
+    load_names(index.catalogue, kept_at=_kept_names())
 
 
 def _kept_names() -> Path:
+    """Return the folder of learned names."""
     return resources.resources().home / "cache" / "names"
 
 
@@ -54,7 +56,7 @@ _learning = Lock()
 
 
 def open_router(index: Index) -> Router:
-    """The router of an index, one for all who ask; what the parts of its catalogue teach is kept in the home."""
+    """Return the router of an index, one for all callers in this process; learned names are stored in the home."""
     with _learning:
         if index not in _routers:
             _routers[index] = Router(index.catalogue, kept_at=_kept_names())
@@ -65,258 +67,278 @@ class Router:
     """Routes questions to the documents of a catalogue."""
 
     def __init__(self, catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = None) -> None:
-        """kept_at: the folder of what the parts of catalogues teach."""
-        names = learned(catalogue, kept_at=kept_at)
+        """Make a router; kept_at: the folder where the learned names of parts of catalogues are stored."""
+        names = load_names(catalogue, kept_at=kept_at)
         if isinstance(catalogue, Catalogue):
             self.digests, self.files = catalogue.documents, catalogue.names
         else:
             self.digests, self.files = [entry.document for entry in catalogue], [entry.name for entry in catalogue]
-        said = qualifiers_in(names.said)
-        self.said = [said[at] for at in names.said_of.tolist()]
-        self.lookup = NameLookup(names, np.array([bool(one.periods) for one in said], np.bool_)[names.said_of])
+        distinct = qualifiers_in(names.said)
+        self.said = [distinct[at] for at in names.said_of.tolist()]
+        have_period = np.array([bool(qualifiers.periods) for qualifiers in distinct], np.bool_)
+        self.lookup = NameLookup(names, have_period[names.said_of])
         self.sames, self.dated = names.sames, names.dated
         self._owners, self._owned = names.owners, names.owned
 
     def route(self, question: str, *, query_type: QueryType = "single", history: Sequence[Turn] = ()) -> Filters:
-        """The documents that `question` and, for a follow-up, `history` mean; mode `all` if they name none."""
+        """Return the documents that a question and, for a follow-up, the history mean; mode `all` if they name none."""
         return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
 
     def lacks_round(self, question: str, filters: Filters) -> bool:
-        """Whether the question names a notice (최초 공고, re-notice), and all found for it are later or earlier ones.
+        """Whether the question names a notice of a round, and all documents found for it are of others.
 
-        A document that tells of no round may be any.
+        최초 공고 and re-notice name one. A document without a round may be of any.
         """
-        asked = set(qualifiers(question[:MOST_CHARS]).rounds)
-        found = [self.said[self.places[digest]].rounds for digest in filters.documents if digest in self.places]
-        return bool(asked and found) and all(rounds > (0,) and asked.isdisjoint(rounds) for rounds in found)
+        question_rounds = set(read_qualifiers(question[:MOST_CHARS]).rounds)
+        positions = [self.places[digest] for digest in filters.documents if digest in self.places]
+        if not (question_rounds and positions):
+            return False
+        document_rounds = [self.said[position].rounds for position in positions]
+        return all(rounds > (0,) and question_rounds.isdisjoint(rounds) for rounds in document_rounds)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """The position of each digest."""
+        """The position of each document in the catalogue, by digest."""
         return {digest: at for at, digest in enumerate(self.digests)}
 
     def stem(self, at: int) -> str:
-        """What people call the document."""
+        """Return the name of the file at this position without folders and ending."""
         return stem_of(self.files[at])
 
     def kin(self, documents: Iterable[int]) -> list[int]:
-        """The documents that share an issuer or a project with one of these, rising."""
+        """Return the documents that share an issuer or a project with one of these, rising."""
         owners = self._owners[np.isin(self._owned, list(documents))]
         return np.unique(self._owned[np.isin(self._owners, owners)]).tolist()
 
 
 class _Route(NamedTuple):
-    """Documents chosen by the names in the question."""
+    """The documents that the names in the question choose."""
 
     documents: list[int]
     scores: dict[int, float]
-    sure: bool
+    """Evidence for each document, by its position."""
+    is_certain: bool
+    """Whether all other documents are ruled out."""
     mentions: list[Mention]
 
 
 class _Fitting(NamedTuple):
-    """Chosen documents, by their fit in year and round."""
+    """Chosen documents in the order of their fit in year and round."""
 
     documents: list[int]
-    """The best first; the best alone if the question singles them out."""
-    best: list[int]
+    """The documents, the best first; the best alone if the question singles them out."""
+    best_fitting: list[int]
+    """The documents whose fit equals that of the first."""
 
 
 class _Routing:
-    """The routing of one question."""
+    """The routing of one question, step by step."""
 
     def __init__(self, router: Router, question: str, query_type: QueryType, history: Sequence[Turn]) -> None:
         self.router, self.lookup, self.query_type = router, router.lookup, query_type
-        self.said = qualifiers(question)
+        self.said = read_qualifiers(question)
         words = (word for word in words_of(question) if word.form)
         # 공고 of a question for the first one would mean the documents that are called a notice, such as the second
         self.words = [word for word in words if not (self.said.rounds and is_of_a_round(word.form))]
         self.by_word = [(word, self.lookup.matched_words(word)) for word in self.words]
         self.matched: dict[str, float] = {}
         """Words of names → how much of them the question holds."""
-        for _, held in self.by_word:
-            self.matched |= {name: max(share, self.matched.get(name, 0.0)) for name, share in held.items()}
+        for _, shares in self.by_word:
+            self.matched |= {name: max(share, self.matched.get(name, 0.0)) for name, share in shares.items()}
         last = next((turn.documents for turn in reversed(history) if turn.documents), ())
         self.last = [router.places[digest] for digest in last if digest in router.places]
 
     def filters(self) -> Filters:
-        chosen = self._choose_documents()
-        if not chosen.documents:
+        """Return the documents as filters of a search, with the names that chose them."""
+        route = self._choose_documents()
+        if not route.documents:
             return Filters()
-        mode: RouteMode = "only" if chosen.sure else "prefer"
-        if self.query_type == "compare" and len(sides := self._sides(chosen)) > 1:
+        mode: RouteMode = "only" if route.is_certain else "prefer"
+        sides = self._sides(route) if self.query_type == "compare" else []
+        if len(sides) > 1:
             groups = tuple(self._digests(side) for side in sides)
             documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
-            matches = tuple(_match(mention) for mention in chosen.mentions)
+            matches = tuple(_match(mention) for mention in route.mentions)
             return Filters(mode=mode, documents=documents, matches=matches, groups=groups)
-        fitting = self._fitting(chosen.documents, chosen.scores)
-        favoured = fitting.best if len(fitting.best) < len(fitting.documents) else []
+        fitting = self._fitting(route.documents, route.scores)
+        favoured = fitting.best_fitting if len(fitting.best_fitting) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
         # matched names, then the years and rounds on which question and document agree
-        names = list(dict.fromkeys(map(_match, chosen.mentions)))[:MOST_NAMED]
-        document = self.router.said[fitting.best[0]]
+        names = list(dict.fromkeys(map(_match, route.mentions)))[:MOST_NAMED]
+        document = self.router.said[fitting.best_fitting[0]]
         agreed = [
-            ("year", f"제{one.number}기" if one.kind == "term" else str(one.number))
-            for one in self.said.periods
-            if one in document.periods
+            ("year", f"제{period.number}기" if period.kind == "term" else str(period.number))
+            for period in self.said.periods
+            if period in document.periods
         ]
         agreed += [("round", str(number)) for number in self.said.rounds if number in document.rounds]
-        beside = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
+        qualifier_matches = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
         return Filters(
             mode=mode,
             documents=digests,
             favoured=self._digests(favoured),
-            matches=(*names, *beside),
+            matches=(*names, *qualifier_matches),
             groups=(digests,),
-            ambiguous=self._ambiguous(fitting, chosen),
+            ambiguous=self._ambiguous(fitting, route),
         )
 
     def _choose_documents(self) -> _Route:
+        """Choose by ids, else by certain names, else by vague ones."""
         mentions = self.lookup.mentions(self.words)
         ids = [mention for mention in mentions if mention.kind == "id"]
         if ids:
-            return _Route(_all(ids), {}, sure=True, mentions=ids)
-        sure = [mention for mention in mentions if mention.confidence >= SURE]
+            return _Route(_all(ids), {}, is_certain=True, mentions=ids)
+        certain = [mention for mention in mentions if mention.confidence >= CERTAIN]
         placed = self._sure_by_project(mentions)
         if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
             # the documents of every issuer named; sure if every match is
-            better = {mention.value: mention for mention in sure + placed}
+            better = {mention.value: mention for mention in certain + placed}
             entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
             scores = self.lookup.evidence(self.matched, without=_words(entities))
-            all_sure = all(mention.confidence >= SURE for mention in entities)
-            return _Route(_all(entities), scores, sure=all_sure, mentions=entities)
-        if not (sure or placed):
+            all_sure = all(mention.confidence >= CERTAIN for mention in entities)
+            return _Route(_all(entities), scores, is_certain=all_sure, mentions=entities)
+        if not (certain or placed):
             return self._chosen_vaguely(mentions)
         # issuers that are named in full beside the sure ones, and have documents of their own
-        told = {mention.said for mention in sure + placed}
-        full = [mention for mention in mentions if mention.kind == "entity" and mention.how == "full"]
-        beside = [mention for mention in full if mention.said not in told and mention.confidence >= VAGUE]
-        return self._chosen_surely(sure + placed, beside=beside)
+        wordings = {mention.spelling for mention in certain + placed}
+        full = [mention for mention in mentions if mention.kind == "entity" and mention.match_kind == "full"]
+        further = [mention for mention in full if mention.spelling not in wordings and mention.confidence >= VAGUE]
+        return self._chosen_surely(certain + placed, further=further)
 
-    def _chosen_surely(self, mentions: list[Mention], *, beside: list[Mention]) -> _Route:
-        """By entity and title together where both are named, else by what is named; a vaguer name beside it counts."""
+    def _chosen_surely(self, mentions: list[Mention], *, further: list[Mention]) -> _Route:
+        """Choose by entity and title together where both are named, else by what is named.
+
+        further: vaguer names beside them, whose documents are added.
+        """
         entities = [mention for mention in mentions if mention.kind == "entity"]
         titles = [mention for mention in mentions if mention.kind == "title"]
         documents, agree = _all(entities or titles), True
         if entities and titles:
-            both = set(_all(entities)) & set(_all(titles))
-            documents, agree = (sorted(both), True) if both else (_all(mentions), False)
+            common = set(_all(entities)) & set(_all(titles))
+            documents, agree = (sorted(common), True) if common else (_all(mentions), False)
         scores = self.lookup.evidence(self.matched, without=_words(entities))
-        documents = sorted({*documents, *_all(beside)})
-        return _Route(documents, scores, sure=agree and not beside, mentions=[*mentions, *beside])
+        documents = sorted({*documents, *_all(further)})
+        return _Route(documents, scores, is_certain=agree and not further, mentions=[*mentions, *further])
 
     def _sure_by_project(self, mentions: Sequence[Mention]) -> list[Mention]:
-        """Names that are too vague alone, with those of their documents whose project the question names too."""
-        found: list[Mention] = []
+        """Return names that are too vague alone, with those of their documents whose project the question names too."""
+        confirmed: list[Mention] = []
         for mention in mentions:
-            if mention.kind != "entity" or mention.how != "full" or not VAGUE <= mention.confidence < SURE:
+            if mention.kind != "entity" or mention.match_kind != "full" or not VAGUE <= mention.confidence < CERTAIN:
                 continue
             scores = self.lookup.evidence(self.matched, without=mention.words)
-            best = max((scores.get(at, 0.0) for at in mention.documents), default=0.0)
-            if best >= WITH_PLACE:
-                kept = frozenset(at for at in mention.documents if scores.get(at, 0.0) >= NEAR_BEST * best)
-                found.append(mention._replace(documents=kept, confidence=0.9))
-        return found
+            best_score = max((scores.get(at, 0.0) for at in mention.documents), default=0.0)
+            if best_score >= WITH_PLACE:
+                documents = frozenset(at for at in mention.documents if scores.get(at, 0.0) >= NEAR_BEST * best_score)
+                confirmed.append(mention._replace(documents=documents, confidence=0.9))
+        return confirmed
 
     def _chosen_vaguely(self, mentions: list[Mention]) -> _Route:
+        """Choose by vague names and by words of names, where these are rare or several are of one document."""
         scores = self.lookup.evidence(self.matched)
-        named: dict[int, float] = {}
+        name_scores: dict[int, float] = {}
         for mention in mentions:
             for at in mention.documents:
-                named[at] = named.get(at, 0.0) + mention.confidence
-        held = Counter(at for word in self.matched for at in self.lookup.documents_holding(word).tolist())
+                name_scores[at] = name_scores.get(at, 0.0) + mention.confidence
+        word_counts = Counter(at for word in self.matched for at in self.lookup.documents_holding(word).tolist())
         distinctive = {at for word in self._distinctive() for at in self.lookup.documents_holding(word).tolist()}
         accepted = {
-            at: scores.get(at, 0.0) + named.get(at, 0.0)
-            for at in {*scores, *named}
-            if at in named or (held[at] > 1 and scores[at] >= FEW_WORDS) or at in distinctive
+            at: scores.get(at, 0.0) + name_scores.get(at, 0.0)
+            for at in {*scores, *name_scores}
+            if at in name_scores or (word_counts[at] > 1 and scores[at] >= FEW_WORDS) or at in distinctive
         }
         if not accepted:
             # siblings of the last documents, where the question only adds a year or a round
             follows = self.query_type in {"followup", "compare"}
             if not self.last or not (self.said.periods or self.said.rounds):
-                return _Route([], {}, sure=False, mentions=[])
-            return _Route(sorted({*self.router.kin(self.last), *self.last}), {}, sure=follows, mentions=[])
-        best = max(accepted.values())
-        documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best]
+                return _Route([], {}, is_certain=False, mentions=[])
+            return _Route(sorted({*self.router.kin(self.last), *self.last}), {}, is_certain=follows, mentions=[])
+        best_score = max(accepted.values())
+        documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best_score]
         if len(documents) > max(4, len(self.router.files) // 2):
-            return _Route([], {}, sure=False, mentions=[])
+            return _Route([], {}, is_certain=False, mentions=[])
         if mentions:
-            return _Route(documents, accepted, sure=False, mentions=mentions)
+            return _Route(documents, accepted, is_certain=False, mentions=mentions)
         by_words: list[Mention] = []
         for document in documents:
             words = frozenset(word for word in self.matched if self.lookup.holds(document, word))
-            said = " ".join(word.said for word, held in self.by_word if words & held.keys())
+            wording = " ".join(word.spelling for word, word_counts in self.by_word if words & word_counts.keys())
             own = frozenset([document])
-            by_words.append(Mention("title", "name", self.router.stem(document), said, 0.5, own, words, "lead"))
-        return _Route(documents, accepted, sure=False, mentions=by_words)
+            by_words.append(Mention("title", "name", self.router.stem(document), wording, 0.5, own, words, "lead"))
+        return _Route(documents, accepted, is_certain=False, mentions=by_words)
 
     def _distinctive(self) -> set[str]:
-        """Words that few names hold and that are long or written as a name; one of them is enough."""
+        """Return the words that few names hold and that are long or written as names; one of them is enough."""
         capital = {
-            form for word in self.words if word.said[0].isupper() for form in (word.form, word.form.removesuffix("'s"))
+            form
+            for word in self.words
+            if word.spelling[0].isupper()
+            for form in (word.form, word.form.removesuffix("'s"))
         }
-        found: set[str] = set()
+        words: set[str] = set()
         for word, share in self.matched.items():
             rarity = self.lookup.rarity(word) if share == 1 else 0.0
             long = len(word) >= (8 if word.isascii() else 4)
-            named = word in capital if word.isascii() else len(word) >= 3
-            if (rarity >= 0.9 and named) or (rarity >= 0.55 and long):
-                found.add(word)
-        return found
+            is_name = word in capital if word.isascii() else len(word) >= 3
+            if (rarity >= 0.9 and is_name) or (rarity >= 0.55 and long):
+                words.add(word)
+        return words
 
     def _fitting(
-        self, documents: Collection[int], scores: dict[int, float], said: Qualifiers | None = None
+        self, documents: Collection[int], scores: dict[int, float], qualified: Qualifiers | None = None
     ) -> _Fitting:
-        said = said or self.said
+        """Return the documents by their fit in year and round. qualified: those to fit; None: those of the question."""
+        qualified = qualified or self.said
         rounds = any(self.router.said[at].rounds > (0,) for at in documents)
-        fits = {at: fit_of(said, self.router.said[at], rounds=rounds) for at in documents}
-        can = [at for at in documents if fits[at] >= CAN_HOLD] or list(documents)
-        order = sorted(can, key=lambda at: (-fits[at], -scores.get(at, 0.0), self.router.files[at]))
-        best = [at for at in order if fits[at] == fits[order[0]]]
-        exact = fits[order[0]] == 1.0 and rounds and said.rounds  # a year alone does not single a document out
-        return _Fitting(best if exact else order, best)
+        shares = {at: fit_of(qualified, self.router.said[at], rounds=rounds) for at in documents}
+        can = [at for at in documents if shares[at] >= CAN_HOLD] or list(documents)
+        order = sorted(can, key=lambda at: (-shares[at], -scores.get(at, 0.0), self.router.files[at]))
+        best_fitting = [at for at in order if shares[at] == shares[order[0]]]
+        exact = shares[order[0]] == 1.0 and rounds and qualified.rounds  # a year alone does not single a document out
+        return _Fitting(best_fitting if exact else order, best_fitting)
 
-    def _sides(self, chosen: _Route) -> list[list[int]]:
-        """What is compared: issuers, else rounds or years of one, else the documents themselves."""
-        entities = [mention for mention in chosen.mentions if mention.kind == "entity"]
-        sides = _distinct([self._fitting(sorted(m.documents), chosen.scores).documents for m in entities])
+    def _sides(self, route: _Route) -> list[list[int]]:
+        """Return what is compared: issuers, else rounds or years of one, else the documents themselves."""
+        entities = [mention for mention in route.mentions if mention.kind == "entity"]
+        sides = _distinct([self._fitting(sorted(m.documents), route.scores).documents for m in entities])
         if len(sides) > 1:
             return sides
-        documents = chosen.documents
+        documents = route.documents
         for parts in (
-            [Qualifiers(rounds=(one,)) for one in self.said.rounds],
-            [Qualifiers(periods=(one,)) for one in self.said.periods],
+            [Qualifiers(rounds=(number,)) for number in self.said.rounds],
+            [Qualifiers(periods=(period,)) for period in self.said.periods],
         ):
             if len(parts) > 1:
-                sides = _distinct([self._fitting(documents, chosen.scores, part).best for part in parts])
+                sides = _distinct([self._fitting(documents, route.scores, part).best_fitting for part in parts])
                 if len(sides) > 1:
                     return sides
         if self.last and not set(self.last) & set(documents):
-            return [self.last, self._fitting(documents, chosen.scores).documents]
-        families = self._families(self._fitting(documents, chosen.scores).documents)
+            return [self.last, self._fitting(documents, route.scores).documents]
+        families = self._families(self._fitting(documents, route.scores).documents)
         return families if len(families) <= MOST_SIDES else []
 
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
-        """Documents grouped by file stem: one document in several formats."""
+        """Return the documents grouped by file stem: one document in several formats is one family."""
         families: dict[str, list[int]] = {}
         for at in documents:
             families.setdefault(self.router.stem(at), []).append(at)
         return list(families.values())
 
-    def _ambiguous(self, fitting: _Fitting, chosen: _Route) -> tuple[str, ...]:
-        """Names of documents of one kind that fit equally well, where the question means one."""
+    def _ambiguous(self, fitting: _Fitting, route: _Route) -> tuple[str, ...]:
+        """Return the names of documents of one kind that fit equally well, where the question means one."""
         if self.query_type not in {"single", "followup"}:
             return ()
-        top = fitting.best[0]
-        kind, score = self.router.sames[top], chosen.scores.get(top, 0.0)
-        if chosen.sure and score < WITH_PLACE and not self.router.dated[top]:
+        top = fitting.best_fitting[0]
+        kind, score = self.router.sames[top], route.scores.get(top, 0.0)
+        if route.is_certain and score < WITH_PLACE and not self.router.dated[top]:
             # an issuer alone: unless all of its documents are of one kind, the content tells which is meant
             kind = kind if (self.router.sames[fitting.documents] == kind).all() else 0
         alike = [
             at
-            for at in fitting.best
-            if kind and self.router.sames[at] == kind and (chosen.sure or chosen.scores.get(at, 0.0) >= score * 0.95)
+            for at in fitting.best_fitting
+            if kind
+            and self.router.sames[at] == kind
+            and (route.is_certain or route.scores.get(at, 0.0) >= score * 0.95)
         ]
         families = self._families(alike)
         return tuple(self.router.files[family[0]] for family in families[:MOST_NAMED]) if len(families) > 1 else ()
@@ -326,21 +348,23 @@ class _Routing:
 
 
 def _match(mention: Mention) -> NameMatch:
-    return NameMatch(field=mention.field, value=mention.value, said=mention.said, confidence=mention.confidence)
+    return NameMatch(field=mention.field, value=mention.value, said=mention.spelling, confidence=mention.confidence)
 
 
 def _all(mentions: Iterable[Mention]) -> list[int]:
+    """Return the documents of all mentions, rising."""
     return sorted({at for mention in mentions for at in mention.documents})
 
 
 def _words(mentions: Iterable[Mention]) -> frozenset[str]:
+    """Return the words of all mentions."""
     return frozenset(word for mention in mentions for word in mention.words)
 
 
 def _distinct(sides: Iterable[Sequence[int]]) -> list[list[int]]:
-    """Sides that share no document; of two that do the first stays."""
-    found: list[list[int]] = []
+    """Return the sides that share no document; of two that do, the first stays."""
+    distinct: list[list[int]] = []
     for side in sides:
-        if side and not any(set(side) & set(other) for other in found):
-            found.append(list(side))
-    return found
+        if side and not any(set(side) & set(earlier) for earlier in distinct):
+            distinct.append(list(side))
+    return distinct

@@ -15,21 +15,21 @@ from typing import NamedTuple
 from tasks.rag.answers import QueryType
 
 MOST_CHARS = 4_000
-"""Only the beginning and the end of a longer question are read."""
+"""Characters of a longer question that are read: half from its beginning, half from its end."""
 
 
 class Rule(NamedTuple):
-    """A word that indicates a type."""
+    """A word that indicates a type, with its pattern."""
 
     query_type: QueryType
     word: str
-    """As the plan names it."""
+    """The word as the plan names it."""
     pattern: re.Pattern[str]
 
 
 _WORDS = tomllib.loads((files("tasks.rag.planning") / "type_words.toml").read_text("utf-8"))
 CONVERSATION: dict[str, str] = _WORDS["conversation"]
-"""Words by which a question goes on with a conversation or leaves it."""
+"""Words by which a question continues a conversation or leaves it."""
 PARTICLES = frozenset[str](_WORDS["particles"].split())
 _PARTS: dict[str, str] = {
     **_WORDS["parts"],
@@ -38,7 +38,7 @@ _PARTS: dict[str, str] = {
 
 
 def _filled(pattern: str) -> str:
-    """The pattern with the parts that it names, as in `비교<TAIL>`."""
+    """Return the pattern with the parts that it names filled in, as in `비교<TAIL>`."""
     return re.sub("<([A-Z]+)>", lambda part: _filled(_PARTS[part[1]]), pattern)
 
 
@@ -55,9 +55,9 @@ def _rule(
     english: str = "",
     opens: str = "",
 ) -> Rule:
-    """A rule of `type_words.toml`, which explains the parameters."""
+    """Return a rule of `type_words.toml`, which explains the parameters."""
     if korean:
-        apart = "".join(f"(?<!{other} )" for other in not_after.split())
+        apart = "".join(f"(?<!{word_before} )" for word_before in not_after.split())
         pattern = f"{before}{apart}(?:{korean})(?:{tail})<END>{after}"
     elif english:
         pattern = rf"(?<![\w'’-])(?:{english})(?![\w'’-])"
@@ -68,31 +68,31 @@ def _rule(
 
 PRECEDENCE: tuple[QueryType, ...] = ("compare", "followup", "multi")
 RULES = tuple(_rule(query_type, **fields) for query_type in PRECEDENCE for fields in _WORDS[query_type])
-_NAMED = re.compile(_filled("(?P<stem>[가-힣]{2,}?)(?:<TAIL>)"))
+_STEM = re.compile(_filled("(?P<stem>[가-힣]{2,}?)(?:<TAIL>)"))
 
 
-def normal(question: str) -> str:
-    """The question as the patterns expect it."""
+def normalise(question: str) -> str:
+    """Return the question as the patterns expect it: NFC, lower case, single spaces, a long one without its middle."""
     if len(question) > MOST_CHARS:
         question = f"{question[: MOST_CHARS // 2]} {question[-MOST_CHARS // 2 :]}"
     return " ".join(unicodedata.normalize("NFC", question).lower().split())
 
 
-def rules_fired(question: str) -> list[Rule]:
-    """The rules whose word the question holds, in the order of the table."""
-    text = normal(question)
+def match_rules(question: str) -> list[Rule]:
+    """Return the rules whose word the question holds, in the order of the table."""
+    text = normalise(question)
     return [rule for rule in RULES if rule.pattern.search(text)]
 
 
 def without_particles(word: str) -> tuple[str, ...]:
-    """What a Korean word may be without its particles, longest first: 가람시의 → 가람시의, 가람시."""
-    found, left = [word], word
-    while len(left) > 2:  # a stem of one syllable is not worth looking up
-        ends = [size for size in (3, 2, 1) if len(left) - size >= 2 and left[-size:] in PARTICLES]
+    """Return what a Korean word may be without its particles, longest first: 가람시의 → 가람시의, 가람시."""
+    forms, shortest = [word], word
+    while len(shortest) > 2:  # a stem of one syllable is not worth looking up
+        ends = [size for size in (3, 2, 1) if len(shortest) - size >= 2 and shortest[-size:] in PARTICLES]
         if not ends:
             break
-        found += [left[:-size] for size in reversed(ends)]
-        left = found[-1]
-    if match := _NAMED.fullmatch(word):
-        found.append(match["stem"])
-    return tuple(sorted(set(found), key=lambda form: (-len(form), form)))
+        forms += [shortest[:-size] for size in reversed(ends)]
+        shortest = forms[-1]
+    if match := _STEM.fullmatch(word):
+        forms.append(match["stem"])
+    return tuple(sorted(set(forms), key=lambda form: (-len(form), form)))

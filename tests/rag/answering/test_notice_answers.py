@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from storage.segments import CatalogueEntry, Fact
-from tasks.rag.answering.notice_answers import answer_from_facts, asked_names, compare_facts
+from tasks.rag.answering.notice_answers import answer_from_facts, compare_facts, find_requested_facts
 from tasks.rag.answers import Filters, RetrievalPlan
 
 BOX = (1.0, 2.0, 3.0, 4.0)
@@ -62,7 +62,7 @@ FARES = _entry(
     ],
 )
 def test_a_question_asks_for_facts(question: str, names: tuple[str, ...]) -> None:
-    assert asked_names(question) == names
+    assert find_requested_facts(question) == names
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_question_asks_for_facts(question: str, names: tuple[str, ...]) -> Non
     ],
 )
 def test_a_question_about_something_else_asks_for_none(question: str) -> None:
-    assert asked_names(question) == ()
+    assert find_requested_facts(question) == ()
 
 
 @pytest.mark.parametrize(

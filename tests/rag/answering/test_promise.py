@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.rag.answering.graph import our_calibration, threshold, withhold_unsure
+from tasks.rag.answering.graph import confidence_threshold, load_calibration, withhold_unsure
 from tasks.rag.answers import AnswerSettings, Calibration, Citation, Draft
 
 CITED = Citation(n=2, document="reports/harbour.pdf", digest="0" * 64, page=4, bbox=None, quote="Fees rose")
@@ -28,9 +28,9 @@ def test_an_unsure_answer_names_the_place_and_not_the_answer():
 )
 def test_the_threshold_follows_from_the_calibration(max_wrong, least):
     known = Calibration(n=9, right=(0.9, 0.8), wrong=(0.2, 0.3))
-    assert threshold(AnswerSettings(max_wrong=max_wrong, calibration=known)) == pytest.approx(least)
+    assert confidence_threshold(AnswerSettings(max_wrong=max_wrong, calibration=known)) == pytest.approx(least)
 
 
 def test_our_calibration_is_large_enough_for_the_usual_promise():
-    assert our_calibration().n >= 200
-    assert 0 < threshold(AnswerSettings(max_wrong=0.05)) < 1
+    assert load_calibration().n >= 200
+    assert 0 < confidence_threshold(AnswerSettings(max_wrong=0.05)) < 1

@@ -12,7 +12,7 @@ from tasks.rag.answering.answer_prompts import (
     Context,
     answer_request,
     classify_request,
-    estimated_tokens,
+    estimate_tokens,
     pack_context,
     rewrite_request,
 )
@@ -165,7 +165,7 @@ def test_rows_of_a_wide_table_are_said_as_sentences_where_there_is_room(most_tok
     [("", 0), ("가나다라마", 4), ("abcdefgh", 2), ("12345", 3), ("漢字", 2), ("!!", 2)],
 )
 def test_tokens_are_estimated_by_script(text: str, tokens: int) -> None:
-    assert estimated_tokens(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 TEXTS = st.lists(st.text(alphabet="가a1 .\n|", max_size=300), max_size=8)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.language.tokens import BIGRAM, installed_tokenizer
-from tasks.rag.answering.passage_scores import fits_type, yes_or_no
+from tasks.rag.answering.passage_scores import has_answer_type, yes_or_no
 from tasks.rag.answering.passages import Passage
 from tasks.rag.answering.question_reading import Question, read_question
 
@@ -80,7 +80,7 @@ def test_what_is_counted_is_the_last_noun_before_the_verb(question: str, counter
 
 
 def fits(question: str, passage: Passage) -> bool:
-    return fits_type(read_question(question, tokenizer=installed_tokenizer()), passage)
+    return has_answer_type(read_question(question, tokenizer=installed_tokenizer()), passage)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.rag.answering.cell_figures import search_together, unit_of, whole_of
+from tasks.rag.answering.cell_figures import choose_cells, find_total, unit_of
 from tasks.rag.numbers.cell_search import Match
 from tasks.rag.numbers.line_lookup import Number
 from tests.rag.numbers.test_cell_search import cell
@@ -24,7 +24,7 @@ def match(number: Number, score: float) -> Match:
 def test_figures_that_are_compared_stand_in_one_row_or_column() -> None:
     main = match(at(1, 1, "120"), 0.8)
     elsewhere, beside = match(at(9, 3, "70", table=1), 0.8), match(at(2, 1, "80"), 0.7)
-    found = search_together([[main], [elsewhere, beside]], one_unit=True)
+    found = choose_cells([[main], [elsewhere, beside]], one_unit=True)
     assert found
     assert [one.number.shown for one in found.matches] == ["120", "80"]
 
@@ -32,10 +32,10 @@ def test_figures_that_are_compared_stand_in_one_row_or_column() -> None:
 def test_a_choice_that_another_equals_has_no_margin() -> None:
     main = match(at(1, 1, "120"), 0.8)
     two = [match(at(2, 1, "80"), 0.7), match(at(3, 1, "90"), 0.7)]
-    found = search_together([[main], two], one_unit=False)
+    found = choose_cells([[main], two], one_unit=False)
     assert found
     assert found.margin == 0.0
-    sure = search_together([[main], [two[0], match(at(3, 1, "90"), 0.5)]], one_unit=False)
+    sure = choose_cells([[main], [two[0], match(at(3, 1, "90"), 0.5)]], one_unit=False)
     assert sure
     assert sure.margin == pytest.approx(0.1)
 
@@ -50,11 +50,11 @@ def test_the_whole_of_a_share_is_the_total_of_its_column_else_of_its_row() -> No
     part = at(1, 1, "30", label="인건비", header="2024")
     column = at(3, 1, "90", label="합계", header="2024")
     row = at(1, 4, "70", label="인건비", header="합계")
-    assert whole_of(part, [part, row, column]) == column
-    assert whole_of(part, [part, row]) == row
-    assert whole_of(part, [part]) is None
+    assert find_total(part, [part, row, column]) == column
+    assert find_total(part, [part, row]) == row
+    assert find_total(part, [part]) is None
     smaller = at(3, 1, "20", label="합계", header="2024")
-    assert whole_of(part, [part, smaller]) is None
+    assert find_total(part, [part, smaller]) is None
     department = at(3, 1, "40", label="총무과", header="2024")
     other = at(4, 1, "50", label="기획과", header="2024")
-    assert whole_of(part, [part, department, other]) is None
+    assert find_total(part, [part, department, other]) is None

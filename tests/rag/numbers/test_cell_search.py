@@ -66,7 +66,7 @@ def yearly(row: Sequence[str], *, table: int = 0, **amounts: str) -> list[Number
 
 
 def read(question: str) -> CellQuestion:
-    asked = read_cell_question(question, tokenizer=BIGRAM, said=["Marlow"])
+    asked = read_cell_question(question, tokenizer=BIGRAM, names=["Marlow"])
     assert asked is not None
     return asked
 
@@ -79,7 +79,7 @@ def find(question: str, numbers: Sequence[Number], *, around: str = "") -> CellM
 
 
 def answer(question: str, numbers: Sequence[Number]) -> Draft | None:
-    return answer_of(find(question, numbers), read(question), named=True, language=language_of(question))
+    return answer_of(find(question, numbers), read(question), is_named=True, language=language_of(question))
 
 
 SEGMENTS = [
@@ -154,7 +154,7 @@ def test_closeness_of_meaning_finds_a_paraphrase() -> None:
 def test_a_name_that_nothing_holds_takes_confidence() -> None:
     held = find("What net sales did Marlow's Weaving segment make in 2019?", SEGMENTS)
     unheld = find("What net sales did Marlow make in Brazil in 2019?", SEGMENTS)
-    assert confidence_of(unheld, named=True) < 0.5 < confidence_of(held, named=True)
+    assert confidence_of(unheld, is_named=True) < 0.5 < confidence_of(held, is_named=True)
 
 
 BROKEN = Broken("total", Decimal(4_500_000))

@@ -11,7 +11,7 @@ from tasks.rag.planning.names import (
     document_names,
     fit_of,
     name_words,
-    qualifiers,
+    read_qualifiers,
 )
 
 
@@ -73,12 +73,13 @@ def test_the_core_of_a_name_is_without_year_form_and_round() -> None:
     ("metadata", "rounds"), [({}, (0,)), ({"notice_round": "02"}, (2,)), ({"notice_round": "없음"}, (0,))]
 )
 def test_the_round_is_the_tables_where_the_name_has_none(metadata: dict[str, str], rounds: tuple[int, ...]) -> None:
-    assert names("가람시_구축 사업.hwp", **metadata).said.rounds == rounds
+    assert names("가람시_구축 사업.hwp", **metadata).qualifiers.rounds == rounds
 
 
 def test_a_document_has_the_years_of_its_name_and_of_its_title() -> None:
-    said = names("ULTRAMARINE_2023Q4_EARNINGS.pdf", "Ultramarine Announces Fourth Quarter Fiscal 2022 Results").said
-    assert [period.number for period in said.periods] == [2023, 2022]
+    title = "Ultramarine Announces Fourth Quarter Fiscal 2022 Results"
+    periods = names("ULTRAMARINE_2023Q4_EARNINGS.pdf", title).qualifiers.periods
+    assert [period.number for period in periods] == [2023, 2022]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_a_document_has_the_years_of_its_name_and_of_its_title() -> None:
     ],
 )
 def test_years_and_terms_of_a_text(text: str, years: list[int]) -> None:
-    assert [period.number for period in qualifiers(text).periods] == years
+    assert [period.number for period in read_qualifiers(text).periods] == years
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_years_and_terms_of_a_text(text: str, years: list[int]) -> None:
     ],
 )
 def test_rounds_of_a_text(text: str, rounds: list[int]) -> None:
-    assert list(qualifiers(text).rounds) == rounds
+    assert list(read_qualifiers(text).rounds) == rounds
 
 
 YEAR, NEXT = Qualifiers(periods=(Period("year", 2018),)), Qualifiers(periods=(Period("year", 2019),))

@@ -17,10 +17,10 @@ from tasks.rag.planning.plan import (
     history_of,
     is_reset,
     make_plan,
-    narrow,
+    narrow_filters,
+    parse_answers,
     parse_label,
     question_parts,
-    recall,
     standalone_question,
     turn_of,
 )
@@ -147,7 +147,7 @@ def test_a_followup_stays_with_the_documents_of_the_last_turn() -> None:
     ids=["another", "a-place", "vague-chooses-among-them", "vague-elsewhere", "the-user's"],
 )
 def test_a_followup_leaves_the_last_documents_only_for_a_name(filters: Filters, expected: tuple[str, ...]) -> None:
-    assert narrow(filters, (LAST,)).documents == expected
+    assert narrow_filters(filters, (LAST,)).documents == expected
 
 
 ENGLISH = Turn(question="What is the budget of the fare collection system in Port Ellery?", answer="…")
@@ -313,9 +313,9 @@ def test_history_begins_at_the_last_question_that_begins_anew() -> None:
 
 def test_kept_answers_come_back() -> None:
     answers = (answer("one?", cites="a"), answer("two?"))
-    assert recall([each.model_dump(mode="json") for each in answers]) == (answers, 0)
+    assert parse_answers([each.model_dump(mode="json") for each in answers]) == (answers, 0)
 
 
 def test_an_answer_of_another_version_is_left_out_and_counted() -> None:
     kept = answer("one?").model_dump(mode="json")
-    assert recall([kept | {"mood": "good"}, None, kept]) == ((answer("one?"),), 2)
+    assert parse_answers([kept | {"mood": "good"}, None, kept]) == ((answer("one?"),), 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.rag.planning.type_words import RULES, rules_fired, without_particles
+from tasks.rag.planning.type_words import RULES, match_rules, without_particles
 
 QUESTIONS = tomllib.loads((Path(__file__).parent / "type_word_questions.toml").read_text("utf-8"))
 FIRES: dict[str, list[str]] = QUESTIONS["fires"]
@@ -14,7 +14,7 @@ STAYS_SILENT: dict[str, list[str]] = QUESTIONS["silent"]
 
 
 def words(question: str) -> set[str]:
-    return {rule.word for rule in rules_fired(question)}
+    return {rule.word for rule in match_rules(question)}
 
 
 def cases(table: dict[str, list[str]]) -> list[tuple[str, str]]:

@@ -13,18 +13,18 @@ from storage.storage_errors import DamagedArtifact, MissingArtifact
 from tasks.evaluation.evaluation_records import Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines
 from tasks.evaluation.results.finding_runs import FoundRun, Recall, look_up
-from tasks.origins.told import OriginTree, recorded
+from tasks.origins.origin_tree import OriginTree, build_trees
 
 TEXT_CHARS = 120
 
 
-def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> OriginTree:
+def trace_run(run_files: FoundRun, lineage: Lineage, *, task: str | None = None) -> OriginTree:
     """The tree of a run, or of one of its tasks. Raises ResultsUnusable, StoreUnreachable, DatabaseUnavailable."""
-    report = found.report
+    report = run_files.report
     if task is not None:
-        found.require(task)
+        run_files.require(task)
     figures: list[OriginTree] = []
-    for result in (one for one in report.results if task in (None, one.task)):
+    for result in (entry for entry in report.results if task in (None, entry.task)):
         headline = result.headline
         figure = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
         figures.append(
@@ -32,7 +32,7 @@ def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> Ori
                 what="figure",
                 name=f"{result.task}{figure}, benchmark version {result.version}",
                 notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
-                sources=(*recorded([ref.digest for ref in result.samples], lineage), _data(result)),
+                sources=(*build_trees([ref.digest for ref in result.samples], lineage), _data(result)),
             )
         )
     run = report.run
@@ -40,19 +40,22 @@ def of_run(found: FoundRun, lineage: Lineage, *, task: str | None = None) -> Ori
     return OriginTree(what="run", name=name, key=run.id, sources=tuple(figures))
 
 
-def of_score(
-    found: FoundRun, task: str, item: str, artifacts: Artifacts, lineage: Lineage, recall: Recall
+def trace_score(
+    run_files: FoundRun, task: str, item: str, artifacts: Artifacts, lineage: Lineage, recall: Recall
 ) -> tuple[OriginTree, ...]:
-    """The trees of an item's scores, one for each repeat; none where the run has no such item. Raises as `of_run`."""
-    (result,) = (one for one in found.report.results if one.task == task)
+    """Return the origins of an item's scores, a tree for each repeat; empty where the run has no such item.
+
+    Raises as `trace_run`.
+    """
+    (result,) = (entry for entry in run_files.report.results if entry.task == task)
     scores: list[OriginTree] = []
-    for looked in (look_up(found, task, sample, artifacts, recall) for sample in found.item(task, item)):
+    for looked in (look_up(run_files, task, sample, artifacts, recall) for sample in run_files.item(task, item)):
         sample = looked.sample
         read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
         shard = _shard_with(sample, result, artifacts)
-        sources = [*recorded([shard.digest] if shard else [], lineage)]
-        for what, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
-            sources += [OriginTree(what=what, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
+        sources = [*build_trees([shard.digest] if shard else [], lineage)]
+        for kind, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
+            sources += [OriginTree(what=kind, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
         for call in looked.calls:
             tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
             sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
@@ -66,12 +69,12 @@ def of_score(
     return tuple(scores)
 
 
-def _spent(who: str, usage: Usage | None) -> Iterator[str]:
+def _spent(role: str, usage: Usage | None) -> Iterator[str]:
     """`model: 500 calls, 81,000 + 12,400 tokens, cost 0.31`; nothing where nobody was asked."""
     if usage and usage.calls:
         cost = "" if usage.cost is None else f", cost {usage.cost:.4g}"
         tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-        yield f"{who}: {usage.calls:,} calls, {tokens}{cost}"
+        yield f"{role}: {usage.calls:,} calls, {tokens}{cost}"
 
 
 def _data(result: TaskResult) -> OriginTree:
@@ -81,9 +84,9 @@ def _data(result: TaskResult) -> OriginTree:
 
 def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref | None:
     """The artifact that holds the sample, if it is still there."""
-    wanted = (sample.item, sample.repeat)
+    key = (sample.item, sample.repeat)
     for ref in result.samples:
         with suppress(MissingArtifact, DamagedArtifact):
-            if any((one.item, one.repeat) == wanted for one in read_lines(artifacts, ref, Sample)):
+            if any((stored.item, stored.repeat) == key for stored in read_lines(artifacts, ref, Sample)):
                 return ref
     return None

@@ -29,45 +29,46 @@ class OriginTree(Record):
     sources: tuple[OriginTree, ...] = ()
 
 
-def recorded(
+def build_trees(
     digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, str] | None = None
 ) -> tuple[OriginTree, ...]:
     """The trees of digests, as the steps recorded them. names: of documents, by digest.
 
     Raises StoreUnreachable, DatabaseUnavailable.
     """
-    wanted = tuple(dict.fromkeys(digests))
-    found = lineage.origins(wanted, most=MOST)
-    return tuple(_tree(digest, found, names or {}, set()) for digest in wanted)
+    roots = tuple(dict.fromkeys(digests))
+    origins = lineage.origins(roots, most=MOST)
+    return tuple(_tree(digest, origins, names or {}, set()) for digest in roots)
 
 
-def _tree(digest: str, found: Mapping[str, Origin], names: Mapping[str, str], shown: set[str]) -> OriginTree:
-    origin = found.get(digest) or Origin(kind="", digest=digest)
-    what, name = origin.kind or origin.name or "digest", names.get(digest, "")
-    if digest in shown:
-        return OriginTree(what=what, name=name, key=digest, notes=("told above",))
-    shown.add(digest)
+def _tree(digest: str, origins: Mapping[str, Origin], names: Mapping[str, str], visited: set[str]) -> OriginTree:
+    origin = origins.get(digest) or Origin(kind="", digest=digest)
+    kind, name = origin.kind or origin.name or "digest", names.get(digest, "")
+    if digest in visited:
+        return OriginTree(what=kind, name=name, key=digest, notes=("told above",))
+    visited.add(digest)
     # the nearest sources: without what another of them was made of itself
-    used = [one for one in origin.used if one in found]
+    used = [ancestor for ancestor in origin.used if ancestor in origins]
     further = set[str]()
     for source in used:
-        waiting = list(found[source].used)
+        waiting = list(origins[source].used)
         while waiting:
-            if (one := waiting.pop()) not in further and one in found:
-                further.add(one)
-                waiting += found[one].used
+            ancestor = waiting.pop()
+            if ancestor in origins and ancestor not in further:
+                further.add(ancestor)
+                waiting += origins[ancestor].used
     followed = [source for source in used if source not in further]
-    sources = [_tree(one, found, names, shown) for one in followed[:MOST_SOURCES]]
+    sources = [_tree(ancestor, origins, names, visited) for ancestor in followed[:MOST_SOURCES]]
     notes: list[str] = []
     if origin.collected:
         notes.append(f"collected on {origin.collected:%Y-%m-%d}")
     if origin.step is None and (origin.kind or not origin.name):
         notes.append("no step of this home is known to have made it")
-    if missing := sum(one not in found for one in origin.used):
+    if missing := sum(ancestor not in origins for ancestor in origin.used):
         notes.append(f"{missing:,} sources are not followed: the way is too wide")
     if len(followed) > MOST_SOURCES:
         notes.append(f"and {len(followed) - MOST_SOURCES:,} more sources")
-    return OriginTree(what=what, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
+    return OriginTree(what=kind, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
 
 
 def when(at: datetime) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.evaluation.evaluation_records import Usage
-from tasks.origins.of_scores import _spent
+from tasks.origins.score_origins import _spent
 
 CALLS = Usage(calls=500, recalled=20, prompt_tokens=81_000, completion_tokens=12_400)
 

@@ -6,7 +6,7 @@ from textwrap import shorten
 
 from storage.artifacts import Artifacts
 from storage.lineage import Lineage
-from tasks.origins.told import OriginTree, recorded
+from tasks.origins.origin_tree import OriginTree, build_trees
 from tasks.rag.answers import Answered
 from tasks.rag.corpus import Corpus, Embedded, Searchable
 from tasks.rag.numbers.cell_facts import CellFact
@@ -18,7 +18,7 @@ UNKNOWN_INDEX = (
 )
 
 
-def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> OriginTree:
+def trace_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> OriginTree:
     """The tree of an answer. Raises StoreUnreachable, DatabaseUnavailable."""
     corpus = corpus_of(answered.index_digest, artifacts, lineage)
     unknown = UNKNOWN_INDEX.format(index=answered.index_digest[:12] or "that was asked")
@@ -29,10 +29,10 @@ def of_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> Ori
         is_cell = citation.cell or citation.bbox or citation.place.cells
         behind: tuple[OriginTree, ...] = ()
         if corpus and citation.cell is None:
-            behind = of_document(citation.digest, corpus, lineage)
+            behind = trace_document(citation.digest, corpus, lineage)
         elif corpus:  # an input of a figure is one of the document's numbers
-            made = (one for one in corpus.embedded if one.chunked.digest == citation.digest)
-            behind = tuple(told for one in made for told in _numbers(one, corpus, lineage))
+            documents = (document for document in corpus.embedded if document.chunked.digest == citation.digest)
+            behind = tuple(tree for document in documents for tree in _numbers(document, corpus, lineage))
         place = OriginTree(
             what="chunk" if citation.chunk_id else "cell" if is_cell else "catalogue",
             name=f"{citation.document}{page}",
@@ -58,35 +58,34 @@ def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corp
     return Corpus.model_validate_json(path.read_bytes()) if path else None
 
 
-def of_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
+def trace_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
     """The trees of a document's chunks. document: its digest."""
     names = {entry.document: entry.name for entry in corpus.entries}
-    made = [one for one in corpus.embedded if one.chunked.digest == document]
-    return recorded([one.chunked.chunks.digest for one in made], lineage, names=names)
+    embedded = [item for item in corpus.embedded if item.chunked.digest == document]
+    return build_trees([item.chunked.chunks.digest for item in embedded], lineage, names=names)
 
 
-def of_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
+def trace_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
     """The tree of a chunk; None where the index has none of this id."""
-    for one in corpus.embedded:
-        for chunk in artifacts.load(Searchable, one.chunked.chunks).chunks:
+    for document in corpus.embedded:
+        for chunk in artifacts.load(Searchable, document.chunked.chunks).chunks:
             if chunk.id == chunk_id:
-                name = f"{_name(one, corpus)}, page {chunk.page}: {shorten(chunk.text, QUOTE_CHARS)}"
-                return OriginTree(
-                    what="chunk", name=name, key=chunk.id, sources=of_document(chunk.document, corpus, lineage)
-                )
+                name = f"{_name(document, corpus)}, page {chunk.page}: {shorten(chunk.text, QUOTE_CHARS)}"
+                sources = trace_document(chunk.document, corpus, lineage)
+                return OriginTree(what="chunk", name=name, key=chunk.id, sources=sources)
     return None
 
 
-def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
+def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
     """The tree of a number of a table; None where the index has none there.
 
     cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
     """
     document, *place = cell.rsplit(":", 3)
-    for one in corpus.embedded:
-        if not (one.chunked.digest.startswith(document) or _name(one, corpus) == document):
+    for embedded in corpus.embedded:
+        if not (embedded.chunked.digest.startswith(document) or _name(embedded, corpus) == document):
             continue
-        for line in artifacts.path(one.chunked.numbers).read_bytes().splitlines():
+        for line in artifacts.path(embedded.chunked.numbers).read_bytes().splitlines():
             fact = CellFact.model_validate_json(line)
             if [str(fact.table), str(fact.row), str(fact.col)] == place:
                 # Report.pdf, page 3: Net sales, FY2023: 4,822 → 4822000000 USD
@@ -94,15 +93,16 @@ def of_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -
                 period = f", {fact.period.label}" if fact.period else ""
                 amount = f"{fact.value.normalize():f} {fact.unit}".rstrip()
                 label = f"{' › '.join(fact.row_path)}{period}: {fact.shown} → {amount}"
-                name = f"{_name(one, corpus)}{page}: {label}"
-                return OriginTree(what="cell", name=name, key=cell, sources=_numbers(one, corpus, lineage))
+                name = f"{_name(embedded, corpus)}{page}: {label}"
+                return OriginTree(what="cell", name=name, key=cell, sources=_numbers(embedded, corpus, lineage))
     return None
 
 
-def _numbers(one: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
+def _numbers(embedded: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
     """The trees of a document's numbers."""
-    return recorded([one.chunked.numbers.digest], lineage, names={one.chunked.digest: _name(one, corpus)})
+    names = {embedded.chunked.digest: _name(embedded, corpus)}
+    return build_trees([embedded.chunked.numbers.digest], lineage, names=names)
 
 
-def _name(one: Embedded, corpus: Corpus) -> str:
-    return next((entry.name for entry in corpus.entries if entry.document == one.chunked.digest), "")
+def _name(embedded: Embedded, corpus: Corpus) -> str:
+    return next((entry.name for entry in corpus.entries if entry.document == embedded.chunked.digest), "")
