@@ -306,7 +306,7 @@ def static_files() -> dict[str, StaticFile]:
 @cache
 def korean() -> dict[str, str]:
     """English words of the pages → Korean ones."""
-    return {words: said for words, said in _read_words().items() if isinstance(said, str)}
+    return {words: translated for words, translated in _read_words().items() if isinstance(translated, str)}
 
 
 @cache
