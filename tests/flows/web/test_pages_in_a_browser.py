@@ -186,7 +186,7 @@ def test_without_scripts_the_same_page_comes(browser: Browser, served: Site) -> 
         page.get_by_role("button", name="질문").click()
         expect(page.locator("#place img")).to_be_visible()
         page.get_by_role("link", name="다음 쪽").click()
-        expect(page.locator("#place .pages")).to_have_text("쪽 3 / 3")
+        expect(page.locator("#place .pages")).to_have_text("3 / 3쪽")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
