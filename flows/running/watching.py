@@ -45,7 +45,7 @@ def watch_changes(
 
 
 def wait_until_still(files: Iterable[Path], *, still_s: float, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Return once no file has changed for `still_s` seconds."""
+    """Wait until no file has changed for `still_s` seconds."""
     files, before = sorted(files), None
     while (now := [_size_and_time(file) for file in files]) != before:
         before = now

@@ -312,7 +312,7 @@ def enclosing_box(boxes: Sequence[BBox]) -> BBox | None:
 
 
 def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
-    """Return the blocks; one without a place of its own gets the page that holds the blocks before and after it."""
+    """Yield the blocks; one without a place of its own gets the page that holds the blocks before and after it."""
     images = list(drawn.images)
     after = list[int | None]()
     following: int | None = None

@@ -154,6 +154,9 @@ def test_the_traps_do_spring_when_they_are_unpickled(trap: Path) -> None:
     assert trap.exists()
 
 
+NESTED = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
+"""A dict whose key takes more stack to hash than a process has."""
+
 # files that claim more than they have
 
 
@@ -172,6 +175,7 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
         pytest.param(lambda name, data: None if name == "data.pkl" else data, id="no pickle"),
         pytest.param(lambda name, data: data[:-4] if name == "data/0" else data, id="a short storage"),
         pytest.param(lambda name, data: bytes(1 << 20) if name == "data.pkl" else data, id="endless"),
+        pytest.param(lambda name, data: NESTED if name == "data.pkl" else data, id="a key of a million nested tuples"),
     ],
 )
 def test_damaged_archives_are_refused(tmp_path: Path, change: Any) -> None:
@@ -182,12 +186,7 @@ def test_damaged_archives_are_refused(tmp_path: Path, change: Any) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"noise" * 99,
-        pickle.dumps({"state_dict": {}}),
-        b"{}",
-    ],
+    [b"", b"noise" * 99, pickle.dumps({"state_dict": {}}), b"{}"],
     ids=["empty", "noise", "pickle", "json"],
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:

@@ -132,7 +132,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
-    """Return notes in the order of their references; comments that nothing refers to come last."""
+    """Yield the notes in the order of their references; comments that nothing refers to come last."""
     # a separator line is a note with a type
     notes = {word_attribute(node, "id"): node for node in part.root if word_attribute(node, "type") in (None, "normal")}
     pages = {reference.id: page for reference, page in findings.references if reference.kind == kind}
@@ -145,7 +145,7 @@ def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) 
 
 
 def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
-    """Return the texts of a story as one item; figures stay items of their own. Page 0 means unknown."""
+    """Yield the texts of a story as one item; figures stay items of their own. Page 0 means unknown."""
     text = "\n".join(item.text for item in items if item.kind != "figure" and item.text)
     if text:
         yield Item(kind, text, page, section=0)

@@ -71,7 +71,7 @@ class _SectionReader:
         self._depth = 0
 
     def paragraphs(self, parent: Element) -> Iterator[hwp.Paragraph]:
-        """Return the paragraphs of a list; an object without a paragraph around it counts as one."""
+        """Yield the paragraphs of a list; an object without a paragraph around it counts as one."""
         self._depth += 1
         if self._depth > hwp.MAX_NESTING:
             raise RefusedDocument(

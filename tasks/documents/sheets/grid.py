@@ -66,7 +66,7 @@ def column_letters(column: int) -> str:
 
 
 def find_pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
-    """Yield the tables and texts of a sheet from the top left; empty rows and columns separate them."""
+    """Return the tables and texts of a sheet from the top left; empty rows and columns separate them."""
     spans = {(area.top, area.left): area for area in merged}
     # areas that one empty row or column parts are one table if the second names no rows or columns itself
     joined: list[Area] = []

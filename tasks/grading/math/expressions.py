@@ -312,7 +312,7 @@ def _same_constant(a: Node, b: Node) -> bool:
 
 
 def sample_points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
-    """Yield fixed values for the variables `names`, each with whether all are positive."""
+    """Return fixed values for the variables `names`, each with whether all are positive."""
     rows: list[tuple[dict[str, Fraction], bool]] = []
     for row in range(7):
         point: dict[str, Fraction] = {}

@@ -219,7 +219,7 @@ def quotation(response: str) -> bool:
 
 
 def _placeholders(response: str) -> Iterator[str]:
-    """Return texts such as `[…]` on one line, from an opening bracket to the next closing one."""
+    """Yield texts such as `[…]` on one line, from an opening bracket to the next closing one."""
     for line in response.split("\n"):
         start = line.find("[")
         while start >= 0 and (end := line.find("]", start)) >= 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import islice, permutations
 from typing import Any
 
@@ -367,7 +367,7 @@ class _OracleSearch:
 def _draw_pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:
     """Yield all ordered pointers in random order, or `BEST_OF` distinct ones where there are too many."""
     if shots <= ALL_UP_TO_SHOTS or math.perm(size, shots) <= BEST_OF:
-        pointers = _all_pointers(size, shots)
+        pointers = tuple(permutations(range(size), shots))
         for number in rng.permutation(len(pointers)).astype(np.int32):
             yield pointers[number]
     else:
@@ -377,11 +377,6 @@ def _draw_pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterat
             if pointer not in drawn:
                 drawn.add(pointer)
                 yield pointer
-
-
-@cache
-def _all_pointers(size: int, shots: int) -> tuple[Pointer, ...]:
-    return tuple(permutations(range(size), shots))
 
 
 def _accuracy_of(outcome: Outcome) -> float:
