@@ -19,7 +19,10 @@ LOOK = PARTS / "look.css"
 
 
 def render(template: Path, *, style: Path | None = None, script: Path | None = None, **values: object) -> str:
-    """Return the HTML of a template. style: CSS rules of this page alone, after those of every page."""
+    """Return the HTML of a template in English. style: CSS rules of this page alone, after those of every page.
+
+    The service fills the same templates in the reader's language: there `_` translates, here it does not.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -35,6 +38,7 @@ def render(template: Path, *, style: Path | None = None, script: Path | None = N
     policy = f"default-src 'none'; style-src '{_digest(rules)}'"
     return environment.get_template(template.name).render(
         values,
+        _=str,
         style=Markup(rules),
         script=Markup(code),
         policy=f"{policy}; script-src '{_digest(code)}'" if code else policy,

@@ -15,6 +15,7 @@ from flows.service.web.visits import TEMPLATES, korean
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
+from tasks.evaluation.results import ranking
 from tasks.rag.answers import Answered
 from tasks.rag.measuring.ranking_metrics import Question, read_questions
 from tests.flows.asks import publish_texts
@@ -112,8 +113,11 @@ def test_every_word_of_the_pages_has_its_korean() -> None:
     import re
 
     said = {
-        word for file in TEMPLATES.glob("*.html") for word in re.findall(r'_\("([^"]+)"\)', file.read_text("utf-8"))
+        word
+        for file in (*TEMPLATES.glob("*.html"), ranking.PARTS / "leaderboard.html")
+        for word in re.findall(r'_\("([^"]+)"[ )]', file.read_text("utf-8"))
     }
+    said |= {column.name.capitalize() for column in ranking.RANKED}
     assert said - korean().keys() == set()
 
 
