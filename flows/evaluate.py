@@ -35,7 +35,7 @@ from tasks.evaluation.running.replaying import find_recorded
 from tasks.evaluation.running.shard_grading import Scored
 from tasks.lever.steps import choose_examples, embedder_fingerprint
 from tasks.resources import budget
-from tasks.step import as_is, gather, placed, renamed
+from tasks.step import gather, quoted, with_device, with_name
 
 runner: Any = task_runner(max(4, os.cpu_count() or 1))
 
@@ -51,7 +51,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
     for task in planned.tasks:
         if not task.whole:
-            renamed(steps.preflight, f"preflight {task.task}")(as_is(task))
+            with_name(steps.preflight, f"preflight {task.task}")(quoted(task))
 
     answered: list[_Answered] = []
     revision = planned.model.revision
@@ -81,11 +81,11 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
     """Return the task with the demonstrations that the run asks for."""
     if not (task.examples and (recipe := config.settings.demonstrations)):
         return task
-    texts = renamed(steps.list_examples, f"list_examples {task.task}")(as_is(task))
-    examples = renamed(choose_examples, f"choose_examples {task.task}")(
+    texts = with_name(steps.list_examples, f"list_examples {task.task}")(quoted(task))
+    examples = with_name(choose_examples, f"choose_examples {task.task}")(
         texts, chosen=recipe, fingerprint=embedder_fingerprint(recipe), seed=config.settings.seed[-1]
     )
-    return renamed(steps.show_examples, f"show_examples {task.task}")(as_is(task), shown=examples)
+    return with_name(steps.show_examples, f"show_examples {task.task}")(quoted(task), shown=examples)
 
 
 class _Answered(NamedTuple):
@@ -99,26 +99,26 @@ class _Answered(NamedTuple):
 def _generate(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun, *, revision: str) -> Generated:
     """Generate the answers to a task, and wait for them, since one model fills the device."""
     if config.model.backend == "replay":
-        recorded = find_recorded(config.model, task.task)
-        return renamed(steps.recall, f"recall {task.task}")(as_is(task), recorded=recorded, digest=sha256_of(recorded))
-    parts, step = config.data_parallel, placed(steps.generate, in_process=config.model.in_process)
+        file = find_recorded(config.model, task.task)
+        return with_name(steps.recall, f"recall {task.task}")(quoted(task), recorded=file, digest=sha256_of(file))
+    parts, step = config.data_parallel, with_device(steps.generate, in_process=config.model.in_process)
     settings: dict[str, Any] = {"model": config.model, "revision": revision, "spending": config.spending}
     answering = [
-        renamed(step, f"generate {task.task} {part + 1}/{parts}").submit(
-            as_is(task), part=part, parts=parts, **settings
+        with_name(step, f"generate {task.task} {part + 1}/{parts}").submit(
+            quoted(task), part=part, parts=parts, **settings
         )
         for part in range(parts)
     ]
     answered = run.note(gather(answering))
-    return answered[0] if len(answered) == 1 else steps.merge(as_is(task), parts=as_is(tuple(answered)))
+    return answered[0] if len(answered) == 1 else steps.merge(quoted(task), parts=quoted(tuple(answered)))
 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
     """Submit every shard for scoring, in parallel with the generation of the next task."""
     step = steps.score.with_options(tags=steps.generate.tags) if _needs_device(task) else steps.score
-    settings: dict[str, Any] = {"task": as_is(task), "spending": config.spending}
+    settings: dict[str, Any] = {"task": quoted(task), "spending": config.spending}
     return [
-        renamed(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **settings)
+        with_name(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **settings)
         for number, shard in enumerate(generated.shards, start=1)
     ]
 
@@ -127,17 +127,17 @@ def _aggregate(answered: _Answered, config: EvaluateConfig, run: EvaluationRun) 
     """Aggregate the scores of a task once all its shards are graded."""
     task, generated, scoring = answered
     scored = tuple(run.note(gather(scoring or _score(task, generated, config))))
-    step = renamed(steps.aggregate, f"aggregate {task.task}")
-    return [step(as_is(task), generated=as_is(generated), scored=as_is(scored))]
+    step = with_name(steps.aggregate, f"aggregate {task.task}")
+    return [step(quoted(task), generated=quoted(generated), scored=quoted(scored))]
 
 
 def _run_whole(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
-    step = renamed(placed(steps.run_whole, in_process=config.model.in_process), task.task)
-    return run.note(gather([step.submit(as_is(task), model=config.model, spending=config.spending)]))
+    step = with_name(with_device(steps.run_whole, in_process=config.model.in_process), task.task)
+    return run.note(gather([step.submit(quoted(task), model=config.model, spending=config.spending)]))
 
 
 def _run_harness(task: TaskChoice, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
-    step = renamed(placed(steps.run_harness, in_process=config.model.in_process), f"harness {task.task}")
+    step = with_name(with_device(steps.run_harness, in_process=config.model.in_process), f"harness {task.task}")
     future = step.submit(
         task, model=config.model, settings=config.settings, include_path=config.include_path, spending=config.spending
     )
@@ -156,17 +156,17 @@ def _write_report(report: EvalReport, config: EvaluateConfig, run: EvaluationRun
         compared = _compare_with_last(report)
         additions = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
         report = report.model_copy(update=additions)
-        run.in_database = run.attempt(lambda: steps.write_database(as_is(report)), "the database") is not None
+        run.in_database = run.attempt(lambda: steps.write_database(quoted(report)), "the database") is not None
     if config.save != "database" or (to_database and not run.in_database):
-        file = run.attempt(lambda: steps.write_json(as_is(report), output_path=config.output_path), "the results file")
+        file = run.attempt(lambda: steps.write_json(quoted(report), output_path=config.output_path), "the results file")
         run.written = file.path if file else None
     if report.results:
-        steps.publish_report(as_is(report), file=run.written)
+        steps.publish_report(quoted(report), file=run.written)
     return report
 
 
 def _compare_with_last(report: EvalReport) -> AgainstLast:
     try:
-        return steps.compare_with_last(as_is(report))
+        return steps.compare_with_last(quoted(report))
     except StorageError:  # the database is away, and to be written next: that says so
         return AgainstLast()

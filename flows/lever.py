@@ -37,7 +37,7 @@ from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe
 from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shard_numbers
 from tasks.resources import embedder
-from tasks.step import gather, placed, renamed
+from tasks.step import gather, with_device, with_name
 
 runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shards follow one another
 
@@ -54,7 +54,7 @@ def post_train(config: LeverConfig) -> LeverReport:
         choose_device(config.device)
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
-        train_judge = renamed(steps.train_digits_judge, "train judge")
+        train_judge = with_name(steps.train_digits_judge, "train judge")
         judge_file = config.digits.judge
         weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
     dataset = _read_dataset(config, files)
@@ -125,7 +125,7 @@ def _read_embeddings(
     else:
         clip = find_clip(config.encoder, adapters=config.adapters)
         encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
-    embedded = renamed(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
+    embedded = with_name(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
     lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.seen_as(config.vectors)
 
@@ -146,7 +146,7 @@ class _SeedRun:
         """Go through every stage, each read from a file or done, up to the last one that was asked for."""
         config, lever_run, start = self.config, self.lever_run, self.config.start
         recipe = self._pool_recipe()
-        build_pools = renamed(steps.build_pools, f"build pools, seed {self.seed}")
+        build_pools = with_name(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
         lever_run.finish_stage("pools")
 
@@ -165,7 +165,7 @@ class _SeedRun:
         if start.rce_checkpoint:
             rce = self._read_selector(start.rce_checkpoint)
         else:
-            train_rce = renamed(steps.train_rce, f"train RCE, seed {self.seed}")
+            train_rce = with_name(steps.train_rce, f"train RCE, seed {self.seed}")
             rce = lever_run.add_selector(train_rce(self.world, selector=sft, settings=config.rce, **rewarded))
         _export(lever_run, {self.files.checkpoint("rce", recipe.sampler): rce})
         lever_run.finish_stage("rce")
@@ -174,14 +174,14 @@ class _SeedRun:
         if start.grpo_checkpoint:
             selectors["grpo"] = self._read_selector(start.grpo_checkpoint)
         elif config.trains_grpo:
-            train_grpo = renamed(steps.train_grpo, f"train GRPO, seed {self.seed}")
+            train_grpo = with_name(steps.train_grpo, f"train GRPO, seed {self.seed}")
             trained = train_grpo(self.world, selector=rce, settings=config.grpo, **rewarded)
             selectors["grpo"] = lever_run.add_selector(trained)
         if "grpo" in selectors:
             _export(lever_run, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
             lever_run.finish_stage("grpo")
 
-        future = renamed(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
+        future = with_name(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
             self.world,
             pools=pools,
             selectors=selectors,
@@ -222,7 +222,7 @@ class _SeedRun:
             place = self.files.beam_data(config.judge, recipe, config.beams.width, config.shots, queries)
             _export(lever_run, {place: steps.merge_beams(beams, pools=pools)})
         lever_run.finish_stage("beams")
-        train_sft = renamed(steps.train_sft, f"train SFT, seed {self.seed}")
+        train_sft = with_name(steps.train_sft, f"train SFT, seed {self.seed}")
         settings: Any = {"network": config.network, "settings": config.sft, **self.asking}
         return lever_run.add_selector(train_sft(self.world, pools=pools, beams=beams, **settings)), pools
 
@@ -240,9 +240,9 @@ class _SeedRun:
     def _ask_judge(self, step: Any, label: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
         """Run a step that asks the judge about the first so many queries, shard by shard; return its results."""
         shards = shard_numbers(queries)
-        asks_judge = placed(step, in_process=self.world.judge.in_process)
+        asks_judge = with_device(step, in_process=self.world.judge.in_process)
         futures = [
-            renamed(asks_judge, f"{label}, seed {self.seed}, {shard + 1}/{len(shards)}").submit(
+            with_name(asks_judge, f"{label}, seed {self.seed}, {shard + 1}/{len(shards)}").submit(
                 self.world, shard=shard, **inputs, **self.asking
             )
             for shard in shards

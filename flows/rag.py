@@ -38,7 +38,7 @@ from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
 from tasks.rag.rag_errors import Unfinished
 from tasks.resources import artifacts
-from tasks.step import Gathered, as_is, on_each, placed
+from tasks.step import Gathered, on_each, quoted, with_device
 
 runner: Any = task_runner(os.cpu_count() or 1)
 
@@ -62,18 +62,18 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
         chunked = on_each(described.results, steps.chunk, **sizes, tokenizer=tokenizer)
 
         building.enter("embed")
-        embedding = placed(steps.embed, in_process=not config.embedder.startswith("openai:"))
+        embedding = with_device(steps.embed, in_process=not config.embedder.startswith("openai:"))
         embedded = on_each(chunked.results, embedding, embedder=config.embedder, fingerprint=weights)
 
         building.enter("publish_index")
         documents = flat(embedded.results)
-        centres = steps.find_centres(as_is(documents), index=config.index) if is_grouped(documents) else None
+        centres = steps.find_centres(quoted(documents), index=config.index) if is_grouped(documents) else None
         segments = on_each(shard_segments(documents), steps.segment, centres=centres)
         catalogued = steps.catalogue(
-            as_is(scanned),
-            parsed=as_is(flat(parsed.results)),
-            embedded=as_is(documents),
-            segments=as_is(flat(segments.results)),
+            quoted(scanned),
+            parsed=quoted(flat(parsed.results)),
+            embedded=quoted(documents),
+            segments=quoted(flat(segments.results)),
             centres=centres,
             metadata=config.metadata,
         )
@@ -92,7 +92,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             warnings=catalogued.warnings,
             refused=refusal_in(flat(described.results), artifacts()),
         )
-        steps.publish_report(report, failed=as_is(failed), documents=config.documents, index=config.index)
+        steps.publish_report(report, failed=quoted(failed), documents=config.documents, index=config.index)
         say(headline(report))
         if unfinished := parsed.unfinished | described.unfinished:
             raise Unfinished(scanned.by_name(unfinished), report=report)
@@ -122,8 +122,8 @@ def _describe_figures(
     pictured = on_each(
         parsed, steps.find_figures, settings=config.figures, limits=config.limits, password_env=config.password_env
     )
-    distinct = steps.mark_duplicates(as_is(tuple(pictured.results)), settings=config.figures)
-    seeing = placed(steps.extract_figures, in_process=is_in_process(vlm or ""))
+    distinct = steps.mark_duplicates(quoted(tuple(pictured.results)), settings=config.figures)
+    seeing = with_device(steps.extract_figures, in_process=is_in_process(vlm or ""))
     described = on_each(
         distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
     )
@@ -154,7 +154,7 @@ def answer_batch(config: AnswerConfig) -> BatchReport:
     batch = steps.read_questions(config.questions, index=config.index)
     answered = on_each(
         batch.shards,
-        placed(steps.answer, in_process=models.in_process),
+        with_device(steps.answer, in_process=models.in_process),
         index=config.index,
         index_digest=batch.index_digest,
         models=models,
@@ -162,7 +162,7 @@ def answer_batch(config: AnswerConfig) -> BatchReport:
         reranker_weights=fingerprint_of(reranker) if reranker else "",
         settings=config.answers,
     )
-    report = steps.write_answers(as_is(flat(answered.results)), out=config.out)
+    report = steps.write_answers(quoted(flat(answered.results)), out=config.out)
     if answered.unfinished:
         raise Unfinished(answered.unfinished, report=report, items="answers")
     return report

@@ -282,20 +282,20 @@ class Gathered(NamedTuple, Generic[R]):
     unfinished: dict[str, str]
 
 
-def renamed(step: Task[P, R], name: str) -> Task[P, R]:
+def with_name(step: Task[P, R], name: str) -> Task[P, R]:
     """Return the step as it is shown under another name: `score MATH500 2/4` where it is one shard of several."""
     copied = copy(step)  # with_options reads the source again: 2 ms a shard
     copied.task_run_name = name.replace("{", "{{").replace("}", "}}")  # Prefect formats it
     return copied
 
 
-def placed(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
-    """Return the step, without its claim to a device unless the model that it asks runs in its process."""
+def with_device(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
+    """Return the step, which claims a device only if the model that it asks runs in its own process."""
     if in_process:
         return step
-    placed = step.with_options()
-    placed.tags = set()  # with_options takes no tags for the same tags
-    return placed
+    untagged = step.with_options()
+    untagged.tags = set()  # with_options takes no tags for the same tags
+    return untagged
 
 
 def on_each(shards: Iterable[Any], step: Task[..., R], **settings: Any) -> Gathered[R]:
@@ -303,15 +303,15 @@ def on_each(shards: Iterable[Any], step: Task[..., R], **settings: Any) -> Gathe
     listed = list(shards)
     return gather(
         [
-            renamed(step, f"{step.name} {number}/{len(listed)}").submit(as_is(shard), **settings)
+            with_name(step, f"{step.name} {number}/{len(listed)}").submit(quoted(shard), **settings)
             for number, shard in enumerate(listed, start=1)
         ]
     )
 
 
-def as_is(value: V) -> V:
-    """Keep Prefect from searching a big input for futures: for 1,000 documents that takes longer than the work."""
-    return cast(V, quote(value))
+def quoted(value: V) -> V:
+    """Return the value, marked so that Prefect passes it on without searching it for futures."""
+    return cast(V, quote(value))  # of 1,000 documents that search takes longer than the work
 
 
 def gather(futures: Iterable[PrefectFuture[R]]) -> Gathered[R]:

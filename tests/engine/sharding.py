@@ -17,7 +17,7 @@ from prefect.futures import PrefectFuture  # noqa: E402
 from flows.running.task_runners import with_task_runner  # noqa: E402
 from storage.records import Record, Ref  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
-from tasks.step import Incomplete, as_is, gather, on_each, renamed, step  # noqa: E402
+from tasks.step import Incomplete, gather, on_each, quoted, step, with_name  # noqa: E402
 
 
 class Squared(Record):
@@ -54,7 +54,7 @@ def fail(number: int) -> int:
 
 @flow(name="sharded", persist_result=False)
 def sharded(salt: str) -> dict[str, Any]:
-    squared = [renamed(square, f"square {number}/3").submit(as_is(number), salt=salt) for number in range(3)]
+    squared = [with_name(square, f"square {number}/3").submit(quoted(number), salt=salt) for number in range(3)]
     halves = on_each([2, 3], halve)
     failing: PrefectFuture[int] = fail.submit(7)
     error: Any = failing.result(raise_on_failure=False)

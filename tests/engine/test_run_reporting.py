@@ -34,7 +34,7 @@ from storage.records import Ref  # noqa: E402
 from tasks import progress  # noqa: E402
 from tasks.evaluation.running.open_models import ModelSpec  # noqa: E402
 from tasks.rag.indexing.scan import ScannedFile, ScanResult  # noqa: E402
-from tasks.step import renamed  # noqa: E402
+from tasks.step import with_name  # noqa: E402
 from tests.engine.deployed import Ran, artifacts_of, work  # noqa: E402
 
 pytestmark = pytest.mark.engine
@@ -195,7 +195,7 @@ def test_what_is_unfinished_is_named_by_its_file() -> None:
 
 
 def test_a_name_with_braces_is_shown_as_it_is() -> None:
-    assert str(renamed(work, "score {own}").task_run_name).format() == "score {own}"
+    assert str(with_name(work, "score {own}").task_run_name).format() == "score {own}"
     assert work.task_run_name is None
 
 

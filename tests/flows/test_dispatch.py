@@ -29,7 +29,7 @@ from tasks.resources import (  # noqa: E402
     artifacts,
     results,
 )
-from tasks.step import GPU, Incomplete, placed, step  # noqa: E402
+from tasks.step import GPU, Incomplete, step, with_device  # noqa: E402
 
 
 class Counted(Record):
@@ -190,6 +190,6 @@ def test_a_step_whose_model_is_elsewhere_claims_no_device() -> None:
     def ask() -> None: ...
 
     ask.tags = {GPU}
-    assert placed(ask, in_process=True).tags == {GPU}
-    assert placed(ask, in_process=False).tags == set()
+    assert with_device(ask, in_process=True).tags == {GPU}
+    assert with_device(ask, in_process=False).tags == set()
     assert ask.tags == {GPU}

@@ -17,7 +17,7 @@ from flows.running.run_reporting import watched  # noqa: E402
 from storage.records import Ref  # noqa: E402
 from storage.storage_errors import StoreUnreachable  # noqa: E402
 from tasks.resources import artifacts  # noqa: E402
-from tasks.step import renamed, slot, step  # noqa: E402
+from tasks.step import slot, step, with_name  # noqa: E402
 
 KEPT_BYTES = 10_000
 _leases._RENEWAL_FRACTION = 0.01  # pyright: ignore[reportPrivateUsage] every 3 s, not 225
@@ -53,7 +53,7 @@ def parent(diary: str, seconds: float) -> None:
 def count(diary: str, steps: int, seconds: float) -> None:
     """Do steps one after the other."""
     for number in range(steps):
-        renamed(note, f"note {number}")(diary, number, seconds)
+        with_name(note, f"note {number}")(diary, number, seconds)
 
 
 @step(version=1)
