@@ -97,7 +97,7 @@ class _Answered(NamedTuple):
 
 
 def _generate(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun, *, revision: str) -> Generated:
-    """Generate the answers to a task, and wait for them, since one model fills the device."""
+    """Return the answers to a task, generated now or recorded; wait for them, since one model fills the device."""
     if config.model.backend == "replay":
         file = find_recorded(config.model, task.task)
         return with_name(steps.recall, f"recall {task.task}")(quoted(task), recorded=file, digest=sha256_of(file))
@@ -114,7 +114,7 @@ def _generate(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun, *, 
 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
-    """Submit every shard for scoring, in parallel with the generation of the next task."""
+    """Submit every shard for scoring, in parallel with the generation of the next task; return the futures."""
     step = steps.score.with_options(tags=steps.generate.tags) if _needs_device(task) else steps.score
     settings: dict[str, Any] = {"task": quoted(task), "spending": config.spending}
     return [
@@ -124,7 +124,7 @@ def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> l
 
 
 def _aggregate(answered: _Answered, config: EvaluateConfig, run: EvaluationRun) -> list[TaskResult]:
-    """Aggregate the scores of a task once all its shards are graded."""
+    """Return the result of a task from its scores, once all its shards are graded."""
     task, generated, scoring = answered
     scored = tuple(run.note(gather(scoring or _score(task, generated, config))))
     step = with_name(steps.aggregate, f"aggregate {task.task}")
@@ -145,7 +145,7 @@ def _run_harness(task: TaskChoice, config: EvaluateConfig, run: EvaluationRun) -
 
 
 def _needs_device(task: PlannedTask) -> bool:
-    """Whether the judge is a model of this machine, which is loaded once the measured one is released."""
+    """Return whether the judge is a model of this machine, which is loaded once the measured one is released."""
     return task.judge is not None and task.judge.in_process
 
 

@@ -25,12 +25,7 @@ from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.demonstration_task import WORDINGS
-from tasks.lever.judge.judges import (
-    CPU_WORLDS,
-    DIGITS,
-    EncoderSpec,
-    JudgeSpec,
-)
+from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec
 from tasks.lever.learning.lever_results import LeverReport, describe_headline
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS

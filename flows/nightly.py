@@ -142,7 +142,7 @@ def _measure_model(label: str, config: EvaluateConfig, parts: Parts) -> None:
 
 
 def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after: str) -> bool:
-    """Alert that the night has spent more than its budget, of which an automation notifies people; returns whether."""
+    """Alert that the night has spent more than its budget, of which an automation notifies people; return whether."""
     tokens = 0
     if budget.tokens is not None:
         tokens = parts.attempt("budget", lambda: steps.tokens_since(started, after=after)) or 0
@@ -153,7 +153,7 @@ def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after
 
 
 def _publish(night: Night, suite: Suite) -> NightReport:
-    """The report: an artifact of the UI, files, and a line in the history of the suite."""
+    """Publish the report in the UI, as files and as a line in the history of the suite; return it."""
     ref = steps.collect(night, nights=suite.nights, rules=suite.regression)
     written = steps.write_files(ref, output=suite.output)
     steps.publish_report(ref, written=sorted(written.files))
@@ -161,7 +161,7 @@ def _publish(night: Night, suite: Suite) -> NightReport:
 
 
 def _end_state(report: NightReport) -> NightReport | State[NightReport]:
-    """The state of the run: its name is what automations listen to, its message what people read."""
+    """Return the report, or a state with it: automations listen to its name, and people read its message."""
     message = summarise_night(report)
     match report.state:
         case "Completed":

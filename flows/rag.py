@@ -103,7 +103,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 
 
 def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathered[tuple[Parsed, ...]]:
-    """Parse the documents; failures are in the status at once, and too many of them end the run."""
+    """Parse the documents, shard by shard; failures are in the status at once, and too many of them end the run."""
     building.enter("parse")
     shards, reading = shard_sources(scanned.sources), config.how_to_read
     if config.again:

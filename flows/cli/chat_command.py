@@ -131,7 +131,7 @@ class Conversation:
         self.answers, self.session = [*answers], session
 
     def respond(self, line: str) -> bool:
-        """Answer a question or execute a command; False if a question got no answer."""
+        """Answer a question or execute a command; return False if a question got no answer."""
         from tasks.rag.planning.plan import history_of
 
         if line.startswith("/"):
@@ -201,7 +201,7 @@ class Conversation:
 
 
 def _converse_on_pipe(talk: Conversation) -> int:
-    """Answer line after line until there is none; returns the exit code."""
+    """Answer line after line until there is none; return the exit code."""
     answered = True
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue] for bytes that are no UTF-8
     try:
@@ -215,7 +215,7 @@ def _converse_on_pipe(talk: Conversation) -> int:
 
 
 def _converse_at_terminal(talk: Conversation) -> int:
-    """Answer what is typed until Ctrl-D or /quit; returns the exit code."""
+    """Answer what is typed until Ctrl-D or /quit; return the exit code."""
     documents = len(talk.assistant.index.catalogue)
     console.print(f"[dim]{documents:,} documents; /help lists the commands, Ctrl-D ends[/dim]")
     if talk.session and talk.answers:
@@ -243,7 +243,7 @@ def _note(text: str) -> None:
 
 
 def line_editor() -> Callable[[], str | None]:
-    """A function that reads the next non-empty line; None after Ctrl-D or /quit. Ctrl-C clears the line."""
+    """Return a function that reads the next non-empty line; None after Ctrl-D or /quit. Ctrl-C clears the line."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
@@ -291,5 +291,5 @@ def no_echo() -> Generator[None]:
 
 
 def _without_surrogates(text: str) -> str:
-    """`text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
+    """Return `text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
     return text.encode(errors="replace").decode()

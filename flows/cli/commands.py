@@ -66,7 +66,7 @@ class Command(TyperCommand):
             return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with short type names; a switch, which takes no value, gets none."""
+        """Return the parameters, with short type names; a switch, which takes no value, gets none."""
         params: list[Any] = super().get_params(ctx)
         for param in params:
             if param.metavar is None and param.param_type_name == "option":
@@ -119,7 +119,7 @@ class App(typer.Typer):
 
 
 def _command_path(ctx: Any) -> str:
-    """Names of the groups and the command below `trivet`: `rag index`."""
+    """Return the names of the groups and the command below `trivet`: `rag index`."""
     return ctx.command_path.partition(" ")[2]
 
 
@@ -146,11 +146,11 @@ class Flag(NamedTuple):
     envvar: str | None = None
 
     def spellings(self, path: str) -> list[str]:
-        """The spellings of the option for the field at `path`."""
+        """Return the spellings of the option for the field at `path`."""
         return self.names.split() or [f"--{path.rpartition('.')[2].replace('_', '-')}"]
 
     def name(self, path: str) -> str:
-        """Name of the option in Python and YAML."""
+        """Return the name of the option in Python and YAML."""
         name = self.spellings(path)[0].partition("/")[0].removeprefix("--").replace("-", "_")
         return f"{name}_" if iskeyword(name) else name
 
@@ -171,11 +171,11 @@ class Options:
         return getattr(importlib.import_module(module), name)
 
     def spell_values(self, values: OptionValues) -> dict[str, Any]:
-        """The values by the names that options have in YAML files: `max_cost` for `--max-cost`."""
+        """Return the values by the names that options have in YAML files: `max_cost` for `--max-cost`."""
         return {self.flags[path].name(path): value for path, value in values.items()}
 
     def parameter(self, path: str, flag: Flag) -> inspect.Parameter:
-        """The option of the field at `path`, as the keyword-only parameter from which typer makes it."""
+        """Return the option of the field at `path`, as the keyword-only parameter from which typer makes it."""
         field, usual = self._field(path)
         limits = [
             (side, getattr(constraint, side, None))
@@ -210,11 +210,11 @@ class Options:
         )
 
     def spell(self, path: str) -> str:
-        """The field at `path` as users of the command give it: `--chunk-chars`, or `limits.memory_mb` for `--set`."""
+        """Return the field at `path` as users of the command give it: `--chunk-chars`, or for `--set` its path."""
         return self.flags[path].spellings(path)[0].partition("/")[0] if path in self.flags else path
 
     def _field(self, path: str) -> tuple[FieldInfo | None, Any]:
-        """The field at `path` and its default: that of the outer default, else its own.
+        """Return the field at `path` and its default: that of the outer default, else its own.
 
         The field is None for an entry of a table, such as `model.args.device`; the default, if there is none.
         """

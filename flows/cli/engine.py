@@ -74,7 +74,7 @@ def run_flow(flow: Callable[[Any], Any], config: object, *unfinished: type[Excep
 
 @contextmanager
 def interruptible(*, outcome: str) -> Generator[None]:
-    """Have Ctrl-C and SIGTERM end the command with a message, with the calls and programs that it waits for.
+    """Have Ctrl-C and SIGTERM end the command with a message, and with it the calls and programs under way.
 
     outcome: what the message says about the state of the work.
     """
@@ -116,7 +116,7 @@ def interruptible(*, outcome: str) -> Generator[None]:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error was raised while a KeyboardInterrupt was being handled, however deep in its chain."""
+    """Return whether an error was raised while a KeyboardInterrupt was being handled, however deep in its chain."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or _was_interrupted(error.__context__))
 
 
@@ -132,7 +132,7 @@ def handle_signal(number: int, handler: Callable[[int, FrameType | None], object
 
 @contextmanager
 def progress_bars(quiet: bool) -> Generator[None]:
-    """A bar per stage on stderr, if that is a terminal."""
+    """Show a bar per stage on stderr, if that is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield

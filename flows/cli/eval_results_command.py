@@ -87,7 +87,7 @@ def results(
 
 
 def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
-    """The figures of every results file below `path`; unreadable files are noted. Raises ResultsUnusable if all are."""
+    """Read the scores of the results files below `path`; note unreadable ones. Raises ResultsUnusable if all are."""
     from tasks.evaluation.results.ranking import read_scores, select_latest
     from tasks.evaluation.results.results_file import read_results
 
@@ -132,7 +132,7 @@ def show_boards(boards: Sequence[Board]) -> None:
 
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
-    """The table of a board; `left_out` gets the columns for which the terminal is too narrow."""
+    """Return the table of a board; `left_out` gets the columns for which the terminal is too narrow."""
     from tasks.evaluation.results.ranking import format_day, format_value
 
     further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
@@ -215,8 +215,7 @@ def import_results(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE|FOLDER",
-            help="A results file of Trivet, evalchemy or lm_eval, or a folder of such files.",
+            metavar="FILE|FOLDER", help="A results file of Trivet, evalchemy or lm_eval, or a folder of such files."
         ),
     ],
     as_json: Json = False,

@@ -131,7 +131,7 @@ class RunCommand(ConfigCommand):
 
 
 def normalize_arguments(args: list[str]) -> list[str]:
-    """Return the arguments without flags that mean nothing here; a note on stderr says why of each."""
+    """Return the arguments in click's form, without flags that mean nothing here: a note on stderr says why of each."""
     # `--tasks gsm8k ifeval` is `--tasks gsm8k,ifeval`
     joined: list[str] = []
     for word in args:
@@ -190,7 +190,7 @@ def show_report(report: EvalReport, *, is_stored: bool = True) -> None:
 
 
 def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
-    """The rows of a task: its main metric, then the scores of policies that read answers otherwise and of each
+    """Yield the rows of a task: its main metric, then the scores of policies that read answers otherwise and of each
     requested k; of code every pass@k, by language or difficulty where there are several."""
     from tasks.grading.sample_statistics import AT_K
 

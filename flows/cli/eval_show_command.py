@@ -31,7 +31,7 @@ TasksOption = Annotated[
 
 
 def split_tasks(options: Sequence[str] | None) -> list[str] | None:
-    """The tasks of `--tasks A,B --tasks C`; None if none are named."""
+    """Return the tasks of `--tasks A,B --tasks C`; None if none are named."""
     return [name for names in options or () for name in names.split(",") if name] or None
 
 

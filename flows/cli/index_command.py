@@ -114,13 +114,7 @@ def _watch(parameters: dict[str, Any], documents: Path, index: Path, *, as_json:
     raise typer.Exit(TERMINATED if stop.is_set() else INTERRUPTED)
 
 
-def build_and_show(
-    parameters: dict[str, Any],
-    index: Path,
-    *,
-    task_runner: str | None = None,
-    as_json: bool,
-) -> None:
+def build_and_show(parameters: dict[str, Any], index: Path, *, task_runner: str | None = None, as_json: bool) -> None:
     """Build the index and print its report; exits with the code of what failed."""
     with plain_errors(), report_invalid(OPTIONS), prefect_for_command(quiet=as_json):
         from flows.rag import IndexConfig, build_index

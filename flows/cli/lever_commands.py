@@ -70,8 +70,7 @@ def run(
     config: ConfigFile = None,
     settings: Settings = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Count the judge's calls by stage, and do nothing."),
+        bool, typer.Option("--dry-run", help="Count the judge's calls by stage, and do nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -134,9 +133,7 @@ def predict(
     pool_size: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Number of candidates to choose from.",
-            show_default="that of the checkpoint's training",
+            min=1, help="Number of candidates to choose from.", show_default="that of the checkpoint's training"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of candidates that are drawn at random.")] = 0,

@@ -67,7 +67,7 @@ class Screen(Console):
 
 
 def make_table(*columns: str, rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
-    """A table without lines; a column whose name begins with `>` is flush right, and cells are text, not markup."""
+    """Return a table without lines; a column named `>…` is flush right, and cells are text, not markup."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
     cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
     for number, name in enumerate(columns):
@@ -104,7 +104,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 def plain_errors(*also_refused: type[Exception], option: str = "") -> Generator[None]:
     """Turn expected errors into one sentence on stderr and an exit code; with --debug they propagate.
 
-    refused: further classes that exit with 2. option: the option with its value that the sentence is about.
+    also_refused: further classes that exit with 2. option: the option with its value that the sentence is about.
     """
     try:
         yield

@@ -197,7 +197,7 @@ def search(
 
 
 def _note_route(opened: Index, filters: Filters) -> list[str]:
-    """A note on the documents that the question names, with the words that name them; empty if it names none."""
+    """Return a note on the documents that the question names, with the words that name them; empty if none."""
     if filters.mode == "all":
         return []
     names = [entry.name for entry in opened.catalogue if entry.document in filters.documents]

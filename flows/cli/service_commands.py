@@ -154,8 +154,7 @@ def down(as_json: Json = False) -> None:
 
 def status(
     shell: Annotated[
-        bool,
-        typer.Option("--shell", help='Print what a shell needs for `prefect`: eval "$(trivet status --shell)".'),
+        bool, typer.Option("--shell", help='Print what a shell needs for `prefect`: eval "$(trivet status --shell)".')
     ] = False,
     as_json: Json = False,
 ) -> None:

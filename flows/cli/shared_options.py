@@ -36,8 +36,7 @@ def read_index(word: str) -> Path:
 
 
 IndexFolder = Annotated[
-    Path,
-    typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…"),
+    Path, typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…")
 ]
 AnyIndexFolder = Annotated[
     Path | None,

@@ -26,23 +26,17 @@ def open_assistant(
     answers: AnswerSettings | None = None,
     patient: bool = False,
 ) -> AbstractContextManager[Assistant]:
-    """An assistant over the current generation of `index`; no model is loaded before it is needed.
+    """Open an assistant over the current version of `index`; no model is loaded before it is needed.
 
     patient: asks an unavailable model as often as a batch does. Raises StorageError, ModelUnavailable.
     """
     from tasks.rag.answering.assistant import open_assistant as opened
 
-    return opened(
-        index,
-        models=models_of(llm),
-        patient=patient,
-        reranker=reranker,
-        answers=answers,
-    )
+    return opened(index, models=models_of(llm), patient=patient, reranker=reranker, answers=answers)
 
 
 def models_of(llm: str | None) -> Models:
-    """The models of `none`, `local`, `openai` or a model's name; None: TRIVET_LLM. Raises ModelUnavailable."""
+    """Return the models of `none`, `local`, `openai` or a model's name; None: TRIVET_LLM. Raises ModelUnavailable."""
     from tasks.rag.answering.wiring import Models
 
     match spelled(llm or settings().llm):
@@ -79,14 +73,14 @@ def models_of(llm: str | None) -> Models:
 
 
 def _has_endpoint(name: str) -> bool:
-    """Whether a model runs in this process, or an endpoint is configured or part of its name."""
+    """Return whether a model runs in this process, or an endpoint is configured or part of its name."""
     if name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]:
         return True
     return bool(settings().llm_base_url or settings().openai_base_url)
 
 
 def resolve_name(name: str) -> str:
-    """`name`, or what it stands for in the file: no step knows that file. Raises ValueError, for validators."""
+    """Return `name`, or what it stands for in the user's file, unknown to steps. Raises ValueError, for validators."""
     try:
         return spelled(name)
     except ModelUnavailable as error:
@@ -94,7 +88,7 @@ def resolve_name(name: str) -> str:
 
 
 def add_price(values: Any, *, model_field: str) -> Any:
-    """What a flow is told, with the price of the model in its field `by` where a limit on the cost has none."""
+    """Return raw values with the price of the model that `model_field` names, where a limit on the cost has none."""
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
     spending, name = fields.get("spending"), fields.get(model_field)
     if not (isinstance(spending, Mapping) and isinstance(name, str)):

@@ -74,7 +74,7 @@ class Address(Record):
 
     @property
     def is_alive(self) -> bool:
-        """Whether that process still runs."""
+        """True while that process runs."""
         return start_of_process(self.pid) == self.started
 
 
@@ -84,7 +84,7 @@ _joined: list[Address] = []
 
 @contextmanager
 def prefect_api(home: Path) -> Generator[None]:
-    """A server for PREFECT_API_URL; it loads while the command imports prefect. Raises ServerDidNotStart."""
+    """Provide a server for PREFECT_API_URL; it loads while the command imports prefect. Raises ServerDidNotStart."""
     if os.environ.get(URL):
         if not _joined:
             wait_until_healthy(home)
@@ -119,7 +119,7 @@ def prefect_api(home: Path) -> Generator[None]:
 
 
 def has_server() -> bool:
-    """Whether this process uses a server of its home, as nobody has configured another."""
+    """Return whether this process uses a server of its home, as nobody has configured another."""
     return bool(_joined)
 
 
@@ -207,7 +207,7 @@ def start_server(home: Path) -> Address:
 
 
 def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
-    """End the shared server of this home; False if none runs, or a command uses it and `even_in_use` is False."""
+    """End the shared server of this home; return False if none runs, or a command needs it and not `even_in_use`."""
     if not (home / ADDRESS).exists():
         return False
     with _hold_lock(home / STARTING):
@@ -224,7 +224,7 @@ def _read_address(home: Path) -> Address | None:
 
 
 def _end_server(home: Path, *, even_in_use: bool) -> bool:
-    """End the server of the address file, by force if need be; its file goes first, so that nobody joins it."""
+    """End the server of the address file, by force if need be; return False if none runs, or it is in use and stays."""
     address = _read_address(home)
     try:
         with _hold_lock(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -232,7 +232,7 @@ def _end_server(home: Path, *, even_in_use: bool) -> bool:
     except BlockingIOError:
         if not even_in_use:
             return False
-    (home / ADDRESS).unlink(missing_ok=True)
+    (home / ADDRESS).unlink(missing_ok=True)  # first, so that nobody joins the server that ends
     if address is None or not address.is_alive:
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -245,7 +245,7 @@ def _end_server(home: Path, *, even_in_use: bool) -> bool:
 
 
 def start_of_process(pid: int) -> str | None:
-    """Start of a living process in ticks since boot; None if there is none."""
+    """Return the start of a living process in ticks since boot; None if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -107,18 +107,18 @@ def explain_errors(error: ValidationError, spell: Callable[[str], str] = str) ->
 
 @cache
 def replacements() -> dict[str, dict[str, str]]:
-    """What takes the place of names that an earlier version had: kind → name → what to do instead."""
+    """Return what replaces names that an earlier version had: kind → name → what to do instead."""
     return tomllib.loads(Path(__file__).with_name("replacements.toml").read_text("utf-8"))
 
 
 def explain_removal(kind: Kind, name: str) -> str | None:
-    """One sentence on what replaces `name`; None if no version ever had it."""
+    """Return one sentence on what replaces `name`; None if no version ever had it."""
     instead = replacements()[kind].get(name)
     return instead and f"{name} was removed: {instead}"
 
 
 def index_place(word: str) -> Path:
-    """The folder for `DIR` or for an address; its password goes to PGPASSWORD, for this process and its children.
+    """Return the folder for `DIR` or an address; its password goes to PGPASSWORD, for this process and its children.
 
     Raises NotAnIndex for an engine that there is not.
     """

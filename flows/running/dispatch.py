@@ -55,7 +55,7 @@ class PoolStepFailed(RuntimeError):
 
 
 def send(sent: Sent, deployment: str) -> Any:
-    """Execute a step on the pool of `deployment` (`flow/name`). Raises what the step raises, PoolStepFailed."""
+    """Run a step on the pool of `deployment` (`flow/name`); return its result. Raises its errors, PoolStepFailed."""
     with get_client(sync_client=True) as client:
         context = TaskRunContext.get()
         assert context and context.task_run.flow_run_id, "only a step of a run is sent"  # noqa: PT018
@@ -100,7 +100,7 @@ def send(sent: Sent, deployment: str) -> Any:
 
 
 def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
-    """The run and its parents, up to the one that was started directly."""
+    """Return the run and its parents, up to the one that was started directly."""
     runs = [run]
     while waiting := client.read_flow_run(runs[-1]).parent_task_run_id:
         above = client.read_task_run(waiting).flow_run_id
@@ -159,7 +159,7 @@ def _wait_for(client: SyncPrefectClient, child: FlowRun, own_runs: list[UUID]) -
 
 
 def outcome_of(run: object) -> str:
-    """Key under which the outcome of a child run stands among the results."""
+    """Return the key under which the outcome of a child run stands among the results."""
     return f"outcome-{run}"
 
 

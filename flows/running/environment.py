@@ -43,12 +43,12 @@ LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "mat
 
 
 def home_folder() -> Path:
-    """TRIVET_HOME, or the user's data folder; absolute, so that a child that starts elsewhere finds the same home."""
+    """Return TRIVET_HOME, or the user's data folder; absolute, so that a child started elsewhere finds the same one."""
     return Path(os.environ.get("TRIVET_HOME") or user_data_path("trivet")).expanduser().absolute()
 
 
 def trust() -> ssl.SSLContext:
-    """What a connection to the Prefect server trusts: the certificates of Prefect's variable, or the system's.
+    """Return what a connection to the Prefect server trusts: certificates of Prefect's variable, or the system's.
 
     Raises OSError where there is no such file.
     """
@@ -77,7 +77,7 @@ def why_silent(url: str, patience_s: float | None = None, *, goes_on: Callable[[
 
 
 def describe_silence(url: str, why: str) -> str:
-    """Error message about a server of the user's that does not answer."""
+    """Return the error message about a server of the user's that does not answer."""
     return (
         f"no Prefect server answers at {url}, which PREFECT_API_URL names ({why}); start it (that of this home: "
         "`trivet up`), or unset PREFECT_API_URL"

@@ -133,7 +133,7 @@ def explain_flag(name: str, value: Any) -> str | None:
 
 
 def _flag_of(path: str) -> str:
-    """`--max-tokens` for `settings.max_tokens`; of a part of a model the flag that gives it."""
+    """Return the flag of a field: `--max-tokens` for `settings.max_tokens`; for a part of a table, the table's flag."""
     flags = {field: flag for flag, field in FIELDS.items()} | NAMES_IN_ARGS
     parts = path.split(".")
     fields = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
@@ -199,7 +199,7 @@ def _resolve_entry(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entry_of(name: str, flag: str) -> Entry | None:
-    """The model that the user's file calls `name`. Raises OptionUnusable for a file that cannot be read."""
+    """Return the entry `name` of the user's file; None if there is none. Raises OptionUnusable if it cannot be read."""
     try:
         return find_entry(name)
     except ModelUnavailable as error:
@@ -268,7 +268,7 @@ def _build_spec(
     api_key_env: str | None = None,
     concurrency: int | None = None,
 ) -> ModelSpec:
-    """The model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
+    """Build the spec of a model; `args` may hold its endpoint, its rates, and a key, which goes to the environment.
 
     Rates that are not given are the defaults of an evaluation.
     """
@@ -287,7 +287,7 @@ def _build_spec(
 
 
 def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:
-    """An endpoint as a run may store it; one with credentials or a query goes to the environment."""
+    """Return an endpoint as a run may store it; one with credentials or a query goes to the environment."""
     try:
         parts = urlsplit(base_url or "")
     except ValueError:
@@ -301,7 +301,7 @@ def _address_of(base_url: str | None, *, role: str) -> dict[str, str | None]:
 
 
 def tasks_of(tasks_flag: Any) -> list[dict[str, Any]]:
-    """Tasks of a comma-separated flag, or of the YAML's list of names or `{task_name, batch_size}`, each once."""
+    """Read the tasks of a comma-separated flag, or of a YAML list of names or `{task_name, batch_size}`, each once."""
     words: Any = tasks_flag.split(",") if isinstance(tasks_flag, str) else tasks_flag or []
     if not isinstance(words, list):
         raise OptionUnusable(f"--tasks: expected names, or a list of them (it is {words!r})")
@@ -323,7 +323,7 @@ def tasks_of(tasks_flag: Any) -> list[dict[str, Any]]:
 
 
 def seeds_of(seed_flag: Any) -> tuple[int, ...]:
-    """Four seeds, of python, numpy, torch and few-shot examples; one number stands for all."""
+    """Return four seeds, of python, numpy, torch and few-shot examples; one number stands for all."""
     words = ",".join(map(str, seed_flag)) if isinstance(seed_flag, list | tuple) else str(seed_flag)
     try:
         seeds = tuple(int(word) for word in words.split(","))
@@ -335,7 +335,7 @@ def seeds_of(seed_flag: Any) -> tuple[int, ...]:
 
 
 def ks_of(k_flag: Any) -> tuple[int, ...]:
-    """The values of k for pass@k, separated by commas or, in YAML, a list; empty where none are given."""
+    """Read the values of k for pass@k, separated by commas or, in YAML, a list; empty where none are given."""
     words: list[Any] = (
         k_flag.split(",") if isinstance(k_flag, str) else k_flag if isinstance(k_flag, list) else [k_flag]
     )

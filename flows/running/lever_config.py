@@ -180,13 +180,13 @@ class LeverConfig(Record):
         return not (self.start.grpo_checkpoint or self.begin_at == "evaluate")
 
     def with_earlier_files(self, files: Layout) -> LeverConfig:
-        """The same with the files that an earlier run of a seed has left; those that the user names take precedence."""
+        """Return a copy that begins with files which an earlier run of a seed left; those of the user precede."""
         earlier = files.files_before(self.begin_at, sampler=self.pools().sampler)
         replacements = {name: path for name, path in earlier.items() if getattr(self.start, name) is None}
         return self.model_copy(update={"start": self.start.model_copy(update=replacements)})
 
     def pools(self, of_checkpoint: PoolRecipe | None = None) -> PoolRecipe:
-        """The recipe of the pools; what is unset is that of the checkpoint that the run begins with, if it is known."""
+        """Return the recipe of the pools; what is unset is as in the recipe of the checkpoint, if that is known."""
         usual = PoolRecipe(
             sampler="RetrievalSampler",
             size=32 if self.dataset.name in CPU_WORLDS else 64,
@@ -277,9 +277,9 @@ NAMES_OF_THE_SEED = {"judge": judge_of, "sampler": sampler_of, "vectors": vector
 def read_lever_config(
     values: Mapping[str, Any], *, file: Path | None = None, settings: Sequence[str] = ()
 ) -> LeverConfig:
-    """The defaults of the dataset, then the YAML file, then the options, then each `a.b=value`.
+    """Merge the defaults of the dataset, the YAML file, the options and each `a.b=value`; the later one wins.
 
-    given: dotted path of the field → value. Raises ConfigUnusable, OptionUnusable and pydantic.ValidationError.
+    values: dotted path of the field → value. Raises ConfigUnusable, OptionUnusable and pydantic.ValidationError.
     """
     merged = merge_parameters(values, file=file, settings=settings)
     dataset = merged.get("dataset", {})

@@ -104,7 +104,7 @@ def _explain_refusal(error: ValidationError, suite: Suite, *, line: int, part: s
 
 
 def _below_folder(folder: Path, value: Any) -> Any:
-    """`value` with all its relative paths below `folder`."""
+    """Return `value` with all its relative paths below `folder`."""
     if isinstance(value, Path):
         return folder / value
     if isinstance(value, dict):
@@ -172,7 +172,7 @@ class Parts:
 
 
 def model_run(label: str, report: EvalReport) -> ModelRun:
-    """Name the runs that hold the scores of a model: this one, and earlier ones of unchanged tasks."""
+    """Describe a measured model for the report of a night; an unchanged task is that of an earlier run."""
     run = report.run
     return ModelRun(
         label=label,

@@ -96,7 +96,7 @@ class IndexConfig(Record):
         return vlm and resolve_name(vlm)
 
     def index_settings(self, vlm: str | None, *, tokenizer: str, weights: str, seen_by: str) -> dict[str, JsonValue]:
-        """The settings that an index records; a change rebuilds all documents.
+        """Return the settings that an index records; a change rebuilds all documents.
 
         vlm: full name of the model. weights, seen_by: fingerprints of the embedder and of that model.
         """

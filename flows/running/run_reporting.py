@@ -50,7 +50,7 @@ _deployed: ContextVar[FlowRun | None] = ContextVar("_deployed", default=None)
 
 
 def watched(flow: Callable[P, R]) -> Callable[P, R]:
-    """The function of a flow, whose stages the Prefect UI shows while a deployment runs it or a flow that calls it.
+    """Wrap the function of a flow: the Prefect UI shows its stages while a deployment runs it, or a flow that calls it.
 
     An error becomes a state whose message begins with it, not with Prefect's phrase; the caller gets the error itself.
     """
@@ -172,18 +172,18 @@ def alert(event: str, sentence: str) -> None:
 
 
 def first_names(names: Iterable[str]) -> str:
-    """`AIME24,MATH500`: the first names, and the number of further ones; of a path, its last part."""
+    """Join the first names, `AIME24,MATH500`, and the number of further ones; of a path, its last part."""
     short = [name.rstrip("/").rpartition("/")[2] for name in names]
     more = f" and {len(short) - NAMES} more" if len(short) > NAMES else ""
     return ",".join(short[:NAMES]) + more
 
 
 def part_name(name: str, whole: str) -> str:
-    """`embed 1/1 of index notices`: name of a run that is a part of another, in the list of runs."""
+    """Return `embed 1/1 of index notices`: the name of a run that is a part of another, in the list of runs."""
     return f"{name} of {whole}"
 
 
 def as_part(flow: Any, name: str) -> Any:
-    """A flow whose run carries the name of the run that calls it, where runs are listed."""
+    """Return a flow whose run carries the name of the run that calls it, where runs are listed."""
     run_name = part_name(name, str(flow_run.name))
     return flow.with_options(flow_run_name=lambda: run_name)

@@ -151,7 +151,7 @@ class LeverRun(RunState):
 
     @contextmanager
     def seed(self, seed: int) -> Generator[None]:
-        """Context of one seed; it ends early after the last stage that was asked for."""
+        """Run the block for one seed; it ends early after the last stage that was asked for."""
         self.seeds.append(SeedReport(seed=seed))
         with suppress(_LastStageReached):
             yield
@@ -170,11 +170,11 @@ class LeverRun(RunState):
         return selector.weights
 
     def add_evaluation(self, outcome: Ref) -> None:
-        """Keep the evaluation of the current seed."""
+        """Add the evaluation of the current seed to the report."""
         self.seeds[-1] = self.seeds[-1].model_copy(update={"evaluated": outcome})
 
     def add_notes(self, *notes: str) -> None:
-        """Add notes for readers of the figures."""
+        """Add notes for readers of the scores, each once."""
         self.notes = list(dict.fromkeys((*self.notes, *notes)))
 
     def add_files(self, files: dict[str, str]) -> None:

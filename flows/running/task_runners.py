@@ -57,7 +57,7 @@ def _split_runner(threads: TaskRunner[Any], place: str) -> TaskRunner[Any]:
 
 
 def _dask_runner(address: str) -> TaskRunner[Any]:
-    """prefect-dask's runner of an existing cluster, else of one on this machine: a process per core, with TLS."""
+    """Return prefect-dask's runner of an existing cluster, else of one here: a process per core, with TLS."""
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # before distributed is imported
     from prefect_dask.task_runners import DaskTaskRunner
 
@@ -71,7 +71,7 @@ def _dask_runner(address: str) -> TaskRunner[Any]:
 
 
 def _ray_runner(address: str) -> TaskRunner[Any]:
-    """prefect-ray's runner of an existing cluster, else of one on this machine: a process per core, no dashboard."""
+    """Return prefect-ray's runner of an existing cluster, else of one here: a process per core, no dashboard."""
     from prefect_ray.task_runners import RayTaskRunner
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
@@ -95,7 +95,7 @@ class SplitRunner(TaskRunner[PrefectFuture[Any]]):
         self._entered = ExitStack()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A worker gets it with the flow, and refuses a store that is not that of the flow's process."""
+        """Pickle as a call of `_in_worker`, which refuses a store that is not that of the flow's process."""
         return _in_worker, (resources().store,)
 
     def duplicate(self) -> Self:
@@ -140,7 +140,7 @@ def _in_worker(store: str) -> ThreadPoolTaskRunner[Any]:
 
 
 def stays_in_process(task: Task[..., Any], parameters: Mapping[str, Any]) -> bool:
-    """Whether a step runs in the flow's process: for a device, which workers do not share, or with a model.
+    """Return whether a step runs in the flow's process: for a device, which workers do not share, or with a model.
 
     What a run has spent on models, and how fast it may ask, are counted in one process.
     """

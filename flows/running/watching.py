@@ -53,7 +53,7 @@ def wait_until_still(files: Iterable[Path], *, still_s: float, sleep: Callable[[
 
 
 def _size_and_time(file: Path) -> tuple[int, int] | None:
-    """Size in bytes and time of change in ns; None for a file that is gone."""
+    """Return the size in bytes and the time of change in ns; None for a file that is gone."""
     try:
         stat = file.stat()
     except OSError:

@@ -127,7 +127,7 @@ class Asking:
         self._places = asyncio.Semaphore(at_once)
 
     async def answer(self, request: Request | None, question: Question, live: LiveIndex) -> Answered | Refusal:
-        """The answer, or why there is none; a client that is gone gets a refusal. Raises Busy."""
+        """Return the answer, or why there is none; a client that is gone gets a refusal. Raises Busy."""
         async with aclosing(await self.items(request, question, live)) as items:
             async for item in items:
                 if isinstance(item, Answered | Refusal):
@@ -135,7 +135,7 @@ class Asking:
         return Refusal(CLIENT_GONE, "the client is gone")
 
     async def items(self, request: Request | None, question: Question, live: LiveIndex) -> AsyncGenerator[Item]:
-        """Start to answer from an index when it is this question's turn; to stop reading abandons it. Raises Busy.
+        """Wait for the turn of a question, and return items of its answer; to stop reading abandons it. Raises Busy.
 
         request: that of the client; the work ends when it is gone. None: a client that is never gone.
         """
@@ -259,7 +259,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 async def respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
-    """The whole answer, or a stream of events; a failure before the first event has its own status."""
+    """Return the whole answer, or a stream of events; a failure before the first event has its own status."""
     first = await anext(items, None)
     headers = {SESSION_HEADER: first.session} if isinstance(first, Begun) and first.session else {}
     if stream and isinstance(first, Begun):

@@ -38,7 +38,7 @@ class Api(NamedTuple):
     auth: str | None
 
     def is_ready(self) -> bool:
-        """Whether the server answers and reaches its database; needs no auth string."""
+        """Return whether the server answers and reaches its database; needs no auth string."""
         try:
             self._request("GET", "/ready", tries=1)
         except ApiFailed:
@@ -135,7 +135,7 @@ class NotConnected(RuntimeError):
 
 
 def address_of(home: Path) -> Address | None:
-    """The server that `trivet up` started in this home; None where there is none."""
+    """Return the server that `trivet up` started in this home; None where there is none."""
     try:
         return Address.model_validate_json((home / SERVICE_FILE).read_bytes())
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def auth_of(home: Path) -> str | None:
 
 
 def ui_of(home: Path) -> str | None:
-    """Prefect's pages: where PREFECT_UI_URL says, or those of the server of PREFECT_API_URL or of `trivet up`."""
+    """Return the address of Prefect's pages: PREFECT_UI_URL, else that of the server in use; None without a server."""
     address = address_of(home)
     url = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (address and address.ui_url)
     return url.rstrip("/").removesuffix("/api") if url else None
@@ -176,7 +176,7 @@ def connect(home: Path) -> None:
 
 
 def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
-    """Reschedule runs that lost their process, or complete their cancellation; gives their IDs. Raises ApiFailed."""
+    """Reschedule runs that lost their process, or complete their cancellation; return their IDs. Raises ApiFailed."""
     handed: list[str] = []
     for run in sorted(runs):
         state = (api.get(f"/flow_runs/{run}")["state"] or {}).get("type")
@@ -190,13 +190,13 @@ def hand_back(api: Api, runs: Iterable[str], *, why: str) -> list[str]:
 
 
 def await_retry(api: Api, run: str, *, why: str, at: datetime) -> bool:
-    """Schedule a run again for the time `at`; returns whether the server accepts that. Raises ApiFailed."""
+    """Schedule a run again for the time `at`; return whether the server accepts that. Raises ApiFailed."""
     details = {"scheduled_time": at.isoformat()}
     state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
     return propose_state(api, run, state)
 
 
 def propose_state(api: Api, run: str, state: Mapping[str, Any]) -> bool:
-    """Propose a state of a run; returns whether the server accepts it. Raises ApiFailed."""
+    """Propose a state of a run; return whether the server accepts it. Raises ApiFailed."""
     answer = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})
     return answer["status"] == "ACCEPT"

@@ -52,7 +52,7 @@ class DeployFailed(ServiceError):
 
 
 def find_deployments_folder() -> Path:
-    """`deployments/` of the checkout, or the one that came with the wheel. Raises NoFolder."""
+    """Return `deployments/` of the checkout, or the one that came with the wheel. Raises NoFolder."""
     in_checkout, shipped = Path(__file__).parents[2] / FOLDER, Path(sysconfig.get_path("data")) / SHIPPED
     for folder in (in_checkout, shipped):
         if (folder / "prefect.yaml").is_file():

@@ -105,7 +105,7 @@ def _check_packages() -> Iterator[Check]:
 
 
 def _check_programs() -> Iterator[Check]:
-    """Programs beside Python, and whether the walls of the sandbox hold, which takes about a second."""
+    """Check the programs beside Python, and that the walls of the sandbox hold, which takes about a second."""
     from tasks.sandbox import Sandbox
     from tasks.sandbox.sandbox_errors import SandboxUnavailable
     from tasks.sandbox.walls import inspect_walls
@@ -144,7 +144,7 @@ def _check_programs() -> Iterator[Check]:
 
 
 def _check_storage(settings: Settings) -> Iterator[Check]:
-    """Whether the home can be written and has room, without creating it; the store and the database."""
+    """Check that the home, which is not created, can be written and has room; then the store and the database."""
     from storage.embedded import Cluster
     from storage.postgres_binaries import installed
     from storage.storage_errors import DatabaseUnavailable
@@ -187,7 +187,7 @@ def _check_storage(settings: Settings) -> Iterator[Check]:
 
 
 def _check_server(name: str, url: str, remedy: str) -> list[Check]:
-    """Whether the server answers, and which extensions it can load."""
+    """Check whether the server answers, and which extensions it can load."""
     import psycopg
 
     try:
@@ -209,7 +209,7 @@ def _check_server(name: str, url: str, remedy: str) -> list[Check]:
 
 
 def _check_language_model(settings: Settings) -> Check:
-    """The model that answers by default, and what it lacks."""
+    """Check the model that answers by default, and say what it lacks."""
     name, model = "language model", settings.llm_model
     match settings.llm:
         case "none":
@@ -237,7 +237,7 @@ def _check_language_model(settings: Settings) -> Check:
 
 
 def _without_secret(url: str) -> str:
-    """`url` without what precedes an @ and what follows a ?."""
+    """Return `url` without what precedes an @ and what follows a ?."""
     return re.sub(r"//[^/@]*@", "//…@", url).partition("?")[0]
 
 

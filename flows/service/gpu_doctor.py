@@ -53,7 +53,7 @@ def examine_gpu(model: Path | None = None) -> Report:
 
 
 def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
-    """The checks, in the order of REMEDIES; nothing more where torch sees no GPU."""
+    """Yield the checks, in the order of REMEDIES; nothing more where torch sees no GPU."""
     import faiss
     import torch
     from transformers import AutoModelForCausalLM, Qwen2Config

@@ -113,7 +113,7 @@ class Status(Record):
 
 
 def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
-    """Bring the service up, and wait until it is healthy. Raises ServiceError, StorageError, and what deploy raises."""
+    """Start the service, wait until it is healthy, and return it. Raises ServiceError, StorageError, as deploy does."""
     place.prepare()
     with place.lock():
         before = read_last_settings(place)
@@ -172,7 +172,7 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
 
 
 def service_of(place: Place) -> Service | None:
-    """What `trivet up` has started here; None where nothing should run."""
+    """Return what `trivet up` has started here; None where nothing should run."""
     try:
         return Service.model_validate_json(place.address.read_bytes())
     except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
@@ -228,7 +228,7 @@ def _finish_start(
 
 
 def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
-    """Whether our worker of this pool has given a sign of life lately, and since then."""
+    """Return whether our worker of this pool has given a sign of life lately, and not before `since`."""
     try:
         workers = api.post(f"/work_pools/{pool}/workers/filter", {})
     except ApiFailed as error:
@@ -240,7 +240,7 @@ def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = No
 
 
 def _explain_failure(place: Place, part: str) -> str:
-    """Why a part is not healthy: a full disk, or the end of its log."""
+    """Return why a part is not healthy: a full disk, or the end of its log."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
     log = place.log_of(part)
@@ -249,7 +249,7 @@ def _explain_failure(place: Place, part: str) -> str:
 
 
 def full_disks(place: Place, *, store: Path | None) -> list[str]:
-    """What to do about each full file system of the home; `store`: folder of the artifacts, if on this machine."""
+    """Return what to do about each full disk of the home; `store`: folder of the artifacts, if on this machine."""
     database = cluster_of(place).status().folder
     folders = [each for each in (place.home, database, store) if each and each.exists()]
     disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
@@ -263,7 +263,7 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
 
 
 def end(place: Place) -> list[str]:
-    """End all processes of the service, and hand back its runs; gives what was running. Raises DatabaseUnavailable."""
+    """End all processes of the service, and hand back its runs; return what was running. Raises DatabaseUnavailable."""
     ended: list[str] = []
     if supervisor := supervisor_in(find_processes(place.mark)):
         supervising.end([supervisor], grace_s=ORDER_S)
@@ -286,7 +286,7 @@ def end(place: Place) -> list[str]:
 
 
 def status(place: Place, *, store: Path | None) -> Status:
-    """The state of everything; starts nothing. `store`: folder of the artifacts, if on this machine."""
+    """Return the state of everything; start nothing. `store`: folder of the artifacts, if on this machine."""
     service, settings = service_of(place), read_last_settings(place)
     processes = find_processes(place.mark)
     parts = supervising.read_parts(place) if processes else None
@@ -343,7 +343,7 @@ def _examine(place: Place, service: Service, parts: Sequence[Part] | None) -> tu
 
 
 def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
-    """Bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
+    """Return the bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
     parts: dict[str, set[Path | None]] = {
         "artifacts": {store},
         "results": {place.home / "results"},

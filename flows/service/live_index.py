@@ -161,7 +161,7 @@ class Indexing:
                 child.kill()
 
     def state(self) -> IndexingState:
-        """What runs now, and how the last run ended."""
+        """Return what runs now, and how the last run ended."""
         status = self.status()
         under_way = status if status and status.state == "running" else None
         step = under_way.step if under_way else ""
@@ -172,7 +172,7 @@ class Indexing:
             return IndexingState(running, step, progress, "" if self._running else failure, self._ended)
 
     def status(self) -> IndexStatus | None:
-        """The status file of the index; None where there is none that can be read."""
+        """Return the status file of the index; None where there is none that can be read."""
         try:
             return read_status(self.index)
         except StorageError:
@@ -201,10 +201,7 @@ class Indexing:
                 self._failure, self._ended = failure, self._ended + 1
 
     def _build(self, again: Collection[str]) -> str:
-        """Run the flow with the parameters of its last run, so that nothing is made anew.
-
-        Returns what went wrong; empty where nothing did.
-        """
+        """Run the flow as it ran last, so that nothing is made anew; return what went wrong; empty: nothing."""
         status = self.status()
         own = {"documents": str(self.documents), "index": str(self.index), "again": sorted(again)}
         child = subprocess.Popen(
@@ -225,7 +222,7 @@ class Indexing:
         return sentence.strip() or f"the run ended with exit code {child.returncode} and said nothing"
 
     def files(self) -> Iterator[Path]:
-        """The files below the folder of documents, hidden ones and those of the index left out."""
+        """Yield the files below the folder of documents, hidden ones and those of the index left out."""
         own = self.index.resolve()
         for place, folders, names in os.walk(self.documents):
             folder = Path(place)
@@ -233,7 +230,7 @@ class Indexing:
             yield from (folder / name for name in names if not name.startswith("."))
 
     def _list_files(self) -> frozenset[tuple[str, int, int]]:
-        """Path, size in bytes and time of change in ns of each file."""
+        """Return path, size in bytes and time of change in ns of each file."""
         files: set[tuple[str, int, int]] = set()
         for file in self.files():
             with suppress(OSError):  # gone meanwhile

@@ -51,7 +51,7 @@ class Auth(NamedTuple):
 
 
 def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
-    """The configured auth string, or that of the home, which is made at the first start. Raises Refused."""
+    """Return the configured auth string, or that of the home, which is made at the first start. Raises Refused."""
     if configured:
         where, value = "the variable TRIVET_SERVE_TOKEN", configured.get_secret_value()
     else:
@@ -115,7 +115,7 @@ def open_collection(
     reranker: str | None = None,
     answers: AnswerSettings | None = None,
 ) -> Collection:
-    """A collection, whose index is opened when it is first asked. Raises Refused, StorageError.
+    """Return a collection, whose index is opened when it is first asked. Raises Refused, StorageError.
 
     Its folder of documents is made where it is not there, and has to be the one that the index was made of.
     """
@@ -138,7 +138,7 @@ def open_collection(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises Refused if the address cannot be used."""
+    """Return a listening socket. Raises Refused if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

@@ -89,7 +89,7 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
 
 
 def server_app() -> Any:
-    """What uvicorn serves: Prefect's application, whose links lead to where they point after a login."""
+    """Return what uvicorn serves: Prefect's application, whose links lead to where they point after a login."""
     from prefect.server.api.server import create_app
 
     app = create_app()
@@ -109,7 +109,7 @@ def database_of_server() -> str:
 
 
 def has_other_server(url: str) -> bool:
-    """Whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
+    """Return whether a server reads the events in the Redis at `url`; each asks for new ones once a second."""
     from redis import Redis, ResponseError
 
     with Redis.from_url(url) as redis:
@@ -169,7 +169,7 @@ async def restart_waits(connection: AsyncConnection) -> None:
 
 
 async def renew_leases() -> Counter[str]:
-    """Renew all leases, as holders could not; gives their slots by ID of the limit. Those of dead holders expire."""
+    """Renew all leases, as holders could not; return their slots by ID of the limit. Those of dead holders expire."""
     from prefect.server.concurrency.lease_storage import get_concurrency_lease_storage
 
     leases: Any = get_concurrency_lease_storage()

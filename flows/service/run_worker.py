@@ -86,7 +86,7 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
 
 
 def crash_once_worker() -> Any:
-    """Prefect's process worker, which says once of a run that it has crashed.
+    """Return Prefect's process worker, as one that says once of a run that it has crashed.
 
     Its second time may come when the run is being done again, which that would undo.
     """
@@ -139,7 +139,7 @@ async def keep_healing(api: Api, *, pool: str, retries: int) -> None:
 
 
 def schedule_retries(api: Api, *, pool: str, retries: int, now: datetime) -> list[str]:
-    """Schedule the retries of the runs of this pool that have crashed; gives their IDs. Raises ApiFailed."""
+    """Schedule the retries of the runs of this pool that have crashed; return their IDs. Raises ApiFailed."""
     crashed = {
         "flow_runs": {
             "state": {"type": {"any_": ["CRASHED"]}},

@@ -54,11 +54,11 @@ class Collections:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What there is to choose from; nothing where there is one collection."""
+        """Names to choose from; none where there is one collection."""
         return tuple(self._served) if len(self._served) > 1 else ()
 
     def find(self, name: str | None) -> Collection:
-        """The collection of this name; None: the only one. Raises UnknownCollection."""
+        """Return the collection of this name; None: the only one. Raises UnknownCollection."""
         if name is None and not self.names:
             return self.first
         if name is None or name not in self._served:
@@ -68,7 +68,7 @@ class Collections:
 
 
 def folders_of(indexes: Sequence[str], documents: Sequence[str]) -> dict[str, Folders]:
-    """Collections by name, of words `[NAME=]DIR`; a name that is not given is that of the folder, or of the schema.
+    """Return the collections by name, of words `[NAME=]DIR`; without a name, that of the folder or of the schema.
 
     Raises Refused, NotAnIndex.
     """

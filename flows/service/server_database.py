@@ -40,12 +40,12 @@ class Database(Record):
 
 
 def cluster_of(place: Place) -> Cluster:
-    """Prefect's PostgreSQL; not that of Trivet's own tables, whose PostgreSQL lacks pg_trgm."""
+    """Return Prefect's PostgreSQL; that of Trivet's own tables is another, which lacks pg_trgm."""
     return Cluster(place.database, extension=EXTENSION)
 
 
 def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
-    """The running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
+    """Return the running database of the server; a home keeps its first choice. Raises DatabaseUnavailable."""
     if variable := next(filter(environment.get, VARIABLES), None):
         url = environment[variable]
         kind = "sqlite" if url.startswith("sqlite") else "postgresql"

@@ -98,7 +98,7 @@ class Program(NamedTuple):
 
 
 def programs_of(settings: ServiceSettings, database: Database | None, *, umask: int) -> list[Program]:
-    """The programs of a service. `umask`: of the user, whose files the runs write."""
+    """List the programs of a service. `umask`: of the user, whose files the runs write."""
     module = (sys.executable, "-P", "-m")  # -P: no module of the working folder is taken for ours
     programs: list[Program] = []
     if database and database.kept:
@@ -117,7 +117,7 @@ def programs_of(settings: ServiceSettings, database: Database | None, *, umask: 
 def environment_of(
     place: Place, settings: ServiceSettings, database: Database | None, auth: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """Environment of every program, from that of the user; secrets are in no file and no command line."""
+    """Return the environment of every program, from that of the user; secrets are in no file and no command line."""
     environment = {name: value for name, value in base.items() if name not in DROPPED}
     for name, value in QUIET.items():
         environment.setdefault(name, value)
@@ -177,7 +177,7 @@ def start(place: Place, programs: Iterable[Program], environment: Mapping[str, s
 
 
 def config_of(place: Place, programs: Iterable[Program]) -> str:
-    """Text of supervisord.conf; paths below the home are relative, since they may contain signs that expand."""
+    """Return the text of supervisord.conf; paths below the home are relative, since signs in them might expand."""
     control = "%(here)s/control" if place.control.parent == place.folder else str(place.control)
     user = "user=root\n" if os.geteuid() == 0 else ""
     sections = [SUPERVISOR.format(user=user, control=control)]
@@ -189,7 +189,7 @@ def config_of(place: Place, programs: Iterable[Program]) -> str:
 
 
 def client(place: Place) -> contextlib.closing[Any]:
-    """The supervisor's own interface: `client.supervisor.stopProcess("server")`."""
+    """Return the supervisor's own interface: `client.supervisor.stopProcess("server")`."""
     from supervisor.xmlrpc import SupervisorTransport
 
     transport: Any = SupervisorTransport(None, None, f"unix://{place.control}")
@@ -236,7 +236,7 @@ class ServiceProcess(NamedTuple):
 
 
 def find_processes(mark: str) -> list[ServiceProcess]:
-    """All living processes of the service with this mark except this one, and those of other accounts."""
+    """Find the living processes of the service with this mark; this one and those of other accounts are left out."""
     living: list[ServiceProcess] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -248,12 +248,12 @@ def find_processes(mark: str) -> list[ServiceProcess]:
 
 
 def supervisor_in(processes: Iterable[ServiceProcess]) -> ServiceProcess | None:
-    """The supervisor among the processes of a service."""
+    """Find the supervisor among the processes of a service; None if it is not there."""
     return next((each for each in processes if MODULE in each.command), None)
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Whether a process has ended; a zombie counts as ended, though its parent may never collect it."""
+    """Return whether a process has ended; a zombie counts as ended, though its parent may never collect it."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -279,7 +279,7 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def _wait(processes: list[psutil.Process], patience_s: float) -> list[psutil.Process]:
-    """Wait for processes to end; returns those that live after `patience_s`."""
+    """Wait for processes to end; return those that live after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while (alive := [each for each in processes if not is_gone(each)]) and time.monotonic() < deadline:
         time.sleep(0.05)

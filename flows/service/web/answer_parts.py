@@ -62,7 +62,7 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
 
 
 def _parts(text: str, answered: Answered) -> Iterator[Part]:
-    """The text between marks, and the marks; sentences that nothing supports are parts of their own."""
+    """Yield the text between marks, and the marks; sentences that nothing supports are parts of their own."""
     citations = {citation.n: citation for citation in answered.citations}
     sentences = sorted(filter(None, answered.unsupported), key=len, reverse=True)
     # with a group that matches, every second piece is an unsupported sentence
@@ -80,13 +80,13 @@ def _parts(text: str, answered: Answered) -> Iterator[Part]:
 
 
 def unmarked_sentences(answered: Answered) -> tuple[str, ...]:
-    """Unsupported sentences that do not stand in the answer word for word, and must be named beside it."""
+    """Return unsupported sentences that do not stand in the answer word for word, and must be named beside it."""
     lines = answered.answer.split("\n")
     return tuple(sentence for sentence in answered.unsupported if not any(sentence in line for line in lines))
 
 
 def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -> str:
-    """The answer and its sources as Markdown whose marks lead to pictures; each doubtful sentence is marked.
+    """Return the answer and its sources as Markdown: marks lead to pictures, and doubtful sentences are marked.
 
     link: the address of the picture of a citation; None without one.
     """
@@ -121,6 +121,6 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
 
 
 def _text(text: str) -> str:
-    """Text of a document or a model, in which no Markdown or HTML acts."""
+    """Escape text of a document or a model, so that no Markdown or HTML acts in it."""
     escaped = re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -66,7 +66,7 @@ def _conversation_page(visit: Visit, session: Session | None, turns: Sequence[Tu
 
 
 def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Turn]]:
-    """Read a conversation; returns the visit in its collection, the session, and its turns.
+    """Read a conversation; return the visit in its collection, the session, and its turns.
 
     Raises UnknownSession, DatabaseUnavailable, Problem.
     """
@@ -90,7 +90,7 @@ def show_conversation(visit: Visit) -> Response:
 
 
 def _visit_of_session(visit: Visit, session: Session) -> Visit:
-    """The visit in the collection of the conversation. Raises Problem."""
+    """Return the visit in the collection of the conversation. Raises Problem."""
     visit_there = visit.where(lambda collection: lasting_name(collection.live.folder) == session.index_path)
     if lasting_name(visit_there.live.folder) != session.index_path:
         raise Problem(404, f"conversation {session.short_id} is about another index; open it where that is served")
@@ -179,7 +179,7 @@ async def answer_question(visit: Visit) -> Response:
 
 @pages.get("/conversations")
 def show_conversations(visit: Visit) -> Response:
-    """Conversations about the collections of this server, last used first."""
+    """Show the conversations about the collections of this server, last used first."""
     names = {lasting_name(collection.live.folder): collection.name for collection in visit.workplace.collections}
     recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
     labels = read_labels(labels_file(visit.workplace.home, visit.live.folder))
@@ -192,7 +192,7 @@ def show_conversations(visit: Visit) -> Response:
 
 @pages.get("/conversations/{session}/export.{shape}")
 def export_conversation(visit: Visit) -> Response:
-    """The conversation as Markdown, a question a heading, or as CSV, a row for each answer."""
+    """Download the conversation as Markdown, a question a heading, or as CSV, a row for each answer."""
     visit, session, turns = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
     conversation = [turn.answered for turn in turns]
@@ -248,7 +248,7 @@ def save_label(visit: Visit) -> Response:
 
 
 def gold_of(answered: Answered) -> dict[str, Any]:
-    """What a right answer says, and its pages; nothing where the documents do not tell."""
+    """Return what a right answer says, and its pages; nothing where the documents do not tell."""
     if answered.abstained or not answered.citations:
         return {}
     document = answered.citations[0].document
@@ -259,7 +259,7 @@ def gold_of(answered: Answered) -> dict[str, Any]:
 
 
 def _read_correction(visit: Visit) -> dict[str, Any]:
-    """What is right in place of the answer; nothing where no document tells. Raises Problem."""
+    """Return what is right in place of the answer; nothing where no document tells. Raises Problem."""
     answer, document, page = (visit.form.get(name, "").strip() for name in ("answer", "document", "page"))
     if not document:
         return {}
@@ -272,7 +272,7 @@ def _read_correction(visit: Visit) -> dict[str, Any]:
 
 @pages.get("/labelled.jsonl")
 def download_labels(visit: Visit) -> Response:
-    """The labelled questions, as `trivet rag eval` takes them."""
+    """Download the labelled questions, as `trivet rag eval` takes them."""
     file = labels_file(visit.workplace.home, visit.live.folder)
     return download(file.read_text("utf-8") if file.exists() else "", "labelled.jsonl", "application/jsonl")
 

@@ -99,7 +99,7 @@ def upload_of(visit: Visit) -> Upload | None:
 
 
 def run_values(visit: Visit) -> dict[str, Any] | None:
-    """What the template of the run needs; None where nothing is indexed here."""
+    """Return what the template of the run needs; None where nothing is indexed here."""
     indexing = visit.indexing
     if indexing is None:
         return None
@@ -114,7 +114,7 @@ def run_values(visit: Visit) -> dict[str, Any] | None:
 
 @pages.get("/documents/run")
 def show_indexing(visit: Visit) -> Response:
-    """The run as a part of the page, which loads anew when the run has ended."""
+    """Show the run as a part of the page, which loads anew when the run has ended."""
     values = run_values(visit)
     if values is None:
         raise Problem(404, "nothing is indexed here; start the server with --documents DIR")
@@ -145,7 +145,7 @@ def _indexing(visit: Visit) -> Indexing:
 
 
 def files_in(indexing: Indexing) -> dict[str, Path]:
-    """The files of the folder by the names that documents have; hidden ones and those of the index left out."""
+    """Return the files of the folder by the names that documents have, without hidden ones and those of the index."""
     return {
         unicodedata.normalize("NFC", file.relative_to(indexing.documents).as_posix()): file
         for file in indexing.files()
@@ -154,7 +154,7 @@ def files_in(indexing: Indexing) -> dict[str, Path]:
 
 
 def _find_file(name: str, files_by_name: Mapping[str, Path]) -> Path:
-    """The file of a document, or the ZIP that holds it. Raises Problem."""
+    """Return the file of a document, or the ZIP that holds it. Raises Problem."""
     for own, path in files_by_name.items():
         if name == own or name.startswith(f"{own}/"):
             return path
@@ -163,7 +163,7 @@ def _find_file(name: str, files_by_name: Mapping[str, Path]) -> Path:
 
 @pages.get("/documents/remove", needs_folder=True)
 def confirm_removal(visit: Visit) -> Response:
-    """What would be removed, with the button that does it."""
+    """Show what would be removed, with the button that does it."""
     name = visit.query.get("file", "")
     (files, archive), folder = _files_to_remove(visit, name), _indexing(visit).documents
     paths = [path.relative_to(folder).as_posix() for path in files]
@@ -171,9 +171,9 @@ def confirm_removal(visit: Visit) -> Response:
 
 
 def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
-    """The files that hold the bytes of a document, which is not the last one, and whether one is a ZIP with others.
+    """Return the files that hold the bytes of a document, and whether one of them is a ZIP with others.
 
-    Raises Problem.
+    Raises Problem, also for the last document.
     """
     indexing, names = _indexing(visit), [name]
     with suppress(StorageError), visit.live.borrow() as current:  # no generation yet: known by its name alone
@@ -212,7 +212,7 @@ def read_again(visit: Visit) -> Response:
 
 @pages.get("/documents/{document}")
 def show_document(visit: Visit) -> Response:
-    """One document: its pages with status and reason, its passages, and what can be done with it."""
+    """Show one document: its pages with status and reason, its passages, and what can be done with it."""
     first, visit = visit.number("first"), in_collection_of(visit, visit.path["document"])
     with visit.live.borrow() as current:
         entry = current.index.entry(visit.path["document"])
@@ -248,7 +248,7 @@ def show_document(visit: Visit) -> Response:
 
 
 async def receive_files(request: Request, folder: Path, *, apart_from: Path, admit: Callable[[str], None]) -> Upload:
-    """Take the files of a multipart form into `folder`. Raises Problem, and has kept nothing then.
+    """Take the files of a multipart form into `folder`; return what was taken. Raises Problem, and keeps nothing then.
 
     apart_from: a folder that may lie within and takes no files, the index. admit: called with the field `token`;
     raises for one that is not ours.
@@ -325,7 +325,7 @@ def _place_files(parts: FormData, folder: Path, apart_from: Path) -> Upload:
 
 
 def fault_of_name(name: str) -> str:
-    """Why a file of this name is not taken; empty for one that is. Folders are parted by `/`."""
+    """Return why a file of this name is not taken; empty for one that is. Folders are parted by `/`."""
     parts = name.split("/")
     if name.startswith("/") or name[1:2] == ":":
         return "the name is an absolute one; a document lies below the folder of the documents"
@@ -345,7 +345,7 @@ def fault_of_name(name: str) -> str:
 
 
 def is_taken(name: str) -> bool:
-    """Whether the name has the suffix of a format that is read, or of a ZIP."""
+    """Return whether the name has the suffix of a format that is read, or of a ZIP."""
     return Path(name).suffix.lower() in {*suffixes(), ".zip"}
 
 
@@ -364,7 +364,7 @@ def _fault_of_content(name: str, path: Path) -> str:
 
 
 def _fault_of_place(path: Path, target: Path, folder: Path, apart_from: Path, *, replace: bool) -> str:
-    """Why the file cannot stand at `target`; empty if it can."""
+    """Return why the file cannot stand at `target`; empty if it can."""
     above = next(parent for parent in target.parents if parent.exists())
     if not above.is_dir():
         return f"{above.name} is a file, not a folder; rename the one or the other"

@@ -90,7 +90,7 @@ class Row(NamedTuple):
 
 
 def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
-    """The documents of the index, those that were refused, and those that wait for a run."""
+    """List the documents of the index, those that were refused, and those that wait for a run."""
     statuses = doors.statuses_of(visit.live.folder)
     rows = [
         Row(
@@ -113,7 +113,7 @@ def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
 
 
 def _find_waiting(indexing: Indexing, listed: Collection[str]) -> Iterator[str]:
-    """Files that no finished run has looked at; known: names of documents, those of a ZIP with its own before them."""
+    """Yield files that no finished run has seen. listed: names of documents; those in a ZIP begin with its name."""
     archives = {re.sub(r"(?is)(\.zip)/.*", r"\1", name) for name in listed}
     status = indexing.status()
     run_started = status.started.timestamp() if status and status.state.startswith("completed") else 0.0
@@ -158,17 +158,14 @@ def show_numbers(visit: Visit) -> Response:
 
 @pages.get("/numbers.{shape}")
 def download_numbers(visit: Visit) -> Response:
-    """The numbers that the filters leave, as `trivet rag numbers --format` writes them."""
+    """Download the numbers that the filters leave, as `trivet rag numbers --format` writes them."""
     from storage.numbers import copy_numbers
 
     shape: Any = visit.path["shape"]
     if shape not in SHAPES:
         raise Problem(404, f"numbers come as {', '.join(SHAPES)}")
     filters = doors.number_filters(**_read_filters(visit))
-    with (
-        visit.live.borrow() as current,
-        tempfile.TemporaryDirectory(prefix="trivet-") as folder,
-    ):
+    with visit.live.borrow() as current, tempfile.TemporaryDirectory(prefix="trivet-") as folder:
         out = Path(folder) / f"numbers.{shape}"
         names = current.index.names
         copy_numbers(current.index.numbers, names, out, shape, **filters)

@@ -30,7 +30,7 @@ MOST_HITS, MOST_NUMBERS, MOST_RUNS = 50, 1_000, 200
 
 
 def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]]:
-    """The passages that answer a question best. Raises StorageError, ValueError."""
+    """Return the passages that answer a question best, by falling score. Raises StorageError, ValueError."""
     from tasks import resources
     from tasks.rag import STRATEGY
     from tasks.rag.planning.routing import open_router
@@ -60,7 +60,7 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
 
 
 def years_of(period: str) -> tuple[int, int] | None:
-    """`2019..2021` or `2021` as the first and the last year. Raises ValueError."""
+    """Return the first and the last year of `2019..2021` or `2021`. Raises ValueError."""
     if not period.strip():
         return None
     first, _, last = (part.strip() for part in period.partition(".."))
@@ -71,14 +71,14 @@ def years_of(period: str) -> tuple[int, int] | None:
 
 
 def number_filters(entity: str, line: str, period: str) -> NumberFilters:
-    """Filters as the words of `trivet rag numbers`. Raises ValueError."""
+    """Return the filters from words, as `trivet rag numbers` takes them. Raises ValueError."""
     return {"entity": entity.split(), "line": line.split(), "years": years_of(period)}
 
 
 def numbers(
     live: LiveIndex, *, entity: str = "", line: str = "", period: str = "", first: int = 0, most: int = MOST_NUMBERS
 ) -> list[dict[str, Any]]:
-    """Numbers of the tables in reading order, in whole units. Raises StorageError, ValueError."""
+    """Return numbers of the tables in reading order, in whole units. Raises StorageError, ValueError."""
     from storage.numbers import select_numbers
 
     filters = number_filters(entity, line, period)
@@ -111,7 +111,7 @@ def _number(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def results(evaluations: Evaluations, *, task: str | None = None, model: str | None = None) -> list[dict[str, Any]]:
-    """The leaderboard, a row for each model and board. Raises DatabaseUnavailable."""
+    """Return the leaderboard, a row for each model and board. Raises DatabaseUnavailable."""
     from tasks.evaluation.results.ranking import as_rows, rank
 
     scores = evaluations.scores(models=[model] if model else None, tasks=[task] if task else None)
@@ -119,7 +119,7 @@ def results(evaluations: Evaluations, *, task: str | None = None, model: str | N
 
 
 def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
-    """What the last build told of each document, by digest, or by name where nothing of it was kept."""
+    """Return the status of each document in the last build, by digest, or by name where nothing of it was kept."""
     from tasks.rag.indexing.index_report import STATUS_FILE
 
     try:
@@ -139,7 +139,7 @@ def _statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
 
 
 def reason_of(status: DocumentStatus | None) -> str:
-    """Why a document could not be read, or what of it was not; empty where nothing is wrong."""
+    """Return why a document could not be read, or what of it was not; empty where nothing is wrong."""
     if status is None:
         return ""
     pages = len(status.troubled_pages)
@@ -148,7 +148,7 @@ def reason_of(status: DocumentStatus | None) -> str:
 
 
 def routes(workplace: Workplace) -> APIRouter:
-    """The JSON routes; all but /health ask for the auth string."""
+    """Return the JSON routes; all but /health ask for the auth string."""
     collections, evaluations = workplace.collections, workplace.evaluations
 
     def authorize(authorization: Annotated[str, Header()] = "") -> None:

@@ -48,13 +48,13 @@ def show_runs(visit: Visit) -> Response:
 
 
 def _find_run(visit: Visit, which: str) -> FoundRun:
-    """A run of the database; a name is never taken for a file. Raises ResultsUnusable."""
+    """Return a run of the database; a name is never taken for a file. Raises ResultsUnusable."""
     return find_stored_run(which, visit.workplace.evaluations())
 
 
 @pages.get("/runs/{run}")
 def show_run(visit: Visit) -> Response:
-    """A run with its figures, and the runs that it can be compared with."""
+    """Show a run with its scores, and the runs that it can be compared with."""
     stored_run = _find_run(visit, visit.path["run"])
     run = stored_run.report.run
     results = [_task_values(run.id, result) for result in stored_run.report.results]
@@ -62,7 +62,7 @@ def show_run(visit: Visit) -> Response:
 
 
 def _comparable(visit: Visit, run: str) -> list[Run]:
-    """Other runs that share a task with this one, the last first."""
+    """Return other runs that share a task with this one, the last first."""
     from tasks.resources import sample_pages
 
     comparable = sample_pages().comparable(run)
@@ -150,7 +150,7 @@ def show_samples(visit: Visit) -> Response:
 
 @pages.get("/runs/{run}/sample")
 def show_sample(visit: Visit) -> Response:
-    """One item with all its repeats and what stands behind their scores."""
+    """Show one item with all its repeats and what stands behind their scores."""
     from tasks.resources import artifacts, responses
 
     stored_run = _find_run(visit, visit.path["run"])
@@ -187,7 +187,7 @@ def _shorten(value: object) -> str:
 
 @pages.get("/compare")
 def show_comparison(visit: Visit) -> Response:
-    """Two runs of a task with the items that one of them alone has right."""
+    """Show two runs of a task with the items that one of them alone has right."""
     from tasks.resources import sample_pages
 
     first, second = (_find_run(visit, visit.query.get(name, "")) for name in ("a", "b"))
@@ -230,7 +230,7 @@ def show_comparison(visit: Visit) -> Response:
 
 @lru_cache(maxsize=64)
 def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _ended: tuple[str, str]) -> Comparison:
-    """The comparison of two runs; kept, since a run that has ended does not change."""
+    """Compare two runs; the result is kept, since a run that has ended does not change."""
     from tasks.resources import sample_pages
 
     try:

@@ -37,7 +37,7 @@ INSTRUCTIONS = (
 
 
 def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[], Evaluations]) -> MCPServer:
-    """The server with its tools; where there are several collections, those of documents take the name of one."""
+    """Return the server with its tools; those about documents take the name of a collection where there are several."""
     names = collections.names
     choice = f" `collection` is one of: {', '.join(names)}." if names else ""
     server = MCPServer("trivet", instructions=INSTRUCTIONS + choice, log_level="WARNING")

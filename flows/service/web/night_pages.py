@@ -28,7 +28,7 @@ pages = Pages()
 
 @pages.get("/nights")
 def show_nights(visit: Visit) -> Response:
-    """The figures of a suite through its nights."""
+    """Show the scores of a suite through its nights."""
     recent = incidents().recent(MOST_INCIDENTS)
     suites = list(dict.fromkeys(incident.suite for incident in recent))
     with suppress(NoNight):  # the one that ran last stands first

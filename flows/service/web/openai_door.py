@@ -76,7 +76,7 @@ class _Refused(Exception):
 
 
 def routes(workplace: Workplace) -> APIRouter:
-    """The routes; each asks for the auth string as OpenAI's API key."""
+    """Return the routes; each asks for the auth string as OpenAI's API key."""
     router = APIRouter(prefix="/v1", tags=["OpenAI-compatible"])
     models = {name: name for name in workplace.collections.names} or {MODEL: None}
     schema = {"requestBody": {"content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}}
@@ -125,7 +125,7 @@ def routes(workplace: Workplace) -> APIRouter:
 
 
 def _read_question(body: ChatRequest) -> Question:
-    """The last message as the question, after the pairs of question and answer before it."""
+    """Return the last message as the question, after the pairs of question and answer before it."""
     spoken = [message for message in body.messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
         raise _Refused(400, "the last message must be the user's, with text; it is the question")
@@ -152,7 +152,7 @@ Link = Callable[[Citation], str | None]
 
 
 def _annotations(answered: Answered, text: str, link: Link) -> list[dict[str, Any]]:
-    """`url_citation`s: where in the text each mark with a link stands."""
+    """Return `url_citation`s: where in the text each mark with a link stands."""
     cited = {str(citation.n): citation for citation in answered.citations}
     annotations: list[dict[str, Any]] = []
     for mark in LINK.finditer(text):
@@ -178,7 +178,7 @@ def _chat_completion(model: str, answered: Answered, link: Link) -> dict[str, An
 
 
 async def _stream(model: str, answering: asyncio.Future[Answered | Refusal], link: Link) -> AsyncGenerator[str]:
-    """The answer line by line, once it is whole; comments meanwhile, so that no proxy gives up."""
+    """Yield the answer line by line, once it is whole; comments meanwhile, so that no proxy gives up."""
     frame = _frame("chat.completion.chunk", model)
 
     def chunk(delta: dict[str, Any], ends: str | None = None) -> str:

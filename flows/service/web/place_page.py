@@ -55,7 +55,7 @@ def place_address(document: str, page: int | None, box: BBox | None, quote: str)
 
 
 def in_collection_of(visit: Visit, document: str) -> Visit:
-    """The visit in a collection that has this document."""
+    """Return the visit in a collection that has this document, else unchanged."""
 
     def has(collection: Collection) -> bool:
         with collection.live.borrow() as current:
@@ -65,7 +65,7 @@ def in_collection_of(visit: Visit, document: str) -> Visit:
 
 
 def place_values(visit: Visit, citation: Citation) -> dict[str, Any] | None:
-    """What the template of a cited place needs; None where the index has the document no longer."""
+    """Return what the template of a cited place needs; None where the index has the document no longer."""
     try:
         return _place_values(visit, citation.digest, citation.page, citation.bbox, citation.quote)
     except (Problem, StorageError):
@@ -88,7 +88,7 @@ def show_place(visit: Visit) -> Response:
 
 
 def _place_values(visit: Visit, document: str, page: int | None, box: BBox | None, quote: str) -> dict[str, Any]:
-    """What the template of a cited place needs. Raises Problem."""
+    """Return what the template of a cited place needs. Raises Problem."""
     with visit.live.borrow() as current:
         entry = current.index.entry(document)
     if entry is None:
@@ -122,7 +122,7 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
 
 
 def _read_pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
-    """What was read of a document; none where that is not at hand."""
+    """Return the pages that were read of a document; none where that is not at hand."""
     status = statuses_of(visit.live.folder).get(document)
     try:
         return _load_document(status.reading.model_dump_json()).pages if status and status.reading else ()
@@ -138,7 +138,7 @@ def _load_document(ref_json: str) -> Document:
 
 
 def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox, ...]:
-    """Boxes around the blocks or rows that hold the quote, or are a part of it; `within` where there are none.
+    """Return boxes around the blocks or rows that hold the quote or are parts of it; `within` where there are none.
 
     blocks: those of the page. within: box of the passage, in points.
     """
@@ -157,7 +157,7 @@ def boxes_of(quote: str, *, within: BBox, blocks: Iterable[Block]) -> tuple[BBox
 
 
 def _rows_and_blocks(blocks: Iterable[Block]) -> Iterator[tuple[str, BBox]]:
-    """Text and box of each row of a table and of each other block."""
+    """Yield text and box of each row of a table and of each other block."""
     for block in blocks:
         if not block.cells and block.bbox:
             yield block.text, block.bbox
@@ -174,7 +174,7 @@ def _lies_in(box: BBox, outer: BBox) -> bool:
 
 
 def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
-    """The row or paragraph with most words of the quote, what stands about it, and the first row of its table.
+    """Return the row or paragraph with most words of the quote, the lines about it, and the first row of its table.
 
     Empty where no line has half of the words.
     """
@@ -211,14 +211,14 @@ def picture_address(keys: Keys, document: str, page: int, boxes: tuple[BBox, ...
 
 
 def picture_link(keys: Keys, citation: Citation) -> str | None:
-    """The link to the picture of the page that a citation names; None without one."""
+    """Return the link to the picture of the page that a citation names; None without one."""
     if citation.page is None:
         return None
     return picture_address(keys, citation.digest, citation.page, (citation.bbox,) if citation.bbox else ())
 
 
 def is_drawn(format: str | None) -> bool:
-    """Whether pages of the format can be drawn."""
+    """Return whether pages of the format can be drawn."""
     try:
         return format is not None and find_format(format).page_renderer is not None
     except ReaderUnusable:
@@ -226,7 +226,7 @@ def is_drawn(format: str | None) -> bool:
 
 
 def show_picture(keys: Keys, document: str, page: int, boxes: str, key: str) -> Response:
-    """The picture; 403 for a link that the server did not make, 404 with the reason where there is none."""
+    """Send the picture; 403 for a link that the server did not make, 404 with the reason where there is none."""
     if not keys.permits(f"{document}/{page}/{boxes}", key):
         return JSONResponse({"error": "this link to a picture is not of this server; take it from an answer"}, 403)
     try:
@@ -239,7 +239,7 @@ def show_picture(keys: Keys, document: str, page: int, boxes: str, key: str) -> 
 
 @lru_cache(maxsize=PICTURES_KEPT)
 def draw(document: str, page: int, boxes: str = "") -> bytes:
-    """The PNG of a page. Raises NoPicture, DocumentUnreadable, StorageError."""
+    """Return the PNG of a page. Raises NoPicture, DocumentUnreadable, StorageError."""
     from tasks.resources import artifacts
 
     if not DIGEST.fullmatch(document):

@@ -72,11 +72,7 @@ class Keys:
     """
 
     def __init__(
-        self,
-        auth: SecretStr,
-        *,
-        owner: Callable[[], str | None] = lambda: None,
-        clock: Callable[[], float] = time.time,
+        self, auth: SecretStr, *, owner: Callable[[], str | None] = lambda: None, clock: Callable[[], float] = time.time
     ) -> None:
         """owner: the auth string of the service; None where there is none."""
         self._auth = auth.get_secret_value()
@@ -84,7 +80,7 @@ class Keys:
         self._clock = clock
 
     def is_bearer(self, header: str) -> bool:
-        """Whether an Authorization header carries the auth string of the pages."""
+        """Return whether an Authorization header carries the auth string of the pages."""
         return _are_equal(header, f"Bearer {self._auth}")
 
     def cookie(self, secret_word: str) -> str | None:
@@ -98,7 +94,7 @@ class Keys:
         return f"{content}.{self._sign_cookie(content, secret)}"
 
     def is_cookie(self, cookie: str) -> bool:
-        """Whether a cookie is ours, has not ended, and its secret is still the same."""
+        """Return whether a cookie is ours, has not ended, and its secret is still the same."""
         content, _, signature = cookie.rpartition(".")
         signed = any(
             _are_equal(signature, self._sign_cookie(content, secret))
@@ -108,14 +104,14 @@ class Keys:
         return signed and self._clock() < int(content.partition(".")[0])
 
     def form_token(self, cookie: str) -> str:
-        """The token of the forms of a browser with this cookie."""
+        """Return the token of the forms of a browser with this cookie."""
         return self._sign("form", cookie)
 
     def is_form_token(self, token: str, cookie: str) -> bool:
         return _are_equal(token, self._sign("form", cookie))
 
     def permission(self, path: str) -> str:
-        """The signature that lets anybody read `path`."""
+        """Return the signature that lets anybody read `path`."""
         return self._sign("path", path)[:32]
 
     def permits(self, path: str, signature: str) -> bool:
@@ -195,14 +191,14 @@ class Visit(NamedTuple):
         return self.request.cookies.get(COOKIE, "")
 
     def number(self, name: str, default: int = 0) -> int:
-        """A count in the query. Raises Problem."""
+        """Return a count in the query. Raises Problem."""
         text = self.query.get(name, str(default))
         if not text.isdecimal() or len(text) > 9:
             raise Problem(404, f"{name}={text[:20]} is no number of a row; rows count from 0")
         return int(text)
 
     def to(self, path: str, **query: Any) -> str:
-        """The address of a page about the same collection."""
+        """Return the address of a page about the same collection."""
         collection = {"collection": self.collection.name} if self.workplace.collections.names else {}
         encoded = urlencode(query | collection)
         return f"{ROOT}{path}?{encoded}" if encoded else f"{ROOT}{path}"
@@ -221,11 +217,11 @@ class Visit(NamedTuple):
             raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
 
     def say(self, words: str) -> str:
-        """Words of the pages in the language of the page."""
+        """Return words of the pages in the language of the page."""
         return in_korean(words) if self.language == "ko" else words
 
     def fill(self, template: str, **values: Any) -> str:
-        """The HTML of a template, with what every template has; every value is escaped."""
+        """Return the HTML of a template, with what every template has; every value is escaped."""
         frame: dict[str, Any] = {
             "_": self.say,
             "lang": self.language,
@@ -295,7 +291,7 @@ class StaticFile(NamedTuple):
 
 @cache
 def static_files() -> dict[str, StaticFile]:
-    """The files that pages load, by name."""
+    """Return the files that pages load, by name."""
     static: dict[str, StaticFile] = {}
     for name, (kind, parts) in FILES.items():
         content = b"\n".join(part.read_bytes() for part in parts)
@@ -305,13 +301,13 @@ def static_files() -> dict[str, StaticFile]:
 
 @cache
 def korean() -> dict[str, str]:
-    """English words of the pages → Korean ones."""
+    """Return the English words of the pages → Korean ones."""
     return {words: translated for words, translated in _read_words().items() if isinstance(translated, str)}
 
 
 @cache
 def _korean_sentences() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Patterns of whole English sentences, each `{}` any text, with the Korean sentence for each."""
+    """Return patterns of whole English sentences, each `{}` any text, with the Korean sentence for each."""
     sentences = cast("dict[str, str]", _read_words()["sentences"])
     return tuple(
         (re.compile(re.escape(sentence).replace(r"\{\}", "(.+)"), re.DOTALL), translated)
@@ -334,7 +330,7 @@ def in_korean(words: str) -> str:
 
 
 def language_of(accepted: str, cookie: str | None) -> Language:
-    """The language of a page: the chosen one, else the first of Accept-Language that there is."""
+    """Return the language of a page: the chosen one, else the first of Accept-Language that there is."""
     for tag in (cookie or "", *(part.partition(";")[0].strip().lower() for part in accepted.split(","))):
         if tag[:2] in ("en", "ko"):
             return "ko" if tag[:2] == "ko" else "en"

@@ -70,7 +70,7 @@ def create_app(
     home: Path,
     owner: Callable[[], str | None] = lambda: None,
 ) -> FastAPI:
-    """The application; its collections are closed when it ends.
+    """Return the application; its collections are closed when it ends.
 
     home: folder of the labelled questions. owner: the auth string of the service, which signs in to the pages too.
     """
@@ -184,7 +184,7 @@ def _refuse_foreign(request: Request) -> None:
 
 
 def _local_address(address: str) -> str:
-    """The address if it is a page of ours, else the first page."""
+    """Return the address if it is a page of ours, else that of the first page."""
     parts = urlsplit(address)
     ours = address.startswith(f"{ROOT}/") and not parts.netloc and "\\" not in address and address.isprintable()
     return address if ours else f"{ROOT}/"
@@ -192,7 +192,7 @@ def _local_address(address: str) -> str:
 
 @pages.get("/sign-in", public=True)
 def show_sign_in(visit: Visit) -> Response:
-    """The form of the sign-in, which leads on to the page that was asked for."""
+    """Show the form of the sign-in, which leads on to the page that was asked for."""
     return visit.page("sign_in.html", to=_local_address(visit.query.get("to", "")), wrong=False)
 
 
