@@ -77,7 +77,7 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
         room = tokens_left - estimate_tokens(label) - LABEL_TOKENS
         text = hit.chunk.text
         if len(text) * 0.1 > room or estimate_tokens(text) > room:  # no sign costs less than a tenth of a token
-            text = "" if blocks else _cut(hit, room)
+            text = "" if blocks else _cut_to_room(hit, room)
         if not text:
             dropped.append(hit)
             continue
@@ -116,7 +116,7 @@ def label_of(hit: Hit) -> str:
     return " ".join(", ".join(part for part in parts if part).split())[:MOST_LABEL_CHARS]
 
 
-def _cut(hit: Hit, room: int) -> str:
+def _cut_to_room(hit: Hit, room: int) -> str:
     """Return the sentences or table rows from the beginning that fit; header and unit of a table stand there."""
     if room < FEWEST_TOKENS:
         return ""
@@ -176,9 +176,9 @@ def compute_request(question: str) -> ChatRequest:
 
 def rewrite_request(question: str, draft: str) -> ChatRequest:
     """Return the request for the same answer in better words."""
-    most = max(FEWEST_REWRITE_TOKENS, min(ANSWER_TOKENS, 2 * estimate_tokens(draft)))
+    max_tokens = max(FEWEST_REWRITE_TOKENS, min(ANSWER_TOKENS, 2 * estimate_tokens(draft)))
     text = _fenced([("question", question), ("answer", draft)], keep_marks=("answer",))
-    return _request("rewrite.txt", text, max_tokens=most)
+    return _request("rewrite.txt", text, max_tokens=max_tokens)
 
 
 def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:

@@ -41,7 +41,7 @@ TIMES: Mapping[Language, str] = {"en": " times", "ko": "배"}
 """The words behind a result that is a multiple."""
 
 
-class Figures(NamedTuple):
+class CellReading(NamedTuple):
     """A reading of the question with the cell of each of its lines."""
 
     reading: Reading
@@ -60,17 +60,17 @@ def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], 
     if not readings(text, ANY_TWO, spoken_names=names):
         return None
     cells = Cells(text, plan, hits, index)
-    # without a year the one that most of the figures are of is meant
+    # without a year the one that most of the values are of is meant
     years = Counter(number.period.year for number in cells.numbers if number.period.label)
     latest = When(max(years, key=lambda year: (years[year], year))) if years else None
     whens, _ = find_periods(text, lambda: latest)
     plain = strip_question(text, names)
     possible = readings(text, whens, spoken_names=names)
-    by_reading = [_figures(reading, text, plain, cells) for reading in possible]
-    candidates = [figures for figures in by_reading if figures and _units_agree(figures)]
+    by_reading = [_fit_cells(reading, text, plain, cells) for reading in possible]
+    candidates = [fitted for fitted in by_reading if fitted and _units_agree(fitted)]
     if not candidates:
         return None
-    best = max(candidates, key=lambda figures: figures.together.score)
+    best = max(candidates, key=lambda fitted: fitted.together.score)
     confidence = confidence_of(best.together)
     # a word that all values are called by stands at no cell: of schools nothing is known from fishing boats
     lacking = [
@@ -82,7 +82,7 @@ def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], 
     return _draft(best, text, round(confidence, 4)) if confidence >= LEAST else None
 
 
-def _figures(reading: Reading, question: str, plain: str, cells: Cells) -> Figures | None:
+def _fit_cells(reading: Reading, question: str, plain: str, cells: Cells) -> CellReading | None:
     """Return the cells that fit the lines of a reading best together; None where a line has none."""
     lines = tuple(dict.fromkeys(lines_of(reading.expression)))
     line_names = tuple(line for line in lines if line.name != WHOLE)
@@ -92,7 +92,7 @@ def _figures(reading: Reading, question: str, plain: str, cells: Cells) -> Figur
         cells.matches(line.name, more_words, question, When(line.year, line.part or WHOLE_YEAR) if line.year else None)
         for line in line_names
     ]
-    together = choose_cells(matches, one_unit=_of_one_unit(reading))
+    together = choose_cells(matches, one_unit=_needs_one_unit(reading))
     if together is None:
         return None
     numbers = [match.number for match in together.matches]
@@ -101,43 +101,44 @@ def _figures(reading: Reading, question: str, plain: str, cells: Cells) -> Figur
         if whole is None:
             return None
         numbers.append(whole)
-    return Figures(reading, (*line_names, *(line for line in lines if line.name == WHOLE)), tuple(numbers), together)
+    ordered = (*line_names, *(line for line in lines if line.name == WHOLE))  # as `numbers` are
+    return CellReading(reading, ordered, tuple(numbers), together)
 
 
-def _of_one_unit(reading: Reading) -> bool:
+def _needs_one_unit(reading: Reading) -> bool:
     """Whether the values of a reading must have one unit: they are added, or one is a share of the other."""
-    return reading.display_unit in ("%", "times") or _adds(reading.expression)
+    return reading.display_unit in ("%", "times") or _adds_or_subtracts(reading.expression)
 
 
-def _adds(expression: Expression) -> bool:
+def _adds_or_subtracts(expression: Expression) -> bool:
     """Whether an expression adds or subtracts anywhere."""
     match expression:
         case Operation(sign, left, right):
-            return sign in "+-" or _adds(left) or _adds(right)
+            return sign in "+-" or _adds_or_subtracts(left) or _adds_or_subtracts(right)
         case _:
             return False
 
 
-def _units_agree(figures: Figures) -> bool:
+def _units_agree(fitted: CellReading) -> bool:
     """Whether the units and values of the cells allow the arithmetic: a percentage is no part of a share."""
-    units = set(map(unit_of, figures.numbers))
-    result_unit, expression = figures.reading.display_unit, figures.reading.expression
-    if result_unit in ("%", "times") and len(figures.numbers) < 2:
-        return False  # a figure is no share of itself
-    is_share = result_unit == "%" and not _adds(expression)
+    units = set(map(unit_of, fitted.numbers))
+    result_unit, expression = fitted.reading.display_unit, fitted.reading.expression
+    if result_unit in ("%", "times") and len(fitted.numbers) < 2:
+        return False  # a value is no share of itself
+    is_share = result_unit == "%" and not _adds_or_subtracts(expression)
     if is_share and units & PERCENTS:
         return False
     is_sum = isinstance(expression, Operation) and expression.sign == "+"
-    if len({number.value for number in figures.numbers}) < len(figures.numbers) and not is_sum:
+    if len({number.value for number in fitted.numbers}) < len(fitted.numbers) and not is_sum:
         return False  # one number that is told twice
-    if not _of_one_unit(figures.reading):
+    if not _needs_one_unit(fitted.reading):
         return True
     if is_share:
-        part, whole = (abs(number.value) for number in figures.numbers[:2])
+        part, whole = (abs(number.value) for number in fitted.numbers[:2])
         if not whole or part / whole > LARGEST_SHARE:
             return False
-    tables = {(number.document, number.table) for number in figures.numbers if number.table >= 0}
-    in_one = len(tables) == 1 and all(number.table >= 0 for number in figures.numbers)
+    tables = {(number.document, number.table) for number in fitted.numbers if number.table >= 0}
+    in_one = len(tables) == 1 and all(number.table >= 0 for number in fitted.numbers)
     return len(units) == 1 or (len(units - {""}) == 1 and in_one)
 
 
@@ -147,42 +148,42 @@ def confidence_of(together: Together) -> float:
     It depends on the match that fits least and on the lead over the next choice: a logistic regression on 88 questions
     over reports, notices, statistics and filings.
     """
-    sign = 3.6 * min(match.score for match in together.matches) + 9.0 * min(together.margin, MOST_MARGIN) - 2.75
-    return 1 / (1 + math.exp(-sign))
+    logit = 3.6 * min(match.score for match in together.matches) + 9.0 * min(together.margin, MOST_MARGIN) - 2.75
+    return 1 / (1 + math.exp(-logit))
 
 
-def _draft(figures: Figures, question: str, confidence: float) -> Draft | None:
+def _draft(fitted: CellReading, question: str, confidence: float) -> Draft | None:
     """Return the answer that the cells give, with a citation for each; None where the computation abstains."""
-    figures = figures._replace(numbers=tuple(number._replace(unit=unit_of(number)) for number in figures.numbers))
-    if figures.reading.display_unit in ("%", "times"):
+    fitted = fitted._replace(numbers=tuple(number._replace(unit=unit_of(number)) for number in fitted.numbers))
+    if fitted.reading.display_unit in ("%", "times"):
         # what was paid, as a part of something: "(746)" of a statement of cash flows is 746
         paid = [
             number._replace(value=-number.value, shown=number.shown.strip("()-− $€£¥₩"))
             if number.statement == "cash_flow" and number.value < 0
             else number
-            for number in figures.numbers
+            for number in fitted.numbers
         ]
-        figures = figures._replace(numbers=tuple(paid))
-    numbers = {(line.name, line.year): number for line, number in zip(figures.lines, figures.numbers, strict=True)}
+        fitted = fitted._replace(numbers=tuple(paid))
+    numbers = {(line.name, line.year): number for line, number in zip(fitted.lines, fitted.numbers, strict=True)}
     format = shown_as(question)
-    spanned = any(line.year for line in figures.lines)  # the title names the periods then
-    label = "" if spanned else next((number.period.label for number in figures.numbers if number.period.label), "")
-    task = Task(figures.reading.title, figures.reading.expression, 1, label, figures.reading.display_unit)
+    spanned = any(line.year for line in fitted.lines)  # the title names the periods then
+    label = "" if spanned else next((number.period.label for number in fitted.numbers if number.period.label), "")
+    task = Task(fitted.reading.title, fitted.reading.expression, 1, label, fitted.reading.display_unit)
     first = iter([confidence])
     draft = work_out(
         format._replace(tasks=(task,)),
         Lines((), lambda _: ()),
-        documents=tuple(dict.fromkeys(number.name for number in figures.numbers)),
-        describe=lambda said, when: (numbers.get((said, when.year)) or numbers[said, None], next(first, 1.0)),
+        documents=tuple(dict.fromkeys(number.name for number in fitted.numbers)),
+        describe=lambda name, when: (numbers.get((name, when.year)) or numbers[name, None], next(first, 1.0)),
     )
     if draft.abstained:
         return None
     result, *doubts = draft.text.split("\n")
-    if figures.reading.display_unit == "times":
+    expression = fitted.reading.expression
+    is_difference = isinstance(expression, Operation) and expression.sign == "-" and isinstance(expression.right, Line)
+    if fitted.reading.display_unit == "times":
         result = f"{result}{TIMES[format.language]}"
-    elif isinstance(difference := figures.reading.expression, Operation) and (
-        difference.sign == "-" and isinstance(difference.right, Line) and result.endswith("%")
-    ):
+    elif is_difference and result.endswith("%"):
         result = f"{result[:-1]}{POINTS[format.language]}"
     return draft._replace(text="\n".join((result, *doubts)))
 
@@ -212,7 +213,7 @@ def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Toget
     """
     if not all(matches):
         return None
-    choices = [_around(first, matches, one_unit=one_unit) for first in matches[0][:MOST_FIRST]]
+    choices = [_choose_around(first, matches, one_unit=one_unit) for first in matches[0][:MOST_FIRST]]
     choices = sorted((choice for choice in choices if choice), key=lambda choice: -choice.score)
     if not choices:
         return None
@@ -222,23 +223,23 @@ def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Toget
     return best._replace(margin=min(best.margin, best.score - next_score))
 
 
-def _around(first: Match, matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Together | None:
+def _choose_around(first: Match, matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Together | None:
     """Return the best choice with the given first cell, and its lead over those with one cell replaced."""
-    cells, total, ahead = [first], first.score, first.score
+    cells, total, margin = [first], first.score, first.score
     for candidates in matches[1:]:
         used_places = {place_of(match.number) for match in cells}
-        free = [
+        unused = [
             (_score(first, match, one_unit=one_unit), match)
             for match in candidates[:MOST_OTHER]
             if place_of(match.number) not in used_places
         ]
-        if not free:
+        if not unused:
             return None
-        score, best = max(free, key=lambda match: match[0])
-        second = max((near for near, match in free if digits_of(match) != digits_of(best)), default=0.0)
+        score, best = max(unused, key=lambda match: match[0])
+        second = max((other for other, match in unused if digits_of(match) != digits_of(best)), default=0.0)
         cells.append(best)
-        total, ahead = total + score, min(ahead, score - second)
-    return Together(tuple(cells), total / len(matches), ahead / len(matches))
+        total, margin = total + score, min(margin, score - second)
+    return Together(tuple(cells), total / len(matches), margin / len(matches))
 
 
 def _score(first: Match, second: Match, *, one_unit: bool) -> float:

@@ -56,12 +56,12 @@ def look_up_cell(
     Raises WrongTokenizer.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
-    if of_years := find_extreme_year(question, plan, hits, index):
-        return of_years
+    if extreme_year := find_extreme_year(question, plan, hits, index):
+        return extreme_year
     cell_question = read_cell_question(question, tokenizer=tokenizer, names=document_names_in(plan))
     if cell_question is None:
         return None
-    best_cell, is_named = _searched(cell_question, question, plan, hits, index, embedder)
+    best_cell, is_named = _search_best(cell_question, question, plan, hits, index, embedder)
     return answer_of(best_cell, cell_question, is_named=is_named, language=language_of(question)) if best_cell else None
 
 
@@ -78,7 +78,7 @@ def make_describer(
         cell_question = line_question(line, when, tokenizer=tokenizer)
         if cell_question is None:
             return None
-        best_cell, is_named = _searched(cell_question, line, plan, hits, index, embedder)
+        best_cell, is_named = _search_best(cell_question, line, plan, hits, index, embedder)
         if best_cell is None or best_cell.best.unheld:
             return None
         confidence = confidence_of(best_cell, is_named=is_named)
@@ -87,7 +87,7 @@ def make_describer(
     return describe
 
 
-def _searched(
+def _search_best(
     cell_question: CellQuestion,
     text: str,
     plan: RetrievalPlan,
@@ -99,16 +99,16 @@ def _searched(
 
     text: the words of the question, which decide whether the embedder can read them.
     """
-    among = _among(plan, hits, index)
+    candidates = _select_candidates(plan, hits, index)
     best_cell = search_cells(
         cell_question,
-        among.numbers,
+        candidates.numbers,
         tokenizer=index.manifest.tokenizer or BIGRAM,
-        documents=among.documents if among.is_named else (),
-        context=_Around(index, among.documents, hits).of,
+        documents=candidates.documents if candidates.is_named else (),
+        context=_CellContext(index, candidates.documents, hits).around,
         embed=(lambda texts: embedder().embed(texts)) if reads_script(index.manifest.embedder, text) else None,
     )
-    return best_cell, among.is_named
+    return best_cell, candidates.is_named
 
 
 def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
@@ -118,27 +118,25 @@ def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     the question.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
-    read = read_year_question(question, tokenizer=tokenizer, names=document_names_in(plan))
-    if read is None:
+    year_question = read_year_question(question, tokenizer=tokenizer, names=document_names_in(plan))
+    if year_question is None:
         return None
-    figure, most = read
-    among = _among(plan, hits, index)
-    dated = [number for number in among.numbers if number.period.year and number.shown not in NIL]
-    scorer, around = (
-        CellScorer(figure, dated, tokenizer),
-        _Around(index, among.documents, hits, titled=not among.is_named),
-    )
-    matches = (scorer.match(number, around.of(number), 1.0) for number in dated)
+    cell_question, asks_largest = year_question
+    candidates = _select_candidates(plan, hits, index)
+    dated = [number for number in candidates.numbers if number.period.year and number.shown not in NIL]
+    scorer = CellScorer(cell_question, dated, tokenizer)
+    context = _CellContext(index, candidates.documents, hits, titled=not candidates.is_named)
+    matches = (scorer.match(number, context.around(number), 1.0) for number in dated)
     best = max(matches, key=lambda match: match.score, default=None)
     # the best cell's line: its table, row and column, in whatever year
     line = lambda number: (number.document, number.table, number.row_path, telling(number.column_path))  # noqa: E731
     years = {number.period.year: number for number in dated if best and line(number) == line(best.number)}
-    confidence = best.question_share * (OF_YEARS if among.is_named else OF_YEARS_UNNAMED) if best else 0.0
+    confidence = best.question_share * (OF_YEARS if candidates.is_named else OF_YEARS_UNNAMED) if best else 0.0
     if len(years) < 2 or confidence < LEAST:
         return None
-    first, *rest = sorted(years.values(), key=lambda number: number.value, reverse=most)[:MOST_YEARS]
+    first, *rest = sorted(years.values(), key=lambda number: number.value, reverse=asks_largest)[:MOST_YEARS]
     further = [f"FY{number.period.year} {number.shown.lstrip('$€£¥₩ ')} [{n}]" for n, number in enumerate(rest, 2)]
-    head = f"FY{first.period.year}: {figure.core} = {format_as_in_table(first, language_of(question))} [1]"
+    head = f"FY{first.period.year}: {cell_question.core} = {format_as_in_table(first, language_of(question))} [1]"
     return Draft(
         f"{head} ({', '.join(further)})",
         tuple(cite_number(n, number) for n, number in enumerate((first, *rest), 1)),
@@ -152,30 +150,29 @@ class Cells:
 
     def __init__(self, question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> None:
         self._tokenizer = index.manifest.tokenizer or BIGRAM
-        among = _among(plan, hits, index)
-        text_numbers = read_text_numbers(hits, question, among.numbers)
-        self.numbers = [*among.numbers, *(number for number in text_numbers if number.document in among.documents)]
-        self.named = among.is_named
-        self._around = _Around(index, among.documents, hits, titled=not among.is_named)
-        self._found: dict[tuple[str, str, When | None], list[Match]] = {}
+        numbers, documents, is_named = _select_candidates(plan, hits, index)
+        text_numbers = read_text_numbers(hits, question, numbers)
+        self.numbers = [*numbers, *(number for number in text_numbers if number.document in documents)]
+        self._context = _CellContext(index, documents, hits, titled=not is_named)
+        self._matches: dict[tuple[str, str, When | None], list[Match]] = {}
 
     def matches(self, words: str, more_words: str, sentence: str, when: When | None) -> list[Match]:
         """Return the cells that the words fit, best first; `phrase_question` explains the parameters. Raises
         WrongTokenizer.
         """
         key = (words, more_words, when)
-        if key not in self._found:
+        if key not in self._matches:
             question = phrase_question(words, more_words, sentence, when, tokenizer=self._tokenizer)
             if question is None:
-                return self._found.setdefault(key, [])
+                return self._matches.setdefault(key, [])
             dated = select_period(question, [number for number in self.numbers if number.shown not in NIL])
             scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
-            matches = (scorer.match(number, self._around.of(number), share) for number, share in dated)
-            self._found[key] = sorted((match for match in matches if match.score), key=lambda match: -match.score)
-        return self._found[key]
+            matches = (scorer.match(number, self._context.around(number), share) for number, share in dated)
+            self._matches[key] = sorted((match for match in matches if match.score), key=lambda match: -match.score)
+        return self._matches[key]
 
 
-class _Among(NamedTuple):
+class _Candidates(NamedTuple):
     """The numbers that a question may mean, and their documents."""
 
     numbers: list[Number]
@@ -189,7 +186,7 @@ def document_names_in(plan: RetrievalPlan) -> list[str]:
     return [match.said for match in plan.filters.matches if match.field not in QUALIFIER_FIELDS]
 
 
-def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
+def _select_candidates(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Candidates:
     """Return the numbers of the documents that the question names, else those of the pages that were found."""
     from storage.numbers import select_numbers
 
@@ -198,18 +195,18 @@ def _among(plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> _Among:
         match.field not in QUALIFIER_FIELDS and match.confidence >= NAME_CONFIDENCE for match in filters.matches
     )
     is_named = (names_any or filters.mode == "only") and bool(filters.documents)
-    among = (*filters.favoured, *filters.documents) if is_named else (hit.chunk.document for hit in hits)
-    documents = [document for document in dict.fromkeys(among) if document in names]
+    candidates = (*filters.favoured, *filters.documents) if is_named else (hit.chunk.document for hit in hits)
+    documents = [document for document in dict.fromkeys(candidates) if document in names]
     documents = documents[:MOST_DOCUMENTS] if is_named else documents
     rows = select_numbers(index.numbers, {document: names[document] for document in documents}).records()
     numbers = [number_of(row) for row in rows]
     if not is_named:
         pages = {(hit.chunk.document, hit.chunk.page) for hit in hits}
         numbers = [number for number in numbers if (number.document, number.page) in pages]
-    return _Among(numbers, documents, is_named)
+    return _Candidates(numbers, documents, is_named)
 
 
-class _Around:
+class _CellContext:
     """The words of documents around their cells: headings and first lines of the passage that shows the table."""
 
     def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit], *, titled: bool = False) -> None:
@@ -225,7 +222,7 @@ class _Around:
             if chunk.kind == "table":
                 self._tables[chunk.document, chunk.page].append(chunk)
 
-    def of(self, number: Number) -> Context:
+    def around(self, number: Number) -> Context:
         """Return the words around a number, with the rank of its page among the hits."""
         key = (number.document, number.page)
         rank = self._rank.get(key) if number.page is not None else None
@@ -290,9 +287,9 @@ def confidence_of(cell: CellMatch, *, is_named: bool) -> float:
     Logistic regression on 72 questions over filings, reports and notices, 22 of them without an answer.
     """
     best = cell.best
-    sign = 1.9 * best.score + 10.3 * min(cell.margin, MOST_MARGIN) + 1.5 * is_named + 0.5 * best.certainty - 3.2
-    sign -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
-    return 1 / (1 + math.exp(-sign))
+    logit = 1.9 * best.score + 10.3 * min(cell.margin, MOST_MARGIN) + 1.5 * is_named + 0.5 * best.certainty - 3.2
+    logit -= 1.2 * bool(best.unheld) + 0.5 * any(word.focus for word in best.unheld)
+    return 1 / (1 + math.exp(-logit))
 
 
 def format_as_in_table(number: Number, language: Language) -> str:
@@ -328,13 +325,13 @@ def read_text_numbers(hits: Sequence[Hit], question: str, cells: Sequence[Number
     return [
         number
         for at, passage in enumerate(passages)
-        for number in _numbers(passage, hits[passage.hit], table=-1 - passage.hit, row=at)
+        for number in _label_numbers(passage, hits[passage.hit], table=-1 - passage.hit, row=at)
         if not question_digits.intersection(DIGITS.findall(number.shown))
         and not (passage.is_row and (number.document, number.page, number.value) in cell_values)
     ]
 
 
-def _numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:
+def _label_numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Iterator[Number]:
     """Yield the numbers of a passage, each with the words before it, or else behind it, as its label."""
     text = passage.text
     ranges = [match.span() for match in RANGE.finditer(text)]

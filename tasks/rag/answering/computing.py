@@ -125,28 +125,28 @@ class Book:
     def lines(self, *documents: str) -> Lines:
         """Return the lines of these documents, or of all."""
         among = {digest: self.among[digest] for digest in documents or self.among}
-        return Lines(tuple(among), lambda year: _read(self._index, among, year))
+        return Lines(tuple(among), lambda year: _select_rows(self._index, among, year))
 
     def statements(self) -> Lines:
         """Return the lines of the primary statements alone."""
         # for each document and kind of statement the first table that has nearly as many of its lines as any
         concepts_of: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
-        for row in filter(_in_statement, self.rows()):
+        for row in filter(_is_in_statement, self.rows()):
             keys = {key for key, score in score_concepts(label_of(row["row_path"])).items() if score >= NEARLY}
             own = {key for key in keys if kinds[key].statement == row["statement"]}
-            concepts_of[row["document"], row["statement"]][_table(row)] |= own
+            concepts_of[row["document"], row["statement"]][_table_of(row)] |= own
         primary: set[tuple[str, int]] = set()
         for tables in concepts_of.values():
-            most = max(map(len, tables.values()))
-            primary.add(min(table for table, keys in tables.items() if len(keys) >= NEARLY_ALL * most))
-        read = lambda year: [row for row in _read(self._index, self.among, year) if _table(row) in primary]  # noqa: E731
+            fullest = max(map(len, tables.values()))
+            primary.add(min(table for table, keys in tables.items() if len(keys) >= NEARLY_ALL * fullest))
+        read = lambda year: [row for row in _select_rows(self._index, self.among, year) if _table_of(row) in primary]  # noqa: E731
         return Lines(tuple(self.among), read)
 
     @cache  # noqa: B019 (a book lives for one question)
     def rows(self) -> Sequence[dict[str, Any]]:
         """Return all numbers of the documents."""
-        return _read(self._index, self.among)
+        return _select_rows(self._index, self.among)
 
     @cache  # noqa: B019
     def labels(self) -> Mapping[str, int]:
@@ -157,12 +157,12 @@ class Book:
     @cache  # noqa: B019
     def years(self) -> tuple[int, ...]:
         """Return the fiscal years of the statements, rising."""
-        return tuple(sorted({row["period"]["year"] for row in self.rows() if _in_statement(row)}))
+        return tuple(sorted({row["period"]["year"] for row in self.rows() if _is_in_statement(row)}))
 
     def latest(self) -> When | None:
         """Return the period that the first document is of: its last year or quarter; None without statements."""
         first = next(iter(self.among), None)
-        rows = [row for row in self.rows() if row["document"] == first and _in_statement(row)]
+        rows = [row for row in self.rows() if row["document"] == first and _is_in_statement(row)]
         spans = Counter(
             (row["period"]["end"], Period(**row["period"]).months)
             for row in rows
@@ -194,19 +194,19 @@ def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Bo
         stems = Counter(stem_of(names[document]) for document in first).most_common(1)
         if not stems or stems[0][1] < LEAST_OF_FIRST:
             return None
-        most = next(document for document in first if stem_of(names[document]) == stems[0][0])
-        return Book(index, {most: names[most]}, one_entity=False)
+        commonest = next(document for document in first if stem_of(names[document]) == stems[0][0])
+        return Book(index, {commonest: names[commonest]}, one_entity=False)
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
     entities = {match.value for match in confident if match.field == "issuer"}
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
 
 
-def _table(row: Mapping[str, Any]) -> tuple[str, int]:
+def _table_of(row: Mapping[str, Any]) -> tuple[str, int]:
     """Return the document and the number of the table of a row."""
     return row["document"], row["table"]
 
 
-def _in_statement(row: Mapping[str, Any]) -> bool:
+def _is_in_statement(row: Mapping[str, Any]) -> bool:
     """Whether a row is of a primary statement and has a period."""
     return bool(row["period"]) and row.get("statement", "other") in ("income", "balance", "cash_flow")
 
@@ -224,17 +224,17 @@ def withhold_uncomputed(question: str, draft: Draft) -> Draft:
     if is_rate or any(concept.statement is None for concept in concepts_named):
         concept_keys = {concept.key for concept in concepts_named}
         lines = (line for line in draft.text.split("\n") if STATED.search(line))
-        names_it = [
+        names_concept = [
             not concept_keys or bool(concept_keys & {mention.concept.key for mention in mentions(line)})
             for line in lines
         ]
-        if any(names_it) and not defines(question):
+        if any(names_concept) and not defines(question):
             return draft
     text = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
     return draft._replace(text=text, abstained=True, reason="the question asks for arithmetic that was not understood")
 
 
-def _read(index: Index, among: Mapping[str, str], year: int | None = None) -> list[dict[str, Any]]:
+def _select_rows(index: Index, among: Mapping[str, str], year: int | None = None) -> list[dict[str, Any]]:
     """Return the numbers of documents as rows, of one fiscal year or of all."""
     from storage.numbers import select_numbers
 
@@ -250,11 +250,11 @@ def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
             if term_match and row["period"]:
                 years.setdefault(term_match[1], row["period"]["year"])
 
-    def year(term: re.Match[str]) -> str:
-        year_number = years.get(term[1])
-        return f"{year_number}년" if year_number else term[0]
+    def replace_term(term: re.Match[str]) -> str:
+        year = years.get(term[1])
+        return f"{year}년" if year else term[0]
 
-    return TERM.sub(year, question)
+    return TERM.sub(replace_term, question)
 
 
 MOST_FORMULA_CHARS = 500

@@ -66,28 +66,29 @@ def extract_answer(
     parsed = read_question(question, tokenizer=tokenizer or BIGRAM)
     notes: tuple[str, ...] = ()
     if len(question) > MOST_QUESTION_CHARS:
-        read = f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them"
-        notes = (f"the question has {len(question):,} characters; {read}",)
+        length = f"the question has {len(question):,} characters"
+        notes = (f"{length}; sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them",)
     passages = [passage for passage in read_passages(hits) if parsed.wants == "list" or not passage.is_list]
     scored = score_passages(parsed, hits, passages)
-    ranked = sorted(scored, key=lambda one: (-one.score, one.passage.hit, one.passage.place))
+    ranked = sorted(scored, key=lambda entry: (-entry.score, entry.passage.hit, entry.passage.place))
     if not ranked:
         return Draft(NO_ANSWER[parsed.language], abstained=True, reason="nothing was found", notes=notes)
-    several = query_type in ("multi", "compare")  # a follow-up carries over words of the question before
+    # a follow-up is on one thing, but carries over words of the question before, which need not be named again
     confidence = confidence_of(evidence_of(ranked[0], parsed, several=query_type != "single"))
     if parsed.wants == "writer" or (parsed.wants == "why" and confidence < FEWEST_CONFIDENCE):
-        text, citations = _written(parsed, [("", scored_passage) for scored_passage in _select_distinct(ranked)], hits)
+        text, citations = _compose_lines(parsed, [("", entry) for entry in _select_distinct(ranked)], hits)
         text = f"{NEEDS_A_MODEL[parsed.language]}\n{text}"
         return Draft(text, citations, abstained=True, reason="the question asks for a text to be written", notes=notes)
-    if abstained := confidence < FEWEST_CONFIDENCE:
-        text, citations = _closest(parsed, ranked[0], hits)
+    abstained = confidence < FEWEST_CONFIDENCE
+    if abstained:
+        text, citations = _point_to_closest(parsed, ranked[0], hits)
     else:
-        lines = _sides(parsed, ranked, hits, groups) if several else []
+        lines = _by_side(parsed, ranked, hits, groups) if query_type in ("multi", "compare") else []
         if len(lines) < 2:
             first = hits[ranked[0].passage.hit].chunk.document
             of_first = [candidate for candidate in ranked if hits[candidate.passage.hit].chunk.document == first]
             lines = [("", candidate) for candidate in _select_distinct(of_first)]
-        text, citations = _written(parsed, lines, hits)
+        text, citations = _compose_lines(parsed, lines, hits)
     best = ranked[0]
     lacks = f", without {', '.join(best.missing)}" if best.missing else ""
     why = (
@@ -97,16 +98,16 @@ def extract_answer(
     return Draft(text, citations, abstained=abstained, reason=why, notes=notes, confidence=confidence)
 
 
-def _closest(question: Question, closest_passage: Scored, hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
+def _point_to_closest(question: Question, nearest: Scored, hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
     """Return a text that says that nothing was found and names the closest place, with a citation of it."""
-    hit = hits[closest_passage.passage.hit]
+    hit = hits[nearest.passage.hit]
     chunk = hit.chunk
     where = place_of(hit.document_name, chunk.page, hit.page_source, chunk.cells, language=question.language)
     heading = f" ({chunk.heading_path[-1]})" if chunk.heading_path else ""
     closest = "가장 가까운 곳" if question.language == "ko" else "The closest place"
     place = CITATION_MARK.sub("", f"{where}{heading}")
     text = f"{NO_ANSWER[question.language]} {closest}: {place} [1]."
-    return text, (make_citation(1, hit, _quote(closest_passage.passage)),)
+    return text, (make_citation(1, hit, _quote(nearest.passage)),)
 
 
 def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
@@ -120,7 +121,7 @@ def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
         if (
             candidate.passage.is_label
             or not candidate.answers_kind
-            or any(_alike(candidate, earlier) for earlier in selected)
+            or any(_is_repetition(candidate, earlier) for earlier in selected)
         ):
             continue
         adds = not candidate.terms <= frozenset[int]().union(*(earlier.terms for earlier in selected))
@@ -129,7 +130,7 @@ def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
     return selected
 
 
-def _alike(a: Scored, b: Scored) -> bool:
+def _is_repetition(a: Scored, b: Scored) -> bool:
     """Whether two passages say the same: hardly another word, and no other number."""
     words_a, words_b = (set(re.findall(r"\w+", scored.passage.text)) for scored in (a, b))
     numbers = {word for word in words_a ^ words_b if word[0].isdigit()}
@@ -140,7 +141,7 @@ Line = tuple[str, Scored | None]
 """The name of a document or side (empty if it is the only one) and its best passage (None without an answer)."""
 
 
-def _sides(question: Question, ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
+def _by_side(question: Question, ranked: Sequence[Scored], hits: Sequence[Hit], groups: Sequence[Group]) -> list[Line]:
     """Return the best passage of each side; without sides, of each document that answers nearly as well as the best."""
     best_by_document: dict[str, Scored] = {}
     for candidate in ranked:
@@ -158,14 +159,14 @@ def _sides(question: Question, ranked: Sequence[Scored], hits: Sequence[Hit], gr
     return lines
 
 
-def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
+def _compose_lines(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> tuple[str, tuple[Citation, ...]]:
     """Return the lines as text with citation marks; a side without a passage is reported as not told."""
-    written: list[str] = []
+    texts: list[str] = []
     citations: list[Citation] = []
     for name, scored in lines:
         label = f"{name}: " if name else ""
         if scored is None:
-            written.append(label + _NOT_TOLD[question.language])
+            texts.append(label + _NOT_TOLD[question.language])
             continue
         # yes or no, where the question asks for that and the sentence says most of what it asks
         affirms = yes_or_no(question, scored.passage.text)
@@ -174,9 +175,9 @@ def _written(question: Question, lines: Sequence[Line], hits: Sequence[Hit]) -> 
         # the mark stands before the full stop, unless that ends a short form
         n, text = len(citations) + 1, render_passage(question, scored.passage)
         ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
-        written.append(label + (f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"))
+        texts.append(label + (f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"))
         citations.append(make_citation(n, hits[scored.passage.hit], _quote(scored.passage)))
-    return "\n".join(written), tuple(citations)
+    return "\n".join(texts), tuple(citations)
 
 
 def name_of(hit: Hit) -> str:
@@ -201,14 +202,14 @@ def render_passage(question: Question, passage: Passage) -> str:
     if passage.is_list:
         text = "; ".join(item.rstrip(" ;,") for item in items_of(passage.text))
     else:
-        text = _row_told(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
+        text = _render_row(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
     if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):
         text = f"{text} ({passage.unit})"
     text = disarmed(" ".join(text.split()))
     return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1].rstrip()}…"
 
 
-def _row_told(question: Question, passage: Passage) -> str:
+def _render_row(question: Question, passage: Passage) -> str:
     """Return a row with its columns: `label — name: value; name: value`; unchanged where the columns have no names."""
     label, dash, rest = passage.text.partition(" — ")
     values = cells_of(passage.text)[1:]
@@ -227,17 +228,17 @@ def _row_told(question: Question, passage: Passage) -> str:
 def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the columns of the years and things that the question asks for; all of them where it names none."""
     dated = [term.word for term in question.terms if term.literal and term.word[0].isdigit()]
-    of_date = [column for column in columns if any(_names(word, column[0]) for word in dated)]
+    of_date = [column for column in columns if any(_column_holds(word, column[0]) for word in dated)]
     if of_date:
         columns = [column for column in columns if column in of_date or not _DIGIT.search(column[0])]
-    topics = [term.word for term in question.terms if not term.literal and not _names(term.word, label)]
-    match_counts = [sum(_names(word, name) for word in topics) for name, _ in columns]
+    topics = [term.word for term in question.terms if not term.literal and not _column_holds(term.word, label)]
+    match_counts = [sum(_column_holds(word, name) for word in topics) for name, _ in columns]
     fitting = [column for column, matches in zip(columns, match_counts, strict=True) if matches == max(match_counts)]
     answers = question.wants not in NUMERIC or any(_DIGIT.search(value) for _, value in fitting)
     return fitting if max(match_counts) and answers else columns
 
 
-def _names(word: str, name: str) -> bool:
+def _column_holds(word: str, name: str) -> bool:
     """Whether the name of a column holds a word of the question."""
     lowered = re.sub(r"(?<=\d),(?=\d)", "", name.lower())
     if word[0].isdigit():
@@ -305,7 +306,7 @@ def evidence_of(scored: Scored, question: Question, *, several: bool = False) ->
 
 def confidence_of(evidence: Evidence) -> float:
     """Return the probability that the sentence is right, 0 … 1, by the logistic regression above."""
-    sign = CONSTANT + WRONG_TYPE * evidence.wrong_type + OPEN_TYPE * evidence.open_type
-    sign += IN_TEXT * evidence.in_text + FOCUS_IN_TEXT * evidence.focus_in_text + NOWHERE * evidence.nowhere
-    sign += MISSING * evidence.missing + OTHER_PERIOD * evidence.other_period + FIRST_HIT * evidence.first_hit
-    return 1 / (1 + math.exp(-sign))
+    logit = CONSTANT + WRONG_TYPE * evidence.wrong_type + OPEN_TYPE * evidence.open_type
+    logit += IN_TEXT * evidence.in_text + FOCUS_IN_TEXT * evidence.focus_in_text + NOWHERE * evidence.nowhere
+    logit += MISSING * evidence.missing + OTHER_PERIOD * evidence.other_period + FIRST_HIT * evidence.first_hit
+    return 1 / (1 + math.exp(-logit))

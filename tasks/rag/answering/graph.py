@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import has_same_evidence
-from tasks.language.sentences import language_of
+from tasks.language.sentences import CITATION_MARK, language_of
+from tasks.measure.estimates import least_confidence
 from tasks.rag.answering.answer_prompts import (
     MOST_CONTEXT_TOKENS,
     Context,
@@ -34,6 +36,7 @@ from tasks.rag.answering.notice_answers import answer_from_facts
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
     AnswerSettings,
+    Calibration,
     Citation,
     Draft,
     Filters,
@@ -42,6 +45,7 @@ from tasks.rag.answers import (
     RetrievalPlan,
     Retrieved,
     Turn,
+    place_of,
 )
 from tasks.rag.numbers.computation_reading import asks_to_work_out
 from tasks.rag.planning import plan as planning
@@ -52,11 +56,6 @@ if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
     from storage.index import Index
     from tasks.rag.planning.routing import Router
-from importlib.resources import files
-
-from tasks.language.sentences import CITATION_MARK
-from tasks.measure.estimates import least_confidence
-from tasks.rag.answers import Calibration, place_of
 
 _MARK = re.compile(r"\[(\d+)\]")
 
@@ -142,9 +141,9 @@ def analyze_query(state: State, desk: Desk) -> Added:
     """Plan the question: its type, the parts that are answered separately, and the documents to search."""
     question = state["question"]
     history = () if planning.is_reset(question) else tuple(state["history"])
-    label, label_update = _label(question, history, desk)
+    label, label_update = _classify(question, history, desk)
 
-    def planned(text: str) -> RetrievalPlan:
+    def plan_text(text: str) -> RetrievalPlan:
         query_type = planning.make_plan(text, history=history, label=label).query_type
         filters = desk.router.route(text, query_type=query_type, history=history)
         if state["documents"] is not None:
@@ -159,11 +158,11 @@ def analyze_query(state: State, desk: Desk) -> Added:
             similarity_alone=planning.similarity_alone(desk.index.manifest.embedder, question),
         )
 
-    plan = planned(question)
+    plan = plan_text(question)
     if plan.query_type == "followup":
         parts = [Part(planning.standalone_question(question, history, filters=plan.filters), plan)]
     elif len(questions := planning.question_parts(question)) > 1:
-        parts = [Part(part_question, planned(part_question)) for part_question in questions]
+        parts = [Part(part_question, plan_text(part_question)) for part_question in questions]
     else:
         parts = [Part(question, plan)]
     return {"plan": plan, "parts": tuple(parts), "history": history, **label_update}
@@ -199,17 +198,16 @@ def compute(state: State, desk: Desk) -> Added:
                 computed = compute_from_reply(part.question, reply.text, part.plan, desk.index)
         if not desk.wiring.large and (computed is None or computed.abstained):
             computed = compute_from_cells(part.question, part.plan, part.hits, desk.index) or computed
-        missing = computed is None or computed.abstained
-        cell = (
-            look_up_cell(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder) if missing else None
-        )
+        cell = None
+        if computed is None or computed.abstained:
+            cell = look_up_cell(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder)
         parts.append(part._replace(worked=computed, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
 
 
 def generate(state: State, desk: Desk) -> Added:
     """Write the draft; it abstains where every document found is of another notice than the question names."""
-    update, question = _drafted(state, desk), state["question"]
+    update, question = _write_draft(state, desk), state["question"]
     if desk.router.lacks_round(question, state["plan"].filters):
         text = f"{OTHER_NOTICE[language_of(question)]}\n{update['draft'].text}"
         reason = "no document is of the notice that the question names"
@@ -217,7 +215,7 @@ def generate(state: State, desk: Desk) -> Added:
     return update
 
 
-def _drafted(state: State, desk: Desk) -> Added:
+def _write_draft(state: State, desk: Desk) -> Added:
     """Return a model's answer over the context, else one from cells or sentences; a computed answer needs no model."""
     computed = [part.worked or part.cell for part in state["parts"]]
     if (
@@ -225,23 +223,23 @@ def _drafted(state: State, desk: Desk) -> Added:
         or not state["found"].hits
         or all(computed_draft and not computed_draft.abstained for computed_draft in computed)
     ):
-        return {"draft": _extracted(state, desk)}
+        return {"draft": _extract_draft(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
     try:
         request = answer_request(state["question"], state["context"], state["history"], state["plan"])
-        answer = desk.wiring.ask("answer", request, on_text=_drafting(desk))
+        answer = desk.wiring.ask("answer", request, on_text=_report_draft(desk))
     except (NoChatTemplate, RequestRefused) as error:
         lacking = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
         why = lacking if isinstance(error, NoChatTemplate) else error
-        return {"draft": _extracted(state, desk), "notes": (f"{REFUSED}{why}",), "model_refused": True}
+        return {"draft": _extract_draft(state, desk), "notes": (f"{REFUSED}{why}",), "model_refused": True}
     except ModelError as error:  # which says it all: the small model is away for the same reason
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
-        return {"draft": _extracted(state, desk), "notes": (note,), "model_away": True}
+        return {"draft": _extract_draft(state, desk), "notes": (note,), "model_away": True}
     notes = (CUT_SHORT[answer.finish_reason],) if answer.finish_reason in CUT_SHORT else ()
     draft = cite(answer.text, state["context"].hits, question=state["question"])
     if not draft.text or answer.finish_reason == "refusal":
         notes = notes or ("the model gave an empty answer",)
-        draft = _extracted(state, desk)
+        draft = _extract_draft(state, desk)
     return {"draft": draft, "calls": (answer.call,), "notes": (*unlabelled, *notes)}
 
 
@@ -251,7 +249,7 @@ def rewrite(state: State, desk: Desk) -> Added:
     if not desk.wiring.small or not draft.by_model or draft.abstained:
         return {}
     try:
-        reply = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_drafting(desk))
+        reply = desk.wiring.ask("rewrite", rewrite_request(state["question"], draft.text), on_text=_report_draft(desk))
     except ModelError as error:
         return {"notes": (f"the draft was not rewritten: {error}",)}
     if reply.finish_reason == "length" or not has_same_evidence(draft.text, reply.text):
@@ -319,7 +317,7 @@ def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, 
     return run
 
 
-def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryType | None, Added]:
+def _classify(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryType | None, Added]:
     """Return the type that the small model gives the question, and the state update; None without a usable label."""
     if not desk.wiring.small:
         return None, {}
@@ -332,19 +330,19 @@ def _label(question: str, history: Sequence[Turn], desk: Desk) -> tuple[QueryTyp
     return label, {"calls": (reply.call,), "notes": notes}
 
 
-def _extracted(state: State, desk: Desk) -> Draft:
+def _extract_draft(state: State, desk: Desk) -> Draft:
     """Return an answer made without a model; a part whose answer is not confident enough is withheld."""
     # a table answers all parts at once; facts of one document may answer only one of them
-    of_several = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
-    if of_several and not any(part.worked for part in state["parts"]):
+    has_parts = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
+    if has_parts and not any(part.worked for part in state["parts"]):
         stated = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
         if stated:
             return withhold_unsure(state["question"], stated, least=desk.least_confidence)
-    drafts = [(part.question, _answered(part, desk)) for part in state["parts"]]
+    drafts = [(part.question, _answer_part(part, desk)) for part in state["parts"]]
     return join_drafts([withhold_unsure(question, draft, least=desk.least_confidence) for question, draft in drafts])
 
 
-def _answered(part: Part, desk: Desk) -> Draft:
+def _answer_part(part: Part, desk: Desk) -> Draft:
     """Answer a part without a model: by a computation, facts of the catalogue, a cell, or sentences, in this order."""
     if part.worked and not part.worked.abstained:
         return part.worked
@@ -388,10 +386,10 @@ def join_drafts(drafts: Sequence[Draft]) -> Draft:
 def _shift_marks(text: str, *, by: int) -> str:
     """Return the text with the number of each citation mark raised."""
 
-    def shifted(mark: re.Match[str]) -> str:
+    def shift(mark: re.Match[str]) -> str:
         return f"[{int(mark[1]) + by}]"
 
-    return _MARK.sub(shifted, text)
+    return _MARK.sub(shift, text)
 
 
 def select_answering(drafts: Sequence[Draft]) -> Sequence[Draft]:
@@ -399,7 +397,7 @@ def select_answering(drafts: Sequence[Draft]) -> Sequence[Draft]:
     return [draft for draft in drafts if not draft.abstained] or drafts
 
 
-def _drafting(desk: Desk) -> Callable[[str], None]:
+def _report_draft(desk: Desk) -> Callable[[str], None]:
     """Return the callback that reports the text a model has written so far."""
     return lambda text: desk.on_event(Event("draft", text))
 

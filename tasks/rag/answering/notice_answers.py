@@ -67,7 +67,7 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
     is_certain = plan.filters.mode == "only" or plan.query_type == "followup"
     # a HWP and its HWPX have one stem: they count as one document
     stems = {stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}
-    if not (is_certain and entries and len(stems) == 1 and _is_about(question, entries[0])):
+    if not (is_certain and entries and len(stems) == 1 and _is_about_document(question, entries[0])):
         return None
     facts = [fact for name in names if (fact := _pick_fact(entries[0], name, question))]
     # a line per fact, as the document labels and writes it
@@ -85,7 +85,7 @@ def find_requested_facts(question: str) -> tuple[FactName, ...]:
     return tuple(sorted(positions, key=lambda name: positions[name]))
 
 
-def _is_about(question: str, entry: CatalogueEntry) -> bool:
+def _is_about_document(question: str, entry: CatalogueEntry) -> bool:
     """Whether the words of the question beside the fact mostly name the document, and not a part of it."""
     texts = [entry.name, entry.title or "", *entry.aliases]
     texts += [value for field, value in entry.metadata.items() if not field.endswith("_page")]
@@ -132,7 +132,7 @@ def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], 
     remarks: dict[str, list[str]] = {"equal": [], "differ": []}
     contradictions: list[str] = []
     for name in sorted(names, key=list(DISPLAY).index):
-        called, line = DISPLAY[name][language], list[str]()
+        label, line = DISPLAY[name][language], list[str]()
         values: list[str | None] = []
         for entry in entries:
             fact, metadata = _pick_fact(entry, name, question), entry.metadata.get(_FIELDS.get(name, ""))
@@ -141,22 +141,22 @@ def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], 
                 line.append(f"{' '.join(fact.value.split())} [{len(citations)}]")
                 values.append(fact.canonical)
                 if metadata and _contradicts(name, fact, metadata):
-                    words = {"document": stem_of(entry.name), "fact": called, "metadata": metadata}
+                    words = {"document": stem_of(entry.name), "fact": label, "metadata": metadata}
                     contradictions.append(labels["contradiction"].format(**words, stated=fact.value))
             elif metadata:
                 line.append(f"{' '.join(metadata.split())} ({labels['metadata']})")
-                values.append(_canonical(name, metadata))
+                values.append(_read_canonical(name, metadata))
             else:
                 line.append(labels["missing"])
-        lines.append([called, *line])
+        lines.append([label, *line])
         if len(values) > 1 and None not in values:
-            remarks["equal" if len(set(values)) == 1 else "differ"].append(called)
+            remarks["equal" if len(set(values)) == 1 else "differ"].append(label)
     below = [f"{labels[kind]}: {', '.join(rows)}" for kind, rows in remarks.items() if rows] + contradictions
-    text = "\n".join([*_drawn(lines), *(["", *below] if below else [])])
+    text = "\n".join([*_draw_table(lines), *(["", *below] if below else [])])
     return Draft(text, tuple(citations), reason=STATED, confidence=FACT_CONFIDENCE)
 
 
-def _canonical(name: FactName, text: str) -> str | None:
+def _read_canonical(name: FactName, text: str) -> str | None:
     """Return a value of the metadata table in comparable form; None where it cannot be read."""
     return next((stated.canonical for stated in read_value(name, "", text)), None)
 
@@ -165,13 +165,13 @@ def _contradicts(name: FactName, fact: Fact, metadata: str) -> bool:
     """Whether the metadata table states another amount or date; names are not compared, since both sources shorten
     them.
     """
-    stated, listed = fact.canonical, _canonical(name, metadata)
+    stated, listed = fact.canonical, _read_canonical(name, metadata)
     if name not in _COMPARABLE or not stated or listed is None:
         return False
     return not (listed.startswith(stated) or stated.startswith(listed))  # a day without its hour is no contradiction
 
 
-def _drawn(lines: Sequence[Sequence[str]]) -> list[str]:
+def _draw_table(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a Markdown table, padded to equal width; a Hangul syllable takes two columns of a
     terminal.
     """
@@ -181,9 +181,9 @@ def _drawn(lines: Sequence[Sequence[str]]) -> list[str]:
 
     rows = [[text.replace("|", "\\|") for text in line] for line in lines]
     widths = [max(3, *(width(row[column]) for row in rows)) for column in range(len(rows[0]))]
-    drawn = [
+    table = [
         "| " + " | ".join(text + " " * (wide - width(text)) for text, wide in zip(row, widths, strict=True)) + " |"
         for row in rows
     ]
-    drawn.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
-    return drawn
+    table.insert(1, "| " + " | ".join("-" * wide for wide in widths) + " |")
+    return table

@@ -33,14 +33,14 @@ def has_answer_type(question: Question, passage: Passage) -> bool:
         case "number":
             return _has_measure(question, passage)
         case "money":
-            if any(_unsaid(question, match.group()) for match in _PATTERNS["money"].finditer(text)):
+            if any(_other_numbers(question, match.group()) for match in _PATTERNS["money"].finditer(text)):
                 return True
             # a table says the currency once, above its numbers
             rest = _PATTERNS["counted"].sub(" ", _PATTERNS["percent"].sub(" ", text))
             return (passage.is_row or bool(passage.unit)) and bool(new_numbers(question, rest))
         case "percent":
             matches = _PATTERNS["percent"].finditer(text)
-            if any(_unsaid(question, match.group()) or match["word"] for match in matches):
+            if any(_other_numbers(question, match.group()) or match["word"] for match in matches):
                 return True
             around = f"{passage.unit} {f'{passage.before} {text}' if passage.is_row else ''}"
             return bool(_PATTERNS["percentages"].search(around)) and bool(new_numbers(question, text))
@@ -69,14 +69,14 @@ def new_numbers(question: Question, text: str) -> list[str]:
     pages.
     """
     body = _PATTERNS["calendar"].sub(" ", _PATTERNS["reference"].sub(" ", _OPENS_ITEM.sub("", text)))
-    return _unsaid(question, body)
+    return _other_numbers(question, body)
 
 
 def yes_or_no(question: Question, text: str) -> bool | None:
     """Whether a sentence affirms what the question asks; None where the question denies or the sentence may deny."""
     denies = (_PATTERNS["negates"], _PATTERNS["may_deny"])
-    asked_so = any(pattern.search(question.text.lower()) for pattern in denies)
-    if question.wants != "yesno" or asked_so or _PATTERNS["may_deny"].search(text):
+    question_denies = any(pattern.search(question.text.lower()) for pattern in denies)
+    if question.wants != "yesno" or question_denies or _PATTERNS["may_deny"].search(text):
         return None
     return _PATTERNS["negates"].search(text) is None
 
@@ -90,7 +90,7 @@ def has_counted_number(question: Question, passage: Passage) -> bool:
     return bool(re.search(counted, passage.text)) or counter in passage.unit or counter in passage.before
 
 
-def _unsaid(question: Question, text: str) -> list[str]:
+def _other_numbers(question: Question, text: str) -> list[str]:
     """Return the numbers of a text that are not in the question."""
     numbers = (match.group().replace(",", "") for match in NUMBER.finditer(text))
     return [number for number in numbers if number not in question.numbers]
@@ -127,9 +127,9 @@ def _has_count(question: Question, passage: Passage) -> bool:
 def _has_date(question: Question, text: str) -> bool:
     """Whether the text has a day, an hour or a year that is not in the question, whichever of them is asked for."""
     if _ASKS_HOUR.search(question.text):
-        return any(_unsaid(question, match.group()) for match in _PATTERNS["hour"].finditer(text))
+        return any(_other_numbers(question, match.group()) for match in _PATTERNS["hour"].finditer(text))
     matches: Iterator[re.Match[str]] = _PATTERNS["day"].finditer(text)
-    if any(_unsaid(question, match.group()) or not re.search(r"\d", match.group()) for match in matches):
+    if any(_other_numbers(question, match.group()) or not re.search(r"\d", match.group()) for match in matches):
         return True
     years = (match for match in _PATTERNS["year"].finditer(text) if match["year"] not in question.numbers)
     return any(_ASKS_YEAR.search(question.text) or match["said"] for match in years)
@@ -241,7 +241,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     score -= MISSING_PENALTY * bool(missing)
     years = [at for at in everywhere if _YEAR.fullmatch(question.terms[at].word)]
     text_years = set(_YEAR.findall(passage.text))
-    is_of_others = bool(text_years) and not text_years & {question.terms[at].word for at in years}
+    has_other_years = bool(text_years) and not text_years & {question.terms[at].word for at in years}
     return Scored(
         passage,
         score,
@@ -253,7 +253,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
         in_text=_share(weights, [float(at in terms) for at in everywhere], everywhere),
         focus_in_text=_share(weights, [float(at in terms) for at in everywhere], focus),
         nowhere=_share(weights, [float(share < IN_CHUNK) for share in shares], everywhere),
-        other_period=bool(years) and (is_of_others or any(shares[at] < BEFORE for at in years)),
+        other_period=bool(years) and (has_other_years or any(shares[at] < BEFORE for at in years)),
     )
 
 
@@ -329,13 +329,13 @@ class _Reader:
         self._korean = [(at, term.word) for at, term in enumerate(terms) if HANGUL.search(term.word)]
         self._stems = [(at, re.compile(rf"(?<!\w){re.escape(_letters(word))}")) for at, word in self._korean]
         self._signs = [(at, sign) for at, term in enumerate(terms) for names, sign in SIGNS if term.word in names]
-        self._known: dict[str, frozenset[int]] = {}
+        self._found_in: dict[str, frozenset[int]] = {}
 
     def words_in(self, text: str) -> frozenset[int]:
         """Return the positions of the question's words that `text` holds."""
-        if text not in self._known:
-            self._known[text] = frozenset(self._find(text)) if text else frozenset()
-        return self._known[text]
+        if text not in self._found_in:
+            self._found_in[text] = frozenset(self._find(text)) if text else frozenset()
+        return self._found_in[text]
 
     def held_by_name(self, name: str) -> frozenset[int]:
         """Return the positions of the words in a document's name, which may run words together:

@@ -124,17 +124,17 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     question = expand(" ".join(short.split())).question
     for short_form, long_form in _WORDS["short_forms"]:
         question = re.sub(rf"\b{short_form}\b", long_form, question)
-    focus_text = _korean_focus(question.rstrip(" ?.").split())
+    focus_text = _find_korean_focus(question.rstrip(" ?.").split())
     if language_of(question) == "en":
         match = FOCUS_ASKED.search(question)
         focus_text = match["focus"] if match else ""
     words, focus_words = tokenize([question, focus_text], tokenizer=tokenizer)
     # 20기 of 제20기 is one word, and the digits of an amount in myriads are none: 13 and 8 of 13억 8천만
-    ordinals = {digits: f"{digits}{of}" for digits, of in ORDINAL.findall(question)}
+    ordinals = {digits: f"{digits}{counter}" for digits, counter in ORDINAL.findall(question)}
     in_amounts = {digits for amount in MYRIADS.findall(question) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
-    words = _mended(_without_joins(words), question)
+    words = _restore_names(_drop_compounds(words), question)
     words = [ordinals.get(word, word) for word in words if word in ordinals or word not in in_amounts]
-    focus = frozenset([*focus_words, *_mended(_without_joins(focus_words), focus_text)])
+    focus = frozenset([*focus_words, *_restore_names(_drop_compounds(focus_words), focus_text)])
     # what is counted: 개소 of 몇 개소, the stem of `stores` of how many stores
     korean, english = COUNTER.search(question), HOW_MANY.search(question)
     counter = korean[1] if korean else ""
@@ -144,21 +144,21 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     return Question(
         text=question,
         language=language_of(question),
-        terms=_terms(list(dict.fromkeys(words)), question, focus, tokenizer),
+        terms=_weigh_terms(list(dict.fromkeys(words)), question, focus, tokenizer),
         wants=next(kinds, "text"),
         counter=counter,
         numbers=frozenset(re.findall(r"\d+(?:\.\d+)?", question.replace(",", ""))),
     )
 
 
-def _terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
-    # words that are written as names: a capital letter within the sentence, or all capitals
+def _weigh_terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer: str) -> tuple[Term, ...]:
     """Return the words of a question with their weights, without words that ask and parts of ids."""
-    written = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", question)
-    latin = [word for word in written if word.lower() not in FUNCTION_WORDS]
+    # words that are written as names: a capital letter within the sentence, or all capitals
+    capitalised = re.findall(r"(?<![.?!:] )(?<=[^\s]\s)(?:[A-Z][\w'’-]*)|\b[A-Z]{2,}\b", question)
+    latin = [word for word in capitalised if word.lower() not in FUNCTION_WORDS]
     names = {word for split in tokenize(latin, tokenizer=tokenizer) for word in split}
     # parts of an id, or of a number with its counter, that say less alone: 002 of sfr-002, 12 of 12개월
-    said_whole = {
+    parts_of_ids = {
         part
         for word in words
         if any(sign.isdigit() for sign in word) and not _KOREAN_YEAR.fullmatch(word)
@@ -167,7 +167,7 @@ def _terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer
     }
     terms: dict[str, Term] = {}
     for word in words:
-        if word in ASKING or word in said_whole or _KOREAN_YEAR.fullmatch(word):
+        if word in ASKING or word in parts_of_ids or _KOREAN_YEAR.fullmatch(word):
             continue
         literal = any(sign.isdigit() for sign in word) or word in names
         weight = 0.3 if word in MEASURES or len(word) == 1 else 1.3 if literal else 1.0
@@ -175,7 +175,7 @@ def _terms(words: Sequence[str], question: str, focus: frozenset[str], tokenizer
     return tuple(terms.values())[:MOST_WORDS]
 
 
-def _without_joins(words: Sequence[str]) -> list[str]:
+def _drop_compounds(words: Sequence[str]) -> list[str]:
     """Return the words without compounds of the words before them; parts of one syllable give way to the compound."""
     parts_of: list[str] = []
     for word in words:
@@ -188,7 +188,7 @@ def _without_joins(words: Sequence[str]) -> list[str]:
     return parts_of
 
 
-def _mended(words: Sequence[str], question: str) -> list[str]:
+def _restore_names(words: Sequence[str], question: str) -> list[str]:
     """Return the words with names restored that the tokenizer split: 재공고 for `공고`, 가온시."""
     mended = list(words)
     for run in dict.fromkeys(re.findall("[가-힣]{2,}", question)):
@@ -207,7 +207,7 @@ def _mended(words: Sequence[str], question: str) -> list[str]:
     return mended
 
 
-def _korean_focus(spaced: Sequence[str]) -> str:
+def _find_korean_focus(spaced: Sequence[str]) -> str:
     """Return the words before the question word that end in a particle of subject, topic or object, else the last
     word.
     """
@@ -262,7 +262,7 @@ def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = 
         return None
     if NO_FIGURE.search(text) or asks_to_work_out(text):
         return None
-    return _question(text, text, part, years, terms, tokenizer=tokenizer, names=names)
+    return _build_question(text, text, part, years, terms, tokenizer=tokenizer, names=names)
 
 
 def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
@@ -273,14 +273,14 @@ def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = 
     least = LEAST.search(text) is not None
     if len(text) > MOST_CHARS or not WHICH_YEAR.search(text) or not (least or MOST.search(text)):
         return None
-    figure = LEAST.sub(" ", MOST.sub(" ", WHICH_YEAR.sub(" ", text)))
-    cell_question = _question(text, figure, WHOLE_YEAR, (), set(), tokenizer=tokenizer, names=names)
+    value_words = LEAST.sub(" ", MOST.sub(" ", WHICH_YEAR.sub(" ", text)))
+    cell_question = _build_question(text, value_words, WHOLE_YEAR, (), set(), tokenizer=tokenizer, names=names)
     return (cell_question, not least) if cell_question else None
 
 
 def line_question(line: str, when: When, *, tokenizer: str) -> CellQuestion | None:
     """Return the name of a line as a question for its value in a period. Raises WrongTokenizer."""
-    return _question(line, line, when.part, (when.year,), set(), tokenizer=tokenizer, names=())
+    return _build_question(line, line, when.part, (when.year,), set(), tokenizer=tokenizer, names=())
 
 
 def phrase_question(
@@ -296,8 +296,8 @@ def phrase_question(
         part, years, terms = when.part, (when.year,), set[str]()
     years = years if len(years) == 1 else ()
     terms = terms if len(terms) == 1 else set[str]()
-    own = _question(words, words, part, years, terms, tokenizer=tokenizer, names=())
-    more = _question(more_words, more_words, part, (), set(), tokenizer=tokenizer, names=())
+    own = _build_question(words, words, part, years, terms, tokenizer=tokenizer, names=())
+    more = _build_question(more_words, more_words, part, (), set(), tokenizer=tokenizer, names=())
     if own is None or more is None:
         return own
     own_words = {word.text for word in own.words}
@@ -310,9 +310,9 @@ def phrase_question(
     )
 
 
-def _question(
+def _build_question(
     question: str,
-    figure: str,
+    value_words: str,
     part: Part,
     years: Sequence[int],
     terms: set[str],
@@ -320,16 +320,16 @@ def _question(
     tokenizer: str,
     names: Sequence[str],
 ) -> CellQuestion | None:
-    """Return the question as cells are scored against it. figure: the part of it that says which value is meant."""
+    """Return the question as cells are scored against it. value_words: its part that says which value is meant."""
     # what is asked for, without documents, periods, units and words that ask
-    core = figure
+    core = value_words
     for name in sorted(names, key=len, reverse=True):
         loosely = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", name)))  # it may be written with hyphens for spaces
         core = re.sub(rf"(?:\bthe\s+)?{loosely}(?:['’]s\b)?", " ", core, flags=re.IGNORECASE)
     core = YEAR_SAID.sub(" ", PART_SAID.sub(" ", TERM.sub(" ", IN_UNIT.sub(" ", core))))
     core = re.sub(r"['’]s\b|[()?,;:]|\.(?!\w)", " ", core)
     core = " ".join(word for word in core.split() if word.lower() not in CELL_ASKING or LINK.fullmatch(word))
-    words = tuple(_words(question, core, tokenizer))
+    words = tuple(_weigh_words(question, core, tokenizer))
     core = " ".join(LINK.sub(" ", core).split())
     units: list[Unit] = [unit for unit, pattern in UNITS.items() if pattern.search(question)]
     if not words:
@@ -338,7 +338,7 @@ def _question(
         text=question,
         core=core,
         words=words,
-        alternatives=tuple(_alternatives(core, tokenizer)),
+        alternatives=tuple(_list_alternatives(core, tokenizer)),
         year=years[0] if years else None,
         part=part,
         term=f"제{terms.pop()}기" if terms else "",
@@ -347,7 +347,7 @@ def _question(
     )
 
 
-def _words(question: str, core: str, tokenizer: str) -> Iterator[Word]:
+def _weigh_words(question: str, core: str, tokenizer: str) -> Iterator[Word]:
     """Yield the words that name the value, with their weights."""
     first = LINK.split(core, maxsplit=1)[0]
     core_words, begin = map(frozenset, tokenize([core, first], tokenizer=tokenizer))
@@ -363,7 +363,7 @@ def _words(question: str, core: str, tokenizer: str) -> Iterator[Word]:
             yield Word(word, weight if word not in WEAK else WEAK_WEIGHT, term.literal, term.focus)
 
 
-def _alternatives(core: str, tokenizer: str) -> Iterator[Alternative]:
+def _list_alternatives(core: str, tokenizer: str) -> Iterator[Alternative]:
     """Yield other names of the lines that the question names."""
     concepts = [(core[mention.start : mention.end], mention.concept.names) for mention in mentions(core)]
     for text, names in concepts + find_terms(core):
