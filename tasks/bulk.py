@@ -78,10 +78,10 @@ def ask_all(
     lookup, budget = _Lookup[Tag](chat, responses), budget or Budget()
     with count_as_asking():
         if isinstance(chat, BatchChat):
-            yield from _in_windows(_Engine(chat, responses, limits, budget), lookup, requests)
+            yield from _ask_in_windows(_Engine(chat, responses, limits, budget), lookup, requests)
         else:
             with _Sender(chat, responses, limits, budget) as sender:
-                yield from _at_once(sender, lookup, requests, ahead=AHEAD * limits.settings.concurrency)
+                yield from _ask_concurrently(sender, lookup, requests, ahead=AHEAD * limits.settings.concurrency)
 
 
 class _Question(NamedTuple):
@@ -112,8 +112,8 @@ class _Lookup(Generic[Tag]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def groups(self, requests: Iterable[tuple[Tag, ChatRequest]]) -> Iterator[_LookedUp[Tag]]:
-        """The requests, group by group: answers that are known, and the questions that nobody has begun to ask."""
+    def look_up(self, requests: Iterable[tuple[Tag, ChatRequest]]) -> Iterator[_LookedUp[Tag]]:
+        """Yield the requests in groups: the answers that are stored, and the questions that nobody has begun to ask."""
         unread = iter(requests)
         while group := list(islice(unread, LOOKUP)):
             keyed = [(tag, self._question(request)) for tag, request in group]
@@ -142,17 +142,17 @@ class _Lookup(Generic[Tag]):
                 yield tag, answer._replace(cached=True) if isinstance(answer, Answer) else answer
 
 
-def _at_once(
+def _ask_concurrently(
     sender: _Sender, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
-    for stored, new in lookup.groups(requests):
+    for stored, new in lookup.look_up(requests):
         sender.begin(new)
         yield from stored
-        while len(lookup) > ahead and (outcomes := sender.next()):
+        while len(lookup) > ahead and (outcomes := sender.wait()):
             yield from lookup.give_out(outcomes)
         if sender.failed:
             break
-    while len(lookup) and (outcomes := sender.next()):
+    while len(lookup) and (outcomes := sender.wait()):
         yield from lookup.give_out(outcomes)
     if sender.failed:
         raise sender.failed
@@ -164,7 +164,7 @@ class _Arrival(NamedTuple):
     outcome: _Outcome | None = None
     row: StoredResponse | None = None
     """The answer for the store, whose question is locked until it is there."""
-    alone: LockType | None = None
+    lock: LockType | None = None
     error: BaseException | None = None
     """An error that concerns all requests, and ends the asking."""
 
@@ -195,7 +195,7 @@ class _Sender:
         self._waiting.extend(questions)
         self._fill()
 
-    def next(self) -> list[_Outcome]:
+    def wait(self) -> list[_Outcome]:
         """Wait for answers and return them; empty when no more will come, since something failed."""
         while self._under_way:
             group = [self._arrivals.get()]
@@ -204,10 +204,10 @@ class _Sender:
                     group.append(self._arrivals.get_nowait())
             self._under_way -= len(group)
             self._store(group)
-            outcomes = [came.outcome for came in group if came.outcome]
-            for came in group:
-                if came.error is not None:
-                    self._fail(came.error)
+            outcomes = [arrival.outcome for arrival in group if arrival.outcome]
+            for arrival in group:
+                if arrival.error is not None:
+                    self._fail(arrival.error)
             self._fill()
             outcomes += self._give_up(outcomes)
             if outcomes:
@@ -247,28 +247,28 @@ class _Sender:
             self._failing_since = self._failing_since if self._failures else self._limits.clock()
             self._failures += 1
             if self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S:
-                words = f"{outcome.answer} It failed {self._failures} times in a row and is left alone."
-                refused = [_Outcome(question.key, TransientModelError(words)) for question in self._waiting]
+                message = f"{outcome.answer} It failed {self._failures} times in a row and is left alone."
+                refused = [_Outcome(question.key, TransientModelError(message)) for question in self._waiting]
                 self._waiting.clear()
                 return refused
         return []
 
     def _work(self, question: _Question) -> None:
         with count_as_asking():  # its own: the reader's ends with the reader
-            came = self._ask(question)
+            arrival = self._ask(question)
             with self._guard:
                 if not self._is_closed:
-                    self._arrivals.put(came)
+                    self._arrivals.put(arrival)
                     return
-            self._store([came])
+            self._store([arrival])
 
     def _ask(self, question: _Question) -> _Arrival:
         """Ask the model, unless another thread of this process was asking the same: then take its answer."""
         key, request, plain = question
-        alone = self._limits.alone(key)
-        asked_elsewhere = not alone.acquire(blocking=False)
+        lock = self._limits.lock_for(key)
+        asked_elsewhere = not lock.acquire(blocking=False)
         if asked_elsewhere:
-            alone.acquire()
+            lock.acquire()
         row: StoredResponse | None = None
         try:
             stored = self._responses.many([key]).get(key) if asked_elsewhere else None
@@ -278,7 +278,7 @@ class _Sender:
                 self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended
             )
             row = make_stored_response(self._chat.id, request, answer, plain=plain)
-            return _Arrival(_Outcome(key, answer), row, alone)
+            return _Arrival(_Outcome(key, answer), row, lock)
         except OF_ONE as error:
             return _Arrival(_Outcome(key, error))
         except AskingEnded:
@@ -287,23 +287,23 @@ class _Sender:
             return _Arrival(error=error)
         finally:
             if row is None:
-                alone.release()
+                lock.release()
 
     def _store(self, group: list[_Arrival]) -> None:
         """Store the answers; one that cannot be stored is given all the same: it was paid for."""
         try:
-            rows = {came.outcome.key: came.row for came in group if came.outcome and came.row}
+            rows = {arrival.outcome.key: arrival.row for arrival in group if arrival.outcome and arrival.row}
             if rows:
                 self._responses.put_many(rows)
         except Exception as error:  # noqa: BLE001 raised when all that is under way is given
             self._fail(error)
         except BaseException:  # Ctrl-C: who leaves stores them
-            for came in group:
-                self._arrivals.put(came)
+            for arrival in group:
+                self._arrivals.put(arrival)
             raise
-        for came in group:
-            if came.alone:
-                came.alone.release()
+        for arrival in group:
+            if arrival.lock:
+                arrival.lock.release()
 
     def _fail(self, error: BaseException) -> None:
         """Remember the error, and begin neither another question nor another try."""
@@ -312,11 +312,11 @@ class _Sender:
         self._ended.set()
 
 
-def _in_windows(
+def _ask_in_windows(
     engine: _Engine, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]]
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
     window: list[_Question] = []
-    for stored, new in lookup.groups(requests):
+    for stored, new in lookup.look_up(requests):
         window += new
         yield from stored
         while len(window) >= WINDOW:

@@ -99,7 +99,7 @@ def ask(
     """
     plain = canonical_form(request)
     key = key_of(chat.id, plain)
-    with limits.alone(key):
+    with limits.lock_for(key):
         if stored := responses.many([key]).get(key):
             answer = restore_answer(key, stored)
             if on_text:
@@ -121,7 +121,7 @@ def ask_model(
     on_text: OnText | None = None,
     ended: threading.Event | None = None,
 ) -> Answer:
-    """Return a new answer, whatever the response store holds; raises as `ask` does, and Ended.
+    """Return a new answer, whatever the response store holds; raises as `ask` does, and AskingEnded.
 
     ended: set when no other try is wanted.
     """
@@ -300,15 +300,15 @@ class Limits:
         self._closed_until = clock()
         self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
-    def alone(self, key: str) -> threading.Lock:
-        """A lock that two threads with the same question share, so that the second finds the answer of the first."""
+    def lock_for(self, key: str) -> threading.Lock:
+        """Return the lock shared by threads with the same question: the second finds the answer of the first."""
         with self._guard:
             return self._in_flight.setdefault(key, threading.Lock())
 
     def run(self, call: Callable[[], Result], *, expected: Tokens, ended: threading.Event | None = None) -> Result:
         """Return what `call` returns; it is tried again while it raises TransientModelError, whose last one is raised.
 
-        ended: set when no other try is wanted. Raises Ended then, and ModelUnavailable when the process ends.
+        ended: set when no other try is wanted. Raises AskingEnded then, and ModelUnavailable when the process ends.
         """
 
         def attempt() -> Result:
@@ -334,18 +334,18 @@ class Limits:
             reraise=True,
         )(attempt)
 
-    def _is_last(self, tried: RetryCallState) -> bool:
+    def _is_last(self, state: RetryCallState) -> bool:
         """Return whether this try was the last; a server that asks for more than `most_delay_s` gets no other."""
-        return tried.attempt_number >= self.settings.tries or _requested_pause_s(tried) > self.settings.most_delay_s
+        return state.attempt_number >= self.settings.tries or _requested_pause_s(state) > self.settings.most_delay_s
 
-    def _delay_s(self, tried: RetryCallState) -> float:
-        asked_s, most_s = _requested_pause_s(tried), self.settings.most_delay_s
+    def _delay_s(self, state: RetryCallState) -> float:
+        requested_s, most_s = _requested_pause_s(state), self.settings.most_delay_s
         with self._guard:
-            if asked_s <= most_s:
-                self._closed_until = max(self._closed_until, self.clock() + asked_s)
+            if requested_s <= most_s:
+                self._closed_until = max(self._closed_until, self.clock() + requested_s)
             # full jitter, so that threads that failed together do not come back together
-            longest_s = min(most_s, self.settings.first_delay_s * 2 ** (tried.attempt_number - 1))
-            return asked_s + self._rng.uniform(0, longest_s)
+            longest_s = min(most_s, self.settings.first_delay_s * 2 ** (state.attempt_number - 1))
+            return requested_s + self._rng.uniform(0, longest_s)
 
     def _pause(self, seconds: float, ended: threading.Event | None) -> None:
         if self._sleep:
@@ -363,16 +363,16 @@ def _refuse_when_ended(ended: threading.Event | None) -> None:
         raise AskingEnded
 
 
-def _requested_pause_s(tried: RetryCallState) -> float:
+def _requested_pause_s(state: RetryCallState) -> float:
     """Return the seconds of pause that the server asked for; 0 where it did not."""
-    error = tried.outcome.exception() if tried.outcome else None
+    error = state.outcome.exception() if state.outcome else None
     return (error.retry_after_s or 0.0) if isinstance(error, TransientModelError) else 0.0
 
 
-def _log_retry(tried: RetryCallState) -> None:
-    error = tried.outcome.exception() if tried.outcome else None
-    wait_s = tried.next_action.sleep if tried.next_action else 0.0
-    log.warning("model call failed try=%d wait_s=%.1f error=%s", tried.attempt_number, wait_s, error)
+def _log_retry(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    wait_s = state.next_action.sleep if state.next_action else 0.0
+    log.warning("model call failed try=%d wait_s=%.1f error=%s", state.attempt_number, wait_s, error)
 
 
 class _Rate:
@@ -382,7 +382,7 @@ class _Rate:
         self._per_minute = per_minute
         self._clock = clock
         self._level = float(per_minute or 0)
-        self._at = clock()
+        self._updated_at = clock()
         self._lock = threading.Lock()
 
     def take(self, amount: int) -> float:
@@ -392,6 +392,6 @@ class _Rate:
         with self._lock:
             now = self._clock()
             per_second = self._per_minute / 60
-            self._level = min(self._per_minute, self._level + (now - self._at) * per_second) - amount
-            self._at = now
+            self._level = min(self._per_minute, self._level + (now - self._updated_at) * per_second) - amount
+            self._updated_at = now
             return max(0.0, -self._level / per_second)

@@ -36,18 +36,18 @@ def digests_in(value: Any, name: str = "") -> Iterator[NamedDigest]:
     """Yield every digest inside a value, in reading order: of Refs, and plain strings. name: what holds the value."""
     waiting: list[tuple[str, Any]] = [(name, value)]
     while waiting:
-        held_by, inner = waiting.pop()
+        field, inner = waiting.pop()
         if isinstance(inner, Ref):
-            yield NamedDigest(inner.kind, inner.digest, held_by)
+            yield NamedDigest(inner.kind, inner.digest, field)
         elif isinstance(inner, str):
             if len(inner) == 64 and DIGEST.fullmatch(inner):
-                yield NamedDigest("", inner, held_by)
+                yield NamedDigest("", inner, field)
         elif isinstance(inner, BaseModel):
             waiting.extend(reversed(tuple(inner.__dict__.items())))
         elif isinstance(inner, dict):
-            waiting.extend((held_by, element) for element in reversed(cast(dict[Any, Any], inner).values()))
+            waiting.extend((field, element) for element in reversed(cast(dict[Any, Any], inner).values()))
         elif isinstance(inner, list | tuple):
-            waiting.extend((held_by, element) for element in reversed(cast(Sequence[Any], inner)))
+            waiting.extend((field, element) for element in reversed(cast(Sequence[Any], inner)))
 
 
 def items_of(value: Any) -> Iterator[Any]:
@@ -64,7 +64,7 @@ def items_of(value: Any) -> Iterator[Any]:
 def edges_of(inputs: Mapping[str, Any], result: Any, *, reads_world: bool = False) -> list[Edge]:
     """Return the digests that a step used, and those of its result that were not among its inputs.
 
-    found: the step only looked at the world; what it names without keeping it was made by others.
+    reads_world: the step only looked at the world; what it names without keeping it was made by others.
 
     An item of the result was made of the items of the inputs that begin with the same digest, a document say, and of
     inputs that are no sequence; where none begins so, of all inputs.
@@ -103,12 +103,12 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, reads_world: bool = Fals
 def _sources(item: int, digests: Sequence[NamedDigest]) -> list[Edge]:
     if len(digests) <= MOST_SOURCES:
         return [Edge(item, False, *digest) for digest in digests]
-    together = hashlib.sha256("\n".join(sorted({digest.digest for digest in digests})).encode()).hexdigest()
-    return [Edge(item, False, "", together, f"{len(digests):,} sources, kept as one")]
+    combined = hashlib.sha256("\n".join(sorted({digest.digest for digest in digests})).encode()).hexdigest()
+    return [Edge(item, False, "", combined, f"{len(digests):,} sources, kept as one")]
 
 
 def parameters_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """The inputs as JSON, without digests and without lists of what has any; a long text by its length and digest."""
+    """Return the inputs as JSON, without digests and lists that hold any; a long text by its length and digest."""
     parameters: dict[str, JsonValue] = {}
     for name, value in inputs.items():
         if isinstance(value, list | tuple) and next(digests_in(value), None) is not None:

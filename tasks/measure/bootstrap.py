@@ -43,36 +43,36 @@ def bootstrap(values: Sequence[float] | Values, *, seed: int, statistic: Statist
     """
     pool, rng = np.asarray(values, np.float64), np.random.default_rng(seed)
     block = max(1, DRAWN_AT_ONCE // len(pool))
-    figures = [
+    statistics = [
         statistic(pool[rng.integers(0, len(pool), (min(block, RESAMPLES - start), len(pool)))])
         for start in range(0, RESAMPLES, block)
     ]
-    return percentiles(np.concatenate(figures))  # (RESAMPLES,)
+    return percentiles(np.concatenate(statistics))  # (RESAMPLES,)
 
 
-def percentiles(figures: Values) -> Interval:
+def percentiles(values: Values) -> Interval:
     """Return the 2.5th and the 97.5th percentile."""
-    low, high = np.percentile(figures, [2.5, 97.5])
+    low, high = np.percentile(values, [2.5, 97.5])
     return Interval(float(low), float(high))
 
 
 def resample_crossed(values: Values, *, seed: int, draws: int = RESAMPLES) -> Values:
-    """(draws, M) means of resamples of values (M, R, Q): M figures of R seeds and Q queries; NaN is a missing value.
+    """Return the means of resamples, (draws, M), of values (M, R, Q): M scores of R seeds and Q queries; NaN: missing.
 
-    Seeds and queries are drawn with replacement, each a cluster; a seed's mean is over its drawn queries, the figure
-    the mean of the drawn seeds. All figures share the draws, so that a difference of two of them is paired.
+    Seeds and queries are drawn with replacement, each a cluster; a seed's mean is over its drawn queries, the score
+    the mean of the drawn seeds. All scores share the draws, so that a difference of two of them is paired.
     Source: Owen 2007, "The pigeonhole bootstrap", arXiv:0712.1111.
     """
-    figures, seeds, queries = values.shape
-    flat = values.reshape(figures * seeds, queries)
+    scores, seeds, queries = values.shape
+    flat = values.reshape(scores * seeds, queries)
     is_present, filled = ~np.isnan(flat), np.nan_to_num(flat)
     rng, blocks = np.random.default_rng(seed), list[Values]()
     step = max(1, WEIGHTS_AT_ONCE // queries)
     for start in range(0, draws, step):
         count = min(step, draws - start)
         weights = rng.multinomial(queries, np.full(queries, 1 / queries), size=count).astype(np.float64)
-        counts = (weights @ is_present.T).reshape(count, figures, seeds)
-        sums = (weights @ filled.T).reshape(count, figures, seeds)
+        counts = (weights @ is_present.T).reshape(count, scores, seeds)
+        sums = (weights @ filled.T).reshape(count, scores, seeds)
         drawn = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)[:, None, :] * (counts > 0)
         with np.errstate(invalid="ignore"):  # no query of a seed, or no seed, was drawn: NaN is meant
             means = np.where(counts > 0, sums / counts, 0.0)

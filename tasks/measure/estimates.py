@@ -144,7 +144,7 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def is_binary(values: Iterable[float]) -> bool:
-    """Whether every value is 0 or 1."""
+    """Return whether every value is 0 or 1."""
     return all(value in (0, 1) for value in values)
 
 

@@ -43,10 +43,8 @@ class PairedTest(NamedTuple):
 def paired_test(differences: Sequence[float], *, binary: bool, seed: int) -> PairedTest:
     """Return the interval and p of the mean difference. binary: whether both values of every pair are 0 or 1."""
     if binary:
-        gains, losses = (
-            sum(difference > 0 for difference in differences),
-            sum(difference < 0 for difference in differences),
-        )
+        gains = sum(difference > 0 for difference in differences)
+        losses = sum(difference < 0 for difference in differences)
         interval = adjusted_wald(gains, losses, len(differences))
         return PairedTest(interval, mcnemar(gains, losses), "McNemar, exact")
     p, method = sign_flips(differences, seed=seed)

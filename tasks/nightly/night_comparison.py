@@ -145,17 +145,17 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
     comparable_by = now.figure.comparable_by
     before = next((cell for cell in chain([last], rest) if cell.figure.comparable_by == comparable_by), None)
     if before is None:
-        facts: list[dict[str, Any]] = []
+        settings: list[dict[str, Any]] = []
         for cell in (last, now):
             rows = evaluations.task_results(cell.run)
             row = next(
                 candidate for candidate in rows if (candidate.task.task if candidate.task else "") == cell.stored_task
             )
-            facts.append({"data": row.dataset.checksum[:8]} | row.settings.parameters)
-        why = describe_differences(*facts) or ("another figure is the headline",)
+            settings.append({"data": row.dataset.checksum[:8]} | row.settings.parameters)
+        why = describe_differences(*settings) or ("another figure is the headline",)
         return Change(of=now.of, task=now.task, verdict="not comparable", now=now.measure, why=why)
-    common: dict[str, Any] = {"of": now.of, "task": now.task, "now": now.measure, "before": before.measure}
-    common |= {"night": before.night}
+    common: dict[str, Any] = {"of": now.of, "task": now.task, "now": now.measure}
+    common |= {"before": before.measure, "night": before.night}
     if before.run == now.run:
         return Change(verdict="same run", difference=0.0, **common)
     higher_is_better = now.figure.higher_is_better
@@ -333,18 +333,18 @@ def _build_event(change: Change, night: Night, outcome: str) -> IncidentEvent:
     return IncidentEvent.model_validate(fields | {"p": change.p, "found": outcome})
 
 
-def accept_incident(incidents: Sequence[Incident], which: str, *, word: str, at: datetime) -> Incident:
+def accept_incident(incidents: Sequence[Incident], incident_id: str, *, word: str, at: datetime) -> Incident:
     """Return an open incident as accepted, whose last score counts as good from now on. Raises NoIncident.
 
-    which: its ID, or the beginning of it. word: why.
+    incident_id: its ID, or the beginning of it. word: why.
     """
-    matches = [incident for incident in incidents if incident.open and incident.id.startswith(which)]
-    if len(matches) != 1 or not which:
+    matches = [incident for incident in incidents if incident.open and incident.id.startswith(incident_id)]
+    if len(matches) != 1 or not incident_id:
         listing = (
             "; ".join(
                 f"{incident.short_id} ({incident.of} on {incident.task})" for incident in incidents if incident.open
             )
             or "none"
         )
-        raise NoIncident(f"{len(matches) or 'no'} open incidents begin with {which!r}; open are: {listing}")
+        raise NoIncident(f"{len(matches) or 'no'} open incidents begin with {incident_id!r}; open are: {listing}")
     return matches[0].model_copy(update={"status": "accepted", "word": word, "accepted_at": at})

@@ -86,7 +86,7 @@ def build_report(
 ) -> NightReport:
     """Return the report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable.
 
-    Nothing is stored: that is `keep`.
+    Nothing is stored: that does `store_night`.
     """
     window = tuple(earlier)[-(nights - 1) :]
     pins = incidents.pins(night.file)
@@ -95,14 +95,14 @@ def build_report(
     more = [*(pin.run for pin in pins), *(incident.baseline_run for incident in unsettled)]
     scores_by_run = _read_scores((*window, night), evaluations, more=more)
     pinned = (_find_cell((pin.of, pin.task), pin.run, scores_by_run, at=pin.at) for pin in pins)
-    good = (
+    last_good = (
         _find_cell(incident.figure, incident.baseline_run, scores_by_run, at=incident.baseline_at)
         for incident in unsettled
     )
     history = History(
         earlier=_group_by_key(window, scores_by_run),
         pinned={cell.key: cell for cell in pinned if cell},
-        before_incident={cell.key: cell for cell in good if cell},
+        before_incident={cell.key: cell for cell in last_good if cell},
         incidents=before,
         pins=pins,
     )

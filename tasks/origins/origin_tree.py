@@ -71,12 +71,12 @@ def _tree(digest: str, origins: Mapping[str, Origin], names: Mapping[str, str], 
     return OriginTree(what=kind, name=name, key=digest, step=origin.step, notes=tuple(notes), sources=tuple(sources))
 
 
-def when(at: datetime) -> str:
-    """`2026-03-01 09:30`, in local time."""
-    return f"{at.astimezone():%Y-%m-%d %H:%M}"
+def format_time(moment: datetime) -> str:
+    """Return a moment in local time: `2026-03-01 09:30`."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
 def made_by(step: StepRun) -> Sequence[str]:
-    """`parse, version 5`, `1.4.0+6c1f2ab9`, `2026-03-01 09:30`, `run 0a1b2c3d`, `2.1 s`."""
-    name = step.step.rpartition(".")[2]
-    return (f"{name}, version {step.version}", step.code, when(step.at), f"run {step.run[:8]}", f"{step.seconds:.1f} s")
+    """Return what made it: `parse, version 5`, `1.4.0+6c1f2ab9`, `2026-03-01 09:30`, `run 0a1b2c3d`, `2.1 s`."""
+    name, made_at = step.step.rpartition(".")[2], format_time(step.at)
+    return (f"{name}, version {step.version}", step.code, made_at, f"run {step.run[:8]}", f"{step.seconds:.1f} s")

@@ -23,21 +23,21 @@ def trace_run(run_files: FoundRun, lineage: Lineage, *, task: str | None = None)
     report = run_files.report
     if task is not None:
         run_files.require(task)
-    figures: list[OriginTree] = []
+    scores: list[OriginTree] = []
     for result in (entry for entry in report.results if task in (None, entry.task)):
         headline = result.headline
-        figure = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
-        figures.append(
+        value = f" = {headline.value:.4g} (n = {headline.n})" if headline else ""
+        scores.append(
             OriginTree(
                 what="figure",
-                name=f"{result.task}{figure}, benchmark version {result.version}",
+                name=f"{result.task}{value}, benchmark version {result.version}",
                 notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
                 sources=(*build_trees([ref.digest for ref in result.samples], lineage), _data(result)),
             )
         )
     run = report.run
     name = f"{run.model.name}, {run.status}, version {run.version}"
-    return OriginTree(what="run", name=name, key=run.id, sources=tuple(figures))
+    return OriginTree(what="run", name=name, key=run.id, sources=tuple(scores))
 
 
 def trace_score(
@@ -49,14 +49,14 @@ def trace_score(
     """
     (result,) = (entry for entry in run_files.report.results if entry.task == task)
     scores: list[OriginTree] = []
-    for looked in (look_up(run_files, task, sample, artifacts, recall) for sample in run_files.item(task, item)):
-        sample = looked.sample
+    for found_item in (look_up(run_files, task, sample, artifacts, recall) for sample in run_files.item(task, item)):
+        sample = found_item.sample
         read = f", read as {sample.extracted!r}, gold {sample.gold!r}" if sample.extracted is not None else ""
         shard = _shard_with(sample, result, artifacts)
         sources = [*build_trees([shard.digest] if shard else [], lineage)]
-        for kind, texts in (("prompt", looked.prompts), ("reply", looked.replies)):
+        for kind, texts in (("prompt", found_item.prompts), ("reply", found_item.replies)):
             sources += [OriginTree(what=kind, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
-        for call in looked.calls:
+        for call in found_item.calls:
             tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
             sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
             name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
@@ -64,7 +64,7 @@ def trace_score(
                 OriginTree(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key)
             )
         name = f"{sample.score} for {task} {sample.item}{read}"
-        notes = tuple(filter(None, (sample.reason, *looked.notes)))
+        notes = tuple(filter(None, (sample.reason, *found_item.notes)))
         scores.append(OriginTree(what="score", name=name, notes=notes, sources=(*sources, _data(result))))
     return tuple(scores)
 

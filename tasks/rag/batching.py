@@ -91,8 +91,8 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
             continue
         try:
             fields = json.loads(line)
-            of_question = {name: fields[name] for name in BatchQuestion.model_fields if name in fields}
-            question = BatchQuestion.model_validate(of_question)
+            known_fields = {name: fields[name] for name in BatchQuestion.model_fields if name in fields}
+            question = BatchQuestion.model_validate(known_fields)
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise QuestionsUnusable(f"{path}, line {number}: expected {{id, question}}, found {line[:80]!r}") from error
         if question.id in questions:
@@ -102,8 +102,8 @@ def read_batch(path: Path, *, index_digest: str) -> Batch:
         questions[question.id] = question
     if not questions:
         raise QuestionsUnusable(f"{path} holds no question; write one {{id, question}} a line")
-    every = tuple(questions.values())
-    shards = tuple(every[start : start + SHARD_QUESTIONS] for start in range(0, len(every), SHARD_QUESTIONS))
+    in_order = tuple(questions.values())
+    shards = tuple(in_order[start : start + SHARD_QUESTIONS] for start in range(0, len(in_order), SHARD_QUESTIONS))
     return Batch(shards=shards, index_digest=index_digest)
 
 

@@ -70,9 +70,10 @@ def forget_readings(
 
     key = cast(StepKey, parse.cache_policy)
     for shard in shards:
-        if again := [source for source in shard if source.digest in digests]:
+        selected = [source for source in shard if source.digest in digests]
+        if selected:
             results().remove(key.key_of({"sources": shard, "options": options, **more}, run=None))
-            for source in again:
+            for source in selected:
                 artifacts().forget(reading_key(source, options=options, limits=more["limits"]))
 
 
@@ -146,13 +147,13 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
     """The vectors of every chunk, each text embedded once; fingerprint: of the embedder's weights."""
     from tasks.documents.isolation import close_idle_readers
     from tasks.rag.indexing.document_stages import embed_document
-    from tasks.resources import embedder as opened
+    from tasks.resources import embedder as load
 
     del fingerprint  # part of the key alone
     close_idle_readers()  # the model needs the memory
     progress.expect("embed", sum(item.count for item in chunked))
     return tuple(
-        embed_document(item, artifacts(), opened(embedder), embedding_cache(), lambda n: progress.advance("embed", n))
+        embed_document(item, artifacts(), load(embedder), embedding_cache(), lambda n: progress.advance("embed", n))
         for item in chunked
     )
 
@@ -270,6 +271,6 @@ def answer(
 @step(version=1, verify=lambda report, _: is_written(report))
 def write_answers(kept: tuple[StoredAnswer, ...], *, out: Path) -> BatchReport:
     """One line of JSON per question, in the order of the questions."""
-    from tasks.rag.batching import write_answers as written
+    from tasks.rag.batching import write_answers as write_file
 
-    return written(kept, artifacts(), out=out)
+    return write_file(kept, artifacts(), out=out)

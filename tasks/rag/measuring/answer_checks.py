@@ -75,7 +75,7 @@ class Abstention(Record):
     """Share of unanswerable questions that were answered."""
 
 
-class AnswerFigures(Record):
+class AnswerScores(Record):
     """Shares over the questions that have the gold for them; an abstention is a miss. None without such questions."""
 
     n: int
@@ -162,30 +162,30 @@ def calibration_of(checks: Sequence[AnswerCheck]) -> Calibration:
     if any(check.confidence is None for check in judged if not check.abstained):
         raise ValueError("answers that a model writes have no confidence; calibrate without a model (--llm none)")
 
-    def of(verdict: Verdict) -> tuple[float, ...]:
+    def confidences(verdict: Verdict) -> tuple[float, ...]:
         return tuple(sorted(round(check.confidence or 0.0, 6) for check in judged if check.verdict == verdict))
 
-    return Calibration(n=len(judged), right=of("right"), wrong=of("wrong"))
+    return Calibration(n=len(judged), right=confidences("right"), wrong=confidences("wrong"))
 
 
 OF_GOLD = ("correct", "number", "contains", "citation", "document")
 """Names of the checks that only answerable questions get."""
 
 
-def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerFigures:
+def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerScores:
     """Return the shares of right answers, with 95 % intervals, over the questions that could be asked."""
     scored = [check for check in checks if check.unscored is None]
     answerable = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
     verdicts = [check.verdict for check in scored if check.verdict]
 
-    def exact(verdict: Verdict) -> Share | None:
+    def share_of(verdict: Verdict) -> Share | None:
         k, n = verdicts.count(verdict), len(verdicts)
         return Share(value=k / n, **clopper_pearson(k, n)._asdict(), n=n) if n else None
 
-    return AnswerFigures(
+    return AnswerScores(
         n=len(scored),
-        **{name: exact(name) for name in get_args(Verdict)},
+        **{name: share_of(name) for name in get_args(Verdict)},
         **{name: _share([getattr(check, name) for check in answerable]) for name in OF_GOLD},
         supported=_share([check.supported for check in scored]),
         abstention=Abstention(

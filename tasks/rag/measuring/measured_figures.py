@@ -17,7 +17,7 @@ from storage.index import Index
 from tasks import resources
 from tasks.measure.estimates import Estimate
 from tasks.rag.answers import Filters
-from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerFigures, Share, summarise_answers
+from tasks.rag.measuring.answer_checks import AnswerCheck, AnswerScores, Share, summarise_answers
 from tasks.rag.measuring.ranking_metrics import Evaluation, Place, Question, Ranked, summarise
 from tasks.rag.planning.routing import open_router
 from tasks.rag.retrieval.search import search
@@ -28,7 +28,7 @@ NAMES_SHOWN = 3
 class Measured(Evaluation):
     """Metrics of retrieval, with those of the answers where they were asked for."""
 
-    answers: AnswerFigures | None = None
+    answers: AnswerScores | None = None
 
 
 def measure(ranked: Sequence[Ranked], checks: Sequence[AnswerCheck] | None = None) -> Measured:
@@ -52,18 +52,18 @@ def choose(questions: Sequence[Question], split: str | None) -> list[Question]:
 
 def unknown_documents(questions: Sequence[Question], names: set[str]) -> str | None:
     """Return a warning about gold documents that the index does not hold; None if it holds all."""
-    lacking = [question for question in questions if question.document and question.document not in names]
-    if not lacking:
+    affected = [question for question in questions if question.document and question.document not in names]
+    if not affected:
         return None
-    documents = list(dict.fromkeys(str(question.document) for question in lacking))
+    documents = list(dict.fromkeys(str(question.document) for question in affected))
     more = f" and {len(documents) - NAMES_SHOWN} more" if len(documents) > NAMES_SHOWN else ""
     return (
-        f"the index has no document {', '.join(documents[:NAMES_SHOWN])}{more}, which is the gold of {len(lacking)} "
+        f"the index has no document {', '.join(documents[:NAMES_SHOWN])}{more}, which is the gold of {len(affected)} "
         f"of {len(questions)} questions; they count as misses"
     )
 
 
-def figures(measured: Measured) -> Iterator[Estimate]:
+def list_estimates(measured: Measured) -> Iterator[Estimate]:
     """Yield every metric under its full name, such as `page.mrr@10` or `answers.abstention.false_answer_rate`."""
     means = [(f"page.{name}", mean, measured.paged) for name, mean in measured.page.items()]
     means += [(f"document.{name}", mean, measured.n) for name, mean in measured.document.items()]
@@ -137,7 +137,7 @@ def record(
             count=len(questions),
         ),
         settings=EvalSettings(name="rag", parameters=settings),
-        results=tuple(figures(measurement.measured)),
+        results=tuple(list_estimates(measurement.measured)),
         samples=tuple(samples_of(questions, measurement)),
     )
 

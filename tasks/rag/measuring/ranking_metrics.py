@@ -101,35 +101,35 @@ def read_questions(path: Path) -> list[Question]:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text; expected a line of JSON per question: {EXPECTED}") from error
-    read: dict[str, tuple[int, Question]] = {}
+    by_id: dict[str, tuple[int, Question]] = {}
     for number, line in enumerate(text.split("\n"), start=1):  # splitlines would cut inside a string, at U+2028
         if not line.strip():
             continue
-        question = _question(line, f"{path}, line {number}")
-        if question.id in read:
-            first, _ = read[question.id]
+        question = _read_question(line, f"{path}, line {number}")
+        if question.id in by_id:
+            first, _ = by_id[question.id]
             raise ValueError(f"{path}, line {number}: line {first} has the id {question.id!r} too; give each its own")
-        read[question.id] = number, question
-    return [question for _, question in read.values()]
+        by_id[question.id] = number, question
+    return [question for _, question in by_id.values()]
 
 
-def _question(line: str, where: str) -> Question:
+def _read_question(line: str, where: str) -> Question:
     """Read one line; without a gold document it is a question that the documents do not answer."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")
         values = cast("dict[str, Any]", fields)
-        own = {
+        known_fields = {
             name: values[name] for name in Question.model_fields if values.get(name) is not None and name != "labels"
         }
         for name in ("document", "answer"):
-            if isinstance(own.get(name), str):
-                own[name] = unicodedata.normalize("NFC", own[name]).strip() or None
-        own.setdefault("answerable", bool(own.get("document")))
-        plain = {name: value for name, value in values.items() if name not in Question.model_fields}
-        labels = {name: str(value) for name, value in plain.items() if isinstance(value, str | int)}
-        return Question.model_validate(own | {"labels": labels})
+            if isinstance(known_fields.get(name), str):
+                known_fields[name] = unicodedata.normalize("NFC", known_fields[name]).strip() or None
+        known_fields.setdefault("answerable", bool(known_fields.get("document")))
+        others = {name: value for name, value in values.items() if name not in Question.model_fields}
+        labels = {name: str(value) for name, value in others.items() if isinstance(value, str | int)}
+        return Question.model_validate(known_fields | {"labels": labels})
     except ValidationError as error:
         first = error.errors()[0]
         why = ".".join(map(str, first["loc"])) + ": " + first["msg"] if first["loc"] else first["msg"]

@@ -108,8 +108,8 @@ class Retrievers:
         closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
         parts = [scope.allowed] if scope.bonus is None else [scope.allowed, scope.inside]
-        inside = [np.arange(len(scores)) if part is None else np.flatnonzero(part) for part in parts]
-        rows = np.unique(np.concatenate([part[best_rows(scores[part], pool, above=0.0).rows] for part in inside]))
+        rows_of = [np.arange(len(scores)) if part is None else np.flatnonzero(part) for part in parts]
+        rows = np.unique(np.concatenate([part[best_rows(scores[part], pool, above=0.0).rows] for part in rows_of]))
         if closeness:
             rows = np.union1d(rows, self.similarity(self.settings.mmr_pool, scope).rows).astype(np.int64)
         if not len(rows):
@@ -119,9 +119,9 @@ class Retrievers:
             if spans_languages(self.embedder_name):
                 # what a question in another language shares with a chunk is a year or a name, which says little
                 merit *= self._word_coverage(scope.allowed)
-            near = self.index.vectors.reconstruct(rows) @ self._vector
+            cosines = self.index.vectors.reconstruct(rows) @ self._vector
             # in standard deviations from the mean: embedders differ in the range that their cosines fill
-            merit += closeness * ((near - near.mean()) / max(float(near.std()), 1e-6))
+            merit += closeness * ((cosines - cosines.mean()) / max(float(cosines.std()), 1e-6))
         if statements := self._expansion.statements:
             # a bonus for amounts under the title of a statement that is asked for
             for at, row in enumerate(rows.tolist()):
@@ -155,15 +155,15 @@ class Retrievers:
     def _word_coverage(self, allowed: Rows | None) -> float:
         """Return the share of the question's words, weighed by rarity, that the searched rows hold: 0 to 1."""
         lexical, question_words, _ = self._weighed_words
-        covered, whole = 0.0, 1e-9
+        covered, total = 0.0, 1e-9
         for word, share in question_words.items():
             posting = lexical.posting(word)
             row_count = 0 if posting is None else len(posting.rows)
             weight = share * np.log1p((lexical.size - row_count + 0.5) / (row_count + 0.5))  # Okapi's, always above 0
-            whole += weight
+            total += weight
             if posting is not None and (allowed is None or allowed[posting.rows].any()):
                 covered += weight
-        return covered / whole
+        return covered / total
 
     @cached_property
     def _weighed_words(self) -> tuple[Lexical, dict[str, float], dict[str, float]]:
@@ -172,21 +172,21 @@ class Retrievers:
         texts = [expansion.question, *self._names, *expansion.added]
         lexical, words = self._lexical_words(texts)
         weighed: list[dict[str, float]] = []
-        for text, own in zip(texts, words, strict=True):
+        for text, text_words in zip(texts, words, strict=True):
             pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
-            weights = {word: float(count) for word, count in Counter(own).items()}
+            weights = {word: float(count) for word, count in Counter(text_words).items()}
             weighed.append(weights | {pair: settings.pair_share * count for pair, count in Counter(pairs).items()})
         question_words, *further = weighed
         name_words, phrases = further[: len(self._names)], further[len(self._names) :]
-        spent = {
+        certainty_by_word = {
             word: certainty
             for phrase, certainty in zip(name_words, self._names.values(), strict=True)
             for word in phrase
         }
         added = {word: settings.added_share * min(share, 1.0) for phrase in phrases for word, share in phrase.items()}
         for weights in (question_words, added):
-            for word in spent.keys() & weights.keys():
-                weights[word] *= 1 - (1 - settings.said_share) * spent[word]
+            for word in certainty_by_word.keys() & weights.keys():
+                weights[word] *= 1 - (1 - settings.said_share) * certainty_by_word[word]
         return lexical, question_words, added
 
     @cached_property

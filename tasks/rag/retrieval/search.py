@@ -90,15 +90,16 @@ def search(
     pool = _Search(index, rank, settings).within(None if documents is None else index.rows_of(documents), filters)
     ordered = pool.hits
     if reranker:
-        read = pool.hits[: max(top_k, settings.rerank_pool)]
-        texts = [read_chunk(index, candidate.row).search_text for candidate in read]
+        candidates = pool.hits[: max(top_k, settings.rerank_pool)]
+        texts = [read_chunk(index, candidate.row).search_text for candidate in candidates]
         scores = reranker.score(question, texts) if texts else np.empty(0, np.float32)
         ranked = enumerate(np.argsort(-scores, kind="stable").tolist(), start=1)
-        ordered = [Fused(read[at].row, float(scores[at]), read[at].ranks | {"rerank": rank}) for rank, at in ranked]
+        ordered = [
+            Fused(candidates[at].row, float(scores[at]), candidates[at].ranks | {"rerank": rank}) for rank, at in ranked
+        ]
     if pool.sides:
-        sides = [lambda candidate, rows=rows: bool(rows[candidate.row]) for rows in pool.sides]
         # documents that are only preferred leave a part of the hits to the others
-        selected = balanced(ordered, sides, top_k, of=len(sides) + (filters.mode == "prefer"))
+        selected = balanced(ordered, pool.sides, top_k, parts=len(pool.sides) + (filters.mode == "prefer"))
     elif per_document is not None:
         owner = index.document_of_row
         selected = spread(ordered, lambda candidate: int(owner[candidate.row]), top_k, most=per_document)
@@ -205,7 +206,7 @@ class _Search:
         sides = (self.index.rows_of(group) for group in filters.groups)
         rows = tuple(side if allowed is None else allowed & side for side in sides)
         ranked = [self.rank(Scope(side, bonus if filters.favoured else None)) for side in rows]
-        notes = [note for _, more in ranked for note in more]
+        notes = [note for _, side_notes in ranked for note in side_notes]
         for (ranking, _), group in zip(ranked, filters.groups, strict=True):
             if not ranking:
                 names = (name for document, name in self.index.names.items() if document in group)
@@ -219,7 +220,7 @@ class _Search:
 def alternate(rankings: Iterable[Sequence[Item]], *, key: Callable[[Item], Hashable]) -> list[Item]:
     """Return the first item of each ranking, then the second of each, and so on, without repeats.
 
-    same: a function whose value equal items have in common.
+    key: a function whose value equal items have in common.
     """
     first: dict[Hashable, Item] = {}
     for turn in zip_longest(*rankings):
@@ -229,23 +230,23 @@ def alternate(rankings: Iterable[Sequence[Item]], *, key: Callable[[Item], Hasha
     return list(first.values())
 
 
-def balanced(hits: Sequence[Fused], sides: Sequence[Callable[[Fused], bool]], count: int, *, of: int) -> list[Fused]:
-    """Return the first `count` hits in their order, at least `count // of` (and 1) of them from each side that has any.
+def balanced(hits: Sequence[Fused], sides: Sequence[Rows], count: int, *, parts: int) -> list[Fused]:
+    """Return the first `count` hits in their order, of each side at least `count // parts` (and 1) if it has so many.
 
-    sides: whether a hit belongs to the side. of: parts that `count` is shared into, no fewer than sides.
+    sides: the rows of each side. parts: parts that `count` is shared into, no fewer than sides.
     """
-    share = max(count // of, 1)
-    owed = [hit.row for side in sides for hit in list(filter(side, hits))[:share]]
-    return _fill(hits, owed, count)
+    share = max(count // parts, 1)
+    guaranteed = [row for side in sides for row in [hit.row for hit in hits if side[hit.row]][:share]]
+    return _fill(hits, guaranteed, count)
 
 
 def spread(hits: Sequence[Fused], owner: Callable[[Fused], int], count: int, *, most: int) -> list[Fused]:
     """Return the first `count` hits with at most `most` of one owner; the best passed over fill what room is left."""
-    met = Counter[int]()
+    counts = Counter[int]()
     within: list[int] = []
     for hit in hits:
-        met[owner(hit)] += 1
-        if met[owner(hit)] <= most:
+        counts[owner(hit)] += 1
+        if counts[owner(hit)] <= most:
             within.append(hit.row)
     return _fill(hits, within, count)
 

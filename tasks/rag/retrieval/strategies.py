@@ -50,8 +50,8 @@ class RetrievalStrategy(NamedTuple):
 
 def strategy_names() -> tuple[str, ...]:
     """Return the names of all strategies, the built-in ones first, without importing any package."""
-    theirs = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
-    return tuple(dict.fromkeys((*_BUILT_IN, *theirs)))
+    installed = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+    return tuple(dict.fromkeys((*_BUILT_IN, *installed)))
 
 
 def find_strategy(name: str) -> RetrievalStrategy:

@@ -13,7 +13,7 @@ from tasks.rag.measuring.measured_figures import (
     Provenance,
     Subject,
     choose,
-    figures,
+    list_estimates,
     measure,
     record,
     unknown_documents,
@@ -72,7 +72,7 @@ def test_gold_documents_that_the_index_lacks_are_named_and_counted() -> None:
 
 
 def test_every_figure_has_a_full_name_and_its_n() -> None:
-    told = {(one.metric, one.part): (one.value, one.n) for one in figures(measure(RANKED, CHECKS))}
+    told = {(one.metric, one.part): (one.value, one.n) for one in list_estimates(measure(RANKED, CHECKS))}
     assert told["page.hit@1", ""] == (pytest.approx(1 / 3), 3)
     assert told["answers.number", ""] == (0.5, 2)
     assert told["answers.abstention.false_answer_rate", ""] == (1.0, 1)

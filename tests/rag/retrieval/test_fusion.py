@@ -41,15 +41,15 @@ def test_rankings_take_turns_and_a_row_comes_once() -> None:
 
 
 def below(limit: int):
-    return lambda one: one.row < limit
+    return np.arange(100) < limit
 
 
 def from_on(limit: int):
-    return lambda one: one.row >= limit
+    return np.arange(100) >= limit
 
 
 @pytest.mark.parametrize(
-    ("ranked", "count", "of", "kept"),
+    ("ranked", "count", "parts", "kept"),
     [
         ([1, 2, 3, 4, 50, 60], 4, 2, [1, 2, 50, 60]),
         ([50, 60, 70, 1], 2, 2, [50, 1]),
@@ -59,8 +59,8 @@ def from_on(limit: int):
     ],
     ids=["halves", "the weaker side is last", "a part is free", "a side holds nothing", "fewer hits than sides"],
 )
-def test_each_side_of_a_comparison_has_its_share(ranked: list[int], count: int, of: int, kept: list[int]) -> None:
-    assert rows(balanced(fused(*ranked), [below(10), from_on(10)], count, of=of)) == kept
+def test_each_side_of_a_comparison_has_its_share(ranked: list[int], count: int, parts: int, kept: list[int]) -> None:
+    assert rows(balanced(fused(*ranked), [below(10), from_on(10)], count, parts=parts)) == kept
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_shares_drop_and_reorder_nothing_that_fits(ranked: list[int], count: int
     found = fused(*ranked)
     for kept in (
         spread(found, lambda one: one.row // 10, count, most=share),
-        balanced(found, [below(50), from_on(50)], count, of=1 + share),
+        balanced(found, [below(50), from_on(50)], count, parts=1 + share),
     ):
         assert len(kept) == min(count, len(found))
         assert [one for one in found if one in kept] == kept
