@@ -79,7 +79,8 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
 
 def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
     """Return the task with the demonstrations that the run asks for."""
-    if not (task.examples and (recipe := config.settings.demonstrations)):
+    recipe = config.settings.demonstrations
+    if not task.examples or not recipe:
         return task
     texts = with_name(steps.list_examples, f"list_examples {task.task}")(quoted(task))
     examples = with_name(choose_examples, f"choose_examples {task.task}")(

@@ -105,7 +105,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
 def _parse(config: IndexConfig, scanned: ScanResult, building: Build) -> Gathered[tuple[Parsed, ...]]:
     """Parse the documents, shard by shard; failures are in the status at once, and too many of them end the run."""
     building.enter("parse")
-    shards, reading = shard_sources(scanned.sources), config.how_to_read
+    shards, reading = shard_sources(scanned.sources), config.reading_inputs
     if config.again:
         steps.forget_readings(shards, digests=scanned.digests_of(config.again), **reading)
     parsed = on_each(shards, steps.parse, **reading)

@@ -55,7 +55,9 @@ class Command(TyperCommand):
             flag, equals, value = word.partition("=")
             dashed = flag.replace("_", "-")
             removal = explain_removal("format", f"{path} {dashed} {value or following}")
-            if removal := removal or (None if dashed in spellings else explain_removal("option", f"{path} {dashed}")):
+            if not removal and dashed not in spellings:
+                removal = explain_removal("option", f"{path} {dashed}")
+            if removal:
                 fail(removal, REFUSED)
             declared.append(f"{dashed}{equals}{value}" if dashed in spellings else word)
         return super().parse_args(ctx, declared)
@@ -296,9 +298,10 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
 
     def run(ctx: typer.Context, **values: Any) -> None:
         typed = {name for name in values if getattr(ctx.get_parameter_source(name), "name", "") != "DEFAULT"}
-        option_values = {
-            path: value if name in typed else None for name, path in paths.items() for value in [values.pop(name)]
-        }
+        option_values: dict[str, Any] = {}
+        for name, path in paths.items():
+            value = values.pop(name)
+            option_values[path] = value if name in typed else None
         function(option_values, **values)
 
     arguments = [parameter for parameter in parameters if parameter.default is inspect.Parameter.empty]

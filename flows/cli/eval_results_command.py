@@ -147,20 +147,20 @@ def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
         date = Text(format_day(score)) if score.status == "completed" else Text(score.status, style="yellow")
         rows.append([*map(Text, plain), *marked, date, Text(score.run[:8])])
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    room = {name: max(cell_len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
-    room["model"] = min(room["model"], MODEL_WIDTH)
+    widths = {name: max(cell_len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
+    widths["model"] = min(widths["model"], MODEL_WIDTH)
     for name in LEFT_OUT:
-        if sum(room.values()) + len(room) - 1 > width:
-            left_out |= {name} & room.keys()
-            room.pop(name, None)
+        if sum(widths.values()) + len(widths) - 1 > width:  # a blank between two columns
+            left_out |= {name} & widths.keys()
+            widths.pop(name, None)
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
-    for name in [*room][2:]:
+    for name in [*widths][2:]:  # after the rank and the model
         table.add_column(
-            name, justify="left" if name in ("date", "run") else "right", min_width=room[name], no_wrap=True
+            name, justify="left" if name in ("date", "run") else "right", min_width=widths[name], no_wrap=True
         )
-    for cells in zip(*(columns[name] for name in room), strict=True):
+    for cells in zip(*(columns[name] for name in widths), strict=True):
         table.add_row(*cells)
     return table
 

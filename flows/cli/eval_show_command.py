@@ -252,23 +252,23 @@ def compare(
     for name in requested or ():
         before.require(name)
         after.require(name)
-    of_a, of_b = ({result.task: result for result in run.report.results} for run in (before, after))
-    shared = requested or [name for name in of_a if name in of_b]
+    results_a, results_b = ({result.task: result for result in run.report.results} for run in (before, after))
+    shared = requested or [name for name in results_a if name in results_b]
     if not shared:
-        first, second = (", ".join(tasks) or "none" for tasks in (of_a, of_b))
+        first, second = (", ".join(tasks) or "none" for tasks in (results_a, results_b))
         fail(f"the two runs have no task in common: {first}, and {second}", REFUSED)
 
     compared: list[TaskComparison] = []
     refused: list[ResultsUnusable] = []
     for name in shared:
         try:
-            compared.append(compare_task(of_a[name], before.graded(name), of_b[name], after.graded(name)))
+            compared.append(compare_task(results_a[name], before.graded(name), results_b[name], after.graded(name)))
         except ResultsUnusable as error:
             refused.append(ResultsUnusable(f"{name}: {error}"))
     if not compared:
         raise refused[0]
     notes = [str(error) for error in refused]
-    if missing := (of_a.keys() | of_b.keys()) - set(shared):
+    if missing := (results_a.keys() | results_b.keys()) - set(shared):
         notes.append(f"in one run only, or not asked for: {', '.join(sorted(missing))}")
     output = {
         "a": before.report.run.model_dump(mode="json", include={"id", "model", "ended_at"}),

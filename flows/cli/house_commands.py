@@ -82,9 +82,8 @@ def gc(
     if calls_older_than is not None:
         calls = responses().prune(before=now - timedelta(days=calls_older_than), dry_run=dry_run)
     if not dry_run:
-        removed_names = [
-            name.rpartition("/")[2] for each in collected.removed if not (name := each.name).startswith(RESULTS)
-        ]
+        names = [each.name for each in collected.removed]
+        removed_names = [name.rpartition("/")[2] for name in names if not name.startswith(RESULTS)]
         lineage().note_collected(removed_names, at=now)
 
     def show() -> None:

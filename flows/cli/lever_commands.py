@@ -45,7 +45,7 @@ OPTIONS = Options(
         "results": Flag(),
     },
 )
-OF_THE_SEED = Options(
+SEED_OPTIONS = Options(
     CONFIG,
     {
         **SHARED,
@@ -85,10 +85,10 @@ def run(
         _run_training(lever_config, as_json)
 
 
-@command(app, "rl-data", OF_THE_SEED)
+@command(app, "rl-data", SEED_OPTIONS)
 def rl_data(given: OptionValues, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
     """Let a trained selector draw demonstrations, and have the judge answer with them: `run --until rl-data`."""
-    _run_training(_read_config({**given, "until": "rl-data"}, OF_THE_SEED, config, settings), as_json)
+    _run_training(_read_config({**given, "until": "rl-data"}, SEED_OPTIONS, config, settings), as_json)
 
 
 def _read_config(
@@ -106,7 +106,7 @@ def _run_training(config: LeverConfig, as_json: bool) -> None:
         from tasks.lever.judge.judges import DIGITS
 
         if config.judge != DIGITS and config.asks_judge:
-            refuse_unusable(config.judge, f"--judge {config.judge}", pictures=not config.of_texts)
+            refuse_unusable(config.judge, f"--judge {config.judge}", pictures=not config.is_text_task)
         outcome = run_flow(post_train, config, errors.Unfinished)
     emit(outcome.report.as_json(), as_json, lambda: show_report(outcome.report))
     if outcome.unfinished:

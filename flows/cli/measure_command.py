@@ -196,15 +196,12 @@ def _show(measured: Measured, notes: Sequence[str], *, most_wrong: float | None)
     if answer_scores := measured.answers:
         shares = [(words, getattr(answer_scores, name)) for name, words in ANSWER_ROWS]
         shares += [(words, getattr(answer_scores.abstention, name)) for name, words in ABSTENTION_ROWS]
+        promise = "" if most_wrong is None or most_wrong >= 1 else f"; promised ≤ {most_wrong:g}"
         answer_rows: list[tuple[object, ...]] = []
         for words, share in shares:
             if share is not None:
-                limit = (
-                    f"; promised ≤ {most_wrong:g}"
-                    if words == WRONG and most_wrong is not None and most_wrong < 1
-                    else ""
-                )
-                answer_rows.append((words + limit, *_cells(share), share.n))
+                label = words + promise if words == WRONG else words
+                answer_rows.append((label, *_cells(share), share.n))
         console.print(make_table("answers", "share", "95 %", "n", rows=answer_rows))
         unscored = f", {answer_scores.unscored} more could not be asked" if answer_scores.unscored else ""
         console.print(f"[dim]{answer_scores.n} questions asked{unscored}[/dim]")

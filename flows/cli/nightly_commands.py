@@ -144,14 +144,14 @@ def _show(report: NightReport) -> None:
         if change.of in ("index", "selector")
     ]
     rows: list[tuple[str, ...]] = []
-    for of, task, measure, run in measured:
+    for subject, task, measure, run in measured:
         score_text, interval, moved, verdict = "none scored", "", night_report.NONE, ""
         if measure:
             score_text, interval = night_report.format_value(measure.value), night_report.format_interval(measure)
-        if change := changes.get((of, task)):
+        if change := changes.get((subject, task)):
             moved = night_report.format_difference(change.difference, like=change.now.value)
             verdict = night_report.VERDICTS[change.verdict]
-        rows.append((of, task, score_text, interval, moved, verdict, run[:8]))
+        rows.append((subject, task, score_text, interval, moved, verdict, run[:8]))
     if rows:
         columns = ("model", "benchmark", ">score", "95 %", ">change", "", "run")
         screen.print(make_table(*columns, rows=rows))

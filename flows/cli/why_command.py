@@ -55,24 +55,26 @@ def why(
 def _find_trees(subject: str, parts: list[str]) -> Iterator[OriginTree]:
     path = index_place(subject)
     if is_address(subject) or (path / "CURRENT").is_file():
-        yield _of_index(path, _at_most(1, parts))
+        yield _trace_index(path, _limit_parts(1, parts))
     elif path.suffix == ".jsonl" and path.is_file():
-        yield _of_answer(_read_batch_answer(path, _at_most(1, parts)))
+        yield _trace_answer(_read_batch_answer(path, _limit_parts(1, parts)))
     elif path.exists():
-        yield from _of_run(subject, _at_most(2, parts))
-    elif not parts and PREFIX.fullmatch(subject) and (tree := _of_digest(subject)) and tree.what != "run":
-        yield tree
+        yield from _trace_run(subject, _limit_parts(2, parts))
     else:
-        yield from _of_row(subject, _at_most(2, parts))
+        tree = _trace_digest(subject) if not parts and PREFIX.fullmatch(subject) else None
+        if tree and tree.what != "run":  # the digest of an evaluation names its run, which tells more
+            yield tree
+        else:
+            yield from _trace_stored(subject, _limit_parts(2, parts))
 
 
-def _at_most(count: int, parts: list[str]) -> list[str]:
+def _limit_parts(count: int, parts: list[str]) -> list[str]:
     if len(parts) > count:
         fail(f"{' '.join(parts[count:])}: nothing more can be named here; expected {FORMS}", REFUSED)
     return parts
 
 
-def _of_digest(prefix: str) -> OriginTree | None:
+def _trace_digest(prefix: str) -> OriginTree | None:
     from tasks.origins.origin_tree import build_trees
     from tasks.resources import lineage
 
@@ -83,7 +85,7 @@ def _of_digest(prefix: str) -> OriginTree | None:
     return next(iter(build_trees(digests, lineage())), None)
 
 
-def _of_index(path: Path, parts: list[str]) -> OriginTree:
+def _trace_index(path: Path, parts: list[str]) -> OriginTree:
     from storage.index import open_index
     from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
     from tasks.origins.origin_tree import build_trees
@@ -138,14 +140,14 @@ def _validate_answer(record: Any) -> Answered:
         fail(f"the answer is not one of this version: {error.errors()[0]['msg']}")
 
 
-def _of_answer(answered: Answered) -> OriginTree:
+def _trace_answer(answered: Answered) -> OriginTree:
     from tasks.origins.answer_origins import trace_answer
     from tasks.resources import artifacts, lineage
 
     return trace_answer(answered, artifacts(), lineage())
 
 
-def _of_row(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
+def _trace_stored(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
     """Yield the origins of a run, or of a turn of a conversation, that the database has under this name or ID."""
     from tasks.resources import evaluations, sessions
 
@@ -155,20 +157,20 @@ def _of_row(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
         try:
             session = sessions().get(run_or_session)
         except UnknownSession:
-            yield from _of_run(run_or_session, parts)  # the last of a model
+            yield from _trace_run(run_or_session, parts)  # the last of a model
             return
-        turn_names = _at_most(1, parts)
+        turn_names = _limit_parts(1, parts)
         turns = {str(turn.n): turn for turn in sessions().turns(session.id)}
         if not turns:
             fail(f"nothing has been asked in {session.id}", REFUSED)
         turn_name = turn_names[0] if turn_names else max(turns, key=int)
         if turn_name not in turns:
             fail(f"{session.id} has no turn {turn_name}; it has {', '.join(turns)}", REFUSED)
-        yield _of_answer(_validate_answer(turns[turn_name].answered))
+        yield _trace_answer(_validate_answer(turns[turn_name].answered))
         return
     if run.kind == "benchmark":
-        yield from _of_run(run.id, parts)
-    elif tree := _of_digest(run.id):
+        yield from _trace_run(run.id, parts)
+    elif tree := _trace_digest(run.id):
         # the figure that a leaderboard shows of a run: `digits/test: accuracy.grpo, shots=2 = 0.41 (n = 100)`
         headlines = (
             f"{measured.dataset.name}: {figure.metric}, {figure.part} = {figure.value:.4g} (n = {figure.n:,})"
@@ -181,7 +183,7 @@ def _of_row(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]:
         fail(f"{run_or_session} is a run of another home, or from before origins were recorded")
 
 
-def _of_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
+def _trace_run(run_name: str, parts: list[str]) -> Iterator[OriginTree]:
     from tasks.evaluation.results.finding_runs import find_run
     from tasks.origins.score_origins import trace_run, trace_score
     from tasks.resources import artifacts, evaluations, lineage, responses

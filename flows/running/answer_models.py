@@ -43,7 +43,8 @@ def models_of(llm: str | None) -> Models:
         case "none":
             return Models()
         case "local":
-            if not (name := settings().llm_model):
+            name = settings().llm_model
+            if not name:
                 raise ModelUnavailable(
                     "--llm local needs a model: set TRIVET_LLM_MODEL to the name that your server knows, and "
                     "TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"

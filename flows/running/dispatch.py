@@ -59,14 +59,14 @@ def send(sent: Sent, deployment: str) -> Any:
     with get_client(sync_client=True) as client:
         context = TaskRunContext.get()
         assert context and context.task_run.flow_run_id, "only a step of a run is sent"  # noqa: PT018
-        mine, crashes = _run_and_parents(client, context.task_run.flow_run_id), 0
+        own_runs, crashes = _run_and_parents(client, context.task_run.flow_run_id), 0
         while True:
             child = _find_under_way(client, sent, deployment)
             # a run whose process was killed, and that goes on, finds its own child under way
-            is_own = child is None or _run_and_parents(client, child.id)[-1] == mine[-1]
-            child = child or _start(sent, deployment, part_of=client.read_flow_run(mine[-1]).name)
+            is_own = child is None or _run_and_parents(client, child.id)[-1] == own_runs[-1]
+            child = child or _start(sent, deployment, part_of=client.read_flow_run(own_runs[-1]).name)
             try:
-                child = _wait_for(client, child, mine)
+                child = _wait_for(client, child, own_runs)
             except BaseException:
                 current = client.read_flow_run(child.id)
                 if is_own and current.state and not current.state.is_final():
@@ -75,10 +75,8 @@ def send(sent: Sent, deployment: str) -> Any:
                     client.set_flow_run_state(child.id, state(message="the run that waited for it was stopped"))
                 raise
             assert child.state
-            crashed, cancelled_by_sender = (
-                child.state.is_crashed(),
-                not is_own and child.state.is_cancelled(),
-            )  # by who sent it
+            crashed = child.state.is_crashed()
+            cancelled_by_sender = not is_own and child.state.is_cancelled()
             crashes += crashed
             must_resend = cancelled_by_sender or (crashed and crashes <= settings().crash_retries)
             if not must_resend or results().read(sent.key) is not None:
@@ -128,7 +126,8 @@ def _find_under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> F
 
 def _start(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
-    if len(text := json.dumps(params).encode()) > LARGEST_INLINE:
+    text = json.dumps(params).encode()
+    if len(text) > LARGEST_INLINE:
         params = artifacts().put("step-inputs", text).model_dump(mode="json")
     child: Any = run_deployment(
         deployment,

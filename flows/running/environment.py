@@ -110,7 +110,8 @@ class _HomeFirst(MetaPathFinder):
             sys.meta_path.remove(self)
             with suppress(StoreUnreachable):  # a home that cannot be made is refused when something is kept there
                 make_folder(home_folder())
-                if (folder := Path(os.environ["PREFECT_HOME"])).parent == home_folder():
+                folder = Path(os.environ["PREFECT_HOME"])
+                if folder.parent == home_folder():
                     make_folder(folder)  # or Prefect makes it, open to other accounts
 
 

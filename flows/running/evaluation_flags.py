@@ -155,7 +155,8 @@ def _translate_names(flags: Mapping[str, Any], note: Note) -> dict[str, Any]:
         note(f"model_args {name} is not needed: {idle[name]}")
     if backend == "hf" and args.pop("parallelize", False):
         args.setdefault("device_map", "auto")
-    if isinstance(address := args.get("base_url"), str):
+    address = args.get("base_url")
+    if isinstance(address, str):
         args["base_url"] = _without_path(address)
     return {
         **flags,

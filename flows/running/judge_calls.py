@@ -41,7 +41,7 @@ def count_calls(config: LeverConfig) -> CallCounts:
 def _count_queries(config: LeverConfig) -> tuple[int, int, int, int]:
     """Count train, validation and test queries, and the distinct answers that are weighed beside the judgment."""
     options, start = config.dataset, config.start
-    weighed = not config.of_texts and config.reward in OF_LIKELIHOODS
+    weighed = not config.is_text_task and config.reward in OF_LIKELIHOODS
     if options.name in CPU_WORLDS and options.data_dir is None:
         drawn = config.world_sizes  # of which each item has one answer
         train = min(options.train_queries, drawn["candidates"]) if options.name == DIGITS else drawn["queries"]
@@ -86,16 +86,12 @@ def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
     Zero-shot is evaluated once, every other selector with each number of shots.
     """
     candidate_file = config.start.candidate_embeddings
-    separate: tuple[Modality, ...] = ("texts",) if config.of_texts else ("images", "texts")
-    available = {
-        "joint",
-        *(
-            modality
-            for modality in separate
-            if candidate_file is None or modality_file(candidate_file, modality).is_file()
-        ),
-    }
-    if config.of_texts:
+    separate: tuple[Modality, ...] = ("texts",) if config.is_text_task else ("images", "texts")
+    available = {"joint"}
+    for modality in separate:
+        if candidate_file is None or modality_file(candidate_file, modality).is_file():
+            available.add(modality)
+    if config.is_text_task:
         available.add(CLASSES)
     elif config.encoder == DIGITS and candidate_file is None:
         available.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes

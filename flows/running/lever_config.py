@@ -154,7 +154,7 @@ class LeverConfig(Record):
         return f"post-train {self.dataset.name} {self.pools().sampler}, {shots}, {seeds}"
 
     @property
-    def of_texts(self) -> bool:
+    def is_text_task(self) -> bool:
         """True for texts with classes, false for questions about pictures."""
         return self.dataset.name in WORDINGS
 
@@ -191,7 +191,7 @@ class LeverConfig(Record):
             sampler="RetrievalSampler",
             size=32 if self.dataset.name in CPU_WORLDS else 64,
             others=0.25,
-            modalities=("joint",) if self.of_texts else ("joint", "images", "texts"),
+            modalities=("joint",) if self.is_text_task else ("joint", "images", "texts"),
         )
         begun = of_checkpoint.model_dump(exclude_defaults=True) if of_checkpoint else {}
         settings = {"sampler": self.sampler, "size": self.pool_size, "others": self.pool_others}
@@ -212,13 +212,14 @@ class LeverConfig(Record):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         """Refuse inconsistent settings before anything is trained."""
-        most = max((self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,))
-        if most > (size := self.pools().size):
-            raise ValueError(f"{most} shots from pools of {size}: widen pool_size, or lower the shots")
+        shots = (self.shots, *self.evaluated_shots) if self.until == "evaluate" else (self.shots,)
+        most_shots, size = max(shots), self.pools().size
+        if most_shots > size:
+            raise ValueError(f"{most_shots} shots from pools of {size}: widen pool_size, or lower the shots")
         if min(self.evaluated_shots, default=0) < 0:
             raise ValueError(f"evaluated_shots {self.evaluated_shots}: 0 is zero-shot, and fewer cannot be shown")
-        likely = self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
-        if self.of_texts:
+        gives_log_probs = self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
+        if self.is_text_task:
             name = self.dataset.name
             if self.judge.split(":")[0] not in kinds("process"):
                 raise ValueError(
@@ -229,12 +230,12 @@ class LeverConfig(Record):
                 raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")
             if self.prompts.style == "chat":
                 raise ValueError(f"{name} is asked as a completion; leave prompts.style out")
-        if self.reward in options.OF_LIKELIHOODS and not likely:
+        if self.reward in options.OF_LIKELIHOODS and not gives_log_probs:
             raise ValueError(
                 f"the reward {self.reward} needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
             )
-        searched = self.asks_judge and STAGES.index(self.begin_at) <= STAGES.index("beams")
-        if searched and not likely and not (self.start.beam_data or self.start.sft_checkpoint):
+        searches_beams = self.asks_judge and STAGES.index(self.begin_at) <= STAGES.index("beams")
+        if searches_beams and not gives_log_probs and not (self.start.beam_data or self.start.sft_checkpoint):
             raise ValueError(
                 f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
                 "start.beam_data or start.sft_checkpoint, or a judge in this process (hf:…, vllm:…)"
@@ -242,7 +243,7 @@ class LeverConfig(Record):
         return self
 
 
-OF_REAL_DATA: dict[str, Any] = {
+PICTURE_DEFAULTS: dict[str, Any] = {
     "dataset": {"train_queries": 800, "test": 1000},
     "judge": "hf:Qwen/Qwen2.5-VL-3B-Instruct",
     "encoder": "clip",
@@ -256,7 +257,7 @@ OF_REAL_DATA: dict[str, Any] = {
     "oracle": {"most_judgments": 20_000},
 }
 """Defaults of runs on questions about real pictures, in place of those of the CPU world; {}: Lever-Plus's own."""
-OF_TEXTS: dict[str, Any] = {
+TEXT_DEFAULTS: dict[str, Any] = {
     "dataset": {"train_queries": 40, "validation": 20, "test": 60},
     "judge": "smollm2",
     "encoder": "minilm",
@@ -271,7 +272,7 @@ OF_TEXTS: dict[str, Any] = {
     "oracle": {"most_judgments": 200},
 }
 """Defaults of runs on texts: as much as a small language model on a CPU answers in some minutes."""
-NAMES_OF_THE_SEED = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
+SEED_NAME_READERS = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
 
 
 def read_lever_config(
@@ -290,11 +291,11 @@ def read_lever_config(
         merged["dataset"] = dataset | {"name": name}
     else:
         name = DIGITS
-    for field, read in NAMES_OF_THE_SEED.items():
+    for field, read in SEED_NAME_READERS.items():
         if isinstance(merged.get(field), str):
             merged[field] = read(merged[field])
     # all fields, so that a setting of one field of a model leaves its others as they are
-    usual = {} if name in CPU_WORLDS else OF_TEXTS if name in WORDINGS else OF_REAL_DATA
+    usual = {} if name in CPU_WORLDS else TEXT_DEFAULTS if name in WORDINGS else PICTURE_DEFAULTS
     fields = LeverConfig().model_dump() | deepcopy(usual)
     merge(fields, merged)
     return LeverConfig.model_validate(fields)

@@ -74,7 +74,7 @@ class IndexConfig(Record):
         return (*self.exclude, glob.escape(inner.as_posix()))
 
     @property
-    def how_to_read(self) -> dict[str, Any]:
+    def reading_inputs(self) -> dict[str, Any]:
         """Inputs of the step `parse` besides the documents."""
         return {"options": self.reading, "limits": self.limits, "password_env": self.password_env}
 
@@ -86,7 +86,8 @@ class IndexConfig(Record):
     @field_validator("overlap_chars")
     @classmethod
     def _fits_into_a_chunk(cls, overlap: int, fields: ValidationInfo) -> int:
-        if overlap >= (chunk := fields.data.get("chunk_chars", overlap + 1)):
+        chunk = fields.data.get("chunk_chars", overlap + 1)  # absent where chunk_chars itself was refused
+        if overlap >= chunk:
             raise ValueError(f"{overlap:,} characters do not fit into chunks of {chunk:,}; give fewer, or longer ones")
         return overlap
 

@@ -66,8 +66,8 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     files = [folder / "limits.yaml", folder / "automations.yaml", *sorted((folder / "pools").glob("*.json"))]
     limits, automations, *pools = map(_read, files)
     _read(folder / "prefect.yaml")
-    for pool, most in limits["pools"].items():
-        if not isinstance(most, int | None):
+    for pool, limit in limits["pools"].items():
+        if not isinstance(limit, int | None):
             remedy = "`prefect work-queue set-concurrency-limit` limits queues"
             raise DeployFailed(f"{files[0]}: pools.{pool}: write a whole number, such as `{pool}: 1`; {remedy}")
     content = [file.read_bytes() for file in (*files, folder / "prefect.yaml")]
@@ -81,8 +81,8 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     for file, template in zip(files[2:], pools, strict=True):
         pool = {"name": file.stem, "type": "process", "base_job_template": template}
         _create(api, "/work_pools/", pool | {"concurrency_limit": limits["pools"].get(file.stem)})
-    for slot, most in limits["slots"].items():
-        _create(api, "/v2/concurrency_limits/", {"name": slot, "limit": most, "active": True})
+    for slot, limit in limits["slots"].items():
+        _create(api, "/v2/concurrency_limits/", {"name": slot, "limit": limit, "active": True})
     _place_automations(api, automations)
     file = folder / "prefect.yaml"
     command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))

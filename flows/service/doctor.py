@@ -111,10 +111,11 @@ def _check_programs() -> Iterator[Check]:
     from tasks.sandbox.walls import inspect_walls
 
     name, remedy = "tesseract", "apt-get install tesseract-ocr tesseract-ocr-kor"
-    if not (program := shutil.which("tesseract")):
+    program = shutil.which(name)
+    if not program:
         yield check_warns(name, "not installed: scanned pages are only reported", remedy)
     else:
-        languages = [line for line in _first_line(program, "--list-langs").splitlines() if ":" not in line]
+        languages = [line for line in _read_output(program, "--list-langs").splitlines() if ":" not in line]
         lacking = [language for language in ("eng", "kor") if language not in languages]
         lack = f"lacks the language {', '.join(lacking)}"
         yield check_warns(name, lack, remedy) if lacking else check_ok(name, f"languages {', '.join(languages)}")
@@ -137,10 +138,11 @@ def _check_programs() -> Iterator[Check]:
             yield check_ok(name, f"{inspection.engine}, Python {inspection.python}: {walls} of {walls} walls held")
 
     name = "espeak-ng"
-    if not (program := shutil.which(name)):
+    program = shutil.which(name)
+    if not program:
         yield check_warns(name, "not installed: answers cannot be read aloud", "apt-get install espeak-ng")
     else:
-        yield check_ok(name, _first_line(program, "--version").partition(" Data at")[0].strip() or program)
+        yield check_ok(name, _read_output(program, "--version").partition(" Data at")[0].strip() or program)
 
 
 def _check_storage(settings: Settings) -> Iterator[Check]:
@@ -248,7 +250,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _first_line(program: str, *arguments: str) -> str:
+def _read_output(program: str, *arguments: str) -> str:
     try:
         process = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=2, check=False)
     except (OSError, subprocess.SubprocessError):

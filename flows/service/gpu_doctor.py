@@ -66,11 +66,8 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     free = [f"{torch.cuda.mem_get_info(number)[0] / 1e9:.1f} GB free" for number in range(torch.cuda.device_count())]
     yield check_ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
     for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", count_gpus() > 0)):
-        yield (
-            check_ok(name, "uses the GPU")
-            if works
-            else check_missing(name, "not installed for the GPU", REMEDIES[name])
-        )
+        missing = check_missing(name, "not installed for the GPU", REMEDIES[name])
+        yield check_ok(name, "uses the GPU") if works else missing
     tiny: Any = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     weights: Any = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny))
     if model:

@@ -193,8 +193,10 @@ class Indexing:
                 if again is None or self._stop.is_set():
                     self._running = False
                     return
-            while (status := self.status()) and status.state == "running" and not self._stop.is_set():
+            status = self.status()
+            while status and status.state == "running" and not self._stop.is_set():
                 time.sleep(LOOK_S)
+                status = self.status()
             self._seen = self._list_files()
             failure = self._build(again)
             with self._lock:

@@ -88,10 +88,8 @@ def main(words: Sequence[str]) -> None:
         for option in ("--index", "--documents"):
             parser.add_argument(option, action="append", default=[], metavar="[NAME=]DIR")
         options = parser.parse_args(words)
-        listening, folders = (
-            listen(options.host, options.port),
-            make_absolute(folders_of(options.index, options.documents)),
-        )
+        listening = listen(options.host, options.port)
+        folders = make_absolute(folders_of(options.index, options.documents))
     else:
         service = read_last_settings(place)
         if service is None or service.server:

@@ -94,8 +94,10 @@ def server_app() -> Any:
 
     app = create_app()
     page = Place(settings().home).pages / "v1" / "index.html"
-    if os.environ.get(AUTH) and page.exists() and LOGIN not in (text := page.read_text("utf-8")):
-        files.write(page, text.replace("<head>", f"<head>\n{LOGIN}", 1).encode())
+    if os.environ.get(AUTH) and page.exists():
+        text = page.read_text("utf-8")
+        if LOGIN not in text:
+            files.write(page, text.replace("<head>", f"<head>\n{LOGIN}", 1).encode())
     return app
 
 

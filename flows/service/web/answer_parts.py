@@ -47,11 +47,11 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
             continue
         if table:
             rows = [row.strip().strip("|").split("|") for row in table if row.strip("|-: \t")]  # all but its rule
-            cells = (tuple(tuple(_parts(cell.strip(), answered)) for cell in row) for row in rows)
+            cells = (tuple(tuple(_split_marks(cell.strip(), answered)) for cell in row) for row in rows)
             blocks.append(Block(tuple(cells), is_table=True))
             table = []
         if line.strip():
-            parts = tuple(_parts(line, answered))
+            parts = tuple(_split_marks(line, answered))
             head, *formula = line.split(" = ")
             if answered.reason == WORKED_OUT and len(formula) > 1:
                 inputs = tuple(dict.fromkeys(part.cited for part in parts if part.cited))
@@ -61,7 +61,7 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _parts(text: str, answered: Answered) -> Iterator[Part]:
+def _split_marks(text: str, answered: Answered) -> Iterator[Part]:
     """Yield the text between marks, and the marks; sentences that nothing supports are parts of their own."""
     citations = {citation.n: citation for citation in answered.citations}
     sentences = sorted(filter(None, answered.unsupported), key=len, reverse=True)
@@ -98,7 +98,7 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
             if address:
                 written += f"[\\[{part.text}\\]]({address})"
             else:
-                written += f"[{part.text}]" if part.cited else _text(part.text)
+                written += f"[{part.text}]" if part.cited else _escape_markdown(part.text)
             is_last = n + 1 == len(parts) or not parts[n + 1].doubtful
             written += f" (⚠ {NOT_SUPPORTED})" if part.doubtful and is_last else ""
         return written
@@ -112,15 +112,15 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
         else:
             lines += rows[0]
         lines.append("")
-    lines += [f"⚠ {NOT_SUPPORTED}: {_text(sentence)}\n" for sentence in unmarked_sentences(answered)]
+    lines += [f"⚠ {NOT_SUPPORTED}: {_escape_markdown(sentence)}\n" for sentence in unmarked_sentences(answered)]
     for citation in answered.citations:
-        place, address = _text(cited_place(citation)), link(citation)
-        quote = _text(" ".join(citation.quote.split())[:QUOTE_CHARS])
+        place, address = _escape_markdown(cited_place(citation)), link(citation)
+        quote = _escape_markdown(" ".join(citation.quote.split())[:QUOTE_CHARS])
         lines.append(f"- \\[{citation.n}\\] {f'[{place}]({address})' if address else place}: “{quote}”")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _text(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Escape text of a document or a model, so that no Markdown or HTML acts in it."""
     escaped = re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -203,11 +203,11 @@ def export_conversation(visit: Visit) -> Response:
 
     match visit.path["shape"]:
         case "md":
-            turned = (
+            sections = (
                 f"## {' '.join(answered.question.split())}\n\n{markdown_of(answered, link=link)}"
                 for answered in conversation
             )
-            written, kind = "\n".join(turned), "text/markdown"
+            written, kind = "\n".join(sections), "text/markdown"
         case "csv":
             table = io.StringIO()
             rows = csv.writer(table)

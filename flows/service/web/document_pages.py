@@ -48,7 +48,7 @@ def show_documents(visit: Visit) -> Response:
             entries, generation = list(current.index.catalogue), current.index.generation
     except StorageError as error:  # there is no index yet
         unusable = str(error)
-    rows = _rows(visit, entries)
+    rows = _list_rows(visit, entries)
     matching = [
         row
         for row in rows
@@ -89,7 +89,7 @@ class Row(NamedTuple):
         return self.status not in ("ok", WAITING)
 
 
-def _rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
+def _list_rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
     """List the documents of the index, those that were refused, and those that wait for a run."""
     statuses = doors.statuses_of(visit.live.folder)
     rows = [

@@ -34,11 +34,11 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
     from tasks import resources
     from tasks.rag import STRATEGY
     from tasks.rag.planning.routing import open_router
-    from tasks.rag.retrieval.search import search as found_by
+    from tasks.rag.retrieval.search import search as search_index
 
     with live.borrow() as current:
         index = current.index
-        result = found_by(
+        result = search_index(
             index,
             question,
             strategy=STRATEGY,
@@ -123,13 +123,13 @@ def statuses_of(folder: Path) -> Mapping[str, DocumentStatus]:
     from tasks.rag.indexing.index_report import STATUS_FILE
 
     try:
-        return _statuses(folder, (folder / STATUS_FILE).stat().st_mtime_ns)
+        return _read_statuses(folder, (folder / STATUS_FILE).stat().st_mtime_ns)
     except (OSError, StorageError):
         return {}
 
 
 @lru_cache(maxsize=2)
-def _statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
+def _read_statuses(folder: Path, changed: int) -> Mapping[str, DocumentStatus]:
     """Read the statuses of a build. changed: time of the file in ns, which makes a changed file another cache entry."""
     from tasks.rag.indexing.index_report import read_status
 

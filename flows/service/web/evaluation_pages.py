@@ -191,21 +191,20 @@ def show_comparison(visit: Visit) -> Response:
     from tasks.resources import sample_pages
 
     first, second = (_find_run(visit, visit.query.get(name, "")) for name in ("a", "b"))
-    of_both = [
-        before.task
-        for before in first.report.results
-        if before.task in {result.task for result in second.report.results}
-    ]
-    if not of_both:
+    tasks_of_second = {result.task for result in second.report.results}
+    shared_tasks = [result.task for result in first.report.results if result.task in tasks_of_second]
+    if not shared_tasks:
         raise Problem(404, "the two runs have no task in common; compare runs of the same benchmark")
-    task, kind = visit.query.get("task") or of_both[0], "better" if visit.query.get("kind") == "better" else "worse"
+    task = visit.query.get("task") or shared_tasks[0]
+    kind = "better" if visit.query.get("kind") == "better" else "worse"
     before, after = _result_of_task(first, task), _result_of_task(second, task)
-    up = after.headline.higher_is_better if after.headline else True
+    higher_is_better = after.headline.higher_is_better if after.headline else True
     a, b = first.report.run, second.report.run
-    compared = _comparison(a.id, b.id, task, find_differences(before, after), up, (str(a.ended_at), str(b.ended_at)))
+    differs, ended = find_differences(before, after), (str(a.ended_at), str(b.ended_at))
+    compared = _compare_runs(a.id, b.id, task, differs, higher_is_better, ended)
     start = visit.number("start")
-    lower = (kind == "worse") == up
-    flips = sample_pages().flips(a.id, b.id, task, worse=lower, start=start, most=PAGE + 1)
+    fell = (kind == "worse") == higher_is_better  # where lower is better, a score that rose is worse
+    flips = sample_pages().flips(a.id, b.id, task, worse=fell, start=start, most=PAGE + 1)
 
     def link(**changed: Any) -> str:
         return f"{ROOT}/compare?{urlencode({'a': a.id, 'b': b.id, 'task': task, 'kind': kind} | changed)}"
@@ -215,9 +214,9 @@ def show_comparison(visit: Visit) -> Response:
         a=a,
         b=b,
         task=task,
-        tasks=[(name, link(task=name)) for name in of_both],
+        tasks=[(name, link(task=name)) for name in shared_tasks],
         compared=compared,
-        is_worse=is_regression(compared.difference, compared.p, higher_is_better=up),
+        is_worse=is_regression(compared.difference, compared.p, higher_is_better=higher_is_better),
         kinds=[("worse", compared.losses, link(kind="worse")), ("better", compared.wins, link(kind="better"))],
         kind=kind,
         rows=[
@@ -229,11 +228,13 @@ def show_comparison(visit: Visit) -> Response:
 
 
 @lru_cache(maxsize=64)
-def _comparison(a: str, b: str, task: str, differs: tuple[str, ...], up: bool, _ended: tuple[str, str]) -> Comparison:
-    """Compare two runs; the result is kept, since a run that has ended does not change."""
+def _compare_runs(
+    a: str, b: str, task: str, differs: tuple[str, ...], higher_is_better: bool, _ended: tuple[str, str]
+) -> Comparison:
+    """Compare two runs; the result is kept by when they ended, since a run that has ended does not change."""
     from tasks.resources import sample_pages
 
     try:
-        return compare_pairs(sample_pages().pairs(a, b, task), differs=differs, higher_is_better=up)
+        return compare_pairs(sample_pages().pairs(a, b, task), differs=differs, higher_is_better=higher_is_better)
     except ResultsUnusable as error:
         raise ResultsUnusable(f"{task}: {error}") from error

@@ -25,14 +25,14 @@ def show_origin(visit: Visit) -> Response:
     subject, session = query.get("thing", "").strip(), query.get("session")
     names_something = any(query.get(name, "").strip() for name in SUBJECT_PARAMETERS)
     if chunk := query.get("chunk"):
-        trees = (_of_chunk(visit, chunk),)
+        trees = (_trace_chunk(visit, chunk),)
     elif session:
-        trees = (_of_turn(visit, session, query.get("turn", "")),)
+        trees = (_trace_turn(visit, session, query.get("turn", "")),)
     elif names_something:
         # never of a file; an evaluation's digest is that of its run, which tells more
         if "task" not in query and DIGEST.fullmatch(subject):
-            trees = _of_digest(subject)
-        trees = trees or _of_run(visit, subject)
+            trees = _trace_digest(subject)
+        trees = trees or _trace_run(visit, subject)
     visit_there = conversation_of(visit, session)[0] if session else visit
     return visit.page(
         "why.html",
@@ -43,7 +43,7 @@ def show_origin(visit: Visit) -> Response:
     )
 
 
-def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
+def _trace_digest(prefix: str) -> tuple[OriginTree, ...]:
     """Return the recorded origins of a digest; none for the digest of an evaluation, whose run tells more."""
     from tasks.origins.origin_tree import build_trees
     from tasks.resources import lineage
@@ -55,7 +55,7 @@ def _of_digest(prefix: str) -> tuple[OriginTree, ...]:
     return () if trees and trees[0].what == "run" else trees
 
 
-def _of_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
+def _trace_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
     """Return the origins of an answer in a conversation. Raises Problem."""
     from tasks.origins.answer_origins import trace_answer
     from tasks.resources import artifacts, lineage
@@ -67,7 +67,7 @@ def _of_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
     return trace_answer(asked_turn.answered, artifacts(), lineage())
 
 
-def _of_chunk(visit: Visit, chunk_id: str) -> OriginTree:
+def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:
     """Return the origins of a passage or a number of the index that is served. Raises Problem."""
     from tasks.origins.answer_origins import corpus_of, trace_cell, trace_chunk
     from tasks.resources import artifacts, lineage
@@ -83,7 +83,7 @@ def _of_chunk(visit: Visit, chunk_id: str) -> OriginTree:
     return tree
 
 
-def _of_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
+def _trace_run(visit: Visit, run_name: str) -> tuple[OriginTree, ...]:
     from tasks.evaluation.results.finding_runs import find_stored_run
     from tasks.origins.origin_tree import build_trees
     from tasks.origins.score_origins import trace_run, trace_score

@@ -72,8 +72,8 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
                 "page": citation.page,
                 "box": citation.bbox,
                 "place": cited_place(citation),
+                "quote": citation.quote,
             }
-            | {"quote": citation.quote}
             for citation in answer.citations
         ]
         fields = {"answer", "abstained", "unsupported", "confidence", "notes"}

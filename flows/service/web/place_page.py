@@ -99,9 +99,9 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
         blocks = next((read_page.blocks for read_page in pages if read_page.number == page), ())
         boxes = boxes_of(quote, within=box, blocks=blocks)
     drawn = page is not None and is_drawn(entry.format)
-    lines = (
-        () if drawn or not quote else lines_about(quote, (block for read_page in pages for block in read_page.blocks))
-    )
+    lines: tuple[Line, ...] = ()
+    if quote and not drawn:
+        lines = lines_about(quote, (block for read_page in pages for block in read_page.blocks))
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
@@ -115,8 +115,8 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
         "source": page_source_of(entry),
         "pages": entry.pages,
         "links": {
-            name: f"{ROOT}/place?{urlencode({'document': document, 'page': at})}" if 1 <= at <= last else ""
-            for name, at in around.items()
+            name: f"{ROOT}/place?{urlencode({'document': document, 'page': number})}" if 1 <= number <= last else ""
+            for name, number in around.items()
         },
     }
 
