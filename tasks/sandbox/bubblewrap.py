@@ -39,7 +39,7 @@ NEEDED = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
 """For the zygote to make namespaces for a program and bring up their loopback."""
 OF_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
 """For root's zygote to become another user and to kill processes of that user."""
-COUNTS_BY_NAMESPACE = (5, 14)
+COUNTS_BY_NAMESPACE = (5, 14)  # Linux: "Reimplement RLIMIT_NPROC on top of ucounts"
 """Since this Linux, a user's processes are counted per user namespace."""
 ENVIRONMENT = {
     "HOME": "/tmp/work",
@@ -47,9 +47,9 @@ ENVIRONMENT = {
     "LOGNAME": "nobody",
     "LANG": "C.UTF-8",
     "TMPDIR": "/tmp",
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "MPLBACKEND": "Agg",
+    "PYTHONHASHSEED": "0",  # sets have one order in all runs, so that verdicts repeat
+    "PYTHONDONTWRITEBYTECODE": "1",  # the root is read-only
+    "MPLBACKEND": "Agg",  # draws without a display
     "MPLCONFIGDIR": "/tmp",
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
     "OPENBLAS_NUM_THREADS": "1",
@@ -128,7 +128,7 @@ class Engine(NamedTuple):
         if not self.privileged or self.bwrap is None:
             return None
         ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
-        own = UIDS + secrets.randbelow(1 << 27)
+        own = UIDS + secrets.randbelow(1 << 27)  # at random, so that two zygotes have two users
         if any(first <= own < first + count for first, _, count in ranges):
             return own
         count, first = max((count, first) for first, _, count in ranges)
@@ -193,7 +193,7 @@ def etc_files(uid: int) -> dict[str, str]:
         "passwd": f"root:x:0:0:root:/:/bin/sh\n{users}",
         "group": f"nogroup:x:{uid}:\n",
         "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-        "resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+        "resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",  # a look-up fails within a second
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     }
 
@@ -203,6 +203,6 @@ def _bound_paths(python: Interpreter) -> Iterator[tuple[str, str]]:
     yield "/usr", "/usr"
     for path in (*TOP, *CONFIGURED, *map(str, Path("/").glob(JAVA))):
         if Path(path).exists() and not Path(path).is_symlink():
-            yield path, path
+            yield path, path  # links of TOP are made anew by --symlink
     yield from python.bound_paths().items()
     yield str(INSIDE), SEEN_AS

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-PROC = Path("/proc/self")
+PROC = Path("/proc/self")  # cgroups(7) and proc(5) describe the two files read here
 CONTROLLERS = {"memory", "pids"}
 PATIENCE_S = 2.0
 """To wait for memory and processes that are being released."""
@@ -107,7 +107,7 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
     own: dict[str, Path] = {}  # controller → the folder of our own group; of version 2, without a name
     for line in _read(PROC / "mountinfo").splitlines():
         mount, _, kind = line.partition(" - ")
-        root, point = (field.replace("\\040", " ") for field in mount.split()[3:5])
+        root, point = (field.replace("\\040", " ") for field in mount.split()[3:5])  # mountinfo writes a space in octal
         kind, _, options = kind.split()[:3]
         names = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
         for name in set(names) & set(paths):
@@ -117,7 +117,7 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
         raise NoCgroup("no cgroups are mounted")
     if "memory" in own and "pids" in own:
         yield own["memory"], own["pids"], False
-    elif folder := own.get(""):
+    elif folder := own.get(""):  # where both exist, as in a hybrid set-up, version 1 has the controllers
         for group in (folder, *(() if os.geteuid() == 0 else folder.parents)):
             enabled = set(_read(group / "cgroup.controllers").split())
             if enabled >= CONTROLLERS and os.access(group / "cgroup.procs", os.W_OK):

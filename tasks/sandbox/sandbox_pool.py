@@ -44,7 +44,7 @@ VMSTAT = Path("/proc/vmstat")
 
 _shared: dict[bool, Sandbox] = {}
 _shared_lock = Lock()
-_stopped = Event()
+_stopped = Event()  # this process ends: a shared sandbox that was closed stays so
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -72,7 +72,7 @@ class Sandbox:
         self.closed = False
         self._engine = engine
         self._named = python
-        self._free: LifoQueue[Worker | None] = LifoQueue()
+        self._free: LifoQueue[Worker | None] = LifoQueue()  # last used first: none starts while one idles
         for _ in range(self.workers):
             self._free.put(None)
         self._started: set[Worker] = set()
@@ -121,7 +121,7 @@ class Sandbox:
                     reply,
                     marks_end=language.marks_end,
                     killed_for_memory=killed,
-                    machine_was_full=_killed_for_memory() > full + killed,
+                    machine_was_full=_killed_for_memory() > full + killed,  # others than the program's
                 )
                 if execution.status == "broken" and execution.reason.startswith(NOT_STARTED):
                     worker = self._end(worker)

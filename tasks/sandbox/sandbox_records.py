@@ -80,7 +80,7 @@ class Execution(NamedTuple):
 def read_outcome(
     program: Program, reply: Frame, *, marks_end: bool, killed_for_memory: int, machine_was_full: bool
 ) -> Execution:
-    """The result of a program, from its zygote's reply.
+    """Return the result of a program, read from its zygote's reply.
 
     marks_end: the language tells when its tests are through. killed_for_memory: processes of the program that the
     kernel killed for its cgroup's limit. machine_was_full: it meanwhile killed another process here for memory.
@@ -124,7 +124,7 @@ def _judge(
             return "output", f"it wrote more than {limits.output_bytes / MIB:g} MiB to {stream}", None
         case _:
             return "failed", "it wrote where only its harness writes", None
-    code = os.waitstatus_to_exitcode(fields["waited"])
+    code = os.waitstatus_to_exitcode(fields["waited"])  # below 0: died of that signal
     was_killed = code == -signal.SIGKILL
     if not fields["compiled"]:
         if was_killed and machine_was_full and not killed_for_memory:

@@ -115,7 +115,7 @@ class Worker:
         self._channel.close()
         if self._process:
             try:
-                self._process.wait(2)
+                self._process.wait(2)  # it ends by itself when its channel closes
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
@@ -149,7 +149,7 @@ class Worker:
             env=zygote_environment(python),
             cwd="/",
             pass_fds=(*groups, *etc.values()),
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C is for us; killpg reaches all of it
         )
         theirs.close()  # so that its end is seen here
         settings = {

@@ -79,9 +79,7 @@ def filter_program() -> bytes | None:
 
 
 def _rules() -> Iterator[tuple[Any, ...]]:
-    """Yield the name of a call, the error that it gets and, where only some calls are refused, a condition on one
-    argument.
-    """
+    """Yield the name of a call, its error and, where only some calls are refused, a condition on one argument."""
     from pyseccomp import GT, MASKED_EQ, Arg
 
     yield from ((call, errno.EPERM) for call in REFUSED)

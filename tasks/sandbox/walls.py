@@ -128,7 +128,7 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
 
 def _call_out(sandbox: Sandbox) -> Probe:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(0.2)
+        listener.settimeout(0.2)  # the program is over: a connection would be waiting
         source = f"import socket\nsocket.create_connection({listener.getsockname()}, 2)"
         called = sandbox.run(Program(source, limits=SMALL))
         try:

@@ -24,7 +24,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "loongarch64": 220, "ppc64le": 120, "s390x": 120}
 """Its number among the system calls."""
-KEYCTL = {"x86_64": 250, "aarch64": 219}
+KEYCTL = {"x86_64": 250, "aarch64": 219}  # elsewhere the keyring stays, and the filter refuses keyctl
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_gil = ctypes.PyDLL(None, use_errno=True)
@@ -52,15 +52,16 @@ def unshare(flags: int) -> None:
 
 
 def fork_into_pid_namespace() -> int:
-    """As os.fork, but the child is the first process of a new PID namespace; this process can do it again.
+    """Fork as os.fork does, with the child as first process of a new PID namespace; return its ID, 0 in the child.
 
-    For a process of one thread. The C library's and Python's fork handlers, which take longer than all the rest, do not
-    run: random state is shared, and the child has to use os.fork before it runs anything else. Raises OSError.
+    For a process of one thread, which can do it again. The fork handlers of C library and Python, which take longest,
+    do not run: random state is shared, and the child has to use os.fork before it runs anything else. Raises OSError.
     """
     machine, flags = os.uname().machine, CLONE_NEWPID | signal.SIGCHLD
     number = CLONE.get(machine)
     if number is None:
         raise OSError(errno.ENOSYS, f"the number of clone on {machine} is not known here")
+    # s390x takes the stack before the flags, see clone(2)
     child = _clone(number, *((0, flags) if machine == "s390x" else (flags, 0)), 0, 0, 0)
     _check(min(child, 0), "clone")
     return child

@@ -136,21 +136,21 @@ def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | No
 
 def _become_init(settings: Settings, task: Task) -> int:
     """Set up namespaces and the folder; return a descriptor of the program's stdin, a file that can be read again."""
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # else a program could read the token in /proc/1/mem, see proc(5)
     limits = task.limits
     if settings.isolated:
         with contextlib.suppress(OSError):
-            os.close(_write("/proc/self/oom_score_adj", b"1000"))
+            os.close(_write("/proc/self/oom_score_adj", b"1000"))  # the kernel kills it first
         kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET)
-        kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+        kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)  # no mount below reaches the zygote
         input_bytes = len(task.source) + len(task.stdin) + sum(map(len, task.files.values()))
         size = max(limits["file_bytes"], COMPILER["file_bytes"] if task.compile else 0) + input_bytes
         inodes = limits["inodes"] + len(task.files) + (COMPILER["inodes"] if task.compile else 8)
         sizes = f"size={size},nr_inodes={inodes},mode=1777"
         kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, sizes)
         os.mkdir("/tmp/.shm", 0o1777)  # noqa: PTH102
-        os.chmod("/tmp/.shm", 0o1777)  # noqa: PTH101
-        kernel.mount("/tmp/.shm", "/dev/shm", None, kernel.MS_BIND)
+        os.chmod("/tmp/.shm", 0o1777)  # noqa: PTH101 mkdir obeys the umask
+        kernel.mount("/tmp/.shm", "/dev/shm", None, kernel.MS_BIND)  # shared memory counts in the same size
         guarded = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
         kernel.mount("proc", "/proc", "proc", guarded)
         kernel.raise_loopback()
@@ -167,7 +167,7 @@ def _become_init(settings: Settings, task: Task) -> int:
             folder = os.path.dirname(folder)  # noqa: PTH120
         os.close(_write(path, content, owner))
     stdin = _write(STDIN, task.stdin, owner)
-    os.unlink(STDIN)  # noqa: PTH108
+    os.unlink(STDIN)  # noqa: PTH108 it stays open, without a name among the program's files
     for folder in folders:
         os.chown(folder, owner, owner)
     return stdin
@@ -225,7 +225,7 @@ def _wire(pipes: dict[str, Pipe], *, stdin: int) -> int:
     standard = {0: stdin, 1: pipes["stdout"].write, 2: pipes["stderr"].write}
     for number, fd in {**standard, REPORT: pipes["report"].write, TOKEN: pipes["token"].read}.items():
         os.dup2(fd, number, inheritable=number <= 2)
-    os.dup2(pipes["status"].write, STATUS, inheritable=False)
+    os.dup2(pipes["status"].write, STATUS, inheritable=False)  # closed by exec: nothing in it means that exec worked
     os.closerange(3, REPORT)
     os.closerange(STATUS + 1, 4096)
     return STATUS
@@ -237,13 +237,13 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
     cpu_s = int(-(-limits["cpu_s"] // 1))
     _, stack = resource.getrlimit(resource.RLIMIT_STACK)
     for resource_id, value in {
-        resource.RLIMIT_CPU: (cpu_s, cpu_s + 1),
+        resource.RLIMIT_CPU: (cpu_s, cpu_s + 1),  # SIGXCPU, which tells the reason; where it is caught, SIGKILL
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 64 << 10,
         resource.RLIMIT_MSGQUEUE: 0,
-        resource.RLIMIT_STACK: (OPEN_STACK, stack),
+        resource.RLIMIT_STACK: (OPEN_STACK, stack),  # which a program may raise to the hard limit
         resource.RLIMIT_AS if bound == "address_space" else resource.RLIMIT_DATA: limits["memory_bytes"],
     }.items():
         resource.setrlimit(resource_id, value if isinstance(value, tuple) else (value, value))
@@ -268,7 +268,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
 
 def _execute(argv: list[str]) -> None:
     """Execute a command in place of this process. Raises OSError, or never returns."""
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # ignored ones would stay so through exec
         signal.signal(number, signal.SIG_DFL)
     os.environ.pop("PYTHONPATH", None)  # of another interpreter than what this may start
     os.execve(argv[0], argv, dict(os.environ))
@@ -289,7 +289,7 @@ class _Watched:
         self._wall_s = 0.0
         self._names = {pipes[name].read: name for name in self.taken}
         self._channel = channel.fileno()
-        self._wake, waking = os.pipe()
+        self._wake, waking = os.pipe()  # SIGCHLD writes to it: else poll would sleep over the end
         for fd in (*self._names, self._wake, waking):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
@@ -302,7 +302,7 @@ class _Watched:
         poll = select.poll()
         for fd in (*self._names, self._wake):
             poll.register(fd, select.POLLIN)
-        poll.register(self._channel, select.POLLRDHUP)
+        poll.register(self._channel, select.POLLRDHUP)  # only its end: nobody sends while a program runs
         self.waited, began, extended_s = None, time.monotonic(), 0.0
         while not self.killed_for and not self._has_ended(child):
             remaining_s = began + within_s + extended_s - time.monotonic()
@@ -387,8 +387,9 @@ class _Watched:
 
 
 def _measure_waiting(child: int) -> float:
-    """Return the seconds that a program waited on run queues, with all threads and, in its own namespace, all
-    processes.  0 where the kernel does not tell (CONFIG_SCHED_INFO).
+    """Return the seconds that a program's threads waited on run queues; 0 where the kernel keeps no such statistics.
+
+    In a namespace of its own those of all its processes count. Source: Documentation/scheduler/sched-stats.rst.
     """
     pids = [str(child)]
     if os.getpid() == 1:

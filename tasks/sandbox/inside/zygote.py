@@ -66,9 +66,9 @@ _call = getattr(operator, "call", _call)  # without a frame of its own, from Pyt
 
 
 def _serve() -> Iterable[Step]:
-    """Serve until the host is gone; returns nothing there, and in a fork the steps of its program."""
+    """Serve until the host is gone and return no steps; in the fork of a Python program, return its steps."""
     channel = socket.socket(fileno=os.dup(CHANNEL))
-    os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), CHANNEL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), CHANNEL)  # else programs would inherit the channel
     greeting = receive(channel)
     if greeting is None:
         return ()
@@ -97,7 +97,7 @@ def _serve() -> Iterable[Step]:
             if program is None:
                 os._exit(0)
             return _steps_of(program)
-        if os.waitpid(runner, 0)[1] != 0:
+        if os.waitpid(runner, 0)[1] != 0:  # the runner itself broke: the host starts another zygote
             return ()
 
 
@@ -115,7 +115,7 @@ def _keep_signals_from_runners() -> None:
 
 
 def _wake(*_: object) -> None:
-    """A signal only wakes the poll."""
+    """Do nothing: with a handler, a signal wakes the poll through the wakeup descriptor."""
 
 
 def _look_new(settings: Settings) -> None:
@@ -145,7 +145,7 @@ def _look_new(settings: Settings) -> None:
 
 
 def _steps_of(task: Task) -> tuple[Step, ...]:
-    """The steps of a program: its source, its tests, and the token after them. Raises SyntaxError.
+    """Return the steps of a program: its source, its tests, and the token after them. Raises SyntaxError.
 
     All is bound before the source is executed, and C code calls it, so that a program finds no frame, function or
     variable that it could change.
@@ -219,7 +219,7 @@ def _end(code: int) -> None:
             last()
         except BaseException:  # noqa: BLE001 as the interpreter does, but silently
             continue
-    os._exit(code & 0xFF)
+    os._exit(code & 0xFF)  # as exit(3) cuts it
 
 
 def _writer(fd: int, errors: str, *, line_buffering: bool = False) -> io.TextIOWrapper:
@@ -229,4 +229,4 @@ def _writer(fd: int, errors: str, *, line_buffering: bool = False) -> io.TextIOW
 
 
 def _nothing(*_: object) -> None:
-    """Stands in for functions that would let a program skip its tests."""
+    """Do nothing, in place of functions that would let a program skip its tests and of streams that are gone."""
