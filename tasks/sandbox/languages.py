@@ -22,11 +22,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from tasks.sandbox.bubblewrap import TOP
+from tasks.sandbox.bubblewrap import TOP_FOLDERS
 from tasks.sandbox.inside.runner import REPORT, TOKEN
 from tasks.sandbox.sandbox_errors import LanguageUnavailable
 
-SHOWN_FOLDERS = ("/usr", *TOP)
+SHOWN_FOLDERS = ("/usr", *TOP_FOLDERS)
 """Folders of this machine in which programs find their tools."""
 SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin"))
 
@@ -63,7 +63,7 @@ class Language(NamedTuple):
         return self._filled(self.compile)
 
     def _filled(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        tools = {tool: _seek(tool, os.environ.get("PATH", os.defpath)) or tool for tool in self.tools}
+        tools = {tool: _find_tool(tool, os.environ.get("PATH", os.defpath)) or tool for tool in self.tools}
         values = {"{source}": f"{{folder}}/{self.file}", "{binary}": "{folder}/main", **tools}
         return tuple(values.get(argument, argument) for argument in argv)
 
@@ -93,7 +93,7 @@ def find_language_name(name: str) -> str | None:
 def why_unavailable(language: Language) -> str | None:
     """Return why programs of a language cannot be run here; None where they can."""
     for tool in language.tools:
-        if _seek(tool, os.environ.get("PATH", os.defpath)):
+        if _find_tool(tool, os.environ.get("PATH", os.defpath)):
             continue
         path = shutil.which(tool)
         if path is None:
@@ -104,7 +104,7 @@ def why_unavailable(language: Language) -> str | None:
 
 
 @cache
-def _seek(tool: str, path: str) -> str | None:
+def _find_tool(tool: str, path: str) -> str | None:
     """Return the path of a tool that the sandbox shows; None where it shows none."""
     for candidate in filter(None, (shutil.which(tool, path=SYSTEM_PATH), shutil.which(tool, path=path))):
         real = os.path.realpath(candidate)

@@ -37,7 +37,7 @@ from tasks.sandbox.sandbox_records import (
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
-AHEAD = 1024
+READ_AHEAD = 1024
 """Items of `Sandbox.map` that are read before the first of them is done, so that one endless loop stops no other."""
 MOST_WORKERS = 16
 VMSTAT = Path("/proc/vmstat")
@@ -144,7 +144,7 @@ class Sandbox:
             try:
                 for item in items:
                     waiting.append(threads.submit(function, item))
-                    while len(waiting) > AHEAD or (waiting and waiting[0].done()):
+                    while len(waiting) > READ_AHEAD or (waiting and waiting[0].done()):
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()

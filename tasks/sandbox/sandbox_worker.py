@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 START_S = 60.0
 GRACE_S = 60.0
 """Beyond every limit, until a zygote that does not reply is taken for dead."""
-ROOM = 64 << 20
+RUNNER_BYTES = 64 << 20
 """Memory of a cgroup beyond the program's limit, for the runner that is forked with it."""
 PRELOAD = (
     *("typing", "collections", "itertools", "functools", "operator", "heapq", "bisect", "array", "enum", "string"),
@@ -49,11 +49,11 @@ class Worker:
         self._asked = 0
         self._limited: tuple[int, int] | None = None
         self._output = os.fdopen(os.memfd_create("zygote"), "w+b")
-        self._channel, theirs = socket.socketpair()
+        self._channel, zygote_end = socket.socketpair()
         try:
             with ExitStack() as stack:
-                stack.enter_context(theirs)
-                self._start(engine, python, theirs, stack)
+                stack.enter_context(zygote_end)
+                self._start(engine, python, zygote_end, stack)
         except BaseException as error:
             self.stop()
             if isinstance(error, OSError):
@@ -79,7 +79,7 @@ class Worker:
                     memory = max(memory, COMPILER["memory_bytes"])
                     processes = max(processes, COMPILER["processes"])
                 if self._limited != (memory, processes):
-                    self.group.set_limits(memory + ROOM, processes + 2)
+                    self.group.set_limits(memory + RUNNER_BYTES, processes + 2)
                     self._limited = (memory, processes)
                 killed_before = self.group.oom_kills()
             tests = None if program.tests is None else program.tests.encode("utf-8", "replace")
@@ -125,7 +125,7 @@ class Worker:
                 self.group.remove()
         self._output.close()
 
-    def _start(self, engine: Engine, python: Interpreter, theirs: socket.socket, stack: ExitStack) -> None:
+    def _start(self, engine: Engine, python: Interpreter, zygote_end: socket.socket, stack: ExitStack) -> None:
         """Start the zygote, hand over its settings and wait until it serves."""
         uid, groups = engine.choose_user(), list[int]()
         if engine.bwrap and engine.privileged == (os.geteuid() == 0):  # root that stands for a user makes none
@@ -143,7 +143,7 @@ class Worker:
             os.lseek(etc[name], 0, os.SEEK_SET)
         self._process = subprocess.Popen(
             engine.command(python, etc),
-            stdin=theirs.fileno(),
+            stdin=zygote_end.fileno(),
             stdout=self._output,
             stderr=subprocess.STDOUT,
             env=zygote_environment(python),
@@ -151,7 +151,7 @@ class Worker:
             pass_fds=(*groups, *etc.values()),
             start_new_session=True,  # Ctrl-C is for us; killpg reaches all of it
         )
-        theirs.close()  # so that its end is seen here
+        zygote_end.close()  # so that its end is seen here
         settings = {
             "isolated": engine.bwrap is not None,
             "uid": uid,

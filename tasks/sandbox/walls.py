@@ -19,14 +19,14 @@ from tasks.sandbox.sandbox_records import MIB, Limits, Program, Status
 PRIVATE = ("pid", "mnt", "net", "ipc", "uts")
 SMALL = Limits(cpu_s=5, wall_s=20, memory_bytes=256 * MIB, file_bytes=4 * MIB, processes=8)
 MOST_FORKS = SMALL.processes + 4
-LOOKS = f"""
+SELF_CHECK = f"""
 import json, os
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
 status["namespaces"] = {{kind: os.readlink("/proc/self/ns/" + kind) for kind in {PRIVATE}}}
 print(json.dumps(status))
 """
 """Source of a program that prints what the kernel says of it."""
-FORKS = f"""
+FORK_SOURCE = f"""
 import os, time
 made = 0
 for _ in range({MOST_FORKS}):
@@ -70,20 +70,20 @@ class Inspection(NamedTuple):
 def inspect_walls(sandbox: Sandbox) -> Inspection:
     """Return what a program is and, if all is well there, what it can do. Raises SandboxUnavailable."""
     sandbox.start()
-    first_probes = tuple(_look(sandbox))
-    probes = (*first_probes, *(_try(sandbox) if all(probe.held for probe in first_probes) else ()))
+    first_probes = tuple(_probe_status(sandbox))
+    probes = (*first_probes, *(_probe_attacks(sandbox) if all(probe.held for probe in first_probes) else ()))
     languages = {language.name: why_unavailable(language) for language in LANGUAGES}
     return Inspection("bubblewrap", sandbox.python.version, sandbox.grouped, probes, languages)
 
 
-def look_at_itself(sandbox: Sandbox) -> dict[str, Any]:
+def read_own_status(sandbox: Sandbox) -> dict[str, Any]:
     """Return `/proc/self/status` of a program with its namespaces; `failed` where it did not run."""
-    execution = sandbox.run(Program(LOOKS, limits=SMALL))
+    execution = sandbox.run(Program(SELF_CHECK, limits=SMALL))
     return json.loads(execution.stdout) if execution.passed else {"failed": execution.reason}
 
 
-def _look(sandbox: Sandbox) -> Iterator[Probe]:
-    status = look_at_itself(sandbox)
+def _probe_status(sandbox: Sandbox) -> Iterator[Probe]:
+    status = read_own_status(sandbox)
     if "failed" in status:
         yield Probe("first program", False, status["failed"])
         return
@@ -99,10 +99,10 @@ def _look(sandbox: Sandbox) -> Iterator[Probe]:
     yield Probe("system calls", True, "filtered" if status["Seccomp"] == "2" else less)
 
 
-def _try(sandbox: Sandbox) -> Iterator[Probe]:
-    yield _call_out(sandbox)
+def _probe_attacks(sandbox: Sandbox) -> Iterator[Probe]:
+    yield _probe_network(sandbox)
     for path in ("/etc/shadow", __file__):
-        yield _try_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
+        yield _probe_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
     # only the path to the interpreter is visible of the home folder
     home = Path.home()
     bound_paths = [Path(path) for path in sandbox.python.bound_paths().values()]
@@ -111,13 +111,13 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
     is_intact = listed.status == "failed" or (listed.passed and set(listed.stdout.splitlines()) <= visible_folders)
     detail = listed.reason or f"shows {', '.join(sorted(visible_folders))}" if is_intact else "it can be read"
     yield Probe(f"reading {home}", is_intact, detail)
-    forked = sandbox.run(Program(FORKS, limits=SMALL)).stdout.strip()
+    forked = sandbox.run(Program(FORK_SOURCE, limits=SMALL)).stdout.strip()
     children = int(forked) if forked.isdecimal() else MOST_FORKS
     yield Probe("processes", children < SMALL.processes, f"{children} children were allowed of {MOST_FORKS}")
     source = f"x = bytearray({SMALL.memory_bytes + 64 * MIB})\nprint(len(x))"
-    yield _try_program(sandbox, "memory", source, "more than the limit was given", status="memory")
+    yield _probe_program(sandbox, "memory", source, "more than the limit was given", status="memory")
     source = f"with open('file', 'wb') as f:\n    f.write(bytes({SMALL.file_bytes + MIB}))\nprint('written')"
-    yield _try_program(sandbox, "files", source, "more than the limit was written")
+    yield _probe_program(sandbox, "files", source, "more than the limit was written")
     zygotes = sandbox.pids()
     kill = sandbox.run(Program("import os\nos.kill(-1, 9)", limits=SMALL))
     after = sandbox.run(Program("print('still here')", limits=SMALL))
@@ -126,7 +126,7 @@ def _try(sandbox: Sandbox) -> Iterator[Probe]:
     yield Probe("kill", is_intact, f"{kill.reason or kill.status}; {outcome}")
 
 
-def _call_out(sandbox: Sandbox) -> Probe:
+def _probe_network(sandbox: Sandbox) -> Probe:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)  # the program is over: a connection would be waiting
         source = f"import socket\nsocket.create_connection({listener.getsockname()}, 2)"
@@ -138,7 +138,7 @@ def _call_out(sandbox: Sandbox) -> Probe:
     return Probe("network", False, "a listener of this machine was reached")
 
 
-def _try_program(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
+def _probe_program(sandbox: Sandbox, name: str, source: str, otherwise: str, *, status: Status = "failed") -> Probe:
     """Return whether a program ends with this status; `otherwise` describes one that passes."""
     execution = sandbox.run(Program(source, limits=SMALL))
     return Probe(name, execution.status == status, execution.reason or otherwise)

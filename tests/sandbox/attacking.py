@@ -232,7 +232,7 @@ def open_arena(who: str, stack: ExitStack) -> Arena:
         except SandboxUnavailable as error:
             raise Skipped(f"bubblewrap does not start for {who}: {error}") from error
         assert all(done.passed for done in warm), warm
-        seen = walls.look_at_itself(sandbox)
+        seen = walls.read_own_status(sandbox)
         missing = [kind for kind, it in seen["namespaces"].items() if it == str(Path("/proc/self/ns", kind).readlink())]
         uid = int(seen["Uid"].split()[0])
         if missing or uid == 0 or _processes_allowed(sandbox) > SMALL.processes + SPARE:

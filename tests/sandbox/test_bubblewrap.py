@@ -14,10 +14,10 @@ import pytest
 from tasks.sandbox import Sandbox, bubblewrap, sandbox_pool
 from tasks.sandbox.bubblewrap import (
     ENVIRONMENT,
+    FIRST_UID,
     INSIDE,
+    INSIDE_MOUNT,
     NOBODY,
-    SEEN_AS,
-    UIDS,
     Engine,
     etc_files,
     find_bwrap,
@@ -75,10 +75,10 @@ def test_only_the_system_the_python_and_our_own_files_are_shown_and_to_read_only
         "/python/bin": f"{below_tmp}/bin",
         "/python/lib": f"{below_tmp}/lib",
         "/packages/0": "/srv/packages",
-        SEEN_AS: str(INSIDE),
+        INSIDE_MOUNT: str(INSIDE),
     }
     assert ours.items() <= shown.items()
-    assert {*(shown.keys() - ours.keys())} <= {*bubblewrap.TOP, *bubblewrap.CONFIGURED} | {
+    assert {*(shown.keys() - ours.keys())} <= {*bubblewrap.TOP_FOLDERS, *bubblewrap.ETC_PATHS} | {
         str(path) for path in Path("/etc").glob("java-*")
     }
     assert {option[2] for option in options if option[0] == "--file"} == {f"/etc/{name}" for name in ETC}
@@ -138,7 +138,7 @@ def test_etc_knows_one_user_one_host_and_a_name_server_that_nobody_is():
 
 @pytest.mark.parametrize(
     ("uid_map", "lowest", "highest"),
-    [("0 0 4294967295", UIDS, 1 << 31), ("0 100000 65536", 32_000, 65_535), ("0 0 1000", NOBODY, NOBODY)],
+    [("0 0 4294967295", FIRST_UID, 1 << 31), ("0 100000 65536", 32_000, 65_535), ("0 0 1000", NOBODY, NOBODY)],
     ids=["the machine", "a container", "a small container"],
 )
 def test_programs_of_root_are_a_user_that_nobody_is(

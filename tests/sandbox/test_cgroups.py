@@ -216,6 +216,6 @@ def test_what_is_busy_is_tried_again():
         if errors:
             raise errors.pop()
 
-    cgroups._until_it_works(then)
+    cgroups._retry_while_busy(then)
 
     assert errors == []

@@ -59,7 +59,7 @@ class Answering(Sandbox):
 def holds(program: Program) -> Execution:
     """As a sandbox does whose walls all stand."""
     source = program.source
-    if source == walls.LOOKS:
+    if source == walls.SELF_CHECK:
         return passed(json.dumps(SEEN))
     if "os.fork()" in source:
         return passed("7\n")
@@ -85,7 +85,7 @@ def where(part: str, answer: Execution) -> Answer:
 
 def sees(**changed: object) -> Answer:
     """What the kernel says of a program is another in this."""
-    return lambda program: passed(json.dumps(SEEN | changed)) if program.source == walls.LOOKS else holds(program)
+    return lambda program: passed(json.dumps(SEEN | changed)) if program.source == walls.SELF_CHECK else holds(program)
 
 
 def fallen(answer: Answer) -> list[tuple[str, str]]:
@@ -188,7 +188,7 @@ def test_behind_a_wall_that_fell_and_where_nothing_is_executed_nothing_is_tried(
         return sees(Uid="0\t0")(program)
 
     assert fallen(answer) == [("user", "user 0")]
-    assert asked == [walls.LOOKS]
+    assert asked == [walls.SELF_CHECK]
     assert fallen(lambda _: broken_execution("the sandbox broke: no room")) == [
         ("first program", "the sandbox broke: no room")
     ]

@@ -25,8 +25,8 @@ TOKEN = 252
 """Descriptor from which programs in other languages than Python read the token."""
 STATUS = 253
 STDIN = ".stdin"
-OPEN_STACK = 8 << 20
-BLOCK = 1 << 16
+STACK_BYTES = 8 << 20
+READ_BYTES = 1 << 16
 WAITING_S = 30.0
 """Most that a program's time is extended by, since it waited for a processor."""
 COMPILER = {
@@ -243,7 +243,7 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 64 << 10,
         resource.RLIMIT_MSGQUEUE: 0,
-        resource.RLIMIT_STACK: (OPEN_STACK, stack),  # which a program may raise to the hard limit
+        resource.RLIMIT_STACK: (STACK_BYTES, stack),  # which a program may raise to the hard limit
         resource.RLIMIT_AS if bound == "address_space" else resource.RLIMIT_DATA: limits["memory_bytes"],
     }.items():
         resource.setrlimit(resource_id, value if isinstance(value, tuple) else (value, value))
@@ -317,7 +317,7 @@ class _Watched:
                     self.host_is_gone = True
                     return
                 if fd == self._wake:
-                    os.read(fd, BLOCK)
+                    os.read(fd, READ_BYTES)
                 else:
                     self._take(poll, fd)
         self._wall_s = time.monotonic() - began
@@ -368,7 +368,7 @@ class _Watched:
         """Read from a pipe; return False when there is nothing more to read."""
         name = self._names[fd]
         try:
-            block = os.read(fd, BLOCK)
+            block = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return False
         if not block:

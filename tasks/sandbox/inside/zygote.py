@@ -33,7 +33,7 @@ TESTS = "<tests>"
 DEFAULT = int(signal.SIG_DFL)
 CHANNEL = 0
 
-_at_the_end = {"wait": True}
+_at_exit = {"wait": True}
 _signal: Any = sys.modules["_signal"]
 """The C module behind `signal`, whose enumerations cost more than all else here."""
 
@@ -51,10 +51,10 @@ def main() -> None:
             code = error.code or 0
         else:
             code = 1
-            _show(str(error.code))
+            _print_error(str(error.code))
     except BaseException as error:  # noqa: BLE001 what the program raised
         code = 1
-        _show(error)
+        _print_error(error)
     _end(code)
 
 
@@ -80,7 +80,7 @@ def _serve() -> Iterable[Step]:
     for name in greeting.fields["preload"]:
         with suppress(Exception):  # a library that fails at import fails again where it is needed
             importlib.import_module(name)
-    _look_new(settings)
+    _reset_interpreter(settings)
     gc.collect()
     gc.freeze()  # pages that forks share stay shared
     send(channel, {"ready": True, "pid": os.getpid()})
@@ -96,7 +96,7 @@ def _serve() -> Iterable[Step]:
             program = run(request, settings, channel) if request else None
             if program is None:
                 os._exit(0)
-            return _steps_of(program)
+            return _list_steps(program)
         if os.waitpid(runner, 0)[1] != 0:  # the runner itself broke: the host starts another zygote
             return ()
 
@@ -118,7 +118,7 @@ def _wake(*_: object) -> None:
     """Do nothing: with a handler, a signal wakes the poll through the wakeup descriptor."""
 
 
-def _look_new(settings: Settings) -> None:
+def _reset_interpreter(settings: Settings) -> None:
     """Put the zygote's interpreter into the state that programs find, once all that it needs itself is imported."""
     import _sitebuiltins
 
@@ -144,7 +144,7 @@ def _look_new(settings: Settings) -> None:
         os.close(fd)
 
 
-def _steps_of(task: Task) -> tuple[Step, ...]:
+def _list_steps(task: Task) -> tuple[Step, ...]:
     """Return the steps of a program: its source, its tests, and the token after them. Raises SyntaxError.
 
     All is bound before the source is executed, and C code calls it, so that a program finds no frame, function or
@@ -166,7 +166,7 @@ def _steps_of(task: Task) -> tuple[Step, ...]:
     run = partial(exec, source, names)
     if task.tests is None:
         return (run,)
-    _at_the_end["wait"] = False
+    _at_exit["wait"] = False
     copied: dict[str, Any] = {}
     tests = partial(exec, compile(task.tests, TESTS, "exec", dont_inherit=True), copied)
     fresh = partial(copied.__setitem__, "__builtins__", dict(vars(builtins)))
@@ -190,11 +190,11 @@ def _forbid_tracing() -> None:
         }:
             raise RuntimeError(event + " is not to be had in a sandbox")
 
-    sys.settrace = sys.setprofile = _nothing
+    sys.settrace = sys.setprofile = _do_nothing
     sys.addaudithook(refuse)
 
 
-def _show(error: BaseException | str) -> None:
+def _print_error(error: BaseException | str) -> None:
     """Print what the program died of, without the frames outside it."""
     try:
         if isinstance(error, str):
@@ -211,10 +211,10 @@ def _show(error: BaseException | str) -> None:
 def _end(code: int) -> None:
     """End as an interpreter does: wait for threads, call exit functions, flush; after tests only flush."""
     waited: tuple[Step, ...] = ()
-    if _at_the_end["wait"]:
-        threads = getattr(sys.modules.get("threading"), "_shutdown", _nothing)
+    if _at_exit["wait"]:
+        threads = getattr(sys.modules.get("threading"), "_shutdown", _do_nothing)
         waited = (threads, atexit._run_exitfuncs)  # type: ignore[attr-defined]
-    for last in (*waited, *(getattr(stream, "flush", _nothing) for stream in (sys.stdout, sys.stderr))):
+    for last in (*waited, *(getattr(stream, "flush", _do_nothing) for stream in (sys.stdout, sys.stderr))):
         try:
             last()
         except BaseException:  # noqa: BLE001 as the interpreter does, but silently
@@ -228,5 +228,5 @@ def _writer(fd: int, errors: str, *, line_buffering: bool = False) -> io.TextIOW
     return writer
 
 
-def _nothing(*_: object) -> None:
+def _do_nothing(*_: object) -> None:
     """Do nothing, in place of functions that would let a program skip its tests and of streams that are gone."""
