@@ -29,7 +29,7 @@ LONGEST_BOX = 2_000
 LONGEST_LONE_LINE = 200
 WINDOW_CHARS = 500
 """Characters that are read after the announcement of an answer."""
-MOST_STATEMENTS = 100
+MOST_STATEMENTS = 100  # tried from the end: bounds the work on a response that repeats itself
 PART_OF_ALL = 0.25
 """Credit for each of several right letters when some are left out and none is wrong; source: JEEBench."""
 
@@ -63,9 +63,7 @@ def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBL
 
 
 def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
-    """Score 1 for the right letters, 0 for wrong ones or none, and between where some of several right ones are left
-    out.
-    """
+    """Return the sample of one response: 1 for the right letters, 0 for wrong or none, between if some are missing."""
     question = read_question(item)
     gold = "".join(sorted(set(str(item.gold).upper()) & set(question.letters)))
     readings, where = read_choices(response.text, question, rule)
@@ -77,7 +75,7 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
             return {"score": 0.0, "extracted": letters, "gold": gold, "reason": reason, "missing": missing}
         some_left_out = question.several and set(letters) < set(gold)
         score = 1.0 if letters == gold else PART_OF_ALL * len(letters) if some_left_out else 0.0
-        is_option = len(letters) == 1 and question.options
+        is_option = len(letters) == 1 and question.options  # of several letters no one text is the answer
         return {
             "score": score,
             "extracted": letters,
@@ -134,7 +132,7 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
         remark = _patterns(question.letters).remark.last(plain)
         if any(sign in plain for sign in ("정답", "맞", "옳")):
             remarks = (remark, *_patterns(question.letters).korean.finditer(plain))
-            remark = max(filter(None, remarks), key=lambda match: match.start(), default=None)
+            remark = max(filter(None, remarks), key=lambda match: match.start(), default=None)  # the later one counts
         if remark:
             text_of_choice = next(group for group in remark.groups() if group)
             number = NUMBERED.fullmatch(f"{text_of_choice}번")
@@ -146,7 +144,7 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
 def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
     """Return the choice where answers usually stand: alone on a line, in bold, or in prose such as `I think it's B`."""
     # terse answers are, or begin with, the letter
-    for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:
+    for line in {text[-WINDOW_CHARS:].split("\n")[-1]: 1, text[:WINDOW_CHARS].split("\n")[0]: 1}:  # an ordered set
         if line.strip() and (letters := _read_whole(line, question)):
             return Choice(letters, "line")
     tail, patterns = text[-TAIL_CHARS:], _patterns(question.letters)
@@ -175,7 +173,7 @@ def _read_lone(plain: str, question: ChoiceQuestion) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=1_000)  # once for a question, not for each line that is compared with its options
 def _canonical_options(options: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(canonicalize, options))
 
@@ -225,8 +223,9 @@ CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
 NUMBERED = re.compile(rf"\(?(?:(?P<circled>[{CIRCLED}])|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?")
 LEAD = r"(?:(?i:the|an|either|both)\s)?(?:(?i:options?|choices?|letters?|statements?|answers?|보기|선택지)\s?:?\s?)?"
 BETWEEN = r"(?:\s?[,;&/+]\s?(?:(?:and|or)\s)?|\s(?:and|or|및)\s|[와과]\s|\s?(?=[(\[]))"
+# no comma: behind one, only what is not a word is one more letter, see `begins`
 WORD_BETWEEN = r"(?:\s?[&/+]\s?|\s?,?\s(?:and|or|및)\s|[와과]\s|\s?(?=[(\[]))"
-AFTER = r"(?![A-Za-z0-9’+#]|-[a-z]|\.[A-Z]\.)"
+AFTER = r"(?![A-Za-z0-9’+#]|-[a-z]|\.[A-Z]\.)"  # not the C of C++ or C#, the A of A-level, the U of U.S.
 NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due|is|based)\b)[a-z])"
 """A and I are words too: `the answer is A` counts, `the answer is I think …` does not."""
 

@@ -29,7 +29,7 @@ MOST_RANGE = 20
 """Blocks that a range such as [1-3] may name."""
 FEWEST_SHARED = 0.15
 """Share of the words of a sentence without numbers that the cited blocks must hold, if in the same language."""
-FEWEST_WORDS = 5
+FEWEST_WORDS = 5  # of a shorter sentence a share of words says nothing
 _NOT_THERE = re.compile(
     r"찾지 못|찾을 수 없|알 수 없|확인할 수 없|확인되지 않|(?:나와|나타나|적혀|들어) ?있지는? ?않|"
     r"(?:명시|언급|제시|기재|포함)(?:되어|돼) ?있지는? ?않|(?:나오|밝히|명시하|언급하|다루)지는? ?않|"
@@ -100,9 +100,9 @@ def split_sentences(answer: str) -> list[Sentence]:
 
 
 def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = "") -> bool:
-    """Whether the cited `sources` (block n at n - 1) hold what the sentence claims; true for one that claims nothing.
+    """Return whether the cited `sources` (block n at n - 1) hold what the sentence claims.
 
-    question: a sentence that only repeats it claims nothing.
+    True for a sentence that claims nothing. question: a sentence that only repeats it claims nothing.
     """
     if not _claims(sentence, question) and not (sentence.marks and read_numbers(sentence.words)):
         return True
@@ -119,18 +119,18 @@ def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = 
 
 
 def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
-    """Whether the sentences only say that the documents do not give the answer."""
+    """Return whether the sentences only say that the documents do not give the answer."""
     claims = any(_claims(sentence, question) for sentence in sentences)
     return not claims and any(_says_unknown(sentence) for sentence in sentences)
 
 
 def abstains(answer: str) -> bool:
-    """Whether an answer, its marks aside, only says that the documents do not give the answer."""
+    """Return whether an answer, its marks aside, only says that the documents do not give the answer."""
     return only_abstains(split_sentences(renumber_citations(answer, blocks=0).text))
 
 
 def has_same_evidence(draft: str, rewritten: str) -> bool:
-    """Whether a rewrite keeps every number and every mark, each number with the marks behind it."""
+    """Return whether a rewrite keeps every number and every mark, each number with the marks behind it."""
     evidence = _evidence(draft), _evidence(rewritten)
     return evidence[0].keys() == evidence[1].keys() and all(
         any(is_same_number(number, counterpart) for counterpart in theirs[marks])
@@ -141,7 +141,7 @@ def has_same_evidence(draft: str, rewritten: str) -> bool:
 
 
 def has_numbers(answer: str, gold: str) -> bool:
-    """Whether all numbers of `gold` are in `answer`, in any spelling.
+    """Return whether all numbers of `gold` are in `answer`, in any spelling.
 
     For a gold number without a unit the digits are enough: a table may have the unit in its header.
     """
@@ -155,7 +155,7 @@ def has_numbers(answer: str, gold: str) -> bool:
 
 
 def has_words(answer: str, gold: str) -> bool:
-    """Whether `gold` is in `answer`, but for case, punctuation and the spaces between Korean words.
+    """Return whether `gold` is in `answer`, but for case, punctuation and the spaces between Korean words.
 
     Of a gold that lists things ("Oslo, Bergen and Bodø") each must be there, whatever stands between them.
     """
@@ -181,11 +181,11 @@ def _numbers_of(mark: str) -> Iterator[int]:
 
 
 def _claims(sentence: Sentence, question: str) -> bool:
-    """Whether a sentence needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
+    """Return whether a sentence needs evidence: not a greeting, a lead-in, a table header or `not stated`."""
     words = sentence.words
     if not any(sign.isalnum() for sign in words):
         return False
-    if _says_unknown(sentence) or words.rstrip("*_ ").endswith("?"):
+    if _says_unknown(sentence) or words.rstrip("*_ ").endswith("?"):  # a question back claims nothing
         return False
     has_number = bool(read_numbers(words))
     if not has_number and (_GREETS.match(words) or words.rstrip("*_ ").endswith((":", "："))):
@@ -196,7 +196,7 @@ def _claims(sentence: Sentence, question: str) -> bool:
 
 
 def _says_unknown(sentence: Sentence) -> bool:
-    """Whether a sentence says that the documents lack the answer; `Not available on Sundays [1]` is a fact."""
+    """Return whether a sentence says that the documents lack the answer; `Not available on Sundays [1]` is a fact."""
     unknown = _NOT_THERE.search(sentence.words) is not None
     return unknown and (not sentence.marks or _OF_DOCUMENTS.search(sentence.words) is not None)
 
@@ -213,7 +213,7 @@ def _evidence(text: str) -> dict[frozenset[int], list[Number]]:
         for piece in re.split(f"({CITATION_MARK.pattern})", sentence, flags=re.IGNORECASE):
             if CITATION_MARK.fullmatch(piece):
                 marks |= frozenset(_numbers_of(piece))
-            elif piece.strip(" .,;"):
+            elif piece.strip(" .,;"):  # marks side by side, [1], [2], belong to the same words
                 _add_evidence(by_marks, marks, claim)
                 claim, marks = piece, frozenset()
         _add_evidence(by_marks, marks, claim)
@@ -268,7 +268,7 @@ class Signed(NamedTuple):
 
 
 def has_close_number(answer: str, gold: str) -> bool:
-    """Whether `answer` has the numbers of `gold`, its one quantity within half a percent and across units.
+    """Return whether `answer` has the numbers of `gold`, its one quantity within half a percent and across units.
 
     Several quantities, dates and years must be there exactly. Whole numbers of one scale are equal only if one is the
     other rounded: 204 is not 203, and 7,300 million is 7,296 million.
@@ -306,7 +306,7 @@ def _signed_numbers(text: str) -> Iterator[Signed]:
 
 
 def _is_calendar(number: Number) -> bool:
-    """Whether a number is a date, a time, or a bare 2019, which may be a year."""
+    """Return whether a number is a date, a time, or a bare 2019, which may be a year."""
     return number.unit in CALENDAR or number.unit == "year" or _YEAR.fullmatch(number.text.strip("() ")) is not None
 
 

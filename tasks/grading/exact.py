@@ -80,7 +80,7 @@ def _announced(text: str) -> str | None:
 
 
 def are_same_words(gold: str, answer: str) -> bool:
-    """Whether both are the same words or the same decimal number."""
+    """Return whether both are the same words or the same decimal number."""
     gold_words, answer_words = plain_text(gold), plain_text(answer)
     if gold_words == answer_words:
         return True
@@ -217,4 +217,4 @@ def bleu(answer: str, golds: Sequence[str]) -> TextScore:
     import sacrebleu
 
     bleu_score = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True)
-    return TextScore(min(1.0, bleu_score.score / 100), "sentence BLEU")
+    return TextScore(min(1.0, bleu_score.score / 100), "sentence BLEU")  # equal texts get 100.00000000000004

@@ -98,9 +98,9 @@ class Response(FiniteRecord):
 
 
 def make_sample(item: Item, response: Response, **found: Any) -> Sample:
-    """The sample of a response, with the fields that the grader `found`."""
+    """Return the sample of a response. fields: of `Sample`, as the grader found them."""
     found.setdefault("truncated", response.truncated)
-    found.setdefault("keys", response.call_keys)
+    found.setdefault("keys", response.call_keys)  # a judge adds its own
     return Sample(item=item.id, repeat=response.repeat, group=item.group, **found)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 GAMED_WEIGHT = 0.1
 """Of an annotation of one of the two gamed baselines, beside 1 of the model's: a regularisation of .2 in all."""
 FOLDS = 5
-STRENGTHS = np.logspace(-4, 4, 10)
+STRENGTHS = np.logspace(-4, 4, 10)  # the ten of scikit-learn's LogisticRegressionCV
 """Inverse strengths of the L1 penalty among which cross-validation chooses."""
 
 Floats = NDArray[np.float64]

@@ -160,7 +160,7 @@ def _matched(pattern: Pattern, text: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> tuple[regex.Pattern[str], float | None]:
-    """The pattern and its limit of time: one without repetition cannot backtrack for long and needs none."""
+    """Return the pattern and its time limit; one without repetition cannot backtrack for long and needs none."""
     return regex.compile(pattern), PATTERN_S if set("*+{") & set(pattern) else None
 
 
@@ -223,10 +223,10 @@ def visible_text(text: str) -> str | None:
     if "<|channel|>" in text:
         _, final, answer = text.rpartition(FINAL_CHANNEL)
         return HARMONY_END.sub("", answer) if final else None
-    if "hink" not in text and "THINK" not in text:
+    if "hink" not in text and "THINK" not in text:  # most texts hold no tag
         return text
     for opening, closing in TAGS:
-        _, _, text = text.rpartition(closing)
+        _, _, text = text.rpartition(closing)  # of several thoughts the last one counts
         if opening in text:
             return None
     return text

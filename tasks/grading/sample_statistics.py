@@ -16,7 +16,7 @@ from tasks.grading.grading_records import Counts, Sample, Summary
 from tasks.grading.reading import Policy, score_under
 from tasks.measure.estimates import ByItem, Estimate, estimate, estimate_groups, is_binary, mean, standard_error
 
-VOTE_CHARS = 200
+VOTE_CHARS = 200  # a longer answer is held as its digest
 AT_K = ("pass", "cons", "avg")
 MOST_NAMES = 5
 """Number of items that a note names."""
@@ -95,7 +95,7 @@ def summarise_repeats(
     is the mean of the repeats' accuracies, unless samples are unscored: then items weigh the same.
 
     policies: other reading policies whose accuracy is reported. ks: of which pass@k, cons@k and avg@k are wanted.
-    same: whether two answers are equal, for votes.
+    are_equal: whether two answers are equal, for votes.
     """
     totals = tally_samples(samples, policies=policies)
     repeats = [(repeat, scores) for repeat, scores in totals.by_repeat.items() if scores]
@@ -111,7 +111,7 @@ def summarise_repeats(
             continue
         if right_or_wrong:
             requested.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
-            requested.append(estimate(f"cons@{k}", _votes_at(k, enough, totals, are_equal)))
+            requested.append(estimate(f"cons@{k}", _votes_at(k, enough, totals, are_equal)))  # by majority
         requested.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
     further = (*pass_at_k(totals), *majority_at_k(totals, are_equal), *requested, *_under_policies(totals))
     more = tuple({extra.metric: extra for extra in further}.values())
@@ -170,7 +170,7 @@ def _notes(totals: Tally) -> Iterator[str]:
 
 
 def pass_at_k(totals: Tally) -> tuple[Estimate, ...]:
-    """pass@k for k = 1, 2, 4 … and all repeats; none where items were asked once or scores are not 0 or 1.
+    """Return pass@k for k = 1, 2, 4 … and all repeats; none for items asked once, or scores not 0 or 1.
 
     An item with fewer than k scored repeats does not count in pass@k: its `n` is smaller then.
     """
@@ -228,7 +228,8 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: S
     """
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
-        if answer is None or not (spelled := vote_spelling(answer)):
+        spelled = vote_spelling(answer or "")
+        if answer is None or not spelled:
             continue
         group = next((group for group in groups if spelled in group.spellings or (score == group.score == 1)), None)
         if group is None and score < 1:
@@ -255,7 +256,7 @@ class _Group(NamedTuple):
 def _sizes(totals: Tally) -> list[int]:
     """Return the k of pass@k; none where it has no meaning."""
     repeats = len(totals.by_repeat)
-    if repeats < 2 or not all(is_binary(scores) for scores in totals.scores.values()):
+    if repeats < 2 or not all(is_binary(scores) for scores in totals.scores.values()):  # pass@k counts right ones
         return []
     powers = [2**power for power in range(repeats.bit_length()) if 2**power < repeats]
     return [*powers, repeats]

@@ -25,10 +25,10 @@ ENOUGH = 3
 SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 COMMA_IN_NUMBER = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
-MOST_PERIODS = 32
+MOST_PERIODS = 32  # int(re.UNICODE), see above
 NUMBERS = {"none": "0"} | {name: str(value) for value, name in enumerate(NUMBER_NAMES[:11])}
 ARTICLES = frozenset({"a", "an", "the"})
-ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}
+ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}  # slips of the authors' table
 CACHED = 1 << 16
 CACHED_CHARS = 100
 """Longer texts are not cached, so that the cache stays small."""
@@ -48,8 +48,8 @@ class People(NamedTuple):
 def vqa_accuracy(answer: str, answers: Sequence[str], *, stem: bool = False) -> float:
     """Return the mean over the people, each left out once, of min(others who gave `answer` / 3, 1): 0 to 1.
 
-    With m of ten it is 0, .3, .6, .9 and from four on 1; with fewer than four people never 1. stem: as in `people`.
-    Raises ValueError if nobody answered.
+    With m of ten it is 0, .3, .6, .9 and from four on 1; with fewer than four people never 1.
+    stem: as in `prepare_answers`. Raises ValueError if nobody answered.
     """
     return accuracy_among(prepare_answers(tuple(answers), stem=stem), answer)
 
@@ -86,9 +86,7 @@ def prepare_answer(answer: str, *, normalised: bool = True, stem: bool = False) 
 
 
 def normalise(answer: str) -> str:
-    """Return `answer` without punctuation, articles and capitals, with numbers as digits and apostrophes in
-    contractions.
-    """
+    """Return `answer` without punctuation, articles and capitals, with digits and with contractions spelt right."""
     return (_normalised if len(answer) <= CACHED_CHARS else _normalised.__wrapped__)(answer)
 
 
@@ -115,7 +113,7 @@ def _stem(word: str) -> str:
 
 
 def _contractions() -> Iterator[tuple[str, str]]:
-    """Misspelt contractions, each with the correct form."""
+    """Yield misspelt contractions, each with the correct form."""
     lists = json.loads(Path(__file__).with_name("vqa_contractions.json").read_text("utf-8"))
     for word in " ".join(lists["without_apostrophes"]).split():
         yield word.replace("'", ""), word

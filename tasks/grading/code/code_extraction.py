@@ -20,7 +20,7 @@ FENCES = re.compile(r"`{3,}|~{3,}")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
-TAB = 4
+TAB = 4  # CommonMark's tab stop
 
 
 class Block(NamedTuple):
@@ -73,7 +73,7 @@ def find_blocks(text: str) -> Iterator[Block]:
 
 
 def complete_program(prompt: str, code: str, entry_point: str, language: str) -> str:
-    """The whole program: `code` continues the prompt, or replaces the function that the prompt begins.
+    """Return the program in which `code` continues the prompt, or replaces the function that the prompt begins.
 
     prompt: imports and helpers, then the signature of `entry_point` (and its docstring). Code that defines
     `entry_point` keeps what precedes that signature. A Python body that lost its indentation, or that of its first
@@ -94,7 +94,7 @@ def complete_program(prompt: str, code: str, entry_point: str, language: str) ->
 
 
 def defines_function(code: str, entry_point: str, language: str) -> bool:
-    """Whether code defines the function itself, and is not only its body."""
+    """Return whether code defines the function itself, and is not only its body."""
     if canonical_name(language) != "python":
         return signature_pattern(entry_point, language).search(code) is not None
     whole = dedent(code)
@@ -157,7 +157,7 @@ def _opening(line: str) -> _Opening | None:
 
 
 def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
-    """Whether a line ends the block, and what of it is still code.
+    """Return whether a line ends the block, and what of it is still code.
 
     As in CommonMark, a fence indented much more than the opening one ends nothing: it is in a docstring. One directly
     after code ends the block if it is the only one on its line.
@@ -165,7 +165,7 @@ def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
     stripped = line.strip()
     char, length = opening.fence[0], len(opening.fence)
     if len(stripped) >= length and not stripped.strip(char):
-        return _width(line) <= opening.indent + 3, ""
+        return _width(line) <= opening.indent + 3, ""  # CommonMark 0.31, 4.5: up to three spaces
     glued = char == "`" and stripped.endswith(opening.fence) and len(FENCES.findall(stripped)) == 1
     return glued, line.rstrip().rstrip(char) + "\n" if glued else line
 
@@ -181,7 +181,7 @@ def _dedent(line: str, columns: int) -> str:
 
 
 def _as_body(code: str, prompt: str) -> str:
-    """Code indented as the body of the function that ends the prompt; unchanged if its first line is indented."""
+    """Return `code` indented as the body of the function that ends the prompt; unchanged if line 1 is indented."""
     lines = [line for line in code.split("\n") if line.strip()]
     if not lines or lines[0][0].isspace():
         return code
@@ -193,7 +193,7 @@ def _as_body(code: str, prompt: str) -> str:
 
 
 def _only_first_line_lost(lines: list[str], inside: int) -> bool:
-    """Whether the other lines still have the indentation of the body, as where an answer was stripped.
+    """Return whether the other lines still have the indentation of the body, as where an answer was stripped.
 
     lines: not blank, the first without indentation; only those before the next one without indentation count.
     """
@@ -209,6 +209,6 @@ def _only_first_line_lost(lines: list[str], inside: int) -> bool:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether a statement continues after the end of its line."""
+    """Return whether a statement continues after the end of its line."""
     quoted = any(line.count(quotes) % 2 for quotes in ('"""', "'''"))
     return quoted or line.endswith("\\") or sum(map(line.count, "([{")) > sum(map(line.count, ")]}"))

@@ -73,7 +73,7 @@ def _storable(text: str) -> str:
 
 
 def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summary:
-    """pass@k over all items and over those of each group. Scores are 0 or 1.
+    """Return pass@k over all items and over those of each group; scores must be 0 or 1.
 
     The headline is pass@1 over all items; with several languages it is Python's, `python_pass@1`, the published metric.
     ks: requested besides 1; empty: the usual ones. A k fits where every scored item has as many scored samples; a
@@ -88,7 +88,7 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
     for name in sorted(groups):
         prefix, part = f"{name}_" if find_language_name(name) else None, "" if name == first else f"group={name}"
         parts.append(Part(prefix, part, totals.groups.get(name, {}), headline=name == first))
-    sizes = sorted({1, *(ks or USUAL_KS)})
+    sizes = sorted({1, *(ks or USUAL_KS)})  # pass@1 is the headline, whatever is requested
     passes_of = [(part, dict(part.passes(sizes))) for part in parts]
     metrics: dict[str, JsonValue] = {}
     left_out: dict[str, JsonValue] = {}
@@ -137,7 +137,7 @@ class Part(NamedTuple):
 
 
 def _noting_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
-    """Pass the samples on and collect their groups on the way, also groups without a scored sample."""
+    """Yield the samples unchanged and add their groups to `groups`, also those without a scored sample."""
     for sample in samples:
         if sample.group is not None:
             groups.add(sample.group)

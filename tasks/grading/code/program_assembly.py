@@ -91,7 +91,8 @@ def _prepare(before: str, code: str, entry_point: str, language: str, tests: str
             return Parts(before, _without_usage(code, entry_point, language))
         case "javascript":
             exported = r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)"
-            code = re.sub(exported, "", code, flags=re.M)
+            code = re.sub(exported, "", code, flags=re.M)  # an error outside of modules
+            # the tests declare these themselves, and a second `const` of one name is an error
             for name in re.findall(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", tests, re.M):
                 code = re.sub(rf"^(?:const|let|var)[ \t]+{name}[ \t]*=.*\n?", "", code, flags=re.M)
             return Parts(before, _without_usage(code, entry_point, language))
@@ -108,7 +109,7 @@ def _prepare(before: str, code: str, entry_point: str, language: str, tests: str
 
 
 def _without_usage(code: str, entry_point: str, language: str) -> str:
-    """Code without what follows its last function, such as example calls and checks of a script's arguments.
+    """Return code without what follows its last function, such as example calls and checks of arguments.
 
     Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
     """
@@ -121,7 +122,7 @@ def _without_usage(code: str, entry_point: str, language: str) -> str:
 
 
 def _go(before: str, code: str) -> Parts:
-    """Give the program one package and no import twice."""
+    """Return Go code with one package and no import twice."""
     specs = [
         spec.strip()
         for match in GO_IMPORTS.finditer(code)
@@ -133,7 +134,7 @@ def _go(before: str, code: str) -> Parts:
 
 
 def _java(before: str, code: str, entry_point: str) -> Parts:
-    """The members of the class that holds the function; other classes go behind, and imports to the top."""
+    """Return the members of the class that holds the function; other classes go behind, imports to the top."""
     imports = "".join(statement.strip() + "\n" for statement in JAVA_IMPORT.findall(code))
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
     code = _without_main(code, "java")
@@ -159,7 +160,7 @@ def _without_main(code: str, language: str) -> str:
 
 
 def _end_of_block(blanked: str, opened: int) -> int:
-    """Index after the brace that closes the one at `opened`; beyond the end of the code where none does."""
+    """Return the index after the brace that closes the one at `opened`; beyond the end of the code for none."""
     depth = 0
     for brace in re.compile(r"[{}]").finditer(blanked, opened):
         depth += 1 if brace[0] == "{" else -1
@@ -169,20 +170,20 @@ def _end_of_block(blanked: str, opened: int) -> int:
 
 
 def _depth(code: str, language: str) -> int:
-    """Braces that are opened and not closed; below 0 where more are closed."""
+    """Return the number of braces that are opened and not closed; below 0 where more are closed."""
     blanked = _blanked(code, language)
     return blanked.count("{") - blanked.count("}")
 
 
 def _blanked(code: str, language: str) -> str:
-    """The code with strings and comments replaced by as many spaces."""
+    """Return code with each string and comment replaced by as many spaces."""
     pattern = BLANKED.get(language, BLANKED_ELSEWHERE)
     return re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), code, flags=re.M)
 
 
 def _go_program(tested: Tested) -> Tested:
-    """A program, since `go test` is not what is run here: `testing.Main` exits with 1 when a test fails."""
-    names = re.findall(r"^func (Test\w*)\(", tested.tests, re.M)
+    """Return a program with a `main`, since no `go test` runs here; `testing.Main` exits with 1 on a failure."""
+    names = re.findall(r"^func (Test\w*)\(", tested.tests, re.M)  # go test finds them by this name, too
     listed = ", ".join(f'{{Name: "{name}", F: {name}}}' for name in names)
     main = (
         "func main() {\n\tevery := func(string, string) (bool, error) { return true, nil }\n"
@@ -192,13 +193,13 @@ def _go_program(tested: Tested) -> Tested:
 
 
 def _java_program(tested: Tested) -> Tested:
-    """With our own Pair in place of org.javatuples, of which the tests use nothing else."""
+    """Return the program with our own Pair in place of org.javatuples, of which tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
     return Tested(source, tested.tests + (_own("Pair.java") if re.search(r"\bPair\b", source + tested.tests) else ""))
 
 
 def _perl_program(tested: Tested) -> Tested:
-    """With our own eq_deeply in place of Test::Deep, of which the tests use nothing else."""
+    """Return the program with our own eq_deeply in place of Test::Deep, of which tests use nothing else."""
     return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: _own("eq_deeply.pl"), tested.tests, flags=re.M))
 
 

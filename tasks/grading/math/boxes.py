@@ -10,7 +10,7 @@ from tasks.grading.math.normalization import MAX_CHARS
 
 NEAR_CHARS = 70
 """Most characters between two boxes of one answer: `x = \\boxed{1} or \\boxed{2}`."""
-COMMA_CHARS, ADJACENT_CHARS = 30, 10
+COMMA_CHARS, ADJACENT_CHARS = 30, 10  # the same where a comma stands between, and where neither that nor a word does
 MOST_BOXES = 20
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])\s*")
 _CORRECTED = re.compile(
@@ -50,7 +50,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def _belongs(between: str, before: _Box, after: _Box) -> bool:
-    """Whether two boxes with `between` them are parts of one answer."""
+    """Return whether two boxes with `between` them are parts of one answer."""
     if len(between) > NEAR_CHARS or "\n\n" in between or re.search(r"[.!?]\$*\s+[A-Z]", between):
         return False
     if _CORRECTED.search(between):
@@ -88,10 +88,7 @@ def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
 
 
 def find_closing_brace(text: str, position: int) -> int | None:
-    """Return the index of the brace that closes the one at `position`.
-
-    None if none does within the length of the longest answer.
-    """
+    """Return the index of the brace that closes the one at `position`; None if none does within 4 × MAX_CHARS."""
     depth = 0
     for brace in re.compile(r"\\[{}\\]|[{}]").finditer(text, position, position + 4 * MAX_CHARS):
         sign = brace.group()

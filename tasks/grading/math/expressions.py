@@ -63,7 +63,7 @@ def walk_nodes(node: Node) -> Iterator[Node]:
 
 
 def has_decimal(node: Node) -> bool:
-    """Whether a number in `node` is written with a point."""
+    """Return whether a number in `node` is written with a point."""
     return any(isinstance(part, Number) and part.places is not None for part in walk_nodes(node))
 
 
@@ -88,7 +88,7 @@ def _bits(value: Fraction) -> int:
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction | None:
-    """2^(-3) is 1/8, 27^(2/3) is 9; 2^(1/2) is not rational."""
+    """Return a power: 2^(-3) is 1/8, 27^(2/3) is 9; None where it is not rational, as 2^(1/2), or too large."""
     degree = exponent.denominator
     if degree == 1 and base in (0, 1, -1):
         return base ** int(exponent % 2 if base == -1 else exponent) if base or exponent > 0 else None
@@ -96,7 +96,7 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction | None:
         return None
     if degree == 1:
         return base ** int(exponent)
-    if base < 0 or degree > 64 or _bits(base) > 512:
+    if base < 0 or degree > 64 or _bits(base) > 512:  # the guess of a root is a double, which ends at 1,024 bits
         return None
     above, below = _integer_root(base.numerator, degree), _integer_root(base.denominator, degree)
     if above is None or below is None or (above == 0 and exponent < 0):
@@ -197,7 +197,7 @@ _VALUES: dict[str, Callable[..., complex]] = {
     "pow": _general_power,
     "root": _general_root,
     "abs": lambda value: abs(value),
-    "floor": lambda value: math.floor(round(_real(value), 9)),
+    "floor": lambda value: math.floor(round(_real(value), 9)),  # 2.9999999999999996 is meant as 3
     "ceil": lambda value: math.ceil(round(_real(value), 9)),
     "factorial": _gamma,
     "binomial": lambda n, k: _gamma(n) / _gamma(k) / _gamma(n - k),
@@ -246,7 +246,7 @@ class Decimal(NamedTuple):
 
 
 def is_same_value(a: Node, b: Node) -> bool:
-    """True if `a` and `b` are the same number or the same function. Raises Undecided.
+    """Return whether `a` and `b` are the same number or the same function. Raises Undecided.
 
     A decimal equals an exact value that rounds to it, if it has 3 significant digits (4 for an irrational value) and
     the value has no short decimal form: 0.667 is 2/3, 0.67 is not, 1.06 is not 17/16. Decimals agree to a millionth.
@@ -286,7 +286,7 @@ def written_decimal(node: Node) -> Decimal | None:
 
 
 def _is_short(value: Fraction) -> bool:
-    """True for a value with few decimals."""
+    """Return whether a value has at most FINITE_PLACES decimals."""
     return (value * 10**FINITE_PLACES).denominator == 1
 
 
@@ -317,14 +317,16 @@ def sample_points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]
     for row in range(7):
         point: dict[str, Fraction] = {}
         for index, name in enumerate(sorted(names)):
+            # fixed, so that verdicts repeat, and uneven: from 3/431 to 999/431
             value = Fraction((389 * (row + 1) + 211 * (index + 2) * (row + 2) + 97 * index * index) % 997 + 3, 431)
+            # four points with positive variables, then three with some below 0
             point[name] = -value if row >= 4 and (row + index) % 2 == 0 else value
         rows.append((point, row < 4))
     return rows
 
 
 def _same_function(a: Node, b: Node) -> bool:
-    """True where both have the same values at points with positive variables, and wherever both are real.
+    """Return whether both have equal values at points with positive variables, and wherever both are real.
 
     sqrt(a/b) and sqrt(a)/sqrt(b) are the same, as for positive quantities of physics, but sqrt(x^2) and x are not.
     """

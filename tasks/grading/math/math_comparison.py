@@ -42,7 +42,7 @@ _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of
 
 
 def is_same_answer(gold: Answer, answer: Answer) -> bool:
-    """Whether `answer` equals `gold`. Raises Undecided where that cannot be decided."""
+    """Return whether `answer` equals `gold`. Raises Undecided where that cannot be decided."""
     gold, answer = _evaluated(gold), _evaluated(answer)
     if gold == answer:
         return True
@@ -108,14 +108,14 @@ def _nodes(ratio: Ratio) -> list[Node]:
 
 
 def _same_items(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
-    """Whether both have equal items in the same order."""
+    """Return whether both have equal items in the same order."""
     return len(gold) == len(answer) and all(
         is_same_answer(left, right) for left, right in zip(gold, answer, strict=True)
     )
 
 
 def _same_set(gold: Sequence[Answer], answer: Sequence[Answer]) -> bool:
-    """Whether both have equal items in any order, each with one partner."""
+    """Return whether both have equal items in any order, each with one partner."""
     if len(gold) != len(answer):
         return False
     unmatched = list(answer)
@@ -166,7 +166,7 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
 
 
 def _have_distinct_names(items: Sequence[Answer], *, compared: Sequence[Answer]) -> bool:
-    """Whether the items have several different names, and those that they are compared with have none."""
+    """Return whether the items have several different names, and those that they are compared with have none."""
     names = [subject_of(item) for item in items]
     distinct = all(names) and len(set(names)) == len(names) and len({name.partition("_")[0] for name in names}) > 1
     return distinct and not any(map(subject_of, compared))
@@ -183,7 +183,7 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
             return False
         brackets = {(side.opening, side.closing) for side in (gold, answer)}
         vectors = brackets <= {("(", ")"), ("langle", "rangle")}
-        vectors = vectors or (len(gold.items) > 2 and brackets <= {("(", ")"), ("[", "]")})
+        vectors = vectors or (len(gold.items) > 2 and brackets <= {("(", ")"), ("[", "]")})  # [a, b] is an interval
         return (len(brackets) == 1 or vectors) and _same_items(gold.items, answer.items)
     if isinstance(gold, Matrix):
         return _same_vector(gold, answer)
@@ -196,11 +196,11 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
     if isinstance(compared, Formula) and compared.node == Symbol("emptyset"):
         return not bracketed.items
     braces = bracketed.opening == "\\{"
-    return braces and len(bracketed.items) == 1 and is_same_answer(bracketed.items[0], compared)
+    return braces and len(bracketed.items) == 1 and is_same_answer(bracketed.items[0], compared)  # {5} is 5
 
 
 def _same_vector(matrix: Matrix, compared: Answer) -> bool:
-    """Compares a row, a column or rows in brackets with a matrix."""
+    """Return whether a row, a column or rows in brackets equal a matrix. Raises Undecided for a formula."""
     if not isinstance(compared, Bracketed):
         if isinstance(compared, Formula) and isinstance(compared.node, Number):
             return False
@@ -216,9 +216,7 @@ def _same_vector(matrix: Matrix, compared: Answer) -> bool:
 
 
 def _evaluated(side: Answer) -> Answer:
-    """Return an answer with operations on finite sets evaluated, `\\{1\\} \\cup \\{2\\}`, and all real numbers in one
-    spelling.
-    """
+    """Return an answer with `\\{1\\} \\cup \\{2\\}` and other finite sets evaluated, and the reals in one spelling."""
     if side == _LINE or (isinstance(side, Words) and side.text in _REALS):
         return Words("set R")
     if not isinstance(side, Joined):
@@ -325,7 +323,7 @@ def subject_of(item: Answer) -> str:
 
 
 def is_assignment(relation: Relation) -> bool:
-    """True for `x = …`, `f(x) = …`, `m_{max} = …`, `(p, q) = …`, `AB = …`: the left side is a name."""
+    """Return whether the left side is a name: `x = …`, `f(x) = …`, `m_{max} = …`, `(p, q) = …`, `AB = …`."""
     left = relation.sides[0]
     if isinstance(left, Words | Based):
         return True
@@ -340,7 +338,7 @@ def _is_name(node: Node) -> bool:
 
 
 def is_identity(relation: Relation) -> bool:
-    """True where both ends are the same formula, `(x+1)^2 = x^2 + 2x + 1`, or a derivative is evaluated."""
+    """Return whether both ends are one formula, `(x+1)^2 = x^2 + 2x + 1`, or a derivative is evaluated."""
     first, last = relation.sides[0], relation.sides[-1]
     if not isinstance(first, Formula) or not isinstance(last, Formula):
         return False
@@ -348,7 +346,7 @@ def is_identity(relation: Relation) -> bool:
 
 
 def same_name(gold: Relation, answer: Relation) -> bool:
-    """True for names written the same, and for two of one function: f(x) and y, but not f(x) and f(t)."""
+    """Return whether the left sides are one name, or two of one function: f(x) and y, but not f(x) and f(t)."""
     if re.sub(r"[{}\s]", "", gold.subject) == re.sub(r"[{}\s]", "", answer.subject):
         return True
     functions = _FUNCTION.fullmatch(gold.subject), _FUNCTION.fullmatch(answer.subject)

@@ -70,7 +70,7 @@ _I_AM = re.compile(r"(?<![\\\w])I [a-z]{2}")
 _WORD = re.compile(r"\S+")
 _LETTERS = re.compile("[A-Za-z]+")
 _END_OF_SENTENCE = re.compile(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)")
-_LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")
+_LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")  # a bare I is a word
 _NAMES = FUNCTIONS.union("sqrt theta alpha beta gamma delta lambda omega frac infinity infty".split())  # noqa: SIM905
 _PROSE = re.compile(r"[A-Za-z](?<![\\A-Za-z{].)[A-Za-z]+(?:['’][a-z]+)?")
 _SMALL_WORDS = listed_words("sentences")
@@ -78,10 +78,10 @@ _SMALL_WORDS = listed_words("sentences")
 
 
 def read_answers(response: str, rule: Rule) -> Readings:
-    """What each policy reads in a response; strict: the last box, else what a phrase announces, reasoning aside.
+    """Return what each policy reads in a response; strict: the last box, else what a phrase announces.
 
-    Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is no answer; one whose
-    line ends before its brace is closed holds the rest of that line.
+    Reasoning is not read. Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is
+    no answer; one whose line ends before its brace is closed holds the rest of that line.
     """
     visible = _visible(response)
     if visible is None:
@@ -98,7 +98,7 @@ def _visible(response: str) -> str | None:
 def _boxed_or_announced(visible: str) -> str | None:
     tail = visible[-TAIL_CHARS:]
     minerva = _MINERVA.last(tail) if "i hope" in tail.lower() else None
-    boxed_later = minerva and "\\boxed" in tail[minerva.start() :]
+    boxed_later = minerva and "\\boxed" in tail[minerva.start() :]  # Minerva's sentence wins over a box before it
     if minerva and not boxed_later and (stated := _stated(minerva.group(1))):
         return stated
     if boxed := last_boxed(visible):
@@ -121,7 +121,7 @@ def _announced(text: str) -> str | None:
             return answer
     for match in islice(_OURS.backwards(tail), 3) if "answer" in tail.lower() else ():
         before = tail[max(0, match.start() - 500) : match.start()].rstrip(" \t")
-        answer = last_expression(before)
+        answer = last_expression(before)  # `5` of `so 5 is our answer`
         if answer and before.rstrip(" $").endswith(answer[-1]):
             return answer
     return None
@@ -142,7 +142,7 @@ def _stated(rest: str) -> str | None:
 
 
 def is_bare(text: str) -> bool:
-    """True for an answer without a sentence around it: `5 cm`, `x = 3`, `\\frac{1}{2}`, `Evelyn`."""
+    """Return whether a text is an answer without a sentence: `5 cm`, `x = 3`, `\\frac{1}{2}`, `Evelyn`."""
     if "\n\n" in text or len(text) > 2_000:
         return False
     outside, *marked = _MARKED.split(text, maxsplit=1)
@@ -175,7 +175,7 @@ def _is_small(word: str) -> bool:
 
 
 def _is_name(word: str) -> bool:
-    """True for the name of a function or of a letter."""
+    """Return whether a word is the name of a function or of a letter."""
     return word.lower() in _NAMES
 
 
@@ -201,7 +201,7 @@ def last_expression(text: str) -> str | None:
     if number := _last_number(tail, outside_from):
         tuples = _TUPLE.finditer(tail, outside_from) if _CLOSING.search(tail, number.start()) else ()
         around = [match.group() for match in tuples if match.end() > number.start()]
-        return around[-1] if around else _formula_around(tail, number)
+        return around[-1] if around else _formula_around(tail, number)  # (1, 2), whose last number is 2
     if not spans:
         return None
     index = len(spans) - 1
@@ -259,7 +259,7 @@ def _formula_around(text: str, number: re.Match[str]) -> str:
 
 
 def _is_mathematical(word: str) -> bool:
-    """True for a piece of a formula, which holds no words."""
+    """Return whether a word is a piece of a formula: ASCII, with no letters in a row but names of functions."""
     return word.isascii() and not any(len(part) > 1 and not _is_name(part) for part in _LETTERS.findall(word))
 
 

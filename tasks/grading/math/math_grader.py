@@ -34,7 +34,7 @@ from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailab
 from tasks.grading.reading import STRICT, UNREAD, Rule, grade_readings, visible_answer
 
 DEADLINE_S = 10.0
-CACHED = 20_000
+CACHED = 20_000  # repeats of an item often give one answer
 WINDOW = 256
 """Most comparisons that wait for workers in `compare_all`."""
 SHOWN_CHARS = 500
@@ -146,9 +146,8 @@ def decide_equality(gold: str, answer: str) -> Verdict | None:
     left, right = normalize(gold), normalize(answer)
     if not left or not right:
         return Verdict(False, "empty")
-    if remove_spaces(left) == remove_spaces(right) or (
-        len(words := plain_words(left)) > 1 and words == plain_words(right)
-    ):
+    words = plain_words(left)
+    if remove_spaces(left) == remove_spaces(right) or (len(words) > 1 and words == plain_words(right)):
         return Verdict(True, "string")
     letter = math_reading.choice_letter(left)
     if letter and len(left) <= 12 and (answer_letter := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
@@ -187,7 +186,7 @@ def _compare_structure(left: str, right: str) -> Verdict | None:
 
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
-    """Whether both are the same but for a decimal comma, `1000,99` and `1000.99`.
+    """Return whether both are the same but for a decimal comma, `1000,99` and `1000.99`.
 
     A gold with one digit behind its comma is a list.
     """
@@ -209,6 +208,7 @@ def grade_against(
     answered: Iterable[tuple[Item, Response, str]], grader: MathGrader, rule: Rule = STRICT
 ) -> Iterator[Sample]:
     """Yield a sample for each response to an item with this gold, in order."""
+    # the grader reads ahead, by WINDOW answers or so, and tee holds what the samples have not reached
     for_samples, for_grader = tee(
         (item, response, gold, UNREAD if response.missed else read_answers(response.text, rule))
         for item, response, gold in answered
@@ -259,7 +259,7 @@ def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, A
 
 
 def _is_within_tolerance(item: Item, gold: str, answer: str) -> bool:
-    """True if the answer is a number at most `tolerance` off the gold."""
+    """Return whether the answer is a number at most the item's `tolerance` off the gold."""
     tolerance = item.detail.get("tolerance")
     if not isinstance(tolerance, int | float | str) or not tolerance:
         return False

@@ -49,7 +49,7 @@ class _Reader:
         return token
 
     def at(self, *texts: str) -> bool:
-        """Whether the next token is a sign or command with one of the texts."""
+        """Return whether the next token is a sign or command with one of the texts."""
         token = self.peek()
         return token.kind in ("sign", "command") and token.text in texts
 
@@ -110,7 +110,7 @@ class _Reader:
         return self.factors()
 
     def starts_factor(self) -> bool:
-        """Whether the next token can begin a factor."""
+        """Return whether the next token can begin a factor."""
         token = self.peek()
         if token.kind == "sign":
             return token.text in ("(", "[", "{") or (token.text == "|" and not self.bars)
@@ -129,7 +129,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Apply("mul", tuple(parts))
 
     def _mixed_ahead(self) -> bool:
-        """Whether a whole number is followed by a space and a fraction of whole numbers below 1, as in `1 1/2`."""
+        """Return whether a space and a fraction of whole numbers below 1 follow a whole number, as in `1 1/2`."""
         above, slash, below = self.peek(), self.peek(1), self.peek(2)
         whole = above.kind == below.kind == "number" and above.text.isdigit() and below.text.isdigit()
         return whole and slash.text == "/" and above.spaced and int(above.text) < int(below.text)
@@ -162,7 +162,7 @@ class _Reader:
             elif self.at("^"):
                 node = self.raised(node)
             elif self.take("degree"):
-                if self.in_trigonometric:
+                if self.in_trigonometric:  # sin 30° takes radians; elsewhere degrees are a unit, which is left out
                     node = Apply("div", (Apply("mul", (node, Symbol("pi"))), Number(Fraction(180))))
             elif self.take("'"):
                 if not isinstance(node, Symbol):

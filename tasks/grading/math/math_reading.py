@@ -13,7 +13,7 @@ from tasks.grading.math.math_parsing import parse_formula
 from tasks.grading.math.math_tokens import NotUnderstood, Token, split_unit, tokenize
 from tasks.language.number_words import NUMBER_NAMES
 
-MAX_ITEMS = 200
+MAX_ITEMS = 200  # sets are compared pair by pair
 _PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil", "langle": "rangle"}
 _OPENING = frozenset(_PAIRS)
 _CLOSING = frozenset(_PAIRS.values())
@@ -295,7 +295,7 @@ def _bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
     if opening == "{":  # braces that LaTeX does not draw
         return _read(inner)
     if opening == "\\{":
-        conditions = _split(inner, {"|", ":"})
+        conditions = _split(inner, {"|", ":"})  # {x | x > 2} is its condition
         if len(conditions) == 2 and _signs(conditions[1], _RELATIONS):
             return _read(conditions[1])
     parts = [_trimmed(part) for part in _split(inner, {",", ";"})]

@@ -78,10 +78,7 @@ class NotUnderstood(Exception):
 
 
 def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
-    """Return the tokens of a normalized answer.
-
-    Raises NotUnderstood. thousands: whether `1,234` outside brackets is one number.
-    """
+    """Return the tokens of a normalized answer. Raises NotUnderstood. thousands: `1,234` is one number."""
 
     def join(group: re.Match[str]) -> str:
         before = normalized[: group.start()]
@@ -259,7 +256,7 @@ def _is_unit(tokens: list[Token], end: int) -> bool:
 
 
 def _is_short(tokens: list[Token], end: int) -> bool:
-    """Whether a letter is a unit: one behind a number and a space, `10 m`, or behind a slash, `km/h`."""
+    """Return whether a letter is a unit: one behind a number and a space, `10 m`, or behind a slash, `km/h`."""
     token = tokens[end - 1]
     if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
         return False

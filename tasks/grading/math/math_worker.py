@@ -19,16 +19,17 @@ _LARGE_FACTORIAL = re.compile(r"\d{4,}\s*\}?\)?\s*!|!\s*!|!\s*\)\s*!")
 
 
 def is_bomb(latex: str) -> bool:
-    """Whether LaTeX has an enormous value: towers of powers, factorials of thousands."""
+    """Return whether LaTeX has an enormous value: towers of powers, factorials of thousands."""
     return bool(len(latex) > MAX_CHARS or _TOWER.search(latex) or _LARGE_FACTORIAL.search(latex))
 
 
 def _are_equal(gold: str, answer: str) -> bool:
-    """Whether math-verify or sympy finds two formulas in LaTeX equal."""
+    """Return whether math-verify or sympy finds two formulas in LaTeX equal."""
     from math_verify import LatexExtractionConfig, parse, verify
     from sympy import Expr, Integral, Product, Sum, simplify
 
-    config = [LatexExtractionConfig(boxed_match_priority=-1)]
+    config = [LatexExtractionConfig(boxed_match_priority=-1)]  # -1: boxes are not looked for
+    # without its own time-outs, which are SIGALRM: RLIMIT_CPU and the parent's deadline end it here
     left, right = (
         parse(f"${latex}$", config, fallback_mode="no_fallback", parsing_timeout=None)  # type: ignore[arg-type]
         for latex in (gold, answer)

@@ -34,7 +34,7 @@ _DERIVATIVE = re.compile(
     r"\\frac\s*\{\s*(?:\\mathrm\s*\{d\}|d)(?:\^\{?(\d)\}?)?\s*([^{}]*?)\}\s*\{\s*(?:\\mathrm\s*\{d\}|d)\s*([A-Za-z])(?:\^\{?\d\}?)?\s*\}"
 )
 _DOUBLED_ROW = re.compile(r"\\{4}")
-_DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")
+_DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")  # escaped once more than needed, as in JSON
 _REWRITES = (
     (("$", "\\"), re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])"), " "),
     (("\\!",), re.compile(r"(?<=\d),\s*\\!\s*(?=\d)"), ""),

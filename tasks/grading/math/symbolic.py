@@ -36,7 +36,7 @@ class _Worker:
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"PYTHONHASHSEED": "0"}
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", str(WORKER)],
+                [sys.executable, "-I", str(WORKER)],  # -I: neither PYTHONPATH nor the current folder is searched
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -26,7 +26,7 @@ DASH_BULLET = re.compile(r"^[^\S\n]*+-.*$", re.M)
 HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
 DOUBLE_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
 POSTSCRIPTS = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
-FENCES = ("```json", "```Json", "```JSON", "```")
+FENCES = ("```json", "```Json", "```JSON", "```")  # removed one after the other, as published
 TWO_RESPONSES = "******"
 DIVIDER = re.compile(r"\s?\*\*\*\s?")
 END_OF_FIRST_WORD = re.compile(r"[.,?!'\"]")
@@ -82,43 +82,43 @@ def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
 
 
 def has_enough(counted: Iterable[Any], relation: Relation, threshold: int) -> bool:
-    """Whether `counted` has at least, or less than, `threshold` members; it is read no further than needed."""
+    """Return whether `counted` has at least, or less than, `threshold` members; it is read no further than needed."""
     reached = sum(1 for _ in islice(counted, threshold)) >= threshold
     return reached == (relation == "at least")
 
 
 def existence(response: str, *, keywords: Patterns) -> bool:
-    """Whether the response contains every keyword, in any case."""
+    """Return whether the response contains every keyword, in any case."""
     return all(re.search(keyword, response, re.IGNORECASE) for keyword in keywords)
 
 
 def frequency(response: str, *, keyword: Pattern, frequency: Count, relation: Relation) -> bool:
-    """Whether the keyword occurs often, or seldom, enough; `the` also occurs in `other`."""
+    """Return whether the keyword occurs often, or seldom, enough; `the` also occurs in `other`."""
     return has_enough(re.finditer(keyword.strip(), response, re.IGNORECASE), relation, frequency)
 
 
 def forbidden_words(response: str, *, forbidden_words: Patterns) -> bool:
-    """Whether the response contains none of the words as a whole word, in any case."""
+    """Return whether the response contains none of the words as a whole word, in any case."""
     return not any(re.search(rf"\b{word}\b", response, re.IGNORECASE) for word in forbidden_words)
 
 
 def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
-    """Whether the letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
+    """Return whether the letter, or sign such as `#`, occurs often, or seldom, enough, in any case."""
     return has_enough(re.finditer(re.escape(letter.lower()), response.lower()), let_relation, let_frequency)
 
 
 def number_sentences(response: str, *, num_sentences: Count, relation: Relation) -> bool:
-    """Whether there are enough, or few enough, sentences; `1.` of a numbered list is one of its own."""
+    """Return whether there are enough, or few enough, sentences; `1.` of a numbered list is one of its own."""
     return has_enough(sentences(response), relation, num_sentences)
 
 
 def number_words(response: str, *, num_words: Count, relation: Relation) -> bool:
-    """Whether there are enough, or few enough, runs of letters, digits and underscores; `don't` is two."""
+    """Return whether there are enough, or few enough, runs of letters, digits and underscores; `don't` is two."""
     return has_enough(re.finditer(r"\w+", response), relation, num_words)
 
 
 def number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
-    """Whether `***` dividers make exactly that many paragraphs; only the first and the last may be empty."""
+    """Return whether `***` dividers make exactly that many paragraphs; only the first and the last may be empty."""
     paragraphs = [bool(paragraph.strip()) for paragraph in DIVIDER.split(response)]
     return all(paragraphs[1:-1]) and sum(paragraphs) == num_paragraphs
 
@@ -126,7 +126,7 @@ def number_paragraphs(response: str, *, num_paragraphs: Count) -> bool:
 def nth_paragraph_first_word(
     response: str, *, num_paragraphs: Count, nth_paragraph: Position, first_word: Text
 ) -> bool:
-    """It has exactly that many paragraphs between blank lines, and the nth starts with the word.
+    """Return whether there are exactly that many paragraphs between blank lines, and the nth starts with the word.
 
     Empty paragraphs are not counted, yet they hold their place when the nth is looked up.
     """
@@ -143,39 +143,39 @@ def nth_paragraph_first_word(
 
 
 def number_placeholders(response: str, *, num_placeholders: Count) -> bool:
-    """Whether the response has at least that many `[placeholders]`."""
+    """Return whether the response has at least that many `[placeholders]`."""
     return has_enough(_placeholders(response), "at least", num_placeholders)
 
 
 def postscript(response: str, *, postscript_marker: Pattern) -> bool:
-    """Whether the response contains the marker, in any case."""
+    """Return whether the response contains the marker, in any case."""
     marker = postscript_marker.strip()
     return re.search(POSTSCRIPTS.get(marker, marker.lower()), response.lower()) is not None
 
 
 def number_bullet_lists(response: str, *, num_bullets: Count) -> bool:
-    """Whether exactly that many lines start with `*` or `-`, a rule `---` included."""
+    """Return whether exactly that many lines start with `*` or `-`, a rule `---` included."""
     return sum(1 for bullet in (STAR_BULLET, DASH_BULLET) for _ in bullet.finditer(response)) == num_bullets
 
 
 def constrained_response(response: str) -> bool:
-    """Whether the response contains one of the three allowed answers, word for word."""
+    """Return whether the response contains one of the three allowed answers, word for word."""
     return any(answer in response for answer in ANSWERS)
 
 
 def number_highlighted_sections(response: str, *, num_highlights: Count) -> bool:
-    """Whether there are at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
+    """Return whether there are at least that many `*highlights*`; `**double**` counts once, `***triple***` twice."""
     highlights = (match[1] for pattern in (HIGHLIGHT, DOUBLE_HIGHLIGHT) for match in pattern.finditer(response))
     return has_enough(filter(str.strip, highlights), "at least", num_highlights)
 
 
 def multiple_sections(response: str, *, section_spliter: Pattern, num_sections: Count) -> bool:
-    """Whether the response has at least that many headings `Section 1`."""
+    """Return whether the response has at least that many headings `Section 1`."""
     return has_enough(re.finditer(rf"{section_spliter.strip()}\s?\d+", response), "at least", num_sections)
 
 
 def json_format(response: str) -> bool:
-    """Whether the whole response is JSON, or one fenced block of JSON."""
+    """Return whether the whole response is JSON, or one fenced block of JSON."""
     body = response.strip()
     for fence in FENCES:
         body = body.removeprefix(fence)
@@ -187,7 +187,7 @@ def json_format(response: str) -> bool:
 
 
 def title(response: str) -> bool:
-    """Whether the response has a `<<title>>` on one line, with something between the brackets."""
+    """Return whether the response has a `<<title>>` on one line, with something between the brackets."""
     for line in response.split("\n"):
         start, end = line.find("<<"), line.rfind(">>")
         if 0 <= start <= end - 3 and line[start : end + 2].lstrip("<").rstrip(">").strip():
@@ -196,24 +196,24 @@ def title(response: str) -> bool:
 
 
 def two_responses(response: str) -> bool:
-    """Whether the response is two different texts with `******` between them."""
+    """Return whether the response is two different texts with `******` between them."""
     parts = [part.strip() for part in response.split(TWO_RESPONSES)]
     filled = [part for part in parts if part]
     return all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
 
 
 def repeat_prompt(response: str, *, prompt_to_repeat: Text) -> bool:
-    """Whether the response starts with the request, in any case."""
+    """Return whether the response starts with the request, in any case."""
     return response.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 def end_checker(response: str, *, end_phrase: Text) -> bool:
-    """Whether the response ends with the phrase, in any case; quotes around the whole do not matter."""
+    """Return whether the response ends with the phrase, in any case; quotes around the whole do not matter."""
     return response.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
 def quotation(response: str) -> bool:
-    """Whether straight double quotes stand around the whole response."""
+    """Return whether straight double quotes stand around the whole response."""
     text = response.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'
 
@@ -228,32 +228,32 @@ def _placeholders(response: str) -> Iterator[str]:
 
 
 def response_language(response: str, *, language: Text) -> bool:
-    """Whether langdetect takes the response for that language, or can tell none (digits only)."""
+    """Return whether langdetect takes the response for that language, or can tell none (digits only)."""
     return detected_language(response) in (language, None)
 
 
 def english_capital(response: str) -> bool:
-    """Whether the response is English without small letters."""
+    """Return whether the response is English without small letters."""
     return response.isupper() and response_language(response, language="en")
 
 
 def english_lowercase(response: str) -> bool:
-    """Whether the response is English without capital letters."""
+    """Return whether the response is English without capital letters."""
     return response.islower() and response_language(response, language="en")
 
 
 def capital_word_frequency(response: str, *, capital_frequency: Count, capital_relation: Relation) -> bool:
-    """Whether there are enough, or few enough, words in capitals; `I` and `A` are such words."""
+    """Return whether there are enough, or few enough, words in capitals; `I` and `A` are such words."""
     return has_enough(capital_words(response), capital_relation, capital_frequency)
 
 
 def no_comma(response: str) -> bool:
-    """Whether the response has no comma; commas of other scripts (`、`, `،`) do not count."""
+    """Return whether the response has no comma; commas of other scripts (`、`, `،`) do not count."""
     return "," not in response
 
 
 def detected_language(text: str) -> str | None:
-    """langdetect's code for the language, such as `zh-cn`; None where the text has no features.
+    """Return langdetect's code for the language, such as `zh-cn`; None where the text has no features.
 
     It draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language next time.
     """
@@ -270,7 +270,7 @@ def detected_language(text: str) -> str | None:
 
 @cache
 def _detectors() -> DetectorFactory:
-    """A private factory, so that nobody else changes its seed and no thread sees it half loaded."""
+    """Return a factory of our own, so that nobody else changes its seed and no thread sees it half loaded."""
     from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
 
     factory = DetectorFactory()

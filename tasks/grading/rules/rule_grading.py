@@ -58,7 +58,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
 
 
 def summarise_rules(samples: Iterable[Sample]) -> Summary:
-    """Prompt and instruction level, strict and loose; the latter also per kind, as part `instruction=KIND`.
+    """Return both levels, prompt and instruction, strict and loose; instructions also per kind (`instruction=KIND`).
 
     An instruction counts the same whichever prompt it stands in; its error bar is clustered by prompt.
     """
@@ -91,11 +91,11 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
 
 
 def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, part: str = "") -> Estimate:
-    """Instructions followed of all that were given, with an error bar clustered by item.
+    """Return the share of instructions that were followed, with an error bar clustered by item.
 
     The interval is Wilson's for as many independent instructions as would have this standard error.
     """
-    if all(len(verdicts) == 1 for verdicts in by_item.values()):
+    if all(len(verdicts) == 1 for verdicts in by_item.values()):  # one instruction an item: nothing is clustered
         return estimate(metric, by_item, part=part)
     total, n = sum(map(len, by_item.values())), len(by_item)
     value = fsum(chain.from_iterable(by_item.values())) / total
@@ -107,7 +107,7 @@ def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, pa
 
 
 def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
-    """Pass the samples on and collect their verdicts on the way, by kind and of all kinds."""
+    """Yield the samples unchanged and add their verdicts to `kinds`, by kind and under ALL_KINDS."""
     for sample in samples:
         if sample.status == "scored":
             for name in VARIANTS:
@@ -128,7 +128,7 @@ def check_rules(items: Iterable[Item]) -> Iterator[str]:
 
 
 def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
-    """The check of one instruction; null arguments, as the hub's data has them, count as absent.
+    """Return the check of one instruction; null arguments, as the hub's data has them, count as absent.
 
     Raises RulesUnusable, also for a missing argument, which the published grader would draw at random.
     """
@@ -152,7 +152,10 @@ def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
 
 
 def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
-    """Kind and check of each instruction in an item's `instruction_id_list` and `kwargs`. Raises RulesUnusable."""
+    """Return kind and check of each instruction in an item's `instruction_id_list` and `kwargs`.
+
+    Raises RulesUnusable.
+    """
     kinds, arguments = detail.get("instruction_id_list"), detail.get("kwargs")
     if not isinstance(kinds, list) or not kinds or not isinstance(arguments, list):
         raise RulesUnusable("an item needs `instruction_id_list` and `kwargs`, two lists")

@@ -77,12 +77,12 @@ def _ends(token: str, following: str) -> bool:
 
 
 def _continues(token: str) -> bool:
-    """Whether no sentence begins with the word."""
+    """Return whether no sentence begins with the word."""
     return token in (";", ":", ",", ".", "!", "?") or token[0].islower()
 
 
 def _begins(token: str) -> bool:
-    """Whether a word is in capitals only because a sentence begins with it."""
+    """Return whether a word is in capitals only because a sentence begins with it."""
     return token[0].isupper() and token.removesuffix(".").lower() in BEGINNERS
 
 
@@ -93,7 +93,7 @@ def _is_name(token: str) -> bool:
 
 
 def capital_words(text: str) -> Iterator[str]:
-    """The words whose letters are all capitals, in order, cut as NLTK's `word_tokenize` cuts them.
+    """Yield the words whose letters are all capitals, in order, cut as NLTK's `word_tokenize` cuts them.
 
     `DON'T` is `DO` and `N'T`, `NASA's` is `NASA` and `'s`, `CANNOT` is `CAN` and `NOT`, while `AND/OR`, `T-SHIRT` and
     `U.S.A.` are one each. Source: NLTK's TreebankWordTokenizer and NLTKWordTokenizer, by behaviour.
