@@ -87,25 +87,25 @@ def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     return grade_readings(rule, readings, item, response, grade)
 
 
-class Read(NamedTuple):
+class ChoiceReadings(NamedTuple):
     """The letters that each policy reads, and where the strict and the flexible policy found them."""
 
     readings: Readings
     where: dict[str, str]
 
 
-def read_choices(response: str, question: ChoiceQuestion, rule: Rule) -> Read:
+def read_choices(response: str, question: ChoiceQuestion, rule: Rule) -> ChoiceReadings:
     """Return the letters that a response names, under each policy."""
     visible = visible_answer(response)
     if visible is None:
-        return Read(UNREAD, {})
+        return ChoiceReadings(UNREAD, {})
     strict = find_choice(visible, question)
     flexible = strict or find_unannounced(visible, question)
     readings = rule.read(visible, strict and strict.letters, flexible and flexible.letters)
     where = {choice.letters: choice.where for choice in (flexible, strict) if choice}
     if readings.published and readings.published not in where:
         readings = readings._replace(published=_read_whole(readings.published, question))
-    return Read(readings, where)
+    return ChoiceReadings(readings, where)
 
 
 def read_question(item: Item) -> ChoiceQuestion:
@@ -136,7 +136,7 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
         if remark:
             text_of_choice = next(group for group in remark.groups() if group)
             number = NUMBERED.fullmatch(f"{text_of_choice}번")
-            if letters := _by_number(number, question) if number else _letters(text_of_choice, question):
+            if letters := _read_number(number, question) if number else _collect_letters(text_of_choice, question):
                 return Choice(letters, "remark")
     return None
 
@@ -156,7 +156,7 @@ def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
     if letters := next((alone for alone in bold if alone), None):
         return Choice(letters, "bold")
     last = patterns.prose.last(plain)
-    return Choice(_letters(last["letters"], question), "prose") if last else None
+    return Choice(_collect_letters(last["letters"], question), "prose") if last else None
 
 
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
@@ -166,7 +166,7 @@ def _read_lone(plain: str, question: ChoiceQuestion) -> str | None:
     """Return the capital letter that is the whole of a line or bold text, or begins it as the label of an option."""
     patterns = _patterns(question.letters)
     if patterns.lone.fullmatch(plain):
-        return _letters(plain.removesuffix(".").rpartition(" ")[2], question)
+        return _collect_letters(plain.removesuffix(".").rpartition(" ")[2], question)
     match = patterns.label.fullmatch(plain)
     if match and canonicalize(match["rest"]) in _canonical_options(question.options):
         return match["closed"] or match["open"]
@@ -293,12 +293,12 @@ def _read_whole(text: str, question: ChoiceQuestion) -> str | None:
     """Return the letters that a box or a line names: as letters, by number, or by the text of an option."""
     plain, patterns = strip_marks(text).strip(), _patterns(question.letters)
     if match := patterns.is_all.fullmatch(plain):
-        return _letters(match["letters"], question)
+        return _collect_letters(match["letters"], question)
     if question.several and re.fullmatch(rf"(?i:[{question.letters}]{{2,26}})", plain):
-        return _letters(plain, question)
+        return _collect_letters(plain, question)
     if match := NUMBERED.fullmatch(plain):
-        return _by_number(match, question)
-    if letters := _by_text(text, question):
+        return _read_number(match, question)
+    if letters := _read_text(text, question):
         return letters
     match = patterns.label.fullmatch(plain)
     return match and (match["closed"] or match["open"])
@@ -313,39 +313,39 @@ def _read_statement(following: str, question: ChoiceQuestion) -> str | None:
         return _read_whole(lines[0], question) if lines else None
     patterns = _patterns(question.letters)
     if question.several and (run := re.match(rf"\(?([{question.letters}]{{2,26}})(?![A-Za-z])", stated)):
-        return _letters(run[1], question)
+        return _collect_letters(run[1], question)
     if match := patterns.begins.match(stated):
-        return _letters(match["letters"], question)
+        return _collect_letters(match["letters"], question)
     if match := patterns.small.match(stated):
-        return _letters(match["closed"] or match["last"], question)
+        return _collect_letters(match["closed"] or match["last"], question)
     if match := NUMBERED.match(stated):
-        return _by_number(match, question)
-    if letters := _by_text(stated, question) or _by_text(re.split(r"[.;]\s|,\s", stated)[0], question):
+        return _read_number(match, question)
+    if letters := _read_text(stated, question) or _read_text(re.split(r"[.;]\s|,\s", stated)[0], question):
         return letters
     # `정답: 3`, where no option holds a number
     bare = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", stated)
     if not bare or not question.options or any(any(map(str.isdigit, option)) for option in question.options):
         return None
-    return _letter(int(bare[1]), question)
+    return _nth_letter(int(bare[1]), question)
 
 
-def _by_number(match: re.Match[str], question: ChoiceQuestion) -> str | None:
-    return _letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), question)
+def _read_number(match: re.Match[str], question: ChoiceQuestion) -> str | None:
+    return _nth_letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), question)
 
 
-def _letter(number: int, question: ChoiceQuestion) -> str | None:
+def _nth_letter(number: int, question: ChoiceQuestion) -> str | None:
     """Return the letter of an option by its number, from 1 on."""
     return question.letters[number - 1] if 1 <= number <= len(question.letters) else None
 
 
-def _by_text(text: str, question: ChoiceQuestion) -> str | None:
+def _read_text(text: str, question: ChoiceQuestion) -> str | None:
     canonical_text = canonicalize(text)
     options = zip(question.letters, _canonical_options(question.options), strict=False)
     equal_letters = (letter for letter, option in options if option == canonical_text)
     return next(equal_letters, None) if canonical_text else None
 
 
-def _letters(text: str, question: ChoiceQuestion) -> str:
+def _collect_letters(text: str, question: ChoiceQuestion) -> str:
     """Return the letters between words such as `and`, sorted, each once."""
     alone = _patterns(question.letters).alone.findall(text) or list(text)
     return "".join(sorted({letter.upper() for letter in alone} & set(question.letters)))

@@ -41,7 +41,7 @@ _NOT_THERE = re.compile(
     r"\b(?:unknown|unclear|not (?:stated|told|mentioned|given|specified|disclosed|provided|available|found|known))\b",
     re.IGNORECASE,
 )
-_OF_DOCUMENTS = re.compile(
+_DOCUMENT_WORDS = re.compile(
     r"문서|자료|구절|지문|본문|발췌|제공된|정보|documents?|passages?|contexts?|texts?|information|sources?|excerpts?",
     re.IGNORECASE,
 )
@@ -55,7 +55,7 @@ BETWEEN_ITEMS = re.compile(r"[,;、·]\s*(?:and|or|및)?\s*|\s(?:and|or|및)\s|(
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 _SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
 """Korean spacing varies, and Chinese has none."""
-_OF_A_WORD = rf"[^\W{_CJK}]"
+_WORD_CHARACTER = rf"[^\W{_CJK}]"
 
 
 class Renumbered(NamedTuple):
@@ -114,8 +114,8 @@ def is_borne_out(sentence: Sentence, sources: Sequence[str], *, question: str = 
         return not missing_numbers(claim, cited)
     if language_of(claim) != language_of(source):
         return True  # an answer in Korean from an English document
-    own, theirs = (set(words) for words in tokenize([claim, source], tokenizer=BIGRAM))
-    return len(own) < FEWEST_WORDS or len(own & theirs) >= FEWEST_SHARED * len(own)
+    claim_words, source_words = (set(words) for words in tokenize([claim, source], tokenizer=BIGRAM))
+    return len(claim_words) < FEWEST_WORDS or len(claim_words & source_words) >= FEWEST_SHARED * len(claim_words)
 
 
 def only_abstains(sentences: Sequence[Sentence], *, question: str = "") -> bool:
@@ -168,8 +168,8 @@ def _contains(answer: str, gold: str) -> bool:
     if not gold_words:
         return gold.strip() in answer
     # a word of letters with spaces around must not be part of another: `dan` is not in `abundance`
-    before = rf"(?<!{_OF_A_WORD})" if re.match(_OF_A_WORD, gold_words) else ""
-    after = rf"(?!{_OF_A_WORD})" if re.match(_OF_A_WORD, gold_words[-1]) else ""
+    before = rf"(?<!{_WORD_CHARACTER})" if re.match(_WORD_CHARACTER, gold_words) else ""
+    after = rf"(?!{_WORD_CHARACTER})" if re.match(_WORD_CHARACTER, gold_words[-1]) else ""
     return re.search(before + re.escape(gold_words) + after, answer_words) is not None
 
 
@@ -198,7 +198,7 @@ def _claims(sentence: Sentence, question: str) -> bool:
 def _says_unknown(sentence: Sentence) -> bool:
     """Return whether a sentence says that the documents lack the answer; `Not available on Sundays [1]` is a fact."""
     unknown = _NOT_THERE.search(sentence.words) is not None
-    return unknown and (not sentence.marks or _OF_DOCUMENTS.search(sentence.words) is not None)
+    return unknown and (not sentence.marks or _DOCUMENT_WORDS.search(sentence.words) is not None)
 
 
 def _without_label(words: str) -> str:
@@ -285,7 +285,7 @@ def has_close_number(answer: str, gold: str) -> bool:
     candidates = (candidate for candidate in _signed_numbers(answer) if not _is_calendar(candidate.number))
     with localcontext(prec=2 * MOST_DIGITS):  # remainders of long numbers are exact
         return any(
-            _equal(amount, gold_amount)
+            _are_equal(amount, gold_amount)
             for candidate in candidates
             if candidate.either_sign
             or gold_number.either_sign
@@ -312,7 +312,7 @@ def _is_calendar(number: Number) -> bool:
 
 def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
     """Yield the amounts that a number may mean when it is compared with another."""
-    written, unit, value = _written(number), number.unit, abs(number.value)
+    written, unit, value = _written_value(number), number.unit, abs(number.value)
     scale = value / written if written else Decimal(1)
     yield Amount(value, unit, scale)
     if unit == "bp":
@@ -323,37 +323,38 @@ def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
         yield Amount(value * 100, "share", scale * 100)  # a bare 0.25 may be a quarter, and so 25 %
     if unit == "%":
         yield Amount(value, "share", scale)
-    is_scaled = compared.unit in _OF_AMOUNTS and abs(compared.value) != _written(compared)
+    is_scaled = compared.unit in _AMOUNT_UNITS and abs(compared.value) != _written_value(compared)
     in_scale = compared.unit in SCALE_WORDS or is_scaled
     if _is_bare(number) and in_scale and len(re.sub(r"\D", "", number.text).lstrip("0")) >= FEWEST_DIGITS:
         yield from (Amount(value * header, compared.unit, header) for header in HEADER_SCALES)
 
 
-def _equal(answer: Amount, gold: Amount) -> bool:
-    agree = answer.unit == gold.unit or (not (answer.unit and gold.unit) and {answer.unit, gold.unit} <= _OF_AMOUNTS)
-    apart = abs(answer.value - gold.value)
-    if not agree or apart > TOLERANCE * gold.value:
+def _are_equal(answer: Amount, gold: Amount) -> bool:
+    units = {answer.unit, gold.unit}
+    same_unit = len(units) == 1 or ("" in units and units <= _AMOUNT_UNITS)  # a currency may be left out, not changed
+    difference = abs(answer.value - gold.value)
+    if not same_unit or difference > TOLERANCE * gold.value:
         return False
     if answer.scale != gold.scale or answer.value % answer.scale or gold.value % gold.scale:
         return True
-    return apart <= max(_rounded_to(answer), _rounded_to(gold)) / 2
+    return difference <= max(_rounding_unit(answer), _rounding_unit(gold)) / 2
 
 
-def _rounded_to(amount: Amount) -> Decimal:
+def _rounding_unit(amount: Amount) -> Decimal:
     """Return the unit to which a whole number seems rounded: 100 for 7,300; 0 where it is not rounded."""
     digits = str(int(amount.value / amount.scale))
     zeros = len(digits) - len(digits.rstrip("0"))
     return 10**zeros * amount.scale if zeros else Decimal(0)
 
 
-def _written(number: Number) -> Decimal | None:
+def _written_value(number: Number) -> Decimal | None:
     digits = DIGITS.search(number.text)
     return Decimal(digits.group().replace(",", "")) if digits else None
 
 
 def _is_bare(number: Number) -> bool:
-    return not number.unit and abs(number.value) == _written(number)
+    return not number.unit and abs(number.value) == _written_value(number)
 
 
-_OF_AMOUNTS = frozenset(["", *CURRENCIES.values()])
+_AMOUNT_UNITS = frozenset(["", *CURRENCIES.values()])
 """Units beside which a number without a unit may mean the same."""

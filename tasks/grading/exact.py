@@ -41,12 +41,12 @@ def grade_exact(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBLE
 
 
 def _grade(response: Response, golds: list[str], answer: str | None) -> dict[str, Any]:
-    right = answer is not None and any(are_same_words(gold, answer) for gold in golds)
+    is_right = answer is not None and any(are_same_words(gold, answer) for gold in golds)
     return {
-        "score": float(right),
+        "score": float(is_right),
         "extracted": answer,
         "gold": " | ".join(golds),
-        "reason": why_missing(response) if answer is None else "same words" if right else "other words",
+        "reason": why_missing(response) if answer is None else "same words" if is_right else "other words",
         "missing": answer is None,
     }
 
@@ -59,13 +59,13 @@ def read_answers(response: str, rule: Rule) -> Readings:
     text = visible_answer(response)
     if text is None:
         return UNREAD
-    strict = _announced(text)
+    strict = _find_announced(text)
     line = text[-LONGEST_LINE:].rstrip().rpartition("\n")[2]
     bold = _BOLD.findall(line)
     return rule.read(text, strict, strict or (bold[-1] if bold else line).strip("* ") or None)
 
 
-def _announced(text: str) -> str | None:
+def _find_announced(text: str) -> str | None:
     from tasks.grading.math.boxes import last_boxed
 
     if box := last_boxed(text):
@@ -84,7 +84,7 @@ def are_same_words(gold: str, answer: str) -> bool:
     gold_words, answer_words = plain_text(gold), plain_text(answer)
     if gold_words == answer_words:
         return True
-    numbers = _number(gold_words), _number(answer_words)
+    numbers = _parse_number(gold_words), _parse_number(answer_words)
     return None not in numbers and numbers[0] == numbers[1]
 
 
@@ -94,7 +94,7 @@ def plain_text(text: str) -> str:
     return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
 
 
-def _number(text: str) -> Decimal | None:
+def _parse_number(text: str) -> Decimal | None:
     try:
         number = Decimal(re.sub(r"(?<=\d),(?=\d{3})", "", text))
     except InvalidOperation:
@@ -189,8 +189,8 @@ def _words(text: str) -> list[str]:
 
 def rouge(answer: str, golds: Sequence[str]) -> TextScore:
     """Return ROUGE-L (F-measure) of the nearest gold by rouge-score; `values` also has its ROUGE-1 and ROUGE-2."""
-    every = [_rouge().score(gold, answer) for gold in golds]
-    best = max(every, key=lambda scores: scores["rougeL"].fmeasure)
+    all_scores = [_rouge().score(gold, answer) for gold in golds]
+    best = max(all_scores, key=lambda scores: scores["rougeL"].fmeasure)
     values = {name: float(score.fmeasure) for name, score in best.items()}
     return TextScore(values["rougeL"], "ROUGE-L", values=values)
 

@@ -97,11 +97,11 @@ class Response(FiniteRecord):
         return tuple(reply.key for reply in self.turns if reply.key)
 
 
-def make_sample(item: Item, response: Response, **found: Any) -> Sample:
+def make_sample(item: Item, response: Response, **fields: Any) -> Sample:
     """Return the sample of a response. fields: of `Sample`, as the grader found them."""
-    found.setdefault("truncated", response.truncated)
-    found.setdefault("keys", response.call_keys)  # a judge adds its own
-    return Sample(item=item.id, repeat=response.repeat, group=item.group, **found)
+    fields.setdefault("truncated", response.truncated)
+    fields.setdefault("keys", response.call_keys)  # a judge adds its own
+    return Sample(item=item.id, repeat=response.repeat, group=item.group, **fields)
 
 
 class Counts(FiniteRecord):

@@ -36,7 +36,7 @@ Verdict = TypeVar("Verdict", float, str)
 AskAll = Callable[[Iterable[tuple[Any, ChatRequest]]], Iterator[tuple[Any, Answer | ModelError]]]
 """Sends many requests at once and yields the answers as they come, each with its request's tag. A TransientModelError
 or ContextOverflow takes the place of an answer; errors that stop the run are raised."""
-Read = Callable[[ChatResponse], Verdict | None]
+ReadVerdict = Callable[[ChatResponse], Verdict | None]
 """The verdict in a judge's reply; None where there is none."""
 RequestsOf = Callable[[Item, Response], Mapping[str, ChatRequest]]
 """Requests for the judgments that a response needs, by name; none where there is nothing to judge."""
@@ -88,14 +88,14 @@ class Judged(NamedTuple, Generic[Verdict]):
 
 
 def judge_responses(
-    answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: Read[Verdict], judge: Judge
+    answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: ReadVerdict[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
     """Yield each response with its judgments, in order; one without a verdict is requested again as a new draw.
 
     Raises what `read` raises, and what `ask_all` raises: no such judge, a spent budget.
     """
-    coming = iter(answered)
-    while window := list(islice(coming, WINDOW)):
+    remaining = iter(answered)
+    while window := list(islice(remaining, WINDOW)):
         judgments_of_window: list[dict[str, Judgment[Verdict]]] = [{} for _ in window]
         missing: list[Set[str]] | None = None
         for draw in range(DRAWS):
@@ -125,7 +125,7 @@ def _requests(
                 yield (number, name), request.model_copy(update={"draw": draw}) if draw else request
 
 
-def _read_judgment(answer: Answer | ModelError, read: Read[Verdict], keys: tuple[str, ...]) -> Judgment[Verdict]:
+def _read_judgment(answer: Answer | ModelError, read: ReadVerdict[Verdict], keys: tuple[str, ...]) -> Judgment[Verdict]:
     if isinstance(answer, ModelError):
         return Judgment(None, "", keys, f"the judge did not answer: {answer}", answered=False)
     keys = (*keys, answer.key)

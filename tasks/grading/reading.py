@@ -79,7 +79,7 @@ class Readings(NamedTuple):
     strict: str | None
     flexible: str | None
 
-    def of(self, policy: Policy) -> str | None:
+    def under(self, policy: Policy) -> str | None:
         """Return the answer that `policy` reads."""
         return cast("str | None", getattr(self, policy))
 
@@ -105,7 +105,7 @@ class Rule(NamedTuple):
         published = None
         for step in self.published:
             if isinstance(step, Pattern):
-                published = _matched(step, visible)
+                published = _find_match(step, visible)
             else:
                 published = last_box(visible) if step == "last_box" else strict if step == "strict" else flexible
             if published:
@@ -138,8 +138,8 @@ def last_box(text: str) -> str | None:
     return None
 
 
-def _matched(pattern: Pattern, text: str) -> str | None:
-    compiled, timeout_s = _compiled(cast("str", pattern.first or pattern.last))
+def _find_match(pattern: Pattern, text: str) -> str | None:
+    compiled, timeout_s = _compile(cast("str", pattern.first or pattern.last))
     match: regex.Match[str] | None = None
     end, until = len(text), monotonic() + PATTERN_S
     try:
@@ -159,7 +159,7 @@ def _matched(pattern: Pattern, text: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> tuple[regex.Pattern[str], float | None]:
+def _compile(pattern: str) -> tuple[regex.Pattern[str], float | None]:
     """Return the pattern and its time limit; one without repetition cannot backtrack for long and needs none."""
     return regex.compile(pattern), PATTERN_S if set("*+{") & set(pattern) else None
 
@@ -173,7 +173,7 @@ def grade_readings(
     once.
     """
     graded = {answer: grade(answer) for answer in readings.distinct}
-    headline = graded[readings.of(rule.headline)]
+    headline = graded[readings.under(rule.headline)]
     by_policy = {policy: graded[answer] for policy, answer in zip(POLICIES, readings, strict=True)}
     differing: dict[str, JsonValue] = {
         policy: {"extracted": fields["extracted"], "score": fields["score"]}

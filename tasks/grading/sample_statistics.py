@@ -62,12 +62,12 @@ def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ())
             continue
         count["missing"] += sample.missing
         scores.append(sample.score)
-        of_item = totals.scores.setdefault(sample.item, [])
-        of_item.append(sample.score)
+        item_scores = totals.scores.setdefault(sample.item, [])
+        item_scores.append(sample.score)
         totals.votes.setdefault(sample.item, []).append(shorten_vote(sample.extracted))
         if sample.group is not None:
             # the same list as in `scores`, so that later repeats count in the group too
-            totals.groups.setdefault(sample.group, {})[sample.item] = of_item
+            totals.groups.setdefault(sample.group, {})[sample.item] = item_scores
         for policy in policies:
             score = score_under(policy, sample)
             if score is not None:
@@ -102,7 +102,7 @@ def summarise_repeats(
     accuracies = [mean(scores) for _, scores in repeats]
     headline = estimate_groups("accuracy_avg", totals.scores, groups=totals.groups, headline=True)
     # pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count
-    right_or_wrong, requested, left_out = bool(_sizes(totals)), list[Estimate](), dict[str, JsonValue]()
+    right_or_wrong, requested, left_out = bool(_list_ks(totals)), list[Estimate](), dict[str, JsonValue]()
     for k in ks:
         enough = {item: scores for item, scores in totals.scores.items() if len(scores) >= k}
         if not enough:
@@ -111,9 +111,9 @@ def summarise_repeats(
             continue
         if right_or_wrong:
             requested.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
-            requested.append(estimate(f"cons@{k}", _votes_at(k, enough, totals, are_equal)))  # by majority
+            requested.append(estimate(f"cons@{k}", _vote_scores(k, enough, totals, are_equal)))  # by majority
         requested.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
-    further = (*pass_at_k(totals), *majority_at_k(totals, are_equal), *requested, *_under_policies(totals))
+    further = (*pass_at_k(totals), *majority_at_k(totals, are_equal), *requested, *_estimate_policies(totals))
     more = tuple({extra.metric: extra for extra in further}.values())
     metrics: dict[str, JsonValue] = {
         "num_total": totals.counts.items,
@@ -122,7 +122,7 @@ def summarise_repeats(
             {
                 "repetition": repeat + 1,
                 "num_total": len(scores),
-                "num_solved": _whole(fsum(scores)),
+                "num_solved": _as_integer(fsum(scores)),
                 "accuracy": mean(scores),
             }
             for repeat, scores in repeats
@@ -146,15 +146,15 @@ def summarise_single(samples: Iterable[Sample], *, policies: Sequence[Policy] = 
     headline = estimate_groups("accuracy", totals.scores, groups=totals.groups, headline=True)
     metrics: dict[str, JsonValue] = {
         "num_total": totals.counts.items,
-        "num_solved": _whole(fsum(map(mean, totals.scores.values()))),
+        "num_solved": _as_integer(fsum(map(mean, totals.scores.values()))),
         "accuracy": headline[0].value if headline else None,
     }
-    read = _under_policies(totals)
+    read = _estimate_policies(totals)
     metrics |= {accuracy.metric: accuracy.value for accuracy in read} | unscored_metric(totals.counts)
     return Summary(metrics, (*headline, *read), totals.counts, tuple(_notes(totals)))
 
 
-def _under_policies(totals: Tally) -> tuple[Estimate, ...]:
+def _estimate_policies(totals: Tally) -> tuple[Estimate, ...]:
     """Return the accuracy under each other policy: `accuracy_strict`, `accuracy_flexible`."""
     return tuple(estimate(f"accuracy_{policy}", scores) for policy, scores in totals.read.items() if scores)
 
@@ -174,7 +174,7 @@ def pass_at_k(totals: Tally) -> tuple[Estimate, ...]:
 
     An item with fewer than k scored repeats does not count in pass@k: its `n` is smaller then.
     """
-    by_k = {k: pass_by_item(totals.scores, k) for k in _sizes(totals)}
+    by_k = {k: pass_by_item(totals.scores, k) for k in _list_ks(totals)}
     return tuple(estimate(f"pass@{k}", by_item) for k, by_item in by_k.items() if by_item)
 
 
@@ -199,12 +199,12 @@ def majority_at_k(totals: Tally, are_equal: SameAnswer = operator.eq) -> tuple[E
 
     Items with fewer repeats do not count.
     """
-    k = max(_sizes(totals), default=0)
+    k = max(_list_ks(totals), default=0)
     full = {item: scores for item, scores in totals.scores.items() if len(scores) == k}
-    return (estimate(f"maj@{k}", _votes_at(k, full, totals, are_equal)),) if k and full else ()
+    return (estimate(f"maj@{k}", _vote_scores(k, full, totals, are_equal)),) if k and full else ()
 
 
-def _votes_at(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -> dict[str, list[float]]:
+def _vote_scores(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -> dict[str, list[float]]:
     return {item: [_majority(totals.votes[item][:k], own[:k], are_equal)] for item, own in scores.items()}
 
 
@@ -228,18 +228,18 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: S
     """
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
-        spelled = vote_spelling(answer or "")
-        if answer is None or not spelled:
+        spelling = vote_spelling(answer or "")
+        if answer is None or not spelling:
             continue
-        group = next((group for group in groups if spelled in group.spellings or (score == group.score == 1)), None)
+        group = next((group for group in groups if spelling in group.spellings or (score == group.score == 1)), None)
         if group is None and score < 1:
             candidates = (group for group in groups if group.score == score)
             group = next((group for group in candidates if are_equal(group.answer, answer)), None)
         if group is None:
             group = _Group(answer, score, [], set())
             groups.append(group)
-        group.votes.append(spelled)
-        group.spellings.add(spelled)
+        group.votes.append(spelling)
+        group.spellings.add(spelling)
     return max(groups, key=lambda equals: len(equals.votes)).score if groups else 0.0  # of equal ones the first
 
 
@@ -253,7 +253,7 @@ class _Group(NamedTuple):
     spellings: set[str]
 
 
-def _sizes(totals: Tally) -> list[int]:
+def _list_ks(totals: Tally) -> list[int]:
     """Return the k of pass@k; none where it has no meaning."""
     repeats = len(totals.by_repeat)
     if repeats < 2 or not all(is_binary(scores) for scores in totals.scores.values()):  # pass@k counts right ones
@@ -262,7 +262,7 @@ def _sizes(totals: Tally) -> list[int]:
     return [*powers, repeats]
 
 
-def _whole(value: float) -> int | float:
+def _as_integer(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 

@@ -28,7 +28,7 @@ PERIOD = re.compile(r"\.(?!\d)")
 MOST_PERIODS = 32  # int(re.UNICODE), see above
 NUMBERS = {"none": "0"} | {name: str(value) for value, name in enumerate(NUMBER_NAMES[:11])}
 ARTICLES = frozenset({"a", "an", "the"})
-ODD = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}  # slips of the authors' table
+ODD_CONTRACTIONS = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}  # slips of the authors' table
 CACHED = 1 << 16
 CACHED_CHARS = 100
 """Longer texts are not cached, so that the cache stays small."""
@@ -87,11 +87,11 @@ def prepare_answer(answer: str, *, normalised: bool = True, stem: bool = False) 
 
 def normalise(answer: str) -> str:
     """Return `answer` without punctuation, articles and capitals, with digits and with contractions spelt right."""
-    return (_normalised if len(answer) <= CACHED_CHARS else _normalised.__wrapped__)(answer)
+    return (_normalise_cached if len(answer) <= CACHED_CHARS else _normalise_cached.__wrapped__)(answer)
 
 
 @lru_cache(CACHED)
-def _normalised(answer: str) -> str:
+def _normalise_cached(answer: str) -> str:
     text = bare = _one_line(answer)
     for sign in set(SIGNS.findall(text)):
         vanishes = COMMA_IN_NUMBER.search(text) or f"{sign} " in text or f" {sign}" in text
@@ -120,7 +120,7 @@ def _contractions() -> Iterator[tuple[str, str]]:
     for word in " ".join(lists["without_one_of_several"]).split():
         for place in re.finditer("'", word):
             yield word[: place.start()] + word[place.end() :], word
-    yield from ODD.items()
+    yield from ODD_CONTRACTIONS.items()
 
 
 CONTRACTIONS = dict(_contractions())

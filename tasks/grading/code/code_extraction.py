@@ -58,13 +58,13 @@ def find_blocks(text: str) -> Iterator[Block]:
     marks = [mark for mark in ('"""', "'''") if text.count(mark) % 2 == 0]
     quotes = 0
     for line in lines:
-        opening = _opening(line) if quotes % 2 == 0 else None
+        opening = _read_opening(line) if quotes % 2 == 0 else None
         if opening is None:
             quotes += sum(map(line.count, marks))
             continue
         content: list[str] = []
         for inner in lines:
-            closed, last = _closing(inner, opening)
+            closed, last = _read_closing(inner, opening)
             content.append(last if closed else inner)
             if closed:
                 break
@@ -89,8 +89,8 @@ def complete_program(prompt: str, code: str, entry_point: str, language: str) ->
         return future + before + FUTURE.sub("", code)
     if prompt and not prompt.endswith("\n"):
         prompt += "\n"
-    begun = canonical_name(language) == "python" and defines_function(prompt, entry_point, language)
-    return prompt + (_as_body(code, prompt) if begun else code)
+    continues_function = canonical_name(language) == "python" and defines_function(prompt, entry_point, language)
+    return prompt + (_as_body(code, prompt) if continues_function else code)
 
 
 def defines_function(code: str, entry_point: str, language: str) -> bool:
@@ -145,7 +145,7 @@ class _Opening(NamedTuple):
     indent: int
 
 
-def _opening(line: str) -> _Opening | None:
+def _read_opening(line: str) -> _Opening | None:
     match = OPENING.fullmatch(line.rstrip())
     if not match:
         return None
@@ -156,7 +156,7 @@ def _opening(line: str) -> _Opening | None:
     return _Opening(match["fence"], match["tag"].lower(), len(match["before"].expandtabs(TAB)) if marker else 0)
 
 
-def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
+def _read_closing(line: str, opening: _Opening) -> tuple[bool, str]:
     """Return whether a line ends the block, and what of it is still code.
 
     As in CommonMark, a fence indented much more than the opening one ends nothing: it is in a docstring. One directly
@@ -166,8 +166,8 @@ def _closing(line: str, opening: _Opening) -> tuple[bool, str]:
     char, length = opening.fence[0], len(opening.fence)
     if len(stripped) >= length and not stripped.strip(char):
         return _width(line) <= opening.indent + 3, ""  # CommonMark 0.31, 4.5: up to three spaces
-    glued = char == "`" and stripped.endswith(opening.fence) and len(FENCES.findall(stripped)) == 1
-    return glued, line.rstrip().rstrip(char) + "\n" if glued else line
+    is_glued = char == "`" and stripped.endswith(opening.fence) and len(FENCES.findall(stripped)) == 1
+    return is_glued, line.rstrip().rstrip(char) + "\n" if is_glued else line
 
 
 def _width(line: str) -> int:
@@ -197,18 +197,18 @@ def _only_first_line_lost(lines: list[str], inside: int) -> bool:
 
     lines: not blank, the first without indentation; only those before the next one without indentation count.
     """
-    ends = next((at for at, line in enumerate(lines[1:], start=1) if not line[0].isspace()), len(lines))
-    first, rest = re.sub(r"[ \t]*#.*", "", lines[0]).rstrip(), lines[1:ends]
+    end = next((at for at, line in enumerate(lines[1:], start=1) if not line[0].isspace()), len(lines))
+    first, rest = re.sub(r"[ \t]*#.*", "", lines[0]).rstrip(), lines[1:end]
     if not rest:  # what follows a return at the margin would never be reached
-        return re.match(r"(?:return|raise)\b", first) is not None and not _goes_on(first)
+        return re.match(r"(?:return|raise)\b", first) is not None and not _is_unfinished(first)
     if any(_width(line) < inside for line in rest):
         return False
     if first.endswith(":") and _width(rest[0]) == inside:
         return False  # its block, of a body that begins at the margin
-    return ends == len(lines) or not _goes_on(first)
+    return end == len(lines) or not _is_unfinished(first)
 
 
-def _goes_on(line: str) -> bool:
+def _is_unfinished(line: str) -> bool:
     """Return whether a statement continues after the end of its line."""
     quoted = any(line.count(quotes) % 2 for quotes in ('"""', "'''"))
     return quoted or line.endswith("\\") or sum(map(line.count, "([{")) > sum(map(line.count, ")]}"))

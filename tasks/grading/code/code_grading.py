@@ -81,7 +81,7 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
     `python_pass@k`, as in evalchemy (eval/chat_benchmarks/HumanEval); other groups are among the estimates alone.
     """
     groups = set[str]()
-    totals = tally_samples(_noting_groups(samples, groups))
+    totals = tally_samples(_collect_groups(samples, groups))
     languages = {language: name for name in groups if (language := find_language_name(name))}
     first = languages.get("python") if len(languages) > 1 else None  # the others are translations of it
     parts = [Part("", "", totals.scores, headline=first is None)]
@@ -89,17 +89,17 @@ def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summ
         prefix, part = f"{name}_" if find_language_name(name) else None, "" if name == first else f"group={name}"
         parts.append(Part(prefix, part, totals.groups.get(name, {}), headline=name == first))
     sizes = sorted({1, *(ks or USUAL_KS)})  # pass@1 is the headline, whatever is requested
-    passes_of = [(part, dict(part.passes(sizes))) for part in parts]
+    passes_by_part = [(part, dict(part.passes(sizes))) for part in parts]
     metrics: dict[str, JsonValue] = {}
     left_out: dict[str, JsonValue] = {}
-    for part, passes in passes_of:
+    for part, passes in passes_by_part:
         if part.prefix is not None:
             metrics[f"{part.prefix}pass@1"] = None  # where nothing was scored
             metrics |= {f"{part.prefix}pass@{k}": pass_estimate.value for k, pass_estimate in passes.items()}
             left_out |= part.left_out(sizes, totals.counts) if ks else {}
     metrics |= {"num_total": totals.counts.items} | unscored_metric(totals.counts)
     metrics |= {"k_left_out": left_out} if left_out else {}
-    estimates = tuple(pass_estimate for _, passes in passes_of for pass_estimate in passes.values())
+    estimates = tuple(pass_estimate for _, passes in passes_by_part for pass_estimate in passes.values())
     return Summary(metrics, estimates, totals.counts)
 
 
@@ -136,7 +136,7 @@ class Part(NamedTuple):
         return {f"{self.prefix}pass@{k}": f"{item} has {self.fewest} {noun}" for k in ks if k > self.fewest}
 
 
-def _noting_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
+def _collect_groups(samples: Iterable[Sample], groups: set[str]) -> Iterator[Sample]:
     """Yield the samples unchanged and add their groups to `groups`, also those without a scored sample."""
     for sample in samples:
         if sample.group is not None:

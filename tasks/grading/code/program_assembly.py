@@ -66,17 +66,17 @@ def assemble_program(
         parts = _prepare(before, code, entry_point, language, tests)
         # a quote in a here-document may mislead the count, but not a last line that is a brace
         still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
-        tested = _closed_once(Tested(parts.before + parts.code, tests), still_open=still_open)
+        tested = _close_once(Tested(parts.before + parts.code, tests), still_open=still_open)
         tested = tested._replace(tests=tested.tests + parts.after)
     else:
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
         tested = Tested(code_extraction.complete_program(prompt, code, entry_point, language), tests)
         if language not in WITHOUT_BRACES:
-            tested = _closed_once(tested, still_open=_depth(code, language) >= 0)
-    return RUN_HERE[language](tested) if language in RUN_HERE else tested
+            tested = _close_once(tested, still_open=_depth(code, language) >= 0)
+    return TO_ONE_FILE[language](tested) if language in TO_ONE_FILE else tested
 
 
-def _closed_once(tested: Tested, *, still_open: bool) -> Tested:
+def _close_once(tested: Tested, *, still_open: bool) -> Tested:
     tests_close = tested.tests.lstrip().startswith("}")
     if still_open and not tests_close:
         return tested._replace(source=tested.source.rstrip("\n") + "\n}\n")
@@ -88,27 +88,27 @@ def _closed_once(tested: Tested, *, still_open: bool) -> Tested:
 def _prepare(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
     match language:
         case "bash":
-            return Parts(before, _without_usage(code, entry_point, language))
+            return Parts(before, _cut_usage(code, entry_point, language))
         case "javascript":
             exported = r"^export[ \t]+(?:default[ \t]+)?(?=function|async|const|let|var|class)"
             code = re.sub(exported, "", code, flags=re.M)  # an error outside of modules
             # the tests declare these themselves, and a second `const` of one name is an error
             for name in re.findall(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", tests, re.M):
                 code = re.sub(rf"^(?:const|let|var)[ \t]+{name}[ \t]*=.*\n?", "", code, flags=re.M)
-            return Parts(before, _without_usage(code, entry_point, language))
+            return Parts(before, _cut_usage(code, entry_point, language))
         case "go":
-            return _go(before, code)
+            return _prepare_go(before, code)
         case "java":
-            return _java(before, code, entry_point)
+            return _prepare_java(before, code, entry_point)
         case "rust":
             imported = set(re.findall(r"\w+", " ".join(re.findall(r"^use[ \t]([^;]{0,2000});", code, re.M))))
             before = RUST_USE.sub(lambda use: "" if use[1] in imported else use[0], before)
-            return Parts(before, _without_main(code, "rust"))
+            return Parts(before, _cut_main(code, "rust"))
         case _:
-            return Parts(before, _without_main(code, language))
+            return Parts(before, _cut_main(code, language))
 
 
-def _without_usage(code: str, entry_point: str, language: str) -> str:
+def _cut_usage(code: str, entry_point: str, language: str) -> str:
     """Return code without what follows its last function, such as example calls and checks of arguments.
 
     Source: extract_generation_code of deepseek-ai/DeepSeek-Coder (Evaluation/HumanEval/utils/utils.py), in evalchemy.
@@ -121,7 +121,7 @@ def _without_usage(code: str, entry_point: str, language: str) -> str:
     return code if end < 0 else code[: end + 1]
 
 
-def _go(before: str, code: str) -> Parts:
+def _prepare_go(before: str, code: str) -> Parts:
     """Return Go code with one package and no import twice."""
     specs = [
         spec.strip()
@@ -130,15 +130,15 @@ def _go(before: str, code: str) -> Parts:
     ]
     new = [spec for spec in dict.fromkeys(specs) if spec and not spec.startswith("//") and spec not in before]
     imports = "import (\n" + "".join(f"\t{spec}\n" for spec in new) + ")\n\n" if new else ""
-    return Parts(before + imports, _without_main(GO_PACKAGE.sub("", GO_IMPORTS.sub("", code)), "go"))
+    return Parts(before + imports, _cut_main(GO_PACKAGE.sub("", GO_IMPORTS.sub("", code)), "go"))
 
 
-def _java(before: str, code: str, entry_point: str) -> Parts:
+def _prepare_java(before: str, code: str, entry_point: str) -> Parts:
     """Return the members of the class that holds the function; other classes go behind, imports to the top."""
     imports = "".join(statement.strip() + "\n" for statement in JAVA_IMPORT.findall(code))
     code = re.sub(r"^[ \t]*package[ \t][^\n]*\n?", "", JAVA_IMPORT.sub("", code), flags=re.M)
-    code = _without_main(code, "java")
-    blanked = _blanked(code, "java")
+    code = _cut_main(code, "java")
+    blanked = _blank_strings(code, "java")
     defined = code_extraction.signature_pattern(entry_point, "java").search(blanked)
     for match in JAVA_CLASS.finditer(blanked):
         end = _end_of_block(blanked, match.end() - 1)
@@ -148,10 +148,10 @@ def _java(before: str, code: str, entry_point: str) -> Parts:
     return Parts(imports + before, code)
 
 
-def _without_main(code: str, language: str) -> str:
+def _cut_main(code: str, language: str) -> str:
     if language not in MAINS:
         return code
-    blanked = _blanked(code, language)
+    blanked = _blank_strings(code, language)
     main = MAINS[language].search(blanked)
     if main is None:
         return code
@@ -171,14 +171,14 @@ def _end_of_block(blanked: str, opened: int) -> int:
 
 def _depth(code: str, language: str) -> int:
     """Return the number of braces that are opened and not closed; below 0 where more are closed."""
-    blanked = _blanked(code, language)
+    blanked = _blank_strings(code, language)
     return blanked.count("{") - blanked.count("}")
 
 
-def _blanked(code: str, language: str) -> str:
+def _blank_strings(code: str, language: str) -> str:
     """Return code with each string and comment replaced by as many spaces."""
     pattern = BLANKED.get(language, BLANKED_ELSEWHERE)
-    return re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), code, flags=re.M)
+    return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M)
 
 
 def _go_program(tested: Tested) -> Tested:
@@ -195,18 +195,20 @@ def _go_program(tested: Tested) -> Tested:
 def _java_program(tested: Tested) -> Tested:
     """Return the program with our own Pair in place of org.javatuples, of which tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
-    return Tested(source, tested.tests + (_own("Pair.java") if re.search(r"\bPair\b", source + tested.tests) else ""))
+    needs_pair = re.search(r"\bPair\b", source + tested.tests)
+    return Tested(source, tested.tests + (_read_helper("Pair.java") if needs_pair else ""))
 
 
 def _perl_program(tested: Tested) -> Tested:
     """Return the program with our own eq_deeply in place of Test::Deep, of which tests use nothing else."""
-    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: _own("eq_deeply.pl"), tested.tests, flags=re.M))
+    helper = _read_helper("eq_deeply.pl")
+    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: helper, tested.tests, flags=re.M))
 
 
 @cache
-def _own(file: str) -> str:
+def _read_helper(file: str) -> str:
     return Path(__file__).with_name(file).read_text("utf-8")
 
 
-RUN_HERE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
+TO_ONE_FILE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
 """Language → what turns a program for which MultiPL-E needs more than one file, or a library, into one file."""

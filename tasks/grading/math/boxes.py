@@ -41,7 +41,7 @@ def last_boxed(text: str) -> str | None:
         if box is not None and not box.content:  # as in `put it in \boxed{}`
             empty = True
             continue
-        if box is None or (boxes and not _belongs(text[box.end : boxes[0].start], box, boxes[0])):
+        if box is None or (boxes and not _are_one_answer(text[box.end : boxes[0].start], box, boxes[0])):
             break
         boxes.insert(0, box)
     if not boxes:
@@ -49,7 +49,7 @@ def last_boxed(text: str) -> str | None:
     return ", ".join(dict.fromkeys(box.content for box in boxes))
 
 
-def _belongs(between: str, before: _Box, after: _Box) -> bool:
+def _are_one_answer(between: str, before: _Box, after: _Box) -> bool:
     """Return whether two boxes with `between` them are parts of one answer."""
     if len(between) > NEAR_CHARS or "\n\n" in between or re.search(r"[.!?]\$*\s+[A-Z]", between):
         return False

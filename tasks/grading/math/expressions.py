@@ -259,9 +259,9 @@ def is_same_value(a: Node, b: Node) -> bool:
             return True
         first, second = written_decimal(a), written_decimal(b)
         if first and not second:
-            return not _is_short(right) and _rounds_to(right, first, RATIONAL_DIGITS)
+            return not _is_short(right) and _is_rounded(right, first, RATIONAL_DIGITS)
         if second and not first:
-            return not _is_short(left) and _rounds_to(left, second, RATIONAL_DIGITS)
+            return not _is_short(left) and _is_rounded(left, second, RATIONAL_DIGITS)
         close = abs(left - right) <= DECIMAL_TOLERANCE * max(abs(left), abs(right))
         return close and (has_decimal(a) or has_decimal(b))
     return _same_function(a, b) if find_symbols(a) or find_symbols(b) else _same_constant(a, b)
@@ -290,7 +290,7 @@ def _is_short(value: Fraction) -> bool:
     return (value * 10**FINITE_PLACES).denominator == 1
 
 
-def _rounds_to(value: Fraction, decimal: Decimal, digits: int) -> bool:
+def _is_rounded(value: Fraction, decimal: Decimal, digits: int) -> bool:
     off = abs(value - decimal.value)
     if off * 2 <= decimal.unit * (1 + DECIMAL_TOLERANCE):
         return decimal.digits >= digits
@@ -307,7 +307,7 @@ def _same_constant(a: Node, b: Node) -> bool:
     decimal = written_decimal(a) or written_decimal(b)
     if decimal and abs(left.imag) < 1e-12 and abs(right.imag) < 1e-12:
         exact = right if written_decimal(a) else left
-        return _rounds_to(Fraction(exact.real), decimal, IRRATIONAL_DIGITS)
+        return _is_rounded(Fraction(exact.real), decimal, IRRATIONAL_DIGITS)
     return (has_decimal(a) or has_decimal(b)) and off <= float(DECIMAL_TOLERANCE) * scale
 
 

@@ -37,13 +37,13 @@ from tasks.grading.math.math_reading import (
 )
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
-_LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")
+_REAL_LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")
 _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of all real numbers", "the real numbers"))
 
 
 def is_same_answer(gold: Answer, answer: Answer) -> bool:
     """Return whether `answer` equals `gold`. Raises Undecided where that cannot be decided."""
-    gold, answer = _evaluated(gold), _evaluated(answer)
+    gold, answer = _evaluate_sets(gold), _evaluate_sets(answer)
     if gold == answer:
         return True
     for kinds, compare in _BY_KIND:
@@ -132,7 +132,7 @@ def _as_coordinates(items: Sequence[Answer]) -> Sequence[Answer]:
     return sorted(items, key=subject_of) if all(subject_of(item) in ("x", "y", "z") for item in items) else items
 
 
-def _distinct(items: Sequence[Answer]) -> list[Answer]:
+def _drop_equal(items: Sequence[Answer]) -> list[Answer]:
     distinct: list[Answer] = []
     for item in items:
         if not any(is_same_answer(earlier, item) for earlier in distinct):
@@ -161,7 +161,7 @@ def _same_list(gold: Answer, answer: Answer) -> bool:
         return _same_items(golds, answers)
     if len(golds) == len(answers):
         return _same_set(golds, answers)
-    distinct = _distinct(golds), _distinct(answers)
+    distinct = _drop_equal(golds), _drop_equal(answers)
     return _same_set(*distinct) and len(distinct[0]) > 1  # more than one value that is repeated
 
 
@@ -178,7 +178,7 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
         return same_shape and all(_same_items(left, right) for left, right in zip(gold.rows, answer.rows, strict=True))
     if isinstance(gold, Bracketed) and isinstance(answer, Bracketed):
         if gold.opening == answer.opening == "\\{":
-            return _same_set(_distinct(gold.items), _distinct(answer.items))
+            return _same_set(_drop_equal(gold.items), _drop_equal(answer.items))
         if "\\{" in (gold.opening, answer.opening):
             return False
         brackets = {(side.opening, side.closing) for side in (gold, answer)}
@@ -215,9 +215,9 @@ def _same_vector(matrix: Matrix, compared: Answer) -> bool:
     return len(matrix.rows[0]) == 1 and _same_items([row[0] for row in matrix.rows], compared.items)
 
 
-def _evaluated(side: Answer) -> Answer:
+def _evaluate_sets(side: Answer) -> Answer:
     """Return an answer with `\\{1\\} \\cup \\{2\\}` and other finite sets evaluated, and the reals in one spelling."""
-    if side == _LINE or (isinstance(side, Words) and side.text in _REALS):
+    if side == _REAL_LINE or (isinstance(side, Words) and side.text in _REALS):
         return Words("set R")
     if not isinstance(side, Joined):
         return side
@@ -227,7 +227,7 @@ def _evaluated(side: Answer) -> Answer:
             return side
         sets.append(part.items)
     if side.sign == "cup":
-        return Bracketed("\\{", tuple(_distinct([item for items in sets for item in items])), "\\}")
+        return Bracketed("\\{", tuple(_drop_equal([item for items in sets for item in items])), "\\}")
     inside = side.sign == "cap"
     members = [
         item
@@ -249,7 +249,7 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
 
 def _same_relation(gold: Answer, answer: Answer) -> bool:
     if isinstance(gold, Relation) and isinstance(answer, Relation):
-        return _both_relations(gold, answer)
+        return _same_relations(gold, answer)
     relation, compared = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
     assert isinstance(relation, Relation)
     if set(relation.signs) == {"="}:  # its last side is compared
@@ -269,7 +269,7 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
     return is_same_answer(interval, compared)
 
 
-def _both_relations(gold: Relation, answer: Relation) -> bool:
+def _same_relations(gold: Relation, answer: Relation) -> bool:
     golds, answers = set(gold.signs), set(answer.signs)
     if golds == answers == {"="}:
         if is_assignment(gold) and is_assignment(answer) and same_name(gold, answer):

@@ -83,23 +83,23 @@ def read_answers(response: str, rule: Rule) -> Readings:
     Reasoning is not read. Boxes side by side in a sentence are one answer. A box that the end of the text cuts off is
     no answer; one whose line ends before its brace is closed holds the rest of that line.
     """
-    visible = _visible(response)
+    visible = _strip_tokens(response)
     if visible is None:
         return UNREAD
-    strict = _boxed_or_announced(visible) or None
-    return rule.read(visible, strict, strict or _unannounced(visible) or None)
+    strict = _find_boxed_or_announced(visible) or None
+    return rule.read(visible, strict, strict or _find_unannounced(visible) or None)
 
 
-def _visible(response: str) -> str | None:
+def _strip_tokens(response: str) -> str | None:
     visible = visible_answer(response)
     return _SPECIAL_TOKEN.sub(" ", visible).strip() if visible and "<" in visible[-TAIL_CHARS:] else visible
 
 
-def _boxed_or_announced(visible: str) -> str | None:
+def _find_boxed_or_announced(visible: str) -> str | None:
     tail = visible[-TAIL_CHARS:]
     minerva = _MINERVA.last(tail) if "i hope" in tail.lower() else None
     boxed_later = minerva and "\\boxed" in tail[minerva.start() :]  # Minerva's sentence wins over a box before it
-    if minerva and not boxed_later and (stated := _stated(minerva.group(1))):
+    if minerva and not boxed_later and (stated := _read_statement(minerva.group(1))):
         return stated
     if boxed := last_boxed(visible):
         return boxed
@@ -108,16 +108,16 @@ def _boxed_or_announced(visible: str) -> str | None:
     tags = list(_TAG.finditer(tail)) if "<" in tail else []
     opened = next((index for index in reversed(range(len(tags))) if not tags[index].group(1)), None)
     if opened is None:
-        return _announced(visible)
+        return _find_announced(visible)
     end = tags[opened + 1].start() if opened + 1 < len(tags) else len(tail)
     tagged = tail[tags[opened].end() : end].strip()  # of the last `<answer>`
-    return _announced(tagged) or _unannounced(tagged)
+    return _find_announced(tagged) or _find_unannounced(tagged)
 
 
-def _announced(text: str) -> str | None:
+def _find_announced(text: str) -> str | None:
     tail = text[-TAIL_CHARS:]
     for match in islice(_PHRASES.backwards(tail), MOST_STATEMENTS):
-        if answer := _stated(tail[match.end() :].lstrip(" *:：\n")):
+        if answer := _read_statement(tail[match.end() :].lstrip(" *:：\n")):
             return answer
     for match in islice(_OURS.backwards(tail), 3) if "answer" in tail.lower() else ():
         before = tail[max(0, match.start() - 500) : match.start()].rstrip(" \t")
@@ -127,13 +127,13 @@ def _announced(text: str) -> str | None:
     return None
 
 
-def _stated(rest: str) -> str | None:
+def _read_statement(rest: str) -> str | None:
     """Return the answer at the beginning of what follows a phrase."""
     rest = rest[: MAX_CHARS * 2]
     if "hope" in rest.lower():
         rest = _HOPE.sub("", rest)
     if first := _SPAN.match(rest):
-        return _connected(rest, first)
+        return _join_spans(rest, first)
     sentence = _END_OF_SENTENCE.split(rest.partition("\n")[0].partition("。")[0], maxsplit=1)[0]
     sentence = _CLAUSE.sub("", _VERB_AT_THE_END.sub("", sentence)).strip(" *")
     if not sentence:
@@ -146,11 +146,11 @@ def is_bare(text: str) -> bool:
     if "\n\n" in text or len(text) > 2_000:
         return False
     outside, *marked = _MARKED.split(text, maxsplit=1)
-    words, spans = _words(outside, most=MOST_WORDS), 0
+    words, spans = _read_words(outside, most=MOST_WORDS), 0
     if marked and words is not None:
         outside, spans = _SPAN.subn(" ", text)
         outside = _COMMAND.sub(" ", outside)
-        words = _words(outside, most=0 if spans else MOST_WORDS)
+        words = _read_words(outside, most=0 if spans else MOST_WORDS)
     if words is None:
         return False
     if digit := _DIGIT.search(outside):
@@ -159,7 +159,7 @@ def is_bare(text: str) -> bool:
     return bool(spans) or not (_I_AM.search(outside) or any(map(_is_small, words)))
 
 
-def _words(text: str, *, most: int) -> list[str] | None:
+def _read_words(text: str, *, most: int) -> list[str] | None:
     """Return the words in a text; None where more than `most` of them are not names of functions or letters."""
     words: list[str] = []
     for match in _PROSE.finditer(text):
@@ -179,17 +179,17 @@ def _is_name(word: str) -> bool:
     return word.lower() in _NAMES
 
 
-def _connected(text: str, first: re.Match[str]) -> str:
+def _join_spans(text: str, first: re.Match[str]) -> str:
     """Return a span of mathematics with the spans joined to it by `and`, `or` or a comma."""
-    parts, end = [_inside(first)], first.end()
+    parts, end = [_span_content(first)], first.end()
     while (joint := _BETWEEN.match(text, end)) and (span := _SPAN.match(text, joint.end())):
-        parts.append(_inside(span))
+        parts.append(_span_content(span))
         end = span.end()
     unit = _PERCENT.match(text, end)
     return ", ".join(parts) + (unit.group().strip() if unit else "")
 
 
-def _inside(span: re.Match[str]) -> str:
+def _span_content(span: re.Match[str]) -> str:
     return next(group for group in span.groups() if group is not None).strip()
 
 
@@ -207,7 +207,7 @@ def last_expression(text: str) -> str | None:
     index = len(spans) - 1
     while index and _BETWEEN.fullmatch(tail, spans[index - 1].end(), spans[index].start()):
         index -= 1
-    return _connected(tail, spans[index])
+    return _join_spans(tail, spans[index])
 
 
 def _last_number(text: str, start: int) -> re.Match[str] | None:
@@ -271,21 +271,21 @@ def answer_in(text: str) -> str | None:
     """
     if PLAIN_NUMBER.fullmatch(text):
         return text
-    visible = _visible(text)
+    visible = _strip_tokens(text)
     if visible is None:
         return None
-    announced = _boxed_or_announced(visible)
-    return announced if announced is not None else _unannounced(visible)
+    announced = _find_boxed_or_announced(visible)
+    return announced if announced is not None else _find_unannounced(visible)
 
 
-def _unannounced(visible: str) -> str | None:
+def _find_unannounced(visible: str) -> str | None:
     if PLAIN_NUMBER.fullmatch(visible):
         return visible
     first = _SPAN.match(visible)
     if first and (first.end() == len(visible) or _CONDITION.match(visible, first.end())):
-        return _inside(first)
+        return _span_content(first)
     if is_bare(visible):
-        line = _of_lines(visible)
+        line = _choose_lines(visible)
         if line == visible or is_bare(line):
             return _VERB_AT_THE_END.sub("", line)
         visible = line
@@ -297,7 +297,7 @@ def _unannounced(visible: str) -> str | None:
     return visible if len(visible) <= SENTENCE_CHARS else None
 
 
-def _of_lines(bare: str) -> str:
+def _choose_lines(bare: str) -> str:
     """Return one answer from several lines without sentences: a value for each name, else the last line."""
     lines = [line.strip() for line in bare.splitlines() if line.strip()]
     if len(lines) < 2 or "\\begin" in bare or any(line.count("{") != line.count("}") for line in lines):

@@ -62,7 +62,7 @@ class MathGrader:
         self._count = workers or max(1, min(8, (os.cpu_count() or 2) // 2))
         self._workers = Workers(self._count)
         self._deadline_s = deadline_s
-        self._by_sympy = lru_cache(CACHED)(self._compared)  # a method's own cache would keep the grader alive
+        self._ask_worker_once = lru_cache(CACHED)(self._ask_worker)  # a method's own cache would keep the grader alive
 
     def __enter__(self) -> Self:
         return self
@@ -76,23 +76,23 @@ class MathGrader:
 
     def compare(self, gold: str, answer: str) -> Verdict:
         """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text."""
-        verdict, pair = self._cheaply(gold, answer)
-        return verdict or self._symbolically(*pair)
+        verdict, pair = self._decide(gold, answer)
+        return verdict or self._compare_by_sympy(*pair)
 
     def compare_all(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> Iterator[Verdict]:
         """Yield verdicts in the order of `pairs`, which are read lazily; `extracted`: answers are bare already."""
         with ThreadPoolExecutor(self._count, thread_name_prefix="math-grader") as threads:
             waiting: deque[Verdict | Future[Verdict]] = deque()
             for gold, answer in pairs:
-                verdict, pair = self._cheaply(gold, answer, extracted=extracted)
-                waiting.append(verdict or threads.submit(self._symbolically, *pair))
+                verdict, pair = self._decide(gold, answer, extracted=extracted)
+                waiting.append(verdict or threads.submit(self._compare_by_sympy, *pair))
                 # verdicts leave in the order of the pairs: a cheap one waits behind one that sympy works on
                 while waiting and (len(waiting) >= WINDOW or isinstance(waiting[0], Verdict)):
-                    yield _result(waiting.popleft())
+                    yield _wait_for(waiting.popleft())
             while waiting:
-                yield _result(waiting.popleft())
+                yield _wait_for(waiting.popleft())
 
-    def _cheaply(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
+    def _decide(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
         """Return a verdict of the stages in process, None where sympy has to compare, and the pair of bare answers."""
         pair = (_gold_in(gold), answer if extracted else answer_in(answer) or "")
         if not pair[1]:
@@ -101,13 +101,13 @@ class MathGrader:
             return Verdict(False, "too_long"), pair
         return decide_equality(*pair), pair
 
-    def _symbolically(self, gold: str, answer: str) -> Verdict:
+    def _compare_by_sympy(self, gold: str, answer: str) -> Verdict:
         try:
-            return self._by_sympy(spell_for_sympy(normalize(gold)), spell_for_sympy(normalize(answer)))
+            return self._ask_worker_once(spell_for_sympy(normalize(gold)), spell_for_sympy(normalize(answer)))
         except WorkerUnavailable as error:
             return Verdict(False, "symbolic", failed=str(error))
 
-    def _compared(self, gold: str, answer: str) -> Verdict:
+    def _ask_worker(self, gold: str, answer: str) -> Verdict:
         try:
             return Verdict(self._workers.are_equal(gold, answer, self._deadline_s), "symbolic")
         except DeadlinePassed:
@@ -127,7 +127,7 @@ def _gold_in(gold: str) -> str:
     return answer_in(gold) or ""
 
 
-def _result(waiting: Verdict | Future[Verdict]) -> Verdict:
+def _wait_for(waiting: Verdict | Future[Verdict]) -> Verdict:
     return waiting if isinstance(waiting, Verdict) else waiting.result()
 
 
@@ -223,7 +223,7 @@ def grade_against(
             readings,
             item,
             response,
-            lambda reading: _graded(item, gold, reading, next(verdicts)) if reading else _missing(response, gold),  # noqa: B023
+            lambda reading: _grade(item, gold, reading, next(verdicts)) if reading else _grade_missing(response, gold),  # noqa: B023
         )
 
 
@@ -240,7 +240,7 @@ def join_golds(item: Item) -> str:
     return gold
 
 
-def _missing(response: Response, gold: str) -> dict[str, Any]:
+def _grade_missing(response: Response, gold: str) -> dict[str, Any]:
     unclosed = visible_answer(response.text) is None
     why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
     why = "the response was cut off at max_tokens" if response.truncated else why
@@ -248,7 +248,7 @@ def _missing(response: Response, gold: str) -> dict[str, Any]:
     return {"score": 0.0, "extracted": None, "gold": _shorten(gold), "reason": reason, "missing": True}
 
 
-def _graded(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
+def _grade(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
     texts = {"extracted": _shorten(answer), "gold": _shorten(gold)}
     if verdict.failed:
         return texts | {"score": None, "status": "unscored", "reason": verdict.failed}

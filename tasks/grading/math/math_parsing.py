@@ -245,7 +245,7 @@ class _Reader:
             self.need("(")
             inside = self.sum()
             self.need(")")
-            return Symbol(f"{name}({_written(inside)})")
+            return Symbol(f"{name}({_spell(inside)})")
         return Symbol("e" if name == "mathe" else name)
 
     def bracketed(self, token: Token) -> Node:
@@ -354,10 +354,10 @@ class _Reader:
         return (node,)
 
 
-def _written(node: Node) -> str:
+def _spell(node: Node) -> str:
     """Return `node` as part of a name: the argument of an unknown function."""
     if isinstance(node, Number):
         return str(node.value)
     if isinstance(node, Symbol):
         return node.name
-    return re.sub(r"\s", "", f"{node.name}[{','.join(_written(arg) for arg in node.args)}]")
+    return re.sub(r"\s", "", f"{node.name}[{','.join(_spell(arg) for arg in node.args)}]")

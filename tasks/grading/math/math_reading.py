@@ -105,7 +105,7 @@ Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | L
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
     """Parse a normalized answer. Raises NotUnderstood where it is outside the grammar."""
     words = _read_words(normalized)
-    return _read(_trimmed(tokenize(normalized, thousands=thousands))) if words is None else words
+    return _read(_trim(tokenize(normalized, thousands=thousands))) if words is None else words
 
 
 def choice_letter(normalized: str) -> str | None:
@@ -134,7 +134,7 @@ def _read_words(normalized: str) -> Answer | None:
     return None if mathematical and "\\text" not in normalized and len(plain) < 6 else Words(plain)
 
 
-def _trimmed(tokens: list[Token]) -> list[Token]:
+def _trim(tokens: list[Token]) -> list[Token]:
     """Return `tokens` without meaningless signs at the ends and words before the formula."""
     while tokens and tokens[-1].kind != "text" and tokens[-1].text in (".", ",", ";", ":", "newline", "ldots", "="):
         if len(tokens) == 1 and tokens[0].text == "ldots":
@@ -171,28 +171,28 @@ def _read(tokens: list[Token]) -> Answer:
         raise NotUnderstood("nothing")
     for index, token in enumerate(tokens):  # what precedes a condition: `f(x) = ax + b, where …`, `2n for n > 1`
         if index and token.kind == "text" and token.text.lower().split()[0] in _CONDITIONS:
-            tokens = _trimmed(tokens[:index])
+            tokens = _trim(tokens[:index])
             break
     for separators in ({";"}, {"and"}, {","}):
         items = _split(tokens, separators)
         if len(items) > 1:
-            return _listed([item for item in (_trimmed(item) for item in items) if item])
+            return _read_list([item for item in (_trim(item) for item in items) if item])
     chain = _split(tokens, _RELATIONS)
     if len(chain) > 1:
-        return _relation(chain, _signs(tokens, _RELATIONS))
+        return _read_relation(chain, _signs(tokens, _RELATIONS))
     for sign in ("cup", "cap", "setminus"):
         parts = _split(tokens, {sign})
         if len(parts) > 1:
             return Joined(sign, tuple(_read(part) for part in parts))
     if len(_split(tokens, {"pm", "mp"})) > 1:
-        return Listed((_read(_with_signs(tokens, pm="+", mp="-")), _read(_with_signs(tokens, pm="-", mp="+"))))
+        return Listed((_read(_replace_signs(tokens, pm="+", mp="-")), _read(_replace_signs(tokens, pm="-", mp="+"))))
     ratio = _split(tokens, {":"})
     if len(ratio) > 1:
-        return _ratio(ratio)
-    return _single(tokens)
+        return _read_ratio(ratio)
+    return _read_single(tokens)
 
 
-def _listed(items: list[list[Token]]) -> Answer:
+def _read_list(items: list[list[Token]]) -> Answer:
     if not items or len(items) > MAX_ITEMS:
         raise NotUnderstood("a list of nothing, or too long")
     answers = [_read(item) for item in items]
@@ -205,17 +205,17 @@ def _listed(items: list[list[Token]]) -> Answer:
     names = {tuple(equation.subject for equation in solution) for solution in solutions}
     if len(answers) > 1 and len(names) == 1 and names != {()}:
         answers = [Bracketed("(", tuple(item.sides[-1] for item in solution), ")") for solution in solutions]
-    values = _flattened(answers)
+    values = _flatten(answers)
     return values[0] if len(values) == 1 else Listed(values)
 
 
-def _flattened(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+def _flatten(answers: Sequence[Answer]) -> tuple[Answer, ...]:
     """Return the answers, with lists among them replaced by their items."""
     return tuple(item for answer in answers for item in (answer.items if isinstance(answer, Listed) else (answer,)))
 
 
-def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
-    chain = [_trimmed(side) for side in chain]
+def _read_relation(chain: list[list[Token]], signs: list[str]) -> Answer:
+    chain = [_trim(side) for side in chain]
     if not chain[0]:  # `= 5`
         chain, signs = chain[1:], signs[1:]
     if "approx" in signs:
@@ -247,71 +247,71 @@ def _relation(chain: list[list[Token]], signs: list[str]) -> Answer:
     return Relation(tuple(sides), tuple(signs), subject)
 
 
-def _with_signs(tokens: list[Token], **signs: str) -> list[Token]:
+def _replace_signs(tokens: list[Token], **signs: str) -> list[Token]:
     return [Token("sign", signs[token.text], token.spaced) if token.text in signs else token for token in tokens]
 
 
-def _ratio(parts: list[list[Token]]) -> Answer:
+def _read_ratio(parts: list[list[Token]]) -> Answer:
     texts = ["".join(token.text for token in part) for part in parts]
     if half := re.search(r"([ap])\.?m\.?$", texts[-1].lower()):  # `8:34 P.M.` is 20:34
         parts = [[token for token in part if token.kind == "number"] for part in parts]
         if len(parts) != 2 or any(len(part) != 1 or not part[0].text.isdigit() for part in parts):
             raise NotUnderstood("a time of day")
         hour = int(parts[0][0].text) % 12 + (12 if half[1] == "p" else 0)
-        return _ratio([[Token("number", str(hour))], parts[1]])
+        return _read_ratio([[Token("number", str(hour))], parts[1]])
     clock = all(text.isdigit() for text in texts) and len(texts) in (2, 3) and all(len(text) == 2 for text in texts[1:])
     return Ratio(tuple(_read(part) for part in parts), clock)
 
 
-def _single(tokens: list[Token]) -> Answer:
+def _read_single(tokens: list[Token]) -> Answer:
     first, last = tokens[0], tokens[-1]
     if first.text.startswith("begin "):
-        return _matrix(tokens)
+        return _read_matrix(tokens)
     brackets = first.kind in ("sign", "command") and first.text in _OPENING and last.text in _CLOSING
     if brackets and next(_outside_brackets(tokens), None) == len(tokens) - 1:  # the last closes the first
         inner = tokens[1:-1]
         if inner and inner[0].text.startswith("begin ") and inner[-1].text.startswith("end ") and first.text != "\\{":
             return _read(inner)
         if first.text in ("\\{", "{", "langle") or (first.text in "([" and _split(inner, {",", ";"}) != [inner]):
-            return _bracketed(first.text, inner, last.text)
+            return _read_bracketed(first.text, inner, last.text)
         if first.text == "[" or last.text == "]":
-            return _bracketed(first.text, inner, last.text)
+            return _read_bracketed(first.text, inner, last.text)
         if first.text == "(" and _signs(inner, _RELATIONS | {"cup", "pm", "mp"}):
             return _read(inner)
     if all(token.kind == "text" for token in tokens):
         return Words(" ".join(token.text.lower() for token in tokens))
     if last.text == "%":
-        return Percentage(_formula(tokens[:-1]).node)
-    if len(tokens) >= 3 and (based := _based(tokens)):
+        return Percentage(_read_formula(tokens[:-1]).node)
+    if len(tokens) >= 3 and (based := _read_based(tokens)):
         return based
     if len(tokens) == 1 and first.text == "emptyset":
         return Bracketed("\\{", (), "\\}")
     if len(tokens) == 1 and first.kind == "symbol" and first.text.startswith("set "):
         return Words(first.text)
-    return _formula(tokens)
+    return _read_formula(tokens)
 
 
-def _bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
+def _read_bracketed(opening: str, inner: list[Token], closing: str) -> Answer:
     if opening == "{":  # braces that LaTeX does not draw
         return _read(inner)
     if opening == "\\{":
         conditions = _split(inner, {"|", ":"})  # {x | x > 2} is its condition
         if len(conditions) == 2 and _signs(conditions[1], _RELATIONS):
             return _read(conditions[1])
-    parts = [_trimmed(part) for part in _split(inner, {",", ";"})]
+    parts = [_trim(part) for part in _split(inner, {",", ";"})]
     if len(parts) > MAX_ITEMS:
         raise NotUnderstood("too many items")
-    return Bracketed(opening, _flattened([_read(part) for part in parts if parts != [[]]]), closing)
+    return Bracketed(opening, _flatten([_read(part) for part in parts if parts != [[]]]), closing)
 
 
-def _matrix(tokens: list[Token]) -> Answer:
+def _read_matrix(tokens: list[Token]) -> Answer:
     kind = tokens[0].text.removeprefix("begin ").rstrip("*")
     if kind in (*_ALIGNED, "cases", "array") and tokens[-1].text == "end " + tokens[0].text[6:]:
         lines = [[token for token in row if token.text != "&"] for row in _split(tokens[1:-1], {"newline"})]
         if kind in _ALIGNED:
             lines = _join_derivation(lines)
         if all(_signs(line, _RELATIONS) for line in lines if line):  # a system of equations
-            return _listed([trimmed for line in lines if (trimmed := _trimmed(line))])
+            return _read_list([trimmed for line in lines if (trimmed := _trim(line))])
     if tokens[-1].text != tokens[0].text.replace("begin ", "end ") or not tokens[0].text.endswith(("matrix", "array")):
         raise NotUnderstood(tokens[0].text)
     rows = [tuple(_read(cell) for cell in _split(row, {"&"})) for row in _split(tokens[1:-1], {"newline"}) if row]
@@ -334,7 +334,7 @@ def _join_derivation(lines: list[list[Token]]) -> list[list[Token]]:
     return list(last.values()) if all(last) else chains
 
 
-def _based(tokens: list[Token]) -> Based | None:
+def _read_based(tokens: list[Token]) -> Based | None:
     """Return a number with its base: `204_5`, `(204)_{5}`, `A3_{16}`; None for any other answer."""
     split = _split(tokens, {"_"})
     if len(split) != 2:
@@ -342,11 +342,11 @@ def _based(tokens: list[Token]) -> Based | None:
     digits, base = ("".join(token.text for token in part).strip("(){}") for part in split)
     base = base.removeprefix("text").strip("{}")
     base = _NUMBER_WORDS.get(base, base)
-    written = re.fullmatch(r"[0-9A-F.]+", digits) and any(sign.isdigit() for sign in digits)
-    return Based(digits.lstrip("0") or "0", base) if written and base.isdigit() else None
+    is_written = re.fullmatch(r"[0-9A-F.]+", digits) and any(sign.isdigit() for sign in digits)
+    return Based(digits.lstrip("0") or "0", base) if is_written and base.isdigit() else None
 
 
-def _formula(tokens: list[Token]) -> Formula:
+def _read_formula(tokens: list[Token]) -> Formula:
     without_words, unit = split_unit(tokens)
     if not without_words:
         raise NotUnderstood("a unit without a number")

@@ -87,11 +87,11 @@ def tokenize(normalized: str, *, thousands: bool = True) -> list[Token]:
         return group.group().replace(",", "").replace(" ", "")
 
     tokens: list[Token] = []
-    _cut(_THOUSANDS.sub(join, normalized) if thousands else normalized, tokens, depth=0)
+    _append_tokens(_THOUSANDS.sub(join, normalized) if thousands else normalized, tokens, depth=0)
     return tokens
 
 
-def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
+def _append_tokens(text: str, tokens: list[Token], *, depth: int) -> None:
     """Append the tokens of `text`, which is nested in `depth` commands."""
     position, spaced = 0, False
     while position < len(text):
@@ -105,9 +105,9 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
             spaced = True
             continue
         if kind == "command":
-            position = _command(piece, text, position, tokens, spaced=spaced, depth=depth)
+            position = _append_command(piece, text, position, tokens, spaced=spaced, depth=depth)
         elif kind == "word":
-            tokens.extend(_letters(piece, spaced=spaced, after_number=bool(tokens) and tokens[-1].kind == "number"))
+            tokens.extend(_cut_letters(piece, spaced=spaced, after_number=bool(tokens) and tokens[-1].kind == "number"))
         elif kind == "escaped" and piece in "{}|":
             tokens.append(Token("sign", piece if piece == "|" else "\\" + piece, spaced))
         elif kind == "escaped":
@@ -117,7 +117,7 @@ def _cut(text: str, tokens: list[Token], *, depth: int) -> None:
         spaced = False
 
 
-def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
+def _append_command(name: str, text: str, position: int, tokens: list[Token], *, spaced: bool, depth: int) -> int:
     """Append the tokens of a command and return where the rest begins."""
     name = _SYNONYMS.get(name, name)
     if name in _SILENT:
@@ -126,7 +126,7 @@ def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced
         content, position = _braced(text, position)
         inner: list[Token] = []
         if name in _TEXT:
-            _upright(content, tokens)
+            _append_upright(content, tokens)
         elif name == "mathbb":
             tokens.append(Token("symbol", f"set {content.strip()}", spaced))
         elif name in ("begin", "end"):
@@ -134,7 +134,7 @@ def _command(name: str, text: str, position: int, tokens: list[Token], *, spaced
                 _, position = _braced(text, position)
             tokens.append(Token("command", f"{name} {content.strip()}", spaced))
         else:
-            _cut(content, inner, depth=depth + 1)
+            _append_tokens(content, inner, depth=depth + 1)
             if name in _MARKS:
                 inner = [Token("symbol", f"{name}({''.join(token.text for token in inner)})", spaced)]
             tokens.extend(inner)
@@ -163,7 +163,7 @@ def _braced(text: str, position: int) -> tuple[str, int]:
     raise NotUnderstood("an open brace")
 
 
-def _upright(content: str, tokens: list[Token]) -> None:
+def _append_upright(content: str, tokens: list[Token]) -> None:
     """Append tokens of upright text: single letters and names of functions are mathematics, all else is words."""
     content = content.replace("\\", " ").strip(" .,~")
     if content.lower() in ("and", "or"):
@@ -171,16 +171,16 @@ def _upright(content: str, tokens: list[Token]) -> None:
     elif len(content) == 1 and content.isalpha():
         tokens.append(Token("symbol", content, True))
     elif content in _WHOLE_WORDS:
-        tokens.extend(_letters(content, spaced=True, after_number=False))
+        tokens.extend(_cut_letters(content, spaced=True, after_number=False))
     elif re.fullmatch(r"[\d.,/+\-\s]+", content):
         inner: list[Token] = []
-        _cut(content, inner, depth=1)
+        _append_tokens(content, inner, depth=1)
         tokens.extend(inner)
     elif content:
         tokens.append(Token("text", " ".join(content.split()), True))
 
 
-def _letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
+def _cut_letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
     """Return the tokens of letters in a row: a function, a word, or adjacent variables."""
     if run.lower() in ("and", "or"):
         return [Token("command", "and", spaced)]
@@ -219,7 +219,7 @@ def split_unit(tokens: list[Token]) -> tuple[list[Token], str]:
         if token.kind == "text":
             units = [*(word for word in re.split(r"[\s/^~\d{}.]+", token.text.lower()) if word), *units]
             end -= 1
-        elif exponent := _exponent(tokens, end):
+        elif exponent := _unit_exponent(tokens, end):
             units = [f"^{exponent}", *units]
             end -= 4 if token.text == "}" else 2
         elif _is_short(tokens, end) or (units and token.text in ("/", "*", "^") and _is_unit(tokens, end - 1)):
@@ -242,13 +242,13 @@ def split_unit(tokens: list[Token]) -> tuple[list[Token], str]:
     return formula, "".join(unit_names) + ("^2" if squared else "^3" if cubed else "")
 
 
-def _exponent(tokens: list[Token], end: int) -> str | None:
+def _unit_exponent(tokens: list[Token], end: int) -> str | None:
     """Return the exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
-    written = [token.text for token in tokens[max(0, end - 4) : end]]
-    bare = [written[-4], written[-2]] if len(written) == 4 and written[-3::2] == ["{", "}"] else written[-2:]
-    if len(bare) < 2 or bare[0] != "^" or bare[1] not in ("2", "3"):
+    texts = [token.text for token in tokens[max(0, end - 4) : end]]
+    power = [texts[-4], texts[-2]] if len(texts) == 4 and texts[-3::2] == ["{", "}"] else texts[-2:]
+    if len(power) < 2 or power[0] != "^" or power[1] not in ("2", "3"):
         return None
-    return bare[1] if _is_unit(tokens, end - (4 if written[-1] == "}" else 2)) else None
+    return power[1] if _is_unit(tokens, end - (4 if texts[-1] == "}" else 2)) else None
 
 
 def _is_unit(tokens: list[Token], end: int) -> bool:

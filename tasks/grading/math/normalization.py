@@ -116,25 +116,25 @@ def normalize(answer: str) -> str:
     if not text.isalnum():
         text = _CURRENCY.sub(" ", _MODULE.sub("", text))
     if any(scale in text.lower() for scale in _SCALES):
-        text = _SCALE.sub(_scaled, text)
+        text = _SCALE.sub(_spell_scale, text)
     if "\\" in text:
-        text = _REPEATING.sub(_repeated, text)
+        text = _REPEATING.sub(_spell_fraction, text)
     for needed, pattern, spelled in _REWRITES:
         if needed[0] in text or needed[-1] in text:
             text = pattern.sub(spelled, text)
     text = _SPACES.sub(" ", text).strip(" \n\t").rstrip(".,;:\\ ")
     if number := _NUMBER_IN_TEXT.fullmatch(text):
         return number.group(1)
-    return _OUTWARD.sub(_inward, text) if text.startswith("]") or text.endswith("[") else text
+    return _OUTWARD.sub(_turn_inward, text) if text.startswith("]") or text.endswith("[") else text
 
 
-def _scaled(match: re.Match[str]) -> str:
+def _spell_scale(match: re.Match[str]) -> str:
     """Return `2 million` as a number; text behind it in the same `\\text{}` stays text."""
     rest = (match.group("rest") or "").rstrip("}").strip()
     return rf" \cdot 10^{{{_SCALES[match.group(1).lower()]}}}" + (rf" \text{{{rest}}}" if rest else "")
 
 
-def _repeated(match: re.Match[str]) -> str:
+def _spell_fraction(match: re.Match[str]) -> str:
     """Return `0.1\\overline{6}` as the fraction that it is."""
     whole, fixed, *rest = (group or "" for group in match.groups())
     period = "".join(rest)
@@ -144,7 +144,7 @@ def _repeated(match: re.Match[str]) -> str:
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
-def _inward(match: re.Match[str]) -> str:
+def _turn_inward(match: re.Match[str]) -> str:
     """Return an interval with outward brackets, `]2,5[`, as (2,5)."""
     opening, closing = ("(" if match["opening"] == "]" else match["opening"]), match["closing"]
     return f"{opening}{match['ends']}{')' if closing == '[' else closing}"

@@ -33,7 +33,7 @@ END_OF_FIRST_WORD = re.compile(r"[.,?!'\"]")
 SEED = 0
 READ_CHARS = 100_000
 """langdetect decides by 10,000 characters, but first removes addresses from the whole text."""
-_loading = Lock()
+_factory_lock = Lock()
 
 
 class Argument(NamedTuple):
@@ -259,8 +259,8 @@ def detected_language(text: str) -> str | None:
     """
     from langdetect import LangDetectException
 
-    with _loading:
-        detector = _detectors().create()
+    with _factory_lock:
+        detector = _detector_factory().create()
     detector.append(text[:READ_CHARS])
     try:
         return detector.detect()
@@ -269,7 +269,7 @@ def detected_language(text: str) -> str | None:
 
 
 @cache
-def _detectors() -> DetectorFactory:
+def _detector_factory() -> DetectorFactory:
     """Return a factory of our own, so that nobody else changes its seed and no thread sees it half loaded."""
     from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
 

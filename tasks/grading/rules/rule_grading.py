@@ -63,11 +63,11 @@ def summarise_rules(samples: Iterable[Sample]) -> Summary:
     An instruction counts the same whichever prompt it stands in; its error bar is clustered by prompt.
     """
     kinds: dict[str, dict[str, ByItem]] = {name: {} for name in VARIANTS}
-    totals = tally_samples(_noting(samples, kinds))
-    of_prompts = {name: totals.values.get(f"prompt_level_{name}", {}) for name in VARIANTS}
+    totals = tally_samples(_collect_verdicts(samples, kinds))
+    prompt_scores = {name: totals.values.get(f"prompt_level_{name}", {}) for name in VARIANTS}
     prompts = [
         estimate_groups(f"prompt_level_{name}", by_item, headline=name == "strict")
-        for name, by_item in of_prompts.items()
+        for name, by_item in prompt_scores.items()
     ]
     instructions = [
         instruction_share(f"instruction_level_{name}", by_kind.pop(ALL_KINDS))
@@ -106,7 +106,7 @@ def instruction_share(metric: str, by_item: Mapping[str, Sequence[float]], *, pa
     return Estimate(metric=metric, part=part, value=value, std_err=std_err, low=interval.low, high=interval.high, n=n)
 
 
-def _noting(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
+def _collect_verdicts(samples: Iterable[Sample], kinds: Mapping[str, dict[str, ByItem]]) -> Iterator[Sample]:
     """Yield the samples unchanged and add their verdicts to `kinds`, by kind and under ALL_KINDS."""
     for sample in samples:
         if sample.status == "scored":

@@ -47,7 +47,7 @@ def sentences(text: str) -> Iterator[str]:
     for candidate in CANDIDATE.finditer(text):
         following = FOLLOWING.match(text, candidate.end())
         # the last token belongs to what follows
-        if following and any(_ends(*pair) for pair in pairwise(TOKEN.findall(candidate[0] + following[0]))):
+        if following and any(_ends_sentence(*pair) for pair in pairwise(TOKEN.findall(candidate[0] + following[0]))):
             end = after = candidate.end()
             while text[after].isspace():
                 after += 1
@@ -59,29 +59,29 @@ def sentences(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _ends(token: str, following: str) -> bool:
+def _ends_sentence(token: str, following: str) -> bool:
     if token in (".", "?", "!"):
         return True
     if not token.endswith("."):
         return False
     if token.endswith(".."):
-        return _begins(following)
+        return _is_beginning(following)
     word = token[:-1].lower()
     if NUMBER.fullmatch(word):
-        return not _continues(following)
+        return not _is_continuation(following)
     if len(word) == 1 and word.isalpha():
-        return word not in ABBREVIATED_LETTERS and not _continues(following) and not _is_name(following)
+        return word not in ABBREVIATED_LETTERS and not _is_continuation(following) and not _is_name(following)
     if word in ABBREVIATIONS or word.rpartition("-")[2] in ABBREVIATIONS:
-        return _begins(following)
+        return _is_beginning(following)
     return True
 
 
-def _continues(token: str) -> bool:
+def _is_continuation(token: str) -> bool:
     """Return whether no sentence begins with the word."""
     return token in (";", ":", ",", ".", "!", "?") or token[0].islower()
 
 
-def _begins(token: str) -> bool:
+def _is_beginning(token: str) -> bool:
     """Return whether a word is in capitals only because a sentence begins with it."""
     return token[0].isupper() and token.removesuffix(".").lower() in BEGINNERS
 
@@ -89,7 +89,7 @@ def _begins(token: str) -> bool:
 def _is_name(token: str) -> bool:
     if token == "I":  # begins many sentences, but is always a capital
         return True
-    return token[0].isupper() and not _begins(token) and token.removesuffix(".").lower() not in ORDINARY
+    return token[0].isupper() and not _is_beginning(token) and token.removesuffix(".").lower() not in ORDINARY
 
 
 def capital_words(text: str) -> Iterator[str]:
@@ -106,10 +106,10 @@ def capital_words(text: str) -> Iterator[str]:
         spaced = TWO_IN_ONE.sub(r" \1 ", APART.sub(" ", sentence))
         for piece in spaced.split():
             if not piece.islower():
-                yield from (word for word in _cut(piece) if word.isupper())
+                yield from (word for word in _split_clitic(piece) if word.isupper())
 
 
-def _cut(piece: str) -> tuple[str, ...]:
+def _split_clitic(piece: str) -> tuple[str, ...]:
     for clitic in CLITICS:
         stem = piece.removesuffix(clitic)
         if stem and stem != piece and stem[-1] != "'":
