@@ -102,7 +102,7 @@ class _LookedUp(NamedTuple, Generic[Tag]):
 
 
 class _Lookup(Generic[Tag]):
-    """Looks requests up in the response store, and knows which tags wait for the same answer."""
+    """The requests that were looked up in the response store, and the tags that wait for each missing answer."""
 
     def __init__(self, chat: Chat, responses: ResponseStore) -> None:
         self._chat = chat

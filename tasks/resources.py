@@ -105,7 +105,7 @@ def resources() -> Resources:
 
 
 _opening = RLock()
-"""`cache` alone would let two threads open two."""
+"""Held while something is opened: `cache` alone would let two threads open two."""
 _forget: list[Callable[[], None]] = []
 
 
@@ -284,7 +284,7 @@ def language(name: str, *, local: bool, revision: str = "") -> Chat:
 
 @cache
 def call_limits(name: str, *, patient: bool = True) -> Limits:
-    """Rates and retries of the model called `name`, shared by all threads of this process.
+    """Return rates and retries of the model called `name`, one object for all threads of this process.
 
     patient: False where somebody waits for the answer.
     """
@@ -316,7 +316,7 @@ def embedder(name: str) -> Embedder:
 
 @_one_at_a_time
 def reranker(name: str) -> Reranker:
-    """The cross-encoder called `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
+    """Return the cross-encoder `name`, loaded once for all threads. Raises models.model_errors.ModelUnavailable."""
     from models.embedders import open_reranker
 
     return open_reranker(name)

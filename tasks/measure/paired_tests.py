@@ -114,8 +114,7 @@ def find_discoveries(ps: Sequence[float], *, rate: float = SIGNIFICANT) -> list[
 
 
 def newcombe(worse: Estimate, better: Estimate) -> float | None:
-    """Return the two-sided p of two unpaired estimates, from the facing ends of their intervals; None where one has
-    none.
+    """Return the two-sided p of two unpaired estimates, by the facing ends of their intervals; None if one is missing.
 
     Source: Newcombe 1998, Interval estimation for the difference between independent proportions, method 10.
     """

@@ -84,10 +84,7 @@ def build_report(
     nights: int,
     rules: RegressionRules,
 ) -> NightReport:
-    """Return the report of a night, over the last `nights`; `earlier` is oldest first. Raises DatabaseUnavailable.
-
-    Nothing is stored: that does `store_night`.
-    """
+    """Return the report of a night over the last `nights`; earlier: oldest first. Raises DatabaseUnavailable."""
     window = tuple(earlier)[-(nights - 1) :]
     pins = incidents.pins(night.file)
     before = night_comparison.rewind_incidents(incidents.of(night.file), night)
@@ -269,6 +266,7 @@ def _build_measures(rows: _Rows, run: str | None) -> Iterator[Measure]:
 
 
 def _build_facts(model: ModelRun, rows: _Rows) -> ModelFactsOfNight:
+    """Return a model with the answers and tokens of its benchmarks, and the name and backend that its run has."""
     task_rows = [row for task, run in model.tasks.items() if (row := rows[run].get(task))]
     usages = [Usage.model_validate(row.task.usage) for row in task_rows if row.task]
     runs = [row.run for row in task_rows]

@@ -39,7 +39,7 @@ class Program(Record):
 
 @step(version=1, reads_world=True)
 def begin_night() -> datetime:
-    """Start of the night; a retry keeps it."""
+    """Return the start of the night, which a retry keeps."""
     return datetime.now(UTC)
 
 
@@ -52,7 +52,7 @@ def open_suite(file: Path, *, digest: str) -> Suite:
 
 @step(version=1, reads_world=True)
 def tokens_since(started: datetime, *, after: str) -> int:
-    """Tokens of the model calls since the night began; after: the part that has ended, which asks anew."""
+    """Count the tokens of model calls since the night began; after: the part that ended, for a key of its own."""
     del after
     return responses().tokens_since(started)
 
@@ -66,7 +66,7 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 def measure_index(
     asked: SuiteIndex, *, index: Path, generation: str, run: str, started: datetime, models: Models, program: Program
 ) -> str:
-    """Measure a generation of an index with its questions, into the evaluation tables; gives the id of the rows' run.
+    """Measure an index version with its questions, write rows to the database, and return their run's ID.
 
     generation: so that a refreshed index is measured anew. Raises ValueError for questions that cannot be read.
     """
@@ -148,7 +148,7 @@ def write_files(report: Ref, *, output: Path) -> Written:
 
 @step(version=1, reads_world=True)
 def publish_report(report: Ref, *, written: Sequence[str]) -> str:
-    """Show the night, and where its files are, in the Prefect UI; gives the key of the artifact."""
+    """Show the night, and where its files are, in the Prefect UI, and return the key of the artifact."""
     from prefect.artifacts import create_markdown_artifact
 
     from tasks.nightly.night_report import render_markdown

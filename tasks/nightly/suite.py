@@ -161,11 +161,12 @@ def read_suite(path: Path) -> Suite:
 
 
 def _refusal(yaml: YamlFile, place: Place, why: str) -> SuiteUnusable:
+    """Return the error to raise, with the line of the suite file at which `place` stands."""
     return SuiteUnusable(f"{yaml.path}, line {yaml.line(*place)}: {why}")
 
 
 def _refusal_of_first_error(yaml: YamlFile, error: ValidationError, within: Place = ()) -> SuiteUnusable:
-    """Return the first validation error, with file and line."""
+    """Return the first validation error as one to raise, with file and line."""
     first = error.errors()[0]
     place = (*within, *first["loc"])
     name = ".".join(str(part) for part in place)

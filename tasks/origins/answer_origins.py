@@ -19,7 +19,7 @@ UNKNOWN_INDEX = (
 
 
 def trace_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> OriginTree:
-    """The tree of an answer. Raises StoreUnreachable, DatabaseUnavailable."""
+    """Return the tree of an answer. Raises StoreUnreachable, DatabaseUnavailable."""
     corpus = corpus_of(answered.index_digest, artifacts, lineage)
     unknown = UNKNOWN_INDEX.format(index=answered.index_digest[:12] or "that was asked")
     notes = () if corpus or not answered.citations else (unknown,)
@@ -50,7 +50,7 @@ def trace_answer(answered: Answered, artifacts: Artifacts, lineage: Lineage) -> 
 
 
 def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corpus | None:
-    """What an index was published from; None where nobody recorded it, or `trivet gc` took it."""
+    """Return what an index was published from; None where nobody recorded it, or `trivet gc` took it."""
     if not index_digest:
         return None
     used = lineage.origins([index_digest], most=1)[index_digest].used
@@ -59,14 +59,14 @@ def corpus_of(index_digest: str, artifacts: Artifacts, lineage: Lineage) -> Corp
 
 
 def trace_document(document: str, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
-    """The trees of a document's chunks. document: its digest."""
+    """Return the trees of a document's chunks. document: its digest."""
     names = {entry.document: entry.name for entry in corpus.entries}
     embedded = [item for item in corpus.embedded if item.chunked.digest == document]
     return build_trees([item.chunked.chunks.digest for item in embedded], lineage, names=names)
 
 
 def trace_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
-    """The tree of a chunk; None where the index has none of this id."""
+    """Return the tree of a chunk; None where the index has none of this id."""
     for document in corpus.embedded:
         for chunk in artifacts.load(Searchable, document.chunked.chunks).chunks:
             if chunk.id == chunk_id:
@@ -77,7 +77,7 @@ def trace_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Arti
 
 
 def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
-    """The tree of a number of a table; None where the index has none there.
+    """Return the tree of a number of a table; None where the index has none there.
 
     cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
     """
@@ -99,7 +99,7 @@ def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts
 
 
 def _numbers(embedded: Embedded, corpus: Corpus, lineage: Lineage) -> tuple[OriginTree, ...]:
-    """The trees of a document's numbers."""
+    """Return the trees of a document's numbers."""
     names = {embedded.chunked.digest: _name(embedded, corpus)}
     return build_trees([embedded.chunked.numbers.digest], lineage, names=names)
 

@@ -9,9 +9,9 @@ from storage.lineage import Lineage, Origin, StepRun
 from storage.records import Record
 
 MOST = 2_000
-"""Digests that are followed for one thing."""
+"""Most digests that are followed from the roots of a tree."""
 MOST_SOURCES = 12
-"""Sources of one digest that are told; of more only the number."""
+"""Most sources of one digest that are shown; of the others only their number."""
 
 
 class OriginTree(Record):
@@ -32,7 +32,7 @@ class OriginTree(Record):
 def build_trees(
     digests: Iterable[str], lineage: Lineage, *, names: Mapping[str, str] | None = None
 ) -> tuple[OriginTree, ...]:
-    """The trees of digests, as the steps recorded them. names: of documents, by digest.
+    """Return the trees of digests, as the steps recorded them. names: of documents, by digest.
 
     Raises StoreUnreachable, DatabaseUnavailable.
     """

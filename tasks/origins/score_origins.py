@@ -19,7 +19,7 @@ TEXT_CHARS = 120
 
 
 def trace_run(run_files: FoundRun, lineage: Lineage, *, task: str | None = None) -> OriginTree:
-    """The tree of a run, or of one of its tasks. Raises ResultsUnusable, StoreUnreachable, DatabaseUnavailable."""
+    """Return the tree of a run or of one `task`. Raises ResultsUnusable, StoreUnreachable, DatabaseUnavailable."""
     report = run_files.report
     if task is not None:
         run_files.require(task)
@@ -70,7 +70,7 @@ def trace_score(
 
 
 def _spent(role: str, usage: Usage | None) -> Iterator[str]:
-    """`model: 500 calls, 81,000 + 12,400 tokens, cost 0.31`; nothing where nobody was asked."""
+    """Yield `model: 500 calls, 81,000 + 12,400 tokens, cost 0.31`; nothing where nobody was asked."""
     if usage and usage.calls:
         cost = "" if usage.cost is None else f", cost {usage.cost:.4g}"
         tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
@@ -83,7 +83,7 @@ def _data(result: TaskResult) -> OriginTree:
 
 
 def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref | None:
-    """The artifact that holds the sample, if it is still there."""
+    """Return the artifact that holds the sample; None if it is gone."""
     key = (sample.item, sample.repeat)
     for ref in result.samples:
         with suppress(MissingArtifact, DamagedArtifact):

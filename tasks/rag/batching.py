@@ -78,9 +78,7 @@ class BatchReport(Record):
 
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:
-    """Read the questions of a JSONL file in shards; its lines are `{id, question, history?}`. Raises
-    QuestionsUnusable.
-    """
+    """Return the questions of a JSONL file of `{id, question, history?}`, in shards. Raises QuestionsUnusable."""
     questions: dict[str, BatchQuestion] = {}
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut inside a string, at U+2028
@@ -115,7 +113,7 @@ def answer_each(
     inputs: Mapping[str, object],
     on_progress: Callable[[], None],
 ) -> list[StoredAnswer]:
-    """Answer the questions of a shard, or recall answers that are stored already.
+    """Return the answers to a shard of questions, in their order; those that are stored already are recalled.
 
     inputs: everything beside the question that may change an answer; it is part of the cache key. on_progress: called
     after each question.
@@ -179,6 +177,6 @@ def write_answers(stored: Sequence[StoredAnswer], artifacts: Artifacts, *, out: 
 
 
 def is_written(report: BatchReport) -> bool:
-    """Whether the file of answers still has the content that was written."""
+    """Return whether the file of answers still has the content that was written."""
     out = Path(report.out)
     return out.is_file() and files.sha256_of(out) == report.digest

@@ -37,7 +37,7 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
-    """Whether no document wants a password or none is given: a given one may be another, and is tried again."""
+    """Return whether the record may stand: documents that want a password are read again while one is given."""
     locked = any(item.failure and item.failure.reason == "needs_password" for item in result)
     return not (locked and inputs["password_env"])
 
@@ -81,7 +81,7 @@ def forget_readings(
 def find_figures(
     parsed: tuple[Parsed, ...], *, settings: FigureSettings, limits: ReadLimits, password_env: str | None
 ) -> tuple[Pictured, ...]:
-    """The pictures of each document, and which of them are worth a question."""
+    """Return the pictures of each document, and which of them are worth a question to a vision model."""
     from tasks.rag.indexing.picturing import figures_of
 
     password = resources().secret(password_env) if password_env else None
@@ -99,7 +99,7 @@ class Shards(Record):
 
 @step(version=1)
 def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: FigureSettings) -> Shards:
-    """Pictures that stand in several places, in any document, are asked about once."""
+    """Mark pictures that stand in several places, in any document, so that each is asked about once."""
     from tasks.rag.indexing.picturing import with_duplicates_marked
 
     return Shards(shards=with_duplicates_marked(shards, artifacts(), settings=settings))
@@ -144,7 +144,7 @@ def chunk(
 
 @step(version=1, gpu=True)
 def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> tuple[Embedded, ...]:
-    """The vectors of every chunk, each text embedded once; fingerprint: of the embedder's weights."""
+    """Return the vectors of every chunk, each text embedded once; fingerprint: of the embedder's weights."""
     from tasks.documents.isolation import close_idle_readers
     from tasks.rag.indexing.document_stages import embed_document
     from tasks.resources import embedder as load
@@ -160,7 +160,7 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
 @step(version=1, reads_world=True)
 def find_centres(embedded: tuple[Embedded, ...], *, index: Path) -> Ref:
-    """Around what the vectors of a large index are grouped: as they are now, until it has doubled."""
+    """Return the centres by which a large index groups its vectors: those that it has, until it has doubled."""
     from tasks.rag.indexing.document_stages import find_centres
 
     return find_centres(embedded, artifacts(), index=index)
@@ -184,7 +184,7 @@ def catalogue(
     centres: Ref | None,
     metadata: Path | None,
 ) -> Catalogued:
-    """Names, titles and metadata of the documents, beside their chunks."""
+    """Join names, titles and metadata of the documents with their chunks, as the corpus of an index."""
     from tasks.rag.indexing.publishing import build_corpus
 
     corpus, warnings = build_corpus(found, parsed, embedded, segments=segments, centres=centres, metadata=metadata)
@@ -192,7 +192,7 @@ def catalogue(
 
 
 def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
-    """Whether the folder's current index version has this content and all of its files."""
+    """Return whether the folder's current index version has this content and all of its files."""
     from storage.index import is_current
 
     return is_current(inputs["index"], result.digest)
@@ -200,7 +200,7 @@ def _is_current(result: Published, inputs: dict[str, Any]) -> bool:
 
 @step(version=2, verify=_is_current)
 def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -> Published:
-    """Write a generation beside the current one, verify it, and switch readers over."""
+    """Write an index version beside the current one, verify it, and switch readers over."""
     from storage.index import open_index
     from tasks.rag.indexing.publishing import publish_corpus
     from tasks.rag.planning.routing import learn_names
@@ -213,7 +213,7 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
 
 @step(version=1, reads_world=True)
 def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], documents: Path, index: Path) -> str:
-    """Show in the Prefect UI what a build did, in words; gives the key of the artifact."""
+    """Show in the Prefect UI what a build did, in words, and return the key of the artifact."""
     from prefect.artifacts import create_markdown_artifact
 
     from tasks.rag.indexing.index_report import markdown_of
@@ -227,7 +227,7 @@ def publish_report(report: IndexReport, *, failed: tuple[DocumentStatus, ...], d
 
 @step(version=1, reads_world=True)
 def read_questions(questions: Path, *, index: Path) -> Batch:
-    """The questions, and which content of the index they are asked of."""
+    """Read the questions, and which content of the index they are asked of."""
     from storage.index import open_index
     from tasks.rag.batching import read_batch
 
@@ -270,7 +270,7 @@ def answer(
 
 @step(version=1, verify=lambda report, _: is_written(report))
 def write_answers(kept: tuple[StoredAnswer, ...], *, out: Path) -> BatchReport:
-    """One line of JSON per question, in the order of the questions."""
+    """Write one line of JSON per question, in the order of the questions."""
     from tasks.rag.batching import write_answers as write_file
 
     return write_file(kept, artifacts(), out=out)

@@ -1,5 +1,4 @@
-"""Answers questions for arithmetic over cells of any table and numbers of sentences, in whatever words they are
-asked."""
+"""Answers questions for arithmetic over cells of any table and numbers of sentences, in any wording."""
 
 from __future__ import annotations
 
@@ -51,10 +50,7 @@ class CellReading(NamedTuple):
 
 
 def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
-    """Return the value that the question asks for, computed from cells; None where it asks for none or none are sure.
-
-    Raises WrongTokenizer.
-    """
+    """Return the value that a question asks for, computed from cells; None if none is sure. Raises WrongTokenizer."""
     text = spelled_out(" ".join(question.split()))
     names = document_names_in(plan)
     if not readings(text, ANY_TWO, spoken_names=names):
@@ -106,12 +102,12 @@ def _fit_cells(reading: Reading, question: str, plain: str, cells: Cells) -> Cel
 
 
 def _needs_one_unit(reading: Reading) -> bool:
-    """Whether the values of a reading must have one unit: they are added, or one is a share of the other."""
+    """Return whether the values of a reading must have one unit: they are added, or one is a share of the other."""
     return reading.display_unit in ("%", "times") or _adds_or_subtracts(reading.expression)
 
 
 def _adds_or_subtracts(expression: Expression) -> bool:
-    """Whether an expression adds or subtracts anywhere."""
+    """Return whether an expression adds or subtracts anywhere."""
     match expression:
         case Operation(sign, left, right):
             return sign in "+-" or _adds_or_subtracts(left) or _adds_or_subtracts(right)
@@ -120,7 +116,7 @@ def _adds_or_subtracts(expression: Expression) -> bool:
 
 
 def _units_agree(fitted: CellReading) -> bool:
-    """Whether the units and values of the cells allow the arithmetic: a percentage is no part of a share."""
+    """Return whether the units and values of the cells allow the arithmetic: a percentage is no part of a share."""
     units = set(map(unit_of, fitted.numbers))
     result_unit, expression = fitted.reading.display_unit, fitted.reading.expression
     if result_unit in ("%", "times") and len(fitted.numbers) < 2:
@@ -291,7 +287,7 @@ def _size(number: Number) -> Decimal:
 
 
 def is_whole(labels: Sequence[str]) -> bool:
-    """Whether one of the labels says that it is a total."""
+    """Return whether one of the labels says that it is a total."""
     return any(
         TOTALS.intersection(words_of(label)) or label.replace(" ", "").startswith(("합", "총", "전체", "소계"))
         for label in labels

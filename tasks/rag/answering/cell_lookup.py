@@ -157,9 +157,7 @@ class Cells:
         self._matches: dict[tuple[str, str, When | None], list[Match]] = {}
 
     def matches(self, words: str, more_words: str, sentence: str, when: When | None) -> list[Match]:
-        """Return the cells that the words fit, best first; `phrase_question` explains the parameters. Raises
-        WrongTokenizer.
-        """
+        """Return the cells that the words fit, best first; parameters of `phrase_question`. Raises WrongTokenizer."""
         key = (words, more_words, when)
         if key not in self._matches:
             question = phrase_question(words, more_words, sentence, when, tokenizer=self._tokenizer)
@@ -210,7 +208,7 @@ class _CellContext:
     """The words of documents around their cells: headings and first lines of the passage that shows the table."""
 
     def __init__(self, index: Index, documents: Sequence[str], hits: Sequence[Hit], *, titled: bool = False) -> None:
-        """titled: whether what documents are called stands around their cells too: the question does not name them."""
+        """Read the tables of the documents. titled: whether their names count as words around their cells too."""
         entries = [entry for document in documents if titled and (entry := index.entry(document))]
         self._titles = {entry.document: f"{stem_of(entry.name)} {entry.title or ''}" for entry in entries}
         self._rank: dict[tuple[str, int | None], int] = {}
@@ -234,7 +232,7 @@ class _CellContext:
 
 
 def _shows(chunk: Chunk, number: Number) -> bool:
-    """Whether a chunk shows a number: its box lies around it, or its text holds the number and the label of its row."""
+    """Return whether a chunk shows a number: by its box, or else by the number and its row's label in its text."""
     if chunk.bbox and number.bbox:
         x, y = (number.bbox[0] + number.bbox[2]) / 2, (number.bbox[1] + number.bbox[3]) / 2
         return chunk.bbox[0] <= x <= chunk.bbox[2] and chunk.bbox[1] <= y <= chunk.bbox[3]
@@ -254,8 +252,7 @@ MOST_MARGIN = 0.2
 
 
 def answer_of(cell: CellMatch, question: CellQuestion, *, is_named: bool, language: Language) -> Draft | None:
-    """Return the answer that reads one cell: `Loss on sale of stores FY2018 = $36 million [1]`; None if it is too
-    unsure.
+    """Return the answer that reads one cell: `Loss on sale of stores FY2018 = $36 million [1]`; None if unsure.
 
     is_named: whether the question names the document.
     """

@@ -74,9 +74,9 @@ def cited_hits(citations: Sequence[Citation], hits: Sequence[Hit]) -> tuple[Hit,
 
 
 def _quote(hit: Hit, claims: Sequence[str]) -> str:
-    """Return the sentence or row of the block that supports the claims best, as it stands there.
+    """Return the sentence or row of the block that supports the claims best, unchanged; of a long one a part.
 
-    Of one longer than MOST_QUOTE_CHARS the part around the words of the claims.
+    Of one longer than MOST_QUOTE_CHARS it is the part that begins at the first word of the claims.
     """
     text = hit.chunk.text[:MOST_SOURCE_CHARS]
     candidates = [*hit.chunk.sentences, *sentences_of(text)]

@@ -128,8 +128,7 @@ class Book:
         return Lines(tuple(among), lambda year: _select_rows(self._index, among, year))
 
     def statements(self) -> Lines:
-        """Return the lines of the primary statements alone."""
-        # for each document and kind of statement the first table that has nearly as many of its lines as any
+        """Return the lines of the primary statements: of each kind the first table with nearly all of its lines."""
         concepts_of: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
         for row in filter(_is_in_statement, self.rows()):
@@ -181,9 +180,7 @@ class Book:
 
 
 def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Book | None:
-    """Return the numbers of the documents that a question names, else of the one most passages are of; None without
-    any.
-    """
+    """Return the numbers of the documents that a question names, else of the one that most hits are of, if any."""
     filters = plan.filters
     names = index.names
     confident = [match for match in filters.matches if match.confidence >= NAME_CONFIDENCE]
@@ -207,14 +204,12 @@ def _table_of(row: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _is_in_statement(row: Mapping[str, Any]) -> bool:
-    """Whether a row is of a primary statement and has a period."""
+    """Return whether a row is of a primary statement and has a period."""
     return bool(row["period"]) and row.get("statement", "other") in ("income", "balance", "cash_flow")
 
 
 def withhold_uncomputed(question: str, draft: Draft) -> Draft:
-    """Return a draft of sentences, abstaining where the question asks for arithmetic and no sentence states its
-    result.
-    """
+    """Return a draft of sentences; it abstains if the question asks for arithmetic whose result no sentence states."""
     if draft.abstained or not (asks_to_work_out(question) or readings(question, ())):
         return draft
     # a line may state the share or rate of what the question names, which needs no formula;

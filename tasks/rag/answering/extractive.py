@@ -131,7 +131,7 @@ def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
 
 
 def _is_repetition(a: Scored, b: Scored) -> bool:
-    """Whether two passages say the same: hardly another word, and no other number."""
+    """Return whether two passages say the same: hardly another word, and no other number."""
     words_a, words_b = (set(re.findall(r"\w+", scored.passage.text)) for scored in (a, b))
     numbers = {word for word in words_a ^ words_b if word[0].isdigit()}
     return not numbers and len(words_a & words_b) >= ALIKE * min(len(words_a), len(words_b))
@@ -239,7 +239,7 @@ def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]
 
 
 def _column_holds(word: str, name: str) -> bool:
-    """Whether the name of a column holds a word of the question."""
+    """Return whether the name of a column holds a word of the question."""
     lowered = re.sub(r"(?<=\d),(?=\d)", "", name.lower())
     if word[0].isdigit():
         return re.search(rf"(?<!\d){re.escape(word)}(?!\d)", lowered) is not None

@@ -283,9 +283,7 @@ def answer_graph() -> Any:
 
 
 def list_retrieved(state: State) -> tuple[Retrieved, ...]:
-    """Return the chunks that were found as an answer keeps them; `used` is False for those that the context left
-    out.
-    """
+    """Return the chunks that were found as an answer keeps them; `used` is False where the context left one out."""
     dropped = {hit.chunk.id for hit in state["context"].dropped}
     return tuple(
         Retrieved(
@@ -305,7 +303,7 @@ def list_retrieved(state: State) -> tuple[Retrieved, ...]:
 
 
 def _timed(name: str, node: Callable[[State, Desk], Added]) -> Callable[[State, Any], Added]:
-    """Wrap a node so that it announces its name and adds the seconds that it took to the state."""
+    """Return the node as one that announces its name first and adds the seconds that it took to the state."""
 
     def run(state: State, runtime: Any) -> Added:
         desk: Desk = runtime.context

@@ -46,9 +46,7 @@ _TABLE_WORDS: dict[Language, dict[str, str]] = WORDS["table"]
 
 
 def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[CatalogueEntry]) -> Draft | None:
-    """Return an answer from facts of the catalogue; None if the question asks for others or no certain document is
-    meant.
-    """
+    """Return an answer from facts of the catalogue; None if it has none of them or no document is surely meant."""
     names = find_requested_facts(question)
     if not names or plan.filters.mode == "all":
         return None
@@ -86,7 +84,7 @@ def find_requested_facts(question: str) -> tuple[FactName, ...]:
 
 
 def _is_about_document(question: str, entry: CatalogueEntry) -> bool:
-    """Whether the words of the question beside the fact mostly name the document, and not a part of it."""
+    """Return whether the words of the question beside the fact mostly name the document, and not a part of it."""
     texts = [entry.name, entry.title or "", *entry.aliases]
     texts += [value for field, value in entry.metadata.items() if not field.endswith("_page")]
     texts += [f"{fact.label} {fact.value}" for fact in entry.facts]
@@ -111,9 +109,7 @@ def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
 
 
 def _pick_fact(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
-    """Return the fact of this name whose label the question contains, else a budget, else the first; None without
-    one.
-    """
+    """Return the fact of this name whose label the question contains, else a budget, else the first, if any."""
     facts, wording = [fact for fact in entry.facts if fact.name == name], bare(question)
     labelled = [fact for fact in facts if bare(fact.label) in wording]
     budgets = [fact for fact in facts if _BUDGET.search(bare(fact.label))]
@@ -162,9 +158,7 @@ def _read_canonical(name: FactName, text: str) -> str | None:
 
 
 def _contradicts(name: FactName, fact: Fact, metadata: str) -> bool:
-    """Whether the metadata table states another amount or date; names are not compared, since both sources shorten
-    them.
-    """
+    """Return whether the metadata table states another amount or date; names, which both sources shorten, never do."""
     stated, listed = fact.canonical, _read_canonical(name, metadata)
     if name not in _COMPARABLE or not stated or listed is None:
         return False
@@ -172,9 +166,7 @@ def _contradicts(name: FactName, fact: Fact, metadata: str) -> bool:
 
 
 def _draw_table(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table, padded to equal width; a Hangul syllable takes two columns of a
-    terminal.
-    """
+    """Return the lines of a Markdown table, padded to equal width; a Hangul syllable is two columns wide."""
 
     def width(text: str) -> int:
         return sum(2 if unicodedata.east_asian_width(s) in "WF" else not unicodedata.combining(s) for s in text)

@@ -27,7 +27,7 @@ MOST_WORDS_BETWEEN = 3
 
 
 def has_answer_type(question: Question, passage: Passage) -> bool:
-    """Whether the passage holds an answer of the asked type; true where the question asks for no particular type."""
+    """Return whether the passage holds an answer of the asked type; true where any type will do."""
     text = passage.text
     match question.wants:
         case "number":
@@ -65,15 +65,13 @@ def has_answer_type(question: Question, passage: Passage) -> bool:
 
 
 def new_numbers(question: Question, text: str) -> list[str]:
-    """Return the numbers of quantities that are not in the question: no dates and no numbers of items, notes and
-    pages.
-    """
+    """Return the quantities that are not in the question: no dates, no numbers of items, notes and pages."""
     body = _PATTERNS["calendar"].sub(" ", _PATTERNS["reference"].sub(" ", _OPENS_ITEM.sub("", text)))
     return _other_numbers(question, body)
 
 
 def yes_or_no(question: Question, text: str) -> bool | None:
-    """Whether a sentence affirms what the question asks; None where the question denies or the sentence may deny."""
+    """Return whether a sentence affirms what is asked; None where the question denies or the sentence may deny."""
     denies = (_PATTERNS["negates"], _PATTERNS["may_deny"])
     question_denies = any(pattern.search(question.text.lower()) for pattern in denies)
     if question.wants != "yesno" or question_denies or _PATTERNS["may_deny"].search(text):
@@ -82,7 +80,7 @@ def yes_or_no(question: Question, text: str) -> bool | None:
 
 
 def has_counted_number(question: Question, passage: Passage) -> bool:
-    """Whether the passage has a number of what is counted: `158개소` for 몇 개소."""
+    """Return whether the passage has a number of what is counted: `158개소` for 몇 개소."""
     counter = question.counter
     if not counter or (not HANGUL.search(counter) and counter.isascii()):
         return False
@@ -97,7 +95,7 @@ def _other_numbers(question: Question, text: str) -> list[str]:
 
 
 def _has_measure(question: Question, passage: Passage) -> bool:
-    """Whether the passage has a number in a unit of what is asked for: meters for a length."""
+    """Return whether the passage has a number in a unit of what is asked for: meters for a length."""
     if not new_numbers(question, passage.text) and not NUMBER_WORDS.search(passage.text):
         return False
     measured = {term.word for term in question.terms if term.focus}
@@ -107,7 +105,7 @@ def _has_measure(question: Question, passage: Passage) -> bool:
 
 
 def _has_count(question: Question, passage: Passage) -> bool:
-    """Whether a number stands before what is counted, or in a row whose label or table names it."""
+    """Return whether a number stands before what is counted, or in a row whose label or table names it."""
     numbers = new_numbers(question, passage.text) or NUMBER_WORDS.search(passage.text)
     if not numbers or not question.counter:
         return bool(numbers)
@@ -125,7 +123,7 @@ def _has_count(question: Question, passage: Passage) -> bool:
 
 
 def _has_date(question: Question, text: str) -> bool:
-    """Whether the text has a day, an hour or a year that is not in the question, whichever of them is asked for."""
+    """Return whether the text has the day, hour or year that is asked for, beyond those of the question."""
     if _ASKS_HOUR.search(question.text):
         return any(_other_numbers(question, match.group()) for match in _PATTERNS["hour"].finditer(text))
     matches: Iterator[re.Match[str]] = _PATTERNS["day"].finditer(text)
@@ -136,7 +134,7 @@ def _has_date(question: Question, text: str) -> bool:
 
 
 def _has_name(question: Question, passage: Passage) -> bool:
-    """Whether the passage names a person, an organisation, a role or a place that the question does not name."""
+    """Return whether the passage names a person, an organisation, a role or a place that the question does not name."""
     question_text = question.text.lower()
     kind = "korean_who" if question.wants == "who" else "korean_where"
     text = passage.text
@@ -213,6 +211,7 @@ def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[P
 
 
 def _score(question: Question, passage: Passage, weights: Sequence[float], around: _Around) -> Scored:
+    """Return a passage with its scores. weights: of the question's words, in their order."""
     shares = around.shares(passage)
     everywhere = range(len(weights))
     focus = [at for at in everywhere if question.terms[at].focus]
@@ -297,9 +296,7 @@ class _Around:
         return [next((share for share, terms in levels if at in terms), 0.0) for at in range(self.reader.count)]
 
     def label_share(self, passage: Passage, weights: Sequence[float]) -> float:
-        """Return how much a row's label says of the question and nothing else: `Total assets`, not `Total current
-        assets`.
-        """
+        """Return the share of the question in a row's label, times the share of the label in the question: 0 … 1."""
         # what a row begins with, before its values; nothing of a sentence
         label, dash, _ = passage.text.partition(" — ")
         if not passage.is_row:
@@ -338,9 +335,7 @@ class _Reader:
         return self._found_in[text]
 
     def held_by_name(self, name: str) -> frozenset[int]:
-        """Return the positions of the words in a document's name, which may run words together:
-        `BESTBUY_2023_10K.pdf`.
-        """
+        """Return the positions of the words in a document's name, which may join them: `BESTBUY_2023_10K.pdf`."""
         lowered = name.lower()
         within = (at for word, at in self._split.items() if len(word) >= 3 and word.isalpha() and word in lowered)
         return self.words_in(name) | frozenset(within)

@@ -166,7 +166,7 @@ def _unit_of(lines: Sequence[str]) -> str:
 
 
 def _names_only(line: str, chunk: Chunk) -> bool:
-    """Whether a line states nothing: a heading, title, unit line, reference or entry of a table of contents."""
+    """Return whether a line states nothing: a heading, title, unit line, reference or entry of a table of contents."""
     flat = " ".join(line.split())
     # all words are capitalised, and it states no number but a year or date: a title or a header
     words = re.findall(r"[^\W\d_]{4,}", flat)
@@ -186,7 +186,7 @@ def _names_only(line: str, chunk: Chunk) -> bool:
 
 
 def _is_entry(line: str, chunk: Chunk) -> bool:
-    """Whether a line is a heading with the number of its page, as in a table of contents."""
+    """Return whether a line is a heading with the number of its page, as in a table of contents."""
     if _NUMBERED_HEADING.fullmatch(line.replace(" — ", " ")):
         return True
     leads = (*chunk.heading_path[-1:], *chunk.text.splitlines()[:1])
@@ -195,5 +195,5 @@ def _is_entry(line: str, chunk: Chunk) -> bool:
 
 
 def _without_words(line: str) -> bool:
-    """Whether a line holds numbers alone, or years and dates: the scale of a chart, a header, the numbers of a page."""
+    """Return whether a line holds only numbers, years and dates: the scale of a chart, a header, page numbers."""
     return not re.search(r"[^\W\d_]{2,}", re.sub(r"\d\s?(?:년|월|일|기|분기|%|Q|FY)", "", line))

@@ -176,7 +176,7 @@ def _weigh_terms(words: Sequence[str], question: str, focus: frozenset[str], tok
 
 
 def _drop_compounds(words: Sequence[str]) -> list[str]:
-    """Return the words without compounds of the words before them; parts of one syllable give way to the compound."""
+    """Return the words without compounds of those before them; a compound replaces parts if one is of one syllable."""
     parts_of: list[str] = []
     for word in words:
         counts = range(2, min(len(parts_of), len(word)) + 1)
@@ -208,9 +208,7 @@ def _restore_names(words: Sequence[str], question: str) -> list[str]:
 
 
 def _find_korean_focus(spaced: Sequence[str]) -> str:
-    """Return the words before the question word that end in a particle of subject, topic or object, else the last
-    word.
-    """
+    """Return the words that name what is asked for: behind 어느 or 어떤, else the last phrase before the question."""
     question_word = next((at for at, word in enumerate(spaced) if INTERROGATIVE.match(word)), len(spaced))
     if question_word < len(spaced) and re.match("(?:어느|어떤|무슨)$", spaced[question_word]):
         return " ".join(spaced[question_word + 1 :])
@@ -266,9 +264,7 @@ def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = 
 
 
 def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
-    """Return a question for the year in which a value is largest (True) or smallest (False); None for other
-    questions.
-    """
+    """Return a question for the year in which a value is largest (True) or smallest; None for other questions."""
     text = spelled(expand(spelled_out(" ".join(question.split()))).question)
     least = LEAST.search(text) is not None
     if len(text) > MOST_CHARS or not WHICH_YEAR.search(text) or not (least or MOST.search(text)):
@@ -320,7 +316,10 @@ def _build_question(
     tokenizer: str,
     names: Sequence[str],
 ) -> CellQuestion | None:
-    """Return the question as cells are scored against it. value_words: its part that says which value is meant."""
+    """Return the question as cells are scored against it; None if no word names a value.
+
+    value_words: the part of the question that says which value is meant.
+    """
     # what is asked for, without documents, periods, units and words that ask
     core = value_words
     for name in sorted(names, key=len, reverse=True):
