@@ -160,7 +160,7 @@ def embed(chunked: tuple[Chunked, ...], *, embedder: str, fingerprint: str) -> t
 
 @step(version=1, reads_world=True)
 def find_centres(embedded: tuple[Embedded, ...], *, index: Path) -> Ref:
-    """Return the centres by which a large index groups its vectors: those that it has, until it has doubled."""
+    """Return the centres by which a large index groups its vectors: those that it has, until it doubles or halves."""
     from tasks.rag.indexing.document_stages import find_centres
 
     return find_centres(embedded, artifacts(), index=index)

@@ -27,8 +27,8 @@ FEWEST_TOKENS = 40
 """Tokens below which a block is left out instead of cut."""
 MOST_LABEL_CHARS = 240
 _TOKENS_PER_CHAR = (
-    (re.compile(r"[가-힣ㄱ-ㆎᄀ-ᇿ]"), 0.8),
-    (re.compile(r"[぀-ヿ㐀-鿿]"), 1.0),
+    (re.compile(r"[가-힣ㄱ-ㆎᄀ-ᇿ]"), 0.8),  # Hangul
+    (re.compile(r"[぀-ヿ㐀-鿿]"), 1.0),  # kana, Han
     (re.compile(r"[A-Za-z]"), 0.25),
     (re.compile(r"[ \t]"), 0.1),
     (re.compile(r"\d"), 0.6),
@@ -77,7 +77,7 @@ def pack_context(hits: Sequence[Hit], *, most_tokens: int, per_document: bool) -
         room = tokens_left - estimate_tokens(label) - LABEL_TOKENS
         text = hit.chunk.text
         if len(text) * 0.1 > room or estimate_tokens(text) > room:  # no sign costs less than a tenth of a token
-            text = "" if blocks else _cut_to_room(hit, room)
+            text = "" if blocks else _cut_to_room(hit, room)  # so that the context is never empty
         if not text:
             dropped.append(hit)
             continue
@@ -202,6 +202,7 @@ def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
 def _fenced(parts: Sequence[tuple[str, str]], *, keep_marks: Sequence[str] = ()) -> str:
     """Return each text between two lines that begin with a fence: a word in none of them, equal for equal texts."""
     cleaned = [(label, _clean(text) if label in keep_marks else disarmed(_clean(text))) for label, text in parts]
+    # a document cannot foresee its fence; equal texts have equal ones, so that the store knows the request
     everything = "\x00".join(f"{label}\x00{text}" for label, text in cleaned)
     fence = f"#{blake2b(everything.encode(errors='replace'), digest_size=8).hexdigest()}"
     while fence in everything:
@@ -211,7 +212,9 @@ def _fenced(parts: Sequence[tuple[str, str]], *, keep_marks: Sequence[str] = ())
 
 def _clean(text: str) -> str:
     """Return the text without invisible characters, and without what a chat template would read as its own marks."""
+    # what no reader of the page sees may hold instructions
     visible = "".join(
         sign for sign in text if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co")
     )
+    # <|im_end|> or [/INST] of a document would end the turn of the user
     return _TEMPLATE_SIGNS.sub(lambda match: "‹" if match.group() != ">" else "›", visible)

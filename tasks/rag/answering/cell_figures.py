@@ -58,9 +58,10 @@ def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], 
     cells = Cells(text, plan, hits, index)
     # without a year the one that most of the values are of is meant
     years = Counter(number.period.year for number in cells.numbers if number.period.label)
-    latest = When(max(years, key=lambda year: (years[year], year))) if years else None
+    latest = When(max(years, key=lambda year: (years[year], year))) if years else None  # of equally many, the later one
     whens, _ = find_periods(text, lambda: latest)
     plain = strip_question(text, names)
+    # "the seats of both rooms": which words belong to each value has several readings
     possible = readings(text, whens, spoken_names=names)
     by_reading = [_fit_cells(reading, text, plain, cells) for reading in possible]
     candidates = [fitted for fitted in by_reading if fitted and _units_agree(fitted)]
@@ -144,6 +145,7 @@ def confidence_of(together: Together) -> float:
     It depends on the match that fits least and on the lead over the next choice: a logistic regression on 88 questions
     over reports, notices, statistics and filings.
     """
+    # two inputs, not three: that was chosen with the totals of the check questions in sight
     logit = 3.6 * min(match.score for match in together.matches) + 9.0 * min(together.margin, MOST_MARGIN) - 2.75
     return 1 / (1 + math.exp(-logit))
 
@@ -165,7 +167,7 @@ def _draft(fitted: CellReading, question: str, confidence: float) -> Draft | Non
     spanned = any(line.year for line in fitted.lines)  # the title names the periods then
     label = "" if spanned else next((number.period.label for number in fitted.numbers if number.period.label), "")
     task = Task(fitted.reading.title, fitted.reading.expression, 1, label, fitted.reading.display_unit)
-    first = iter([confidence])
+    first = iter([confidence])  # work_out multiplies the factors of all inputs: that of the whole choice counts once
     draft = work_out(
         format._replace(tasks=(task,)),
         Lines((), lambda _: ()),
@@ -176,6 +178,7 @@ def _draft(fitted: CellReading, question: str, confidence: float) -> Draft | Non
         return None
     result, *doubts = draft.text.split("\n")
     expression = fitted.reading.expression
+    # between two percentages it is in percentage points
     is_difference = isinstance(expression, Operation) and expression.sign == "-" and isinstance(expression.right, Line)
     if fitted.reading.display_unit == "times":
         result = f"{result}{TIMES[format.language]}"
@@ -215,6 +218,7 @@ def choose_cells(matches: Sequence[Sequence[Match]], *, one_unit: bool) -> Toget
         return None
     best, *rest = choices
     digits = [digits_of(match) for match in best.matches]
+    # the same digits in another table are the same answer, no rival
     next_score = next((choice.score for choice in rest if [digits_of(cell) for cell in choice.matches] != digits), 0.0)
     return best._replace(margin=min(best.margin, best.score - next_score))
 

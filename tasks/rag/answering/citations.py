@@ -86,6 +86,7 @@ def _quote(hit: Hit, claims: Sequence[str]) -> str:
     numbers = read_numbers(claim)
     best, best_score = "", -1.0
     for candidate, candidate_words in zip(candidates, candidate_sets, strict=True):
+        # of equal matches the shorter sentence wins
         score = len(claim_set & candidate_words) / (len(claim_set) + 0.1 * len(candidate_words) + 1)
         if numbers:  # a table's unit stands elsewhere, so bare digits are a match too
             candidate_numbers = read_numbers(candidate)
@@ -99,5 +100,5 @@ def _quote(hit: Hit, claims: Sequence[str]) -> str:
         return best
     places = [best.lower().find(word) for word in claim_words if len(word) > 1]
     first = min((place for place in places if place >= 0), default=0)
-    start = 0 if first < MOST_QUOTE_CHARS // 2 else best.rfind(" ", 0, first) + 1
+    start = 0 if first < MOST_QUOTE_CHARS // 2 else best.rfind(" ", 0, first) + 1  # at the beginning of a word
     return best[start : start + MOST_QUOTE_CHARS].strip()

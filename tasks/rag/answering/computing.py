@@ -86,6 +86,7 @@ def compute_answer(
 def compute_from_reply(question: str, reply: str, plan: RetrievalPlan, index: Index) -> Draft | None:
     """Return the values that a model's formula gives; None where it gives none or one that cannot be worked out."""
     book = open_book(plan, index)
+    # the model names lines; their numbers are those of the tables
     computation = parse_computation(reply, shown_as(question), book.latest) if book else None
     draft = run_computation(computation, book) if computation and book else None
     return draft if draft and not draft.abstained else None
@@ -129,6 +130,7 @@ class Book:
 
     def statements(self) -> Lines:
         """Return the lines of the primary statements: of each kind the first table with nearly all of its lines."""
+        # segment tables and notes have rows of the same names: with the statement first 23 of 35 are right, 21 before
         concepts_of: dict[tuple[str, str], dict[tuple[str, int], set[str]]] = defaultdict(lambda: defaultdict(set))
         kinds = concepts()
         for row in filter(_is_in_statement, self.rows()):
@@ -173,7 +175,7 @@ class Book:
             end = max(end for end, _ in common)
             spanned = [months for day, months in common if day == end and months]
             year = next(row["period"]["year"] for row in rows if row["period"]["end"] == end)
-            if max(spanned, default=12) > 9:
+            if max(spanned, default=12) > 9:  # interim reports span three, six or nine months
                 return When(year)
             return When(end.year, Part(months=min(spanned), month_and_day=(end.month, end.day)))
         return When(max(row["period"]["year"] for row in rows)) if rows else None
@@ -194,7 +196,7 @@ def open_book(plan: RetrievalPlan, index: Index, hits: Sequence[Hit] = ()) -> Bo
         commonest = next(document for document in first if stem_of(names[document]) == stems[0][0])
         return Book(index, {commonest: names[commonest]}, one_entity=False)
     among = {document: names[document] for document in filters.documents or tuple(names) if document in names}
-    entities = {match.value for match in confident if match.field == "issuer"}
+    entities = {match.value for match in confident if match.field == "issuer"}  # its reports restate each other
     return Book(index, among, one_entity=len(among) == 1 or len(entities) == 1)
 
 
@@ -271,6 +273,7 @@ def parse_computation(text: str, format: Computation, latest: Latest) -> Computa
     format: language, decimals and scale that the question asks for. latest: the period where the model names none.
     """
     try:
+        # models write words or a fence around their JSON
         reply = ModelComputation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
         expression = parse(reply.formula or "")
     except (ValidationError, NoExpression):

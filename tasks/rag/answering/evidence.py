@@ -60,6 +60,7 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
     if not boxes:
         raise NoPicture("it has no pages")
     written: list[Path] = []
+    # a document's name may hold characters that a path must not
     stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
     with tempfile.TemporaryDirectory() as scratch:
         for page, png in draw_pages(path, cited[0].digest, boxes, scratch=Path(scratch), limits=limits):

@@ -68,6 +68,7 @@ def extract_answer(
     if len(question) > MOST_QUESTION_CHARS:
         length = f"the question has {len(question):,} characters"
         notes = (f"{length}; sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them",)
+    # the items of a list are sentences of their own, too
     passages = [passage for passage in read_passages(hits) if parsed.wants == "list" or not passage.is_list]
     scored = score_passages(parsed, hits, passages)
     ranked = sorted(scored, key=lambda entry: (-entry.score, entry.passage.hit, entry.passage.place))
@@ -114,7 +115,7 @@ def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
     """Return the best passage and those that are nearly as good and say something else, at most MOST_SENTENCES."""
     selected = [ranked[0]]
     if ranked[0].passage.is_list:
-        return selected
+        return selected  # a list that is asked for is answered by its items alone
     for candidate in ranked[1:]:
         if len(selected) >= MOST_SENTENCES or candidate.score < ranked[0].score - NEAR_BEST:
             break
@@ -203,9 +204,9 @@ def render_passage(question: Question, passage: Passage) -> str:
         text = "; ".join(item.rstrip(" ;,") for item in items_of(passage.text))
     else:
         text = _render_row(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
-    if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):
+    if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):  # the unit of a table stands once, above it
         text = f"{text} ({passage.unit})"
-    text = disarmed(" ".join(text.split()))
+    text = disarmed(" ".join(text.split()))  # marks such as [3] of the document are no citations of ours
     return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1].rstrip()}…"
 
 
@@ -240,7 +241,7 @@ def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]
 
 def _column_holds(word: str, name: str) -> bool:
     """Return whether the name of a column holds a word of the question."""
-    lowered = re.sub(r"(?<=\d),(?=\d)", "", name.lower())
+    lowered = re.sub(r"(?<=\d),(?=\d)", "", name.lower())  # the words of a question hold 1250 for 1,250
     if word[0].isdigit():
         return re.search(rf"(?<!\d){re.escape(word)}(?!\d)", lowered) is not None
     return word in lowered

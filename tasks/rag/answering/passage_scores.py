@@ -84,7 +84,7 @@ def has_counted_number(question: Question, passage: Passage) -> bool:
     counter = question.counter
     if not counter or (not HANGUL.search(counter) and counter.isascii()):
         return False
-    counted = rf"(?:\d|[십백천만억])\s?(?:여\s?)?{re.escape(counter)}"
+    counted = rf"(?:\d|[십백천만억])\s?(?:여\s?)?{re.escape(counter)}"  # 158개소, 3천 명, 20여 대
     return bool(re.search(counted, passage.text)) or counter in passage.unit or counter in passage.before
 
 
@@ -115,7 +115,7 @@ def _has_count(question: Question, passage: Passage) -> bool:
     if any(sign.search(passage.text) for words, sign in SIGNS if question.counter in words):
         return True
     around = f"{passage.before} {passage.above} {passage.unit}" if passage.is_row else ""
-    stem = re.escape(question.counter[: max(3, len(question.counter) - 1)])
+    stem = re.escape(question.counter[: max(3, len(question.counter) - 1)])  # stores and store
     number = rf"(?:\d[\d,.]*|{NUMBER_WORDS.pattern})(?:\s(?:million|thousand|billion))?"
     after = rf"{number}\s(?:[\w’'-]+\s){{0,{MOST_WORDS_BETWEEN}}}{stem}"
     labelled = re.search(rf"\b{stem}", f"{passage.text} {around}", re.IGNORECASE) if passage.is_row else None
@@ -130,6 +130,7 @@ def _has_date(question: Question, text: str) -> bool:
     if any(_other_numbers(question, match.group()) or not re.search(r"\d", match.group()) for match in matches):
         return True
     years = (match for match in _PATTERNS["year"].finditer(text) if match["year"] not in question.numbers)
+    # "what year" is answered by a bare year, "when" only by one with a word before it: in 2023, since 2019
     return any(_ASKS_YEAR.search(question.text) or match["said"] for match in years)
 
 
@@ -162,7 +163,7 @@ LABEL_PENALTY = 1.0
 LENGTH_PENALTY = 0.1
 """Penalty for each doubling of a passage beyond LONG_CHARS."""
 LONG_CHARS = 200
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")  # no year: 2023 of 2023,5 and 20231
 MOST_LINE_CHARS = 80
 """Longest line of text that may be a row of a table that has lost its lines."""
 
@@ -215,6 +216,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     shares = around.shares(passage)
     everywhere = range(len(weights))
     focus = [at for at in everywhere if question.terms[at].focus]
+    # names say what the question is about, not what it asks for
     focus = focus or [at for at in everywhere if not question.terms[at].literal]
     coverage = _share(weights, shares, everywhere)
     focus_share = _share(weights, shares, focus)
@@ -227,7 +229,7 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     )
     terms = around.reader.words_in(passage.text_with_context)
     score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not terms)
-    score += RANK_WEIGHT / (1 + 0.3 * passage.hit)
+    score += RANK_WEIGHT / (1 + 0.3 * passage.hit)  # a search reads whole chunks, and their meaning
     score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
         max(len(passage.text), LONG_CHARS) / LONG_CHARS
     )
@@ -265,6 +267,7 @@ def _share(weights: Sequence[float], shares: Sequence[float], positions: Sequenc
 def _rarity(position: int, texts: Sequence[frozenset[int]]) -> float:
     """Return 0 for a word that all texts hold … 1 for a word that none holds."""
     count, holding = len(texts), sum(position in words for words in texts)
+    # BM25's inverse document frequency, as a share of that of a word that no text holds
     return math.log(1 + (count - holding + 0.5) / (holding + 0.5)) / math.log(1 + (count + 0.5) / 0.5)
 
 
@@ -337,6 +340,7 @@ class _Reader:
     def held_by_name(self, name: str) -> frozenset[int]:
         """Return the positions of the words in a document's name, which may join them: `BESTBUY_2023_10K.pdf`."""
         lowered = name.lower()
+        # shorter words and numbers stand inside others by chance
         within = (at for word, at in self._split.items() if len(word) >= 3 and word.isalpha() and word in lowered)
         return self.words_in(name) | frozenset(within)
 
@@ -351,9 +355,9 @@ class _Reader:
             letters = _letters(plain)
             for (at, word), (_, stem) in zip(self._korean, self._stems, strict=True):
                 if len(word) == 1:
-                    is_there = re.search(rf"(?<![가-힣]){word}", plain)
+                    is_there = re.search(rf"(?<![가-힣]){word}", plain)  # one syllable stands inside too many words
                 else:
-                    is_there = word in plain or word in spaceless or stem.search(letters)
+                    is_there = word in plain or word in spaceless or stem.search(letters)  # spaces are free in Korean
                 if is_there:
                     yield at
 

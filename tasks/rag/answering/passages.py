@@ -19,7 +19,7 @@ MOST_UNIT_CHARS = 60
 MOST_NAME_CHARS = 20
 """Most characters of a cell that names a column."""
 MOST_LABEL_CHARS = 60
-_DOTTED = re.compile(r"[.·…‥]{5,}\s*\d*\s*$|(?:\s\.){5,}")
+_DOTTED = re.compile(r"[.·…‥]{5,}\s*\d*\s*$|(?:\s\.){5,}")  # leaders of a table of contents
 _UNIT_WITHIN = re.compile(
     r"[(\[<（［]\s*((?:단위\s*[:：]|unit\s*[:：]|(?:amounts?|dollars|figures|\$|US\$|€|in|expressed)\b[^)\]]{0,40}?"
     r"\b(?:millions|thousands|billions))[^)\]>）］]{0,40})\s*[)\]>）］]",
@@ -141,11 +141,12 @@ def items_of(text: str) -> list[str]:
 
 def _column_names(rows: Sequence[str]) -> tuple[str, ...]:
     """Return the cells of the first row if it names columns and no row says those names itself; else nothing."""
+    # rows of `name: value` have a header that was recognised; a first row with digits is none
     if len(rows) < 2 or any(": " in row for row in rows) or re.search(r"\d", rows[0]):
         return ()
     cells = cells_of(rows[0])
     equal_rows = [row for row in rows[1:] if len(cells_of(row)) == len(cells)]
-    short = all(0 < len(cell) <= MOST_NAME_CHARS for cell in cells)
+    short = all(0 < len(cell) <= MOST_NAME_CHARS for cell in cells)  # names of columns, not sentences
     return cells if short and len(cells) > 2 and 2 * len(equal_rows) > len(rows) - 1 else ()
 
 

@@ -68,7 +68,7 @@ ORDINAL = re.compile(r"(?<![\d.,])(\d{1,4})\s?(분기|기|차|회|호|조|항|�
 
 SIGNS = tuple((frozenset[str](rule["words"].split()), re.compile(rule["sign"])) for rule in _WORDS["signs"])
 """Words that name a measure, each with the pattern of values of that measure."""
-NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?<![A-Za-z][-_])\d[\d,]*(?:\.\d+)?")  # not 002 of SFR-002
 NUMBER_WORDS = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir?teen|fifteen|twenty|thirty|forty|fifty|"
     r"sixty|seventy|eighty|ninety|hundred|thousand|half|third|quarter|none|no)\b|"
@@ -120,6 +120,7 @@ def read_question(text: str, *, tokenizer: str) -> Question:
 
     tokenizer: the one that the index was made with.
     """
+    # decomposed Hangul has two or three signs a syllable, so more is read before it is composed
     short = unicodedata.normalize("NFC", text[: 2 * MOST_QUESTION_CHARS])[:MOST_QUESTION_CHARS]
     question = expand(" ".join(short.split())).question
     for short_form, long_form in _WORDS["short_forms"]:
@@ -132,7 +133,7 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     # 20기 of 제20기 is one word, and the digits of an amount in myriads are none: 13 and 8 of 13억 8천만
     ordinals = {digits: f"{digits}{counter}" for digits, counter in ORDINAL.findall(question)}
     in_amounts = {digits for amount in MYRIADS.findall(question) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
-    words = _restore_names(_drop_compounds(words), question)
+    words = _restore_names(_drop_compounds(words), question)  # kiwi cuts names that it does not know
     words = [ordinals.get(word, word) for word in words if word in ordinals or word not in in_amounts]
     focus = frozenset([*focus_words, *_restore_names(_drop_compounds(focus_words), focus_text)])
     # what is counted: 개소 of 몇 개소, the stem of `stores` of how many stores
@@ -197,7 +198,7 @@ def _restore_names(words: Sequence[str], question: str) -> list[str]:
         if (
             not covered
             or (len(parts) == 1 and len(parts[0]) == 1)
-            or len(covered & set(range(max(covered)))) == max(covered)
+            or len(covered & set(range(max(covered)))) == max(covered)  # without a gap: nothing was cut
         ):
             continue
         whole = run[: max(covered) + 1]
@@ -217,7 +218,7 @@ def _find_korean_focus(spaced: Sequence[str]) -> str:
     if last is None:
         return spaced[-1] if spaced and question_word == len(spaced) else ""
     first = last
-    while first and last - first < 3 and not LINKS.search(spaced[first - 1]):
+    while first and last - first < 3 and not LINKS.search(spaced[first - 1]):  # nouns without a particle stand in a row
         first -= 1
     return " ".join(spaced[first : last + 1])
 
@@ -257,7 +258,7 @@ def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = 
     years = find_years(text)
     terms = {match[1] for match in TERM.finditer(text)}
     if len(text) > MOST_CHARS or part is None or max(len(years), len(terms)) > 1:
-        return None
+        return None  # two years ask for a comparison, which no single cell answers
     if NO_FIGURE.search(text) or asks_to_work_out(text):
         return None
     return _build_question(text, text, part, years, terms, tokenizer=tokenizer, names=names)
