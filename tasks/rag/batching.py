@@ -163,7 +163,7 @@ def write_answers(stored: Sequence[StoredAnswer], artifacts: Artifacts, *, out: 
     data = "".join(lines).encode()
     files.make_folder(out.parent)
     files.write(out, data)
-    answered = [item for item in stored if item.error is None]
+    answered = [item for item in stored if item.error is None]  # unfinished ones too: sentences stand in for the model
     return BatchReport(
         questions=len(stored),
         answered=sum(not item.abstained for item in answered),

@@ -153,7 +153,7 @@ def shard_sources(sources: Iterable[Source]) -> list[tuple[Source, ...]]:
     bits = shard_bits(len(ordered))
     shards: dict[int, list[Source]] = {}
     for source in ordered:
-        shards.setdefault(int(source.digest[:8], 16) >> (32 - bits), []).append(source)
+        shards.setdefault(int(source.digest[:8], 16) >> (32 - bits), []).append(source)  # digests spread evenly
     return [tuple(shards[number]) for number in sorted(shards)]
 
 
@@ -172,7 +172,7 @@ def refuse_too_many_failures(
     """
     parsed = flat(shards)
     failed = [(item.source.digest[:12], item.failure.message) for item in parsed if item.failure]
-    if len(failed) == len(parsed) or len(failed) > allowed * len(parsed):
+    if len(failed) == len(parsed) or len(failed) > allowed * len(parsed):  # of none read, nothing can be published
         raise TooManyFailed(len(failed) / len(parsed), allowed=allowed, failed=rename(dict(failed)))
 
 

@@ -259,6 +259,7 @@ def answer(
                 f"{index_name(index)} was published anew while it was asked; run again to ask the new one."
             )
         inputs = {"index": index_digest, "models": models, "reranker": reranker, "settings": settings}
+        # left out, so that older answers without a reranker are found
         inputs |= {"reranker_weights": reranker_weights} if reranker_weights else {}
         stored = answer_each(
             asked, assistant, artifacts(), inputs=inputs, on_progress=lambda: progress.advance("answer")

@@ -111,6 +111,7 @@ def check_answers(
         earlier: list[Answered] = []
         try:
             for turn in (*question.turns, question.question):
+                # turns are answered by the program, not by the gold
                 earlier.append(assistant.ask(turn, history=history_of(earlier)))
         except ValueError as error:
             checks.append(AnswerCheck(id=question.id, answerable=question.answerable, unscored=str(error)))
@@ -127,7 +128,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
         id=question.id,
         answerable=question.answerable,
         abstained=answered.abstained,
-        supported=not answered.unsupported if is_answered else None,
+        supported=not answered.unsupported if is_answered else None,  # nothing was claimed
         model_away=answered.model_away or answered.model_refused,
         answer=answered.answer,
         confidence=answered.confidence,
@@ -180,7 +181,7 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerScores:
     verdicts = [check.verdict for check in scored if check.verdict]
 
     def share_of(verdict: Verdict) -> Share | None:
-        k, n = verdicts.count(verdict), len(verdicts)
+        k, n = verdicts.count(verdict), len(verdicts)  # exact: a bootstrap of 8 wrong answers in 160 says too little
         return Share(value=k / n, **clopper_pearson(k, n)._asdict(), n=n) if n else None
 
     return AnswerScores(

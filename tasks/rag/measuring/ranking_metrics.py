@@ -197,7 +197,7 @@ def ndcg(ranked: Sequence[Item], gold: set[Item], *, k: int) -> float:
     Source: Järvelin and Kekäläinen 2002, with gains of 0 and 1 and log2(rank + 1).
     """
     gain = sum(1 / log2(rank + 1) for rank, item in enumerate(ranked[:k], start=1) if item in gold)
-    best = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(gold)) + 1))
+    best = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(gold)) + 1))  # no more gold than fits
     return gain / best
 
 

@@ -54,7 +54,7 @@ _QUESTION_WORDS = re.compile(
     r"(?:(?:and|so|then) )?(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|do|does|did|has|have|can)\b",
     re.IGNORECASE,
 )
-_TO_THE_ANSWERER = re.compile(
+_TO_THE_ANSWERER = re.compile(  # "please round to one decimal": words that no document holds
     r"\b(?:answers?|respon(?:se|d)|questions?|please|assume|assuming|you|your|explain why|round(?:ed)?|what was asked"
     r"|we (?:need|want|would like) to|help us)\b",
     re.IGNORECASE,

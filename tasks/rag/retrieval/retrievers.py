@@ -25,11 +25,11 @@ from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.expansion import Expansion, expand, is_statement
 
 OTHER_CLOSENESS = 0.15
-"""Least weight of similarity in `words` for embedders of many languages; measured for e5 (README)."""
-TITLE_LINES, TITLE_CHARS = 3, 300
+"""Least weight of similarity in `words` for embedders of many languages; measured for e5 (docs/measurements.md)."""
+TITLE_LINES, TITLE_CHARS = 3, 300  # where the title of a statement stands, if it is no heading
 AMOUNTS = 6
 """Least number of amounts in a financial statement; a list of statements has fewer."""
-_AMOUNT = re.compile(r"(?<![\d,.])(?!(?:19|20)\d\d(?!\d))(?:\d{1,3}(?:,\d{3})+|\d{3,})")
+_AMOUNT = re.compile(r"(?<![\d,.])(?!(?:19|20)\d\d(?!\d))(?:\d{1,3}(?:,\d{3})+|\d{3,})")  # years are no amounts
 Rows = NDArray[np.bool_]
 """A flag per row of the index."""
 
@@ -111,10 +111,11 @@ class Retrievers:
         rows_of = [np.arange(len(scores)) if part is None else np.flatnonzero(part) for part in parts]
         rows = np.unique(np.concatenate([part[best_rows(scores[part], pool, above=0.0).rows] for part in rows_of]))
         if closeness:
+            # paraphrases share no word
             rows = np.union1d(rows, self.similarity(self.settings.mmr_pool, scope).rows).astype(np.int64)
         if not len(rows):
             return Ranked([], [])
-        merit = scores[rows] / max(float(scores[rows].max()), 1e-9)
+        merit = scores[rows] / max(float(scores[rows].max()), 1e-9)  # so that bonuses are shares of the best score
         if closeness:
             if spans_languages(self.embedder_name):
                 # what a question in another language shares with a chunk is a year or a name, which says little
@@ -173,6 +174,7 @@ class Retrievers:
         lexical, words = self._lexical_words(texts)
         weighed: list[dict[str, float]] = []
         for text, text_words in zip(texts, words, strict=True):
+            # they find what kiwi splits in two
             pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
             weights = {word: float(count) for word, count in Counter(text_words).items()}
             weighed.append(weights | {pair: settings.pair_share * count for pair, count in Counter(pairs).items()})
@@ -216,7 +218,7 @@ def maximal_marginal_relevance(
         selected.scores.append(float(score[best]))
         open_positions[best] = False
         alike = (vectors @ vectors[best]).astype(np.float64)
-        likeness = alike if len(selected.rows) == 1 else np.maximum(likeness, alike)
+        likeness = alike if len(selected.rows) == 1 else np.maximum(likeness, alike)  # the first may be below 0
     return selected
 
 
@@ -226,7 +228,7 @@ def _search_with_bonus(search: Callable[..., BestRows | Nearest], k: int, scope:
     rows, scores = everywhere.rows.tolist(), everywhere.scores.tolist()
     if scope.bonus is None or not rows:
         return Ranked(rows, scores)
-    inside = search(k, allowed=scope.inside)
+    inside = search(k, allowed=scope.inside)  # with the bonus a row may pass those that now stand before it
     pooled = dict(zip(inside.rows.tolist(), inside.scores.tolist(), strict=True)) | dict(zip(rows, scores, strict=True))
     top_score = abs(scores[0])
     scored = {row: score + top_score * float(scope.bonus[row]) for row, score in pooled.items()}
@@ -235,10 +237,8 @@ def _search_with_bonus(search: Callable[..., BestRows | Nearest], k: int, scope:
 
 
 def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
-    """Return the weight of similarity in the ranking `words`: 0 if the embedder cannot read the question's script.
-
-    Measured for MiniLM and e5 (README).
-    """
+    """Return the weight of similarity in the ranking `words`: 0 if the embedder cannot read the question's script."""
+    # measured for MiniLM and e5 (docs/measurements.md)
     if not reads_script(embedder_id, question):
         return 0.0
     return max(settings.closeness, OTHER_CLOSENESS) if spans_languages(embedder_id) else settings.closeness
@@ -267,7 +267,7 @@ def word_scores(
 
 
 class SearchSettings(Record):
-    """The numbers that a search is tuned by; the README tells on what they were measured."""
+    """The numbers that a search is tuned by; docs/measurements.md tells on what questions they were measured."""
 
     rrf_k: int = Field(default=60, ge=1)
     """Rank constant of the fusion: how little the first ranks stand out."""
@@ -283,7 +283,7 @@ class SearchSettings(Record):
     """Weight of BM25 and of `words` in rrf beside meaning; it also divides `closeness`. 0 leaves words out."""
     words_weight: float = Field(default=200.0, ge=0)
     """Weight of the ranking `words` relative to BM25's; 0 is the seed's rrf. So high because ranks 1 and 2 differ by
-    1/61 - 1/62: from 200 on nothing changes (README)."""
+    1/61 - 1/62: from 200 on nothing changes (docs/measurements.md)."""
     words_pool: int = Field(default=100, ge=1)
     """Chunks that are looked at closely for `words`."""
     document_share: float = Field(default=0.2, ge=0)
@@ -300,7 +300,7 @@ class SearchSettings(Record):
     preference: float = Field(default=0.25, ge=0)
     """Bonus of chunks of preferred documents, as a share of the best score."""
     favour: float = Field(default=0.1, ge=0)
-    """Bonus of preferred documents that fit best in year, form or amount, on top of `preference` (README)."""
+    """Further bonus of preferred documents that fit best in year, form or amount (docs/measurements.md)."""
     multi_documents: int = Field(default=3, ge=1)
     """Least number of documents over which the hits of a question about several are spread."""
     rerank_pool: int = Field(default=30, ge=1)

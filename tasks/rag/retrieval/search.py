@@ -81,22 +81,21 @@ def search(
         raise ValueError(f"top_k is {top_k}; ask for at least 1 chunk")
     if bm25_weight is not None:
         settings = settings.model_copy(update={"bm25_weight": bm25_weight})
+    # only where they led to documents: then their words say nothing more within these
     names = {match.said: match.confidence for match in filters.matches} if filters.mode != "all" else {}
     retrievers = Retrievers(index, question, embedder=embedder, names=names, settings=settings)
-    count = max(top_k, settings.rerank_pool) if reranker else top_k
+    count = max(top_k, settings.rerank_pool) if reranker else top_k  # a reranker may raise what stands deep in the pool
     # a limit per document passes hits over, which a deeper pool replaces
     pool_size = count if per_document is None else max(settings.mmr_pool, 4 * count)
     rank = partial(find_strategy(strategy).rank, retrievers, pool_size)
     pool = _Search(index, rank, settings).within(None if documents is None else index.rows_of(documents), filters)
     ordered = pool.hits
     if reranker:
-        candidates = pool.hits[: max(top_k, settings.rerank_pool)]
-        texts = [read_chunk(index, candidate.row).search_text for candidate in candidates]
+        top = pool.hits[: max(top_k, settings.rerank_pool)]
+        texts = [read_chunk(index, hit.row).search_text for hit in top]
         scores = reranker.score(question, texts) if texts else np.empty(0, np.float32)
-        ranked = enumerate(np.argsort(-scores, kind="stable").tolist(), start=1)
-        ordered = [
-            Fused(candidates[at].row, float(scores[at]), candidates[at].ranks | {"rerank": rank}) for rank, at in ranked
-        ]
+        ranked = enumerate(np.argsort(-scores, kind="stable").tolist(), start=1)  # ties keep the search's order
+        ordered = [Fused(top[at].row, float(scores[at]), top[at].ranks | {"rerank": rank}) for rank, at in ranked]
     if pool.sides:
         # documents that are only preferred leave a part of the hits to the others
         selected = balanced(ordered, pool.sides, top_k, parts=len(pool.sides) + (filters.mode == "prefer"))
@@ -145,7 +144,7 @@ def retrieve(
         top_k=plan.top_k,
         embedder=embedder,
         filters=plan.filters,
-        per_document=-(-plan.top_k // DEFAULTS.multi_documents) if several else None,
+        per_document=-(-plan.top_k // DEFAULTS.multi_documents) if several else None,  # rounded up
         reranker=reranker,
     )
     return result._replace(notes=(*notes, *result.notes))
