@@ -160,7 +160,7 @@ NAMES = (
 )
 NAME = re.compile(NAMES, re.IGNORECASE)
 ARGUMENT = re.compile(rf"(?<![A-Za-z0-9_])({NAMES})(\s*[=:]\s*)(?:bearer\s+)?[^,\s&]+", re.IGNORECASE)
-IN_ADDRESS = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
+IN_ADDRESS = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")  # https://user:password@host
 
 
 def mask_secrets(value: Any) -> Any:

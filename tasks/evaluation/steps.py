@@ -43,7 +43,7 @@ def plan(request: EvaluationRequest) -> Plan:
 
 @step(version=1)
 def list_examples(task: PlannedTask) -> Ref:
-    """Questions and solved examples of a task as `tasks.lever.steps.choose_examples` takes them.
+    """Store questions and solved examples of a task, as JSON, as `tasks.lever.steps.choose_examples` takes them.
 
     An example that is one of the questions is left out.
     """
@@ -60,7 +60,7 @@ def list_examples(task: PlannedTask) -> Ref:
 
 @step(version=1)
 def show_examples(task: PlannedTask, *, shown: Ref) -> PlannedTask:
-    """The task, each item with its examples as turns before the question. shown: item → examples, as JSON."""
+    """Return the task with examples as turns before each question. shown: JSON of item → IDs of its examples."""
     by_id = {example.id: example for example in _read_examples(task)}
     ids_by_item: dict[str, list[str]] = json.loads(artifacts().path(shown).read_bytes())
     items: list[Item] = []
@@ -107,6 +107,7 @@ def generate(
     del revision
     asking = _open_asking(model, spending, batch_size=task.batch_size)
     progress.expect("generate", task.samples // parts)
+    # a process that asks the same waits, and then finds the answers in the response store
     with alone(resources().home, f"{asking.chat.id} {identify_questions(task)} {part}/{parts}", wait=wait_for_twin):
         generated, unfinished = generation.generate(
             task,
@@ -130,7 +131,7 @@ def _open_asking(model: ModelSpec, spending: Spending, *, batch_size: int | None
 
 @step(version=1)
 def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
-    """The recorded answers to a task. digest: of the file, so that a changed one is read again."""
+    """Store the recorded answers to a task. digest: of the file, so that a changed one is read again."""
     from tasks.evaluation.running.replaying import replay
 
     del digest
@@ -139,13 +140,13 @@ def recall(task: PlannedTask, *, recorded: Path, digest: str) -> Generated:
 
 @step(version=1)
 def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
-    """The answers of several ranks, as one rank would have given them."""
+    """Merge the answers of several ranks into those that one rank would have given."""
     return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
 @step(version=3)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
-    """Grade a shard of responses."""
+    """Grade a shard of responses. Raises Incomplete where a judge or the sandbox failed for now."""
     from tasks.evaluation.running.shard_grading import find_unexecuted, find_unjudged, score_shard
 
     asking = _open_asking(task.judge, spending) if task.judge else None
@@ -165,7 +166,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
 
 @step(version=2)
 def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, ...]) -> TaskResult:
-    """The figures of a task over all its samples."""
+    """Return the result of a task: its metrics over the samples of all shards."""
     from tasks.evaluation.running.shard_grading import build_result
 
     return build_result(task, generated, scored, artifacts())
@@ -235,7 +236,7 @@ def write_json(report: EvalReport, *, output_path: Path) -> Written:
 
 @step(version=1, reads_world=True)
 def compare_with_last(report: EvalReport) -> AgainstLast:
-    """Each task against the last run of the same model name, data and settings."""
+    """Compare each task with the last run of the same model name, data and settings."""
     from tasks.evaluation.results.run_comparison import compare_with_last_run
 
     return compare_with_last_run(report, artifacts(), evaluations())

@@ -72,10 +72,7 @@ class AlpacaEval(JudgedBenchmark):
     metric: ClassVar[str] = "win_rate"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield the instructions.
-
-        `detail` holds the reference, the judge's prompt, and the item's rows of df_gamed.csv.
-        """
+        """Yield the instructions; `detail` holds reference, judge's prompt, and the item's rows of df_gamed.csv."""
         template = data.text(PROMPT)
         difficulty, gamed = dict[int, float](), dict[int, list[JsonValue]]()
         for row in data.rows(GAMED) if data.find(GAMED) else ():
@@ -91,7 +88,7 @@ class AlpacaEval(JudgedBenchmark):
                 "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
                 "template": template,
             }
-            if row.number in difficulty:
+            if row.number in difficulty:  # df_gamed.csv names instructions by their row
                 detail |= {"difficulty": difficulty[row.number], "gamed": gamed[row.number]}
             group = str(row["dataset"]) if row.get("dataset") else None
             yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
@@ -102,6 +99,7 @@ class AlpacaEval(JudgedBenchmark):
         outputs = (answers[0], str(item.detail["reference"]))
         first, second = outputs if item.detail["model_is"] == FIRST else reversed(outputs)
         slots = {"instruction": item.prompts[0], "output_1": first, "output_2": second}
+        # in one pass: a slot's name that an output contains is not filled
         messages = tuple(
             Message(role=role, content=(Text(text=SLOT.sub(lambda slot: slots[slot[1]], text)),))
             for role, text in TURN.findall(str(item.detail["template"]))
@@ -109,9 +107,7 @@ class AlpacaEval(JudgedBenchmark):
         return {PREFERENCE: ChatRequest(messages=messages, temperature=1.0, max_tokens=1, top_logprobs=TOP_LOGPROBS)}
 
     def read_verdict(self, judge: Judge, reply: ChatResponse) -> float | None:
-        """Return the probability that the first output is better.
-
-        None where neither name is among the likeliest tokens.
+        """Return the probability that the first output is better; None if neither name is among the likeliest tokens.
 
         Raises PreflightFailed for a judge that tells no log-probabilities.
         """
@@ -124,10 +120,7 @@ class AlpacaEval(JudgedBenchmark):
         return first / (first + second) if first + second else None
 
     def rate(self, judged: Judged[float], answers: Sequence[str]) -> Rating:
-        """Return the probability, from 0 to 1, that the judge prefers the model's output.
-
-        0 where the model gave no answer.
-        """
+        """Return the probability, 0 to 1, that the judge prefers the model's output; 0 where it gave no answer."""
         detail, answer = judged.item.detail, answers[0]
         score = judged.judgments[PREFERENCE].verdict if answer else 0.0
         if answer and score is not None and detail["model_is"] == SECOND:
@@ -160,6 +153,7 @@ class AlpacaEval(JudgedBenchmark):
             "n_total": len(scores),
             "avg_length": fmean(sample.values["length"] for sample in all_samples) if all_samples else None,
         }
+        # the published regression has one output for each instruction
         if len(all_samples) > 1 and all("difficulty" in sample.detail and not sample.repeat for sample in all_samples):
             compared = [
                 Compared(

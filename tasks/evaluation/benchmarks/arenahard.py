@@ -115,10 +115,10 @@ class ArenaHard(JudgedBenchmark):
         verdicts = {
             game: judgment.verdict for game, judgment in judged.judgments.items() if judgment.verdict is not None
         }
-        share = Share(0, 0) if answers[0] else Share(0, 2 * MUCH)
+        share = Share(0, 0) if answers[0] else Share(0, 2 * MUCH)  # without an answer B>>A, A>>B
         for game, verdict in verdicts.items():
             of_a, battles = OUTCOMES[verdict]
-            share = share.plus(1 - of_a if game == GAMES[0] else of_a, battles)
+            share = share.plus(1 - of_a if game == GAMES[0] else of_a, battles)  # the baseline is A in the first
         # a question with a game without verdict is left out, as in arena-hard-auto
         whole = len(verdicts) == len(judged.judgments)
         values = {"won": share.total, "battles": share.weight} if whole else {}

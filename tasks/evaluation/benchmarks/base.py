@@ -79,7 +79,7 @@ class BaseBenchmark:
         repetition_penalty: float | None = None,
         temperature: float | None = None,
     ) -> None:
-        """The arguments are those of evalchemy's class; its benchmarks pass them on to this one."""
+        """Keep the arguments of evalchemy's class, which its benchmarks pass on to this one."""
         self.logger = logger or logging.getLogger(type(self).__name__)
         self.system_instruction = system_instruction
         self.max_new_tokens = max_new_tokens
@@ -102,10 +102,7 @@ class BaseBenchmark:
         return summarise_single(samples, policies=policies)
 
     def examples(self, data: Data) -> Iterator[Example]:
-        """Yield the solved items of `example_file`, from which demonstrations are chosen.
-
-        Raises DataMissing, DataUnusable.
-        """
+        """Yield the solved items of `example_file` as possible demonstrations. Raises DataMissing, DataUnusable."""
         raise NotImplementedError
 
     def question_in(self, prompt: str) -> str:
@@ -204,10 +201,7 @@ def _abbreviate(value: object) -> str:
 
 
 class CodeBenchmark(BaseBenchmark):
-    """A benchmark whose answers are programs, scored by pass@k.
-
-    Subclasses define `items`, `try_out` and `gold_response`.
-    """
+    """A benchmark of programs, scored by pass@k; subclasses define `items`, `try_out` and `gold_response`."""
 
     family: Family = "code"
     metric = "pass@1"
@@ -253,9 +247,7 @@ class Rating(NamedTuple):
 
 
 class JudgedBenchmark(BaseBenchmark):
-    """A benchmark that a judge grades by a prompt of the data folder.
-
-    Subclasses define `items` and the next three methods.
+    """A benchmark that a judge grades by a prompt of the data folder; subclasses define `items` and the next three.
 
     An answer is what a turn of the response says without its reasoning; empty where it says nothing.
     """
@@ -274,10 +266,7 @@ class JudgedBenchmark(BaseBenchmark):
         raise NotImplementedError
 
     def rate(self, judged: Judged[Any], answers: Sequence[str]) -> Rating:
-        """Return the rating of a response by its judgments.
-
-        If a judgment failed, the sample is unscored whatever is returned.
-        """
+        """Return the rating of a response by its judgments; if one failed, the sample is unscored all the same."""
         raise NotImplementedError
 
     def read_verdict(self, judge: Judge, reply: ChatResponse) -> Any:

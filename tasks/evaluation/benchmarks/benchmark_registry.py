@@ -41,7 +41,7 @@ def list_benchmarks() -> dict[str, BaseBenchmark]:
         except EvaluationError as error:
             log.warning("benchmark left out entry_point=%s error=%s", point.name, error)
             continue
-        by_name.setdefault(benchmark.name, benchmark)
+        by_name.setdefault(benchmark.name, benchmark)  # no package takes the name of one of ours
     return dict(sorted(by_name.items(), key=lambda pair: pair[0].casefold()))
 
 

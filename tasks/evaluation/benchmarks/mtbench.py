@@ -78,7 +78,8 @@ class MTBench(JudgedBenchmark):
                 if name not in prompts:
                     row.unusable(f"its judge prompt {name!r} is not in {PROMPTS.file}")
                 prompt = prompts[name]
-                if (form := prompt.get("output_format")) != "[[rating]]":
+                form = prompt.get("output_format")
+                if form != "[[rating]]":
                     prompt.unusable(f"`output_format` of {name!r} must be [[rating]], found {form!r}")
                 system = str(prompt.get("system_prompt") or "")
                 judges[turn] = {"name": name, "system": system, "template": prompt.text("prompt_template")}
@@ -99,6 +100,7 @@ class MTBench(JudgedBenchmark):
             if not answer:
                 continue
             slots = {f"ref_answer_{number}": text for number, text in enumerate(_references(item), start=1)}
+            # the prompts of the second turn number their slots: question_1, answer_1, question_2, answer_2
             if turn == "Turn 1":
                 slots |= {"question": item.prompts[0], "answer": answers[0]}
             else:

@@ -91,6 +91,7 @@ class RAGReading(RAGQuestions):
             if _has_gold(row):
                 context = row.get("context")
                 passages = "\n\n".join(map(str, context)) if isinstance(context, list) else _read_text(row, "context")
+                # the passages come last, so that braces in them are not filled
                 yield _build_item(
                     row, READING.replace("{question}", _read_text(row, "question")).replace("{context}", passages)
                 )
@@ -176,10 +177,7 @@ class VQA(BaseBenchmark):
             yield _build_sample(item, response, answer, score=score, reason="people who say the same")
 
     def gold_response(self, item: Item) -> str | None:
-        """Return the most frequent answer of people if it scores 1.
-
-        None where too few agree for any answer to be right.
-        """
+        """Return the most frequent answer of people if it scores 1; None where too few agree for that."""
         gold = str(item.gold)
         return gold if vqa_accuracy(gold, _gold_answers(item)) == 1 else None
 

@@ -177,7 +177,7 @@ class SimpleBenchmark(BaseBenchmark):
     """A benchmark that is defined by a YAML file."""
 
     def __init__(self, definition: Definition, *, folder: Path) -> None:
-        """folder: the folder of the YAML file, in which data files are looked for too."""
+        """Take name, version, sampling and files from a definition. folder: that of its YAML, searched for data too."""
         super().__init__()
         self.definition = definition
         self.name = definition.name
@@ -207,6 +207,7 @@ class SimpleBenchmark(BaseBenchmark):
 
     def question_in(self, prompt: str) -> str:
         template = self.definition.prompt
+        # of the parts every second is a name, which the pattern captures
         for words in PLACEHOLDER.split(template)[::2] if isinstance(template, str) else ():
             prompt = prompt.replace(words.strip(), "", 1)
         return prompt.strip()
@@ -337,7 +338,7 @@ def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None
     order = list(range(len(options)))
     if source.shuffle:
         item_id = _read_field(row, definition.id) if definition.id else row.id
-        random.Random(f"{source.seed}:{item_id}").shuffle(order)
+        random.Random(f"{source.seed}:{item_id}").shuffle(order)  # of a text: the same everywhere, unlike hash()
     return ShuffledOptions(tuple(options[index] for index in order), LETTERS[order.index(right)])
 
 

@@ -59,7 +59,7 @@ SCORE = "score"
 JUDGE_TOKENS = 4096
 LOWEST = 1.0
 """Lowest score, which an item without an answer gets."""
-# digits bounded against quadratic time; the last score counts, as in `judge.rating`
+# digits bounded against quadratic time; the last score counts, as in `judge_grading.read_rating`
 SCORED = re.compile(r"""\bscore["'*]{0,3}\s{0,9}[:=]\s{0,9}["'*\[]{0,3}(\d{1,9}(?:\.\d{0,9})?)""", re.I)
 SLOT = re.compile(r"\{\$(history|user_query|model_output|checklist)\}")
 """Matches the slots of the judge's prompt."""
@@ -90,7 +90,8 @@ class WildBench(JudgedBenchmark):
         for row in require_distinct(data.rows(TASKS)):
             messages = row.contents("conversation_input")
             for message in messages:
-                if (role := message.get("role")) not in ("user", "assistant"):
+                role = message.get("role")
+                if role not in ("user", "assistant"):
                     row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
             *history, last = [PriorTurn(role=message["role"], text=message["content"]) for message in messages]
             if last.role != "user":

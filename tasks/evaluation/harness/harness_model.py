@@ -178,6 +178,7 @@ def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int)
     repeats: defaultdict[int, int] = defaultdict(int)
     for number, instance in enumerate(instances):
         prompt, options = instance.args[:2]
+        # the same instance, passed again, is another repeat: it has no number of its own
         draw = repeats[id(instance)]
         repeats[id(instance)] += 1
         arguments = dict(options)

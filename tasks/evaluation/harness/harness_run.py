@@ -132,7 +132,8 @@ def evaluate_harness(
     """
     with _silence_harness():
         loaded = load_tasks(name, include_path)
-        if (wanting := loaded.wants_likelihoods) and not isinstance(model, LogLikelihood):
+        wanting = loaded.wants_likelihoods
+        if wanting and not isinstance(model, LogLikelihood):
             more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
             raise NeedsLogLikelihood(
                 f"{wanting[0]}{more} wants log-probabilities of given texts, which {model.id} does not give; evaluate "
@@ -150,7 +151,7 @@ def evaluate_harness(
                 task.set_config("repeats", settings.n_repeat)
         likelihoods = Likelihoods(model, responses) if isinstance(model, LogLikelihood) else None
         effective = settings
-        if loaded.wants_likelihoods and settings.apply_chat_template is not False:  # these are of plain texts
+        if wanting and settings.apply_chat_template is not False:  # these are of plain texts
             effective = settings.model_copy(update={"apply_chat_template": False, "fewshot_as_multiturn": False})
         heard = Heard()
         lm = harness_model(
@@ -207,7 +208,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
 def _silence_harness() -> Generator[None]:
     """Keep the harness from printing, starting processes and changing the environment, for one thread at a time."""
     with _one_at_a_time, ExitStack() as undo:
-        undo.enter_context(patch.dict(os.environ))
+        undo.enter_context(patch.dict(os.environ))  # importing lm_eval sets variables of the hub's client
         undo.enter_context(silence_loggers())
         installed_version()
         import datasets
@@ -229,7 +230,7 @@ def _bootstrap_std_err(metric: Callable[[Sequence[Any]], float], values: Sequenc
     """Return the standard deviation of a metric over RESAMPLES resamples, drawn as lm_eval draws its first thousand."""
     from lm_eval.api.metrics import sample_stddev
 
-    draws = random.Random(0)
+    draws = random.Random(0)  # lm_eval's seed of its first chunk
     return sample_stddev([metric(draws.choices(values, k=len(values))) for _ in range(iters)])
 
 
@@ -311,6 +312,7 @@ class _Task:
 
     def items(self) -> Iterator[Item]:
         """Yield the items of the task, as the harness asked them."""
+        # of several filters each logs the item
         for number, (logged, *_) in self._by_doc.items():
             arguments: Sequence[Any] = logged["arguments"]
             continuations = [
@@ -347,8 +349,9 @@ class _Task:
                     if isinstance(value, tuple | list) and len(value) == 2 and None not in map(_parse_number, value):
                         log_likelihood, units = map(float, value)  # units: words or bytes
                         value = -log_likelihood / units if units else None
-                    if (number_found := _parse_number(value)) is not None:
-                        values[_strip_filter(f"{metric},{row['filter']}")] = number_found
+                    metric_value = _parse_number(value)
+                    if metric_value is not None:
+                        values[_strip_filter(f"{metric},{row['filter']}")] = metric_value
             why_not = next((str(answer) for answer in answers if isinstance(answer, TransientModelError)), None)
             score = None if why_not else values.get(_strip_filter(self.main))
             values_text = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
@@ -400,6 +403,7 @@ def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Se
                 task.results, key, n=n, part=part, headline=headline, better=task.rises(key)
             ):
                 by_item = values.get(_strip_filter(key), {})
+                # where the metric is the mean over the items, the interval is computed as for benchmarks of ours
                 if by_item and math.isclose(
                     task_estimate.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9
                 ):
@@ -447,10 +451,7 @@ def _parse_number(value: Any) -> float | None:
 
 
 def _extract_answer(logged: Mapping[str, Any], *, generates: bool) -> str | None:
-    """Return the answer that the harness's filter extracted, or the likeliest continuation.
-
-    None where there is none.
-    """
+    """Return the answer that the harness's filter extracted, or the likeliest continuation; None without one."""
     filtered: Sequence[Any] = logged["filtered_resps"]
     if generates:
         first: Any = filtered[0] if filtered else None

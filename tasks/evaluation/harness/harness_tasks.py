@@ -146,7 +146,7 @@ def _open_manager(include_path: Path | None, *, with_own: bool) -> Any:
                 return config
 
         manager = TaskManager(include_path=include_path, include_defaults=with_own)
-        manager._factory = Factory()
+        manager._factory = Factory()  # private: a TaskManager of lm_eval 0.4.13 makes its own
         return manager
 
 

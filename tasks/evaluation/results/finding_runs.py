@@ -60,7 +60,7 @@ class FoundRun:
         return sorted(of_item, key=lambda sample: sample.repeat)
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
-        """Return prompts and replies of a sample from the file beside the results file; empty without.
+        """Return a sample's prompts and replies from beside the results file, else two empty lists.
 
         Raises ResultsUnusable.
         """
@@ -179,6 +179,7 @@ def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, reca
     except (MissingArtifact, DamagedArtifact):  # another machine's run, or one that `trivet gc` has cleared
         item, response = None, None
     notes: list[str] = []
+    # without the response only the first key is surely the model's: those of its turns precede the judge's
     answer_keys = [turn.key for turn in response.turns if turn.key] if response else list(sample.keys[:1])
     try:
         stored = recall(list(sample.keys)) if sample.keys else {}

@@ -51,13 +51,10 @@ NOTE = "taken from a file that does not say on which data: it counts as evaluate
 
 
 def read_foreign_report(data: Mapping[str, Any], *, file: Path, content: bytes) -> EvalReport:
-    """Return the report in a foreign results file; the same file always gives the same run ID.
-
-    Raises ResultsUnusable.
-    """
+    """Return the report in a foreign results file, whose content gives the run its ID. Raises ResultsUnusable."""
     info, config = dict_or_empty(data.get("model_info")), dict_or_empty(data.get("config"))
     args = info.get("model_args", config.get("model_args"))
-    if isinstance(args, str):
+    if isinstance(args, str):  # a=1,b=2, as lm_eval writes them
         pairs = (pair.partition("=") for pair in args.split(",") if "=" in pair)
         args = {name.strip(): value for name, _, value in pairs}
     args = _replace_nonfinite(mask_secrets(dict_or_empty(args)))
@@ -147,7 +144,8 @@ def _parse_time(*said: Any) -> datetime:
             except ValueError:
                 continue
             return read if read.tzinfo else read.replace(tzinfo=UTC)
-        if (seconds := _finite_number(value)) is not None and 0 <= seconds < 1e11:
+        seconds = _finite_number(value)
+        if seconds is not None and 0 <= seconds < 1e11:  # above are milliseconds, or a year beyond 5000
             return datetime.fromtimestamp(seconds, UTC)
     return datetime.fromtimestamp(0, UTC)
 
@@ -291,7 +289,7 @@ def _inspect_sample(texts: SampleTexts, *, model: str, scorer: str) -> dict[str,
     sample = texts.sample
     turns = [("user", text) for text in texts.prompts]
     for number, reply in enumerate(texts.replies, start=1):
-        turns.insert(2 * number - 1, ("assistant", reply))
+        turns.insert(2 * number - 1, ("assistant", reply))  # behind its prompt
     messages = [{"role": role, "content": text, "id": f"m{number}"} for number, (role, text) in enumerate(turns)]
     stop = "max_tokens" if sample.truncated else "stop"
     choices = [{"message": messages[-1], "stop_reason": stop}] if texts.replies else []
@@ -299,7 +297,7 @@ def _inspect_sample(texts: SampleTexts, *, model: str, scorer: str) -> dict[str,
     about = {"status": sample.status, "group": sample.group, "missing": sample.missing, "detail": sample.detail}
     return {
         "id": sample.item,
-        "epoch": sample.repeat + 1,
+        "epoch": sample.repeat + 1,  # inspect_ai counts from 1
         "input": texts.prompts[0] if texts.prompts else "",
         "target": sample.gold or "",
         "messages": messages,

@@ -24,7 +24,7 @@ _Model = tuple[str, str, str]
 PARTS = Path(__file__).parent / "page"
 STEPS = 5
 """Number of steps between the ticks of an axis, at most."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # OWASP, "CSV Injection"
 """First characters of a cell that a spreadsheet would evaluate."""
 
 
@@ -122,6 +122,7 @@ class Board:
         ends = [end for row in self.rows for end in (row.score.low, row.score.value, row.score.high) if end is not None]
         low, high = min(ends), max(ends)
         size = max(abs(low), abs(high))
+        # where all scores are equal, an axis as wide as the score, or 1
         reach = next(reach for reach in (high - low, size, 1.0) if reach > 1e-6 * max(size, 1))
         return axis_around(low, high, step_at_least=reach / STEPS)
 
@@ -145,10 +146,7 @@ class Board:
 
 
 def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
-    """Return the boards of the headline metrics, by task.
-
-    Among those of a task the one with most models comes first.
-    """
+    """Return the boards of the headline metrics, by task; of those of one task, that with most models first."""
     by_board = dict[tuple[str, ...], list[StoredScore]]()
     for score in scores:
         if score.headline and not score.part:
@@ -172,7 +170,7 @@ def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
         ordered = sorted(
             of_board, key=lambda score: (-score.value if higher_is_better else score.value, score.model, score.run)
         )
-        ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}
+        ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}  # equal: the first
         rows = tuple(Row(ranks[score.value], names[_model_key(score)], score) for score in ordered)
         boards.append(Board(key[0], _describe_variant(key, by_board), key[1], higher_is_better, rows))
     return tuple(boards)
@@ -238,10 +236,7 @@ def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """Return csv with a line for each model and board.
-
-    An apostrophe precedes text that a spreadsheet would evaluate.
-    """
+    """Return csv with a line for each model and board; an apostrophe guards text that a spreadsheet would evaluate."""
     out = io.StringIO()
     writer = csv.DictWriter(out, EXPORTED, lineterminator="\n")
     writer.writeheader()

@@ -105,14 +105,12 @@ def samples_path(path: Path, report: EvalReport, task: str) -> Path:
 
 def safe_name(name: str) -> str:
     """Return `name` as a file name: `org/model` becomes `org__model`."""
+    # without points before it: neither hidden nor `..`
     return UNSAFE.sub("_", name.replace("/", "__")).lstrip(".")[:NAME_CHARS] or "model"
 
 
 def read_results(path: Path) -> EvalReport:
-    """Return the report in a results file of ours, of evalchemy or of the lm-evaluation-harness.
-
-    Raises ResultsUnusable.
-    """
+    """Return the report in a results file of ours, of evalchemy or of lm_eval. Raises ResultsUnusable."""
     if path.name.endswith(JUDGMENTS):
         why = "the import of judgments of AlpacaEval and FastChat was removed"
         raise ResultsUnusable(f"{path}: {why}; import results files of Trivet, evalchemy or lm_eval")
@@ -273,10 +271,7 @@ def build_run_row(report: EvalReport) -> Run:
 
 
 def report_from_rows(run: Run, tasks: Sequence[Evaluated]) -> EvalReport:
-    """Return the report of the run that rows of `Evaluations.task_results` describe.
-
-    Raises ValueError for a run of an index.
-    """
+    """Return the report of a run from rows of `Evaluations.task_results`. Raises ValueError for a run of an index."""
     if run.model is None:
         raise ValueError(f"run {run.id} measured an index, not a model")
     facts = run.model_dump(include={"id", "started_at", "ended_at", "status", "version", "git_commit", "environment"})

@@ -80,7 +80,7 @@ def compare(
 ) -> Comparison:
     """Return how the run `after` differs from the run `before`; each is read once, a few numbers of an item are held.
 
-    differs: what `differences` says of the two. Raises ResultsUnusable if there is no item that both could score.
+    differs: what `find_differences` says of the two. Raises ResultsUnusable if there is no item that both could score.
     """
     first, second = _sum_by_item(before), _sum_by_item(after)
     shared = [item for item in first if item in second]
@@ -120,7 +120,7 @@ def compare_pairs(
     moved = [after - before for before, after, count in pairs for _ in range(count)]
     gains = [(after - before if higher_is_better else before - after, count) for before, after, count in pairs]
     binary = is_binary(score for before, after, _ in pairs for score in (before, after))
-    interval, p, method = paired_test(moved, binary=binary, seed=0)
+    interval, p, method = paired_test(moved, binary=binary, seed=0)  # the same resamples each time
     return Comparison(
         n=n,
         before=fsum(before * count for before, _, count in pairs) / n,

@@ -13,7 +13,8 @@ WORST = 5
 
 def format_headline(result: TaskResult) -> str:
     """Return the result of a task in a line, such as `AIME24: accuracy 0.433 (0.260 – 0.606), 30 items`."""
-    if (headline := result.headline) is None:
+    headline = result.headline
+    if headline is None:
         return f"{result.task}: none of {result.counts.items} items scored"
     low, high = headline.low, headline.high
     interval = f" ({low:.3f} – {high:.3f})" if low is not None and high else ""

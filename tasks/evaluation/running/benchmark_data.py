@@ -33,10 +33,7 @@ class DataFile(Record):
     """A data file of a benchmark, with where it is looked for."""
 
     file: str
-    """Name of the file in `--data-dir`.
-
-    The same name with `.jsonl`, `.json` or `.csv`, and `.gz` behind it, is found too, and
-    with - for _."""
+    """Name of the file in `--data-dir`; found too with `.jsonl`, `.json` or `.csv`, `.gz` behind it, and - for _."""
     hub: str | None = None
     """ID of the data set on the Hugging Face hub."""
     hub_config: str | None = None
@@ -229,7 +226,8 @@ def require_distinct(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows unchanged. Raises DataUnusable for a repeated ID."""
     first_lines: dict[str, int] = {}
     for row in rows:
-        if (first := first_lines.setdefault(row.id, row.line)) != row.line:
+        first = first_lines.setdefault(row.id, row.line)
+        if first != row.line:
             row.unusable(f"line {first} has the id {row.id!r} too; give each its own")
         yield row
 
@@ -293,7 +291,7 @@ def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
 def _read_csv(file: BinaryIO, path: Path) -> Iterator[Row]:
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     reader = csv.DictReader(text, strict=True)
-    csv.field_size_limit(1 << 30)
+    csv.field_size_limit(1 << 30)  # Python's own limit of 131,072 is less than some prompts have
     try:
         for number, fields in enumerate(reader):
             if None in fields or None in fields.values():
@@ -316,7 +314,7 @@ READERS: dict[str, Callable[[BinaryIO, Path], Iterator[Row]]] = {
 
 def _parse_json(raw: bytes, place: str) -> Any:
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)  # NaN and Infinity are none of JSON's
         return repair_surrogates(value) if SURROGATE.search(raw) else value
     except UnicodeDecodeError as error:
         raise DataUnusable(f"{place}: not UTF-8 ({error.reason} at byte {error.start})") from error

@@ -122,10 +122,7 @@ class _Conversations:
             self.usage = self.usage.plus(count_usage(answer, self._prices))
 
     def responses(self) -> Iterator[Response]:
-        """Yield the responses in the order of the items.
-
-        Unfinished conversations are left out and noted in `unfinished`.
-        """
+        """Yield the responses in the order of the items; unfinished ones are left out and noted in `unfinished`."""
         for number, item in enumerate(self._items()):
             for repeat in range(self._task.repeats):
                 place = Place(number, repeat)
@@ -138,7 +135,8 @@ class _Conversations:
     def _replies(self, place: Place, turns: int) -> Iterator[Reply]:
         """Yield the replies to the first turns of a conversation; a refused turn and those after it have none."""
         for turn in range(turns):
-            if (start := self._starts.get((place, turn))) is not None:
+            start = self._starts.get((place, turn))
+            if start is not None:
                 self._file.seek(start)
                 yield Reply.model_validate_json(self._file.readline())
 
@@ -191,8 +189,10 @@ def store_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[t
 
     One response is held in memory at a time.
     """
+    # zip asks `responses` first, so that `numbers` stands at their count when they end
     numbers = count()
     counted = (response for response, _ in zip(responses, numbers, strict=False))
+    # `first` shows that there is one more shard, whose others are read as they are written
     shards = tuple(
         write_lines(artifacts, "responses", chain((first,), islice(counted, SHARD_RESPONSES - 1))) for first in counted
     )

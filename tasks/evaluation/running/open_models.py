@@ -235,7 +235,7 @@ class Asking:
                     self.away.append(str(answer))
                 yield waiting.pop(number), answer
         except BudgetSpent as spent:
-            for tag in chain(list(waiting.values()), (tag for tag, _ in coming)):
+            for tag in chain(list(waiting.values()), (tag for tag, _ in coming)):  # under way, then those not sent
                 self.away.append(str(spent))
                 yield tag, TransientModelError(str(spent))
 

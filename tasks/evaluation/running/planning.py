@@ -273,7 +273,7 @@ def take_first(items: Iterator[Item], first: int | float | None) -> Iterator[Ite
     if not isinstance(first, float):
         return islice(items, first)
     all_items = list(items)  # a part of them needs their number, so here alone all are held in memory
-    return iter(all_items[: math.ceil(len(all_items) * first)])
+    return iter(all_items[: math.ceil(len(all_items) * first)])  # as lm_eval rounds
 
 
 def describe_reading(extract: Policy) -> dict[str, JsonValue]:
@@ -327,7 +327,7 @@ def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampl
     """
     overrides = read_overrides(settings)
     changed = benchmark.sampling.model_dump() | overrides
-    if changed["seed"] is not None and "seed" not in overrides:
+    if changed["seed"] is not None and "seed" not in overrides:  # None: the benchmark sends no seed
         changed["seed"] = settings.seed[0]
     if unknown := [name for name in overrides if name not in Sampling.model_fields]:
         accepted_names = ", ".join([*Sampling.model_fields, *SAMPLING_NAMES, "do_sample"])
@@ -346,7 +346,8 @@ def read_overrides(settings: RunSettings) -> dict[str, JsonValue]:
         overrides["temperature"] = 0.0
     if settings.max_tokens is not None:
         overrides["max_tokens"] = settings.max_tokens
-    if isinstance(stop := overrides.get("stop"), str):
+    stop = overrides.get("stop")
+    if isinstance(stop, str):
         overrides["stop"] = [stop]
     return overrides
 
@@ -372,6 +373,7 @@ def read_items(artifacts: Artifacts, ref: Ref) -> Iterator[Item]:
 def _require_distinct(items: Iterable[Item], source: str, digests: set[bytes]) -> Iterator[Item]:
     """Yield the items unchanged, and add a digest of each ID to `digests`. Raises DataUnusable for a repeated ID."""
     for item in items:
+        # 8 bytes an ID: among a million items two collide with a chance of 3e-8
         digest = hashlib.blake2b(item.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         if digest in digests:
             raise DataUnusable(f"{source}: two items have the id {item.id!r}; give each its own")

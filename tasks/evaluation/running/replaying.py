@@ -48,7 +48,8 @@ def find_recorded(model: ModelSpec, task: str) -> Path:
     if path.is_file():
         return path
     for suffix in SUFFIXES:
-        if (file := path / f"{task}{suffix}").is_file():
+        file = path / f"{task}{suffix}"
+        if file.is_file():
             return file
     raise DataMissing(
         f"{path} has no recorded answers to {task}: expected {task}.jsonl there, with lines {{id, response}}"

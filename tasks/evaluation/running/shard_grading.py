@@ -82,6 +82,7 @@ def pair_responses(items: Iterable[Item], responses: Iterable[Response]) -> Iter
     coming = iter(items)
     item: Item | None = None
     for response in responses:
+        # items without a response are passed over
         while item is None or item.id != response.item:
             item = next(coming, None)
             if item is None:
@@ -133,10 +134,9 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     samples = tuple(shard.samples for shard in scored)
-    benchmark = copy(find_benchmark(task.benchmark))
-    benchmark.repeats = max(
-        benchmark.repeats, task.repeats
-    )  # metrics over repeats, also where only the run asked for repeats
+    benchmark = copy(find_benchmark(task.benchmark))  # all tasks of this process share it
+    # metrics over repeats, also where only the run asked for repeats
+    benchmark.repeats = max(benchmark.repeats, task.repeats)
     benchmark.ks = task.ks or benchmark.ks
     benchmark.extract = task.extract
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))

@@ -69,9 +69,8 @@ def plan_run(
     earlier_results = None if request.overwrite or settings.debug else evaluations
     lacking = _find_lacking([choice.task for choice in request.tasks], include_path)
     choices = [choice for choice in request.tasks if choice.task not in lacking]
-    benchmarks = [
-        (choice, find_task(choice.task, include_path)) for choice in choices
-    ]  # before a model is loaded for a typo
+    # before a model is loaded for a typo
+    benchmarks = [(choice, find_task(choice.task, include_path)) for choice in choices]
     chat = open_model(model) if opened else _open_if_possible(model)
     facts = model.facts(chat) if chat else ModelFacts(name=model.name or model.backend, backend=model.backend)
     data = Data(request.data_dir)
@@ -161,15 +160,12 @@ def select_judge(benchmark: BaseBenchmark, judge: ModelSpec | None, *, auto: boo
     if not auto:
         return judge
     backend, _, name = benchmark.judge.partition(":")
-    update = {"backend": backend, "name": name}
+    update = {"backend": backend, "name": name}  # the judge given says only how to reach it
     return judge.model_copy(update=update) if judge else ModelSpec(backend=backend, name=name)
 
 
 def find_earlier_run(task: PlannedTask, model: ModelFacts, evaluations: Evaluations) -> str | None:
-    """Return the ID of the run that evaluated the same revision on the same data and settings.
-
-    None if there is none.
-    """
+    """Return the ID of the run that evaluated this revision on the same data and settings; None without one."""
     try:
         return evaluations.evaluated_before(
             model_name=model.name,

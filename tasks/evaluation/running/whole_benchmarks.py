@@ -44,13 +44,10 @@ class Templated(str):
 
 
 class AsLM:
-    """The part of lm_eval's LM that evalchemy's benchmarks use.
-
-    `apply_chat_template` keeps the messages for the model's own template.
-    """
+    """The part of lm_eval's LM that evalchemy's benchmarks use; messages stay whole for the model's own template."""
 
     rank = 0
-    world_size = 1
+    world_size = 1  # so that benchmarks neither split their items nor return None
 
     def __init__(
         self,
@@ -61,7 +58,7 @@ class AsLM:
         system: str | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        """system, overrides (fields of `Sampling`): what the run sets in place of the benchmark's own."""
+        """Ask by `ask_all`. system, overrides (fields of `Sampling`): of the run, in place of the benchmark's own."""
         self.tokenizer_name = name
         self.model_args = {"model": name, "pretrained": name}
         self.model = name
@@ -75,10 +72,7 @@ class AsLM:
         return Templated(chat_history)
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-        """Return the answers to lm_eval Instances of `(prompt, generation arguments)`, in order.
-
-        Empty where refused.
-        """
+        """Return the answers to lm_eval Instances of `(prompt, generation arguments)`; empty where one failed."""
         answers = [""] * len(requests)
         for number, answer in self._ask_all(self._requests(requests)):
             if not isinstance(answer, ModelError):
@@ -99,6 +93,7 @@ class AsLM:
             prompt, *arguments = instance.args
             draw = int(getattr(instance, "repeat_idx", 0) or 0)
             sampling = read_sampling(arguments[0] if arguments else {}).model_dump() | self._overrides
+            # a seed that the run sets is that of the first repeat
             if "seed" in self._overrides and sampling["seed"] is not None:
                 sampling["seed"] += draw
             messages = read_messages(prompt)

@@ -49,10 +49,7 @@ STANDARD, FOREIGN = "standard library", "third-party libraries"
 
 
 class BigCodeBench(CodeBenchmark):
-    """BigCodeBench in one of two sizes, asked in one of two ways.
-
-    Groups are standard library and third-party libraries.
-    """
+    """BigCodeBench in one of two sizes, asked in one of two ways; groups: standard library, third-party libraries."""
 
     sampling = Sampling(temperature=0.0, max_tokens=1280)
     format_checked_only = True
@@ -97,6 +94,7 @@ class BigCodeBench(CodeBenchmark):
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = extract_code(answer, "python")
+        # before the code runs: a failed import would be graded as wrong
         libraries = _look_up(item, sandbox)
         if libraries.broken:
             return Verdict(None, f"sandbox: its libraries could not be looked up: {libraries.broken}", code)
@@ -144,10 +142,7 @@ class BigCodeBench(CodeBenchmark):
             log.warning("canonical solution fails benchmark=%s %s", self.name, problem)
 
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """Grade one response.
-
-        A missing answer is unscored where libraries are missing, since all other answers are, too.
-        """
+        """Grade one response; where libraries are missing, so that no answer has a score, a missing one has none."""
         sample = super().sample(item, response, sandbox)
         missing = _look_up(item, sandbox).missing if sample.missing else ()
         if missing:

@@ -60,7 +60,7 @@ class CodeForces(ContestBenchmark):
                 id=row.text("id"),
                 prompts=(f"{INSTRUCTION}\n\n{render_statement(row)}",),
                 group=name_difficulty(row.get("rating")),
-                detail={"tests": tests, "seconds": float(seconds) + 50},
+                detail={"tests": tests, "seconds": float(seconds) + 50},  # evalchemy's addition
             )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
@@ -77,14 +77,14 @@ class CodeForces(ContestBenchmark):
 
     def _run_test(self, code: str, stdin: str, expected: str, seconds: float, sandbox: Sandbox) -> Verdict:
         def differs(printed: str) -> str | None:
-            equal = printed.split() == expected.split()
+            equal = printed.split() == expected.split()  # the checker wcmp of testlib
             return None if equal else f"wrong answer: {_shorten(printed)}, expected {_shorten(expected)}"
 
         limits = Limits(
             cpu_s=round(seconds),
             wall_s=seconds,
             memory_bytes=MEMORY_BYTES,
-            output_bytes=OUTPUT_BYTES + 2 * len(expected),
+            output_bytes=OUTPUT_BYTES + 2 * len(expected),  # the limit must cut no right output
         )
         program = Program(code, stdin=stdin.encode("utf-8", "replace"), limits=limits)
         return run_and_compare(program, sandbox, differs=differs)

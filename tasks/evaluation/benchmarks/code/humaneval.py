@@ -97,6 +97,7 @@ class FunctionBenchmark(CodeBenchmark):
         if language == "python":
             source = complete_program(prompt, code, entry_point, language)
             tests, call = str(detail["test"]), f"check({entry_point})"
+            # the tests of some files call `check` themselves
             tests = tests if tests.rstrip().endswith(f"\n{call}") else f"{tests}\n\n{call}\n"
         else:
             is_fenced = any(block.code.strip() for block in find_blocks(answer))
@@ -120,10 +121,7 @@ class FunctionBenchmark(CodeBenchmark):
         return body and f"```{item.group}\n{before}{body}```\n"
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield the problems that the base class finds.
-
-        If a language of the items cannot be run here, yield only why.
-        """
+        """Yield the problems that the base class finds; only why, if a language of the items cannot be run here."""
         languages = dict.fromkeys(item.group for item in items if item.group)
         missing = [(language, why) for language in languages if (why := why_unavailable(find_language(language)))]
         yield from (f"programs of {language} cannot be run here: {why}" for language, why in missing)
@@ -132,10 +130,7 @@ class FunctionBenchmark(CodeBenchmark):
 
 
 class HumanEval(FunctionBenchmark):
-    """HumanEval in up to three languages.
-
-    Groups are `python`, `sh` and `js`, with which the keys of the metrics begin.
-    """
+    """HumanEval in up to three languages; metrics begin with those of the groups, `python`, `sh` and `js`."""
 
     name = "HumanEval"
     version = 2

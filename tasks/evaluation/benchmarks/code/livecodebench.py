@@ -106,7 +106,7 @@ class LiveCodeBench(ContestBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            if self.window[0] <= _read_date(row) < self.window[1]:
+            if self.window[0] <= _read_date(row) < self.window[1]:  # ISO dates sort as texts do
                 yield _build_item(row)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:

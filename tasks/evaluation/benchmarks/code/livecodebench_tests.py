@@ -78,7 +78,7 @@ def unpack(packed: str) -> str:
     # a decompressor with a limit: zlib.decompress would expand a hostile text in memory before its size is known
     inflating = zlib.decompressobj()
     try:
-        pickled = inflating.decompress(compressed, MOST_BYTES + 1)
+        pickled = inflating.decompress(compressed, MOST_BYTES + 1)  # one byte more shows that there is more
     except zlib.error as error:
         raise ValueError(f"not compressed with zlib ({error})") from error
     if len(pickled) > MOST_BYTES:
@@ -133,7 +133,7 @@ def _parse_tests(text: str, whose: str) -> Iterator[Test]:
 
 
 def parse_value(text: str) -> Any:
-    """JSON as LiveCodeBench reads it, NaN included; integers may be of any length. Raises ValueError."""
+    """Return JSON as LiveCodeBench reads it, NaN included; integers may be of any length. Raises ValueError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -158,7 +158,7 @@ class MBPPPlus(MBPP):
         if look_up(NUMPY, sandbox).missing:
             return Verdict(None, explain_missing(NUMPY), code)
         seconds = LONGER.get(item.id, SECONDS)
-        limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)
+        limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)  # the clock only ends what sleeps
         # nothing may stand before an import from __future__
         source = f"{code}\n{IMPORTS}" if "from __future__" in code else f"{IMPORTS}\n{code}"
         program = Program(source, tests=str(item.detail["tests"]), limits=limits)

@@ -11,7 +11,7 @@ from tasks.sandbox import Program, Sandbox
 
 REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
 REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")
-"""Matches a text of `reason_of`; its group holds the names of the libraries."""
+"""Matches a text of `explain_missing`; its group holds the names of the libraries."""
 LACKS = 3
 """Exit code of the look-up where the library is missing."""
 LOOK_UP = """\
@@ -58,7 +58,7 @@ class _LookUpFailed(Exception):
     """The sandbox did not execute the look-up; an exception, so that the cache does not keep it."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # each executes a program, and items share libraries
 def _has_library(name: str, sandbox: Sandbox) -> bool:
     execution = sandbox.run(Program(LOOK_UP.format(name=name, lacks=LACKS)))
     if not execution.passed and execution.exit_code != LACKS:
