@@ -63,7 +63,7 @@ class RecordedTask:
         only: an item; lines in which its name does not stand are not parsed, which takes most of the time.
         """
         self._artifacts = artifacts
-        self._named = to_json(only) if only is not None else b""
+        self._quoted_id = to_json(only) if only is not None else b""
         # without items it ran as a whole, and its responses are JSON of its own
         items, responses = ([result.items], result.responses) if result.items else ([], ())
         self._items = {item.id: place for item, place in self._lines(items, Item)}
@@ -80,7 +80,7 @@ class RecordedTask:
             offset = 0
             with self._artifacts.path(ref).open("rb") as file:
                 for line in file:
-                    if self._named in line:
+                    if self._quoted_id in line:
                         yield model.model_validate_json(line), _Place(ref, offset)
                     offset += len(line)
 

@@ -151,8 +151,8 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
 
     asking = _open_asking(task.judge, spending) if task.judge else None
     progress.expect("score", 1)
-    twins = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
-    with twins, slot("judge") if asking else nullcontext():
+    lock = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
+    with lock, slot("judge") if asking else nullcontext():
         scored = score_shard(shard, task, artifacts(), asking)
     progress.advance("score")
     samples = read_lines(artifacts(), scored.samples, Sample)

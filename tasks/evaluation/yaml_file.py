@@ -56,17 +56,17 @@ def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFi
     return YamlFile(path, cast("dict[str, Any]", plain), lines, tuple(repeated))
 
 
-def _list_places(node: Any, at: Place) -> Iterator[tuple[Place, int]]:
+def _list_places(node: Any, place: Place) -> Iterator[tuple[Place, int]]:
     import yaml
 
-    if not at and node is not None:
-        yield at, node.start_mark.line + 1
+    if not place and node is not None:
+        yield place, node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         for name, value in node.value:
-            below = (*at, str(name.value))
+            below = (*place, str(name.value))
             yield below, name.start_mark.line + 1
             yield from _list_places(value, below)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
-            yield (*at, number), value.start_mark.line + 1
-            yield from _list_places(value, (*at, number))
+            yield (*place, number), value.start_mark.line + 1
+            yield from _list_places(value, (*place, number))

@@ -151,14 +151,16 @@ def our_model(name: str) -> Any:
     from models.protocols import LogLikelihood
     from tasks.bulk import ask_all
     from tasks.calls import CallSettings, Limits
-    from tasks.evaluation.harness.harness_model import Heard, Likelihoods, harness_model
+    from tasks.evaluation.harness.harness_model import AnswerLog, Likelihoods, harness_model
     from tests.evaluation.harness.test_harness import Kept
 
     chat, kept = open_chat(name), Kept()
     assert isinstance(chat, LogLikelihood)
     asking = partial(ask_all, chat, responses=kept, limits=Limits(CallSettings(), rng=random.Random(0)))
     likelihoods = Likelihoods(chat, kept)
-    return harness_model(chat.id, ask_all=asking, likelihoods=likelihoods, heard=Heard(), template=False, seed=0)
+    return harness_model(
+        chat.id, ask_all=asking, likelihoods=likelihoods, answer_log=AnswerLog(), template=False, seed=0
+    )
 
 
 def compare(task: str, ours: Any, theirs: Any, model: Any) -> dict[str, Any]:

@@ -34,9 +34,9 @@ PROMPT = DataFile(
 )
 GAMES = ("game 1", "game 2")
 """The two games of a question: the baseline's answer is A in the first and B in the second."""
-MUCH = 3
+MUCH_BETTER = 3
 """Number of battles for which a verdict of `much better` counts."""
-OUTCOMES = {"A>>B": (1.0, MUCH), "A>B": (1.0, 1), "A=B": (0.5, 1), "B>A": (0.0, 1), "B>>A": (0.0, MUCH)}
+OUTCOMES = {"A>>B": (1.0, MUCH_BETTER), "A>B": (1.0, 1), "A=B": (0.5, 1), "B>A": (0.0, 1), "B>>A": (0.0, MUCH_BETTER)}
 """For each verdict of the judge the share that A wins, from 0 to 1, and the number of battles that it counts for."""
 LABELS = tuple(OUTCOMES)
 JUDGE_TOKENS = 4096
@@ -115,18 +115,18 @@ class ArenaHard(JudgedBenchmark):
         verdicts = {
             game: judgment.verdict for game, judgment in judged.judgments.items() if judgment.verdict is not None
         }
-        share = Share(0, 0) if answers[0] else Share(0, 2 * MUCH)  # without an answer B>>A, A>>B
+        share = Share(0, 0) if answers[0] else Share(0, 2 * MUCH_BETTER)  # without an answer B>>A, A>>B
         for game, verdict in verdicts.items():
-            of_a, battles = OUTCOMES[verdict]
-            share = share.plus(1 - of_a if game == GAMES[0] else of_a, battles)  # the baseline is A in the first
+            a_share, battles = OUTCOMES[verdict]
+            share = share.plus(1 - a_share if game == GAMES[0] else a_share, battles)  # the baseline is A in the first
         # a question with a game without verdict is left out, as in arena-hard-auto
-        whole = len(verdicts) == len(judged.judgments)
-        values = {"won": share.total, "battles": share.weight} if whole else {}
+        is_complete = len(verdicts) == len(judged.judgments)
+        values = {"won": share.total, "battles": share.weight} if is_complete else {}
         used = [reply.completion_tokens for reply in judged.response.turns]
         if len(used) == 1 and used[0] is not None:
             values["tokens"] = float(used[0])
         return Rating(
-            share.total / share.weight if whole else None,
+            share.total / share.weight if is_complete else None,
             "; ".join(f"{game}: {verdict}" for game, verdict in verdicts.items()) or "both games lost: no answer",
             values,
         )

@@ -118,10 +118,10 @@ class MTBench(JudgedBenchmark):
         """Return the mean rating, from 1 to 10; `values` holds the rating of each turn that was rated."""
         ratings, reasons = dict[str, float](), list[str]()
         for turn, answer in zip(TURNS, answers, strict=False):
-            rated = judged.judgments[turn].verdict if answer else LOWEST
-            if rated is not None:
-                ratings[turn] = rated
-                reasons.append(f"{turn}: {rated:g}" + ("" if answer else " (no answer)"))
+            rating = judged.judgments[turn].verdict if answer else LOWEST
+            if rating is not None:
+                ratings[turn] = rating
+                reasons.append(f"{turn}: {rating:g}" + ("" if answer else " (no answer)"))
         score = sum(ratings.values()) / len(ratings) if ratings else None
         return Rating(score, "; ".join(reasons), values=ratings)
 
@@ -147,7 +147,7 @@ class MTBench(JudgedBenchmark):
 
         whole = estimates(all_samples)
         categories = sorted({sample.group for sample in all_samples if sample.group})
-        of_parts = [
+        part_estimates = [
             part
             for category in categories
             for part in estimates(
@@ -157,7 +157,7 @@ class MTBench(JudgedBenchmark):
         counts = tally_samples(all_samples).counts
         metrics: dict[str, JsonValue] = {name: estimate.value if estimate else None for name, estimate in whole.items()}
         metrics |= {"num_total": counts.items} | unscored_metric(counts)
-        return Summary(metrics, tuple(estimate for estimate in (*whole.values(), *of_parts) if estimate), counts)
+        return Summary(metrics, tuple(estimate for estimate in (*whole.values(), *part_estimates) if estimate), counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """Yield the problems that the base class finds, prompts without a readable rating, and missing references."""

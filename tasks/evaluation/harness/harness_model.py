@@ -24,7 +24,7 @@ STORED_TOGETHER = 64
 """Number of log-probabilities that are written to the response store at once."""
 ANSWER_TOKENS = 256
 """Token limit of tasks that set none, as in lm_eval."""
-HOTTEST_BY_DEFAULT = 1.0
+DEFAULT_TEMPERATURE = 1.0
 """Temperature of tasks that sample and set none, as in transformers."""
 
 LikelihoodInput = tuple[str, str] | str
@@ -104,7 +104,7 @@ class Doc(NamedTuple):
     number: int
 
 
-class Heard:
+class AnswerLog:
     """Collects the model's answers to each item and their keys, in the order in which the harness asked."""
 
     def __init__(self) -> None:
@@ -113,7 +113,13 @@ class Heard:
 
 
 def harness_model(
-    name: str, *, ask_all: AskAll, likelihoods: Likelihoods | None, heard: Heard, template: bool | str, seed: int
+    name: str,
+    *,
+    ask_all: AskAll,
+    likelihoods: Likelihoods | None,
+    answer_log: AnswerLog,
+    template: bool | str,
+    seed: int,
 ) -> Any:
     """Return an lm_eval LM that asks one of our models.
 
@@ -128,11 +134,11 @@ def harness_model(
         texts = [instance.args[0] if parts == 1 else tuple(instance.args[:parts]) for instance in requests]
         weighed = likelihoods.weigh(texts)
         for instance, (key, _) in zip(requests, weighed, strict=True):
-            heard.keys[_identify_doc(instance)].append(key)
+            answer_log.keys[_identify_doc(instance)].append(key)
         return [result for _, result in weighed]
 
     class Model(LM):
-        """An lm_eval LM that asks through our calls and records the answers in `heard`."""
+        """An lm_eval LM that asks through our calls and records the answers in `answer_log`."""
 
         @property
         def tokenizer_name(self) -> str:
@@ -153,7 +159,7 @@ def harness_model(
             texts: list[str] = []
             for instance, answer in zip(requests, answers, strict=True):
                 assert answer is not None, "ask_all answers every request"
-                heard.answers[_identify_doc(instance)].append(answer)
+                answer_log.answers[_identify_doc(instance)].append(answer)
                 texts.append(answer.response.text if isinstance(answer, Answer) else "")
             return texts
 
@@ -185,7 +191,7 @@ def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int)
         if not any(arguments.get(name) for name in MAX_TOKENS):
             arguments["max_gen_toks"] = ANSWER_TOKENS
         if arguments.get("do_sample") and arguments.get("temperature") is None:
-            arguments["temperature"] = HOTTEST_BY_DEFAULT
+            arguments["temperature"] = DEFAULT_TEMPERATURE
         sampling = read_sampling(arguments)
         parameters: dict[str, Any] = sampling.model_dump() | {
             "seed": draw + ((sampling.seed or 0) if "seed" in arguments else seed),

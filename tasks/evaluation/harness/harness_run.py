@@ -24,7 +24,7 @@ from tasks.calls import Answer, ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
-from tasks.evaluation.harness.harness_model import Doc, Heard, Likelihoods, harness_model
+from tasks.evaluation.harness.harness_model import AnswerLog, Doc, Likelihoods, harness_model
 from tasks.evaluation.harness.harness_tasks import (
     LoadedTasks,
     installed_version,
@@ -56,10 +56,10 @@ NO_FILTER = "none"
 """Name of the harness's filter that changes nothing."""
 NOT_FOUND = ("", "[invalid]")
 """Outputs of the harness's filters for a response without an answer."""
-ELSEWHERE = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
+NOT_DEFINITION = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
 """Keys of a task's configuration that are not part of its definition."""
 
-_one_at_a_time = Lock()
+_rng_lock = Lock()
 """The harness uses the global random generators of the process."""
 
 
@@ -153,12 +153,12 @@ def evaluate_harness(
         effective = settings
         if wanting and settings.apply_chat_template is not False:  # these are of plain texts
             effective = settings.model_copy(update={"apply_chat_template": False, "fewshot_as_multiturn": False})
-        heard = Heard()
+        answer_log = AnswerLog()
         lm = harness_model(
             model.id,
             ask_all=ask_all,
             likelihoods=likelihoods,
-            heard=heard,
+            answer_log=answer_log,
             template=effective.apply_chat_template,
             seed=settings.seed[0],
         )
@@ -168,7 +168,7 @@ def evaluate_harness(
         name,
         results,
         loaded,
-        heard,
+        answer_log,
         settings={name: plain[name] for name in SETTINGS},
         usage=likelihoods.usage if likelihoods else Usage(),
         notes=() if effective == settings else (NO_TEMPLATE,),
@@ -207,7 +207,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
 @contextmanager
 def _silence_harness() -> Generator[None]:
     """Keep the harness from printing, starting processes and changing the environment, for one thread at a time."""
-    with _one_at_a_time, ExitStack() as undo:
+    with _rng_lock, ExitStack() as undo:
         undo.enter_context(patch.dict(os.environ))  # importing lm_eval sets variables of the hub's client
         undo.enter_context(silence_loggers())
         installed_version()
@@ -218,8 +218,8 @@ def _silence_harness() -> Generator[None]:
         undo.enter_context(patch.object(task, "tqdm", lambda items, **_: items))
         undo.enter_context(patch.object(metrics, "bootstrap_stderr", _bootstrap_std_err))
         # facts about machine and tokenizer, found by running a dozen programs
-        for finding in ("add_env_info", "add_tokenizer_info", "get_git_commit_hash"):
-            undo.enter_context(patch.object(evaluator, finding, lambda *_, **__: None))
+        for collector in ("add_env_info", "add_tokenizer_info", "get_git_commit_hash"):
+            undo.enter_context(patch.object(evaluator, collector, lambda *_, **__: None))
         if not datasets.utils.are_progress_bars_disabled():
             datasets.disable_progress_bars()
             undo.callback(datasets.enable_progress_bars)
@@ -238,14 +238,14 @@ def read_outcome(
     name: str,
     results: Mapping[str, Any],
     loaded: LoadedTasks,
-    heard: Heard,
+    answer_log: AnswerLog,
     *,
     settings: dict[str, Any],
     usage: Usage,
     notes: Iterable[str],
 ) -> HarnessOutcome:
     """Return the results of lm_eval's `simple_evaluate` as our records."""
-    read = [_Task(task, results, heard, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
+    read = [_Task(task, results, answer_log, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
     samples = tuple(sample for task in read for sample in task.samples())
     data = _describe_data(name, loaded)
     # metrics of a group; empty for a tag and for a group that defines none
@@ -258,20 +258,20 @@ def read_outcome(
     }
     # version numbers of the tasks, and a digest of the definitions
     definitions = {
-        task.name: {name: value for name, value in task.config.items() if name not in ELSEWHERE} for task in read
+        task.name: {name: value for name, value in task.config.items() if name not in NOT_DEFINITION} for task in read
     }
     numbers = {str(results["versions"].get(task.name)) for task in read}
     digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
-    answers = [answer for of_doc in heard.answers.values() for answer in of_doc]
+    answers = [answer for doc_answers in answer_log.answers.values() for answer in doc_answers]
     errors = [answer for answer in answers if isinstance(answer, ModelError)]
-    for_now = sum(isinstance(error, TransientModelError) for error in errors)
+    transient = sum(isinstance(error, TransientModelError) for error in errors)
     notes = list(notes)
-    if for_now:
+    if transient:
         notes.append(
-            f"{for_now} of {len(answers)} answers are missing for now; lm_eval's figures take them for empty ones"
+            f"{transient} of {len(answers)} answers are missing for now; lm_eval's figures take them for empty ones"
         )
-    if len(errors) > for_now:
-        notes.append(f"{len(errors) - for_now} of {len(answers)} questions are longer than the model's context")
+    if len(errors) > transient:
+        notes.append(f"{len(errors) - transient} of {len(answers)} questions are longer than the model's context")
     by_task: dict[str, JsonValue] = {task.name: _read_metrics(task.results) for task in read}
     result = TaskResult(
         task=data.name,
@@ -292,7 +292,7 @@ def read_outcome(
 class _Task:
     """One task of the harness with its results."""
 
-    def __init__(self, name: str, results: Mapping[str, Any], heard: Heard, *, alone: bool) -> None:
+    def __init__(self, name: str, results: Mapping[str, Any], answer_log: AnswerLog, *, alone: bool) -> None:
         self.name = name
         self.results: Mapping[str, Any] = results["results"][name]
         self.config: Mapping[str, Any] = results["configs"][name]
@@ -300,7 +300,7 @@ class _Task:
         self.generates = self.config.get("output_type", "generate_until") == "generate_until"
         self.main = next(_list_metric_keys(self.results))
         """Key of the task's headline metric: its first metric under its first filter."""
-        self._heard = heard
+        self._answer_log = answer_log
         self._alone = alone
         self._by_doc: dict[int, list[Mapping[str, Any]]] = {}
         for logged in results["samples"][name]:
@@ -331,7 +331,7 @@ class _Task:
     def responses(self) -> Iterator[Response]:
         """Yield the model's responses, in the order of items and repeats; none for log-probabilities."""
         for number in self._by_doc if self.generates else ():
-            for repeat, answer in enumerate(self._heard.answers[Doc(self.name, number)]):
+            for repeat, answer in enumerate(self._answer_log.answers[Doc(self.name, number)]):
                 answered = isinstance(answer, Answer)
                 turns, missed = ((build_reply(answer),), None) if answered else ((), str(answer))
                 yield Response(item=self._id(number), repeat=repeat, turns=turns, missed=missed)
@@ -340,7 +340,7 @@ class _Task:
         """Yield a graded sample for each item, scored by the headline metric."""
         for number, logged in self._by_doc.items():
             doc = Doc(self.name, number)
-            answers = self._heard.answers[doc]
+            answers = self._answer_log.answers[doc]
             # numeric metrics, under all filters
             values: dict[str, float] = {}
             for row in logged:
@@ -370,7 +370,7 @@ class _Task:
                 ),
                 missing=self.generates and not extracted,
                 keys=tuple(answer.key for answer in answers if isinstance(answer, Answer))
-                or tuple(self._heard.keys[doc]),
+                or tuple(self._answer_log.keys[doc]),
             )
 
     def _id(self, number: int) -> str:
@@ -395,8 +395,8 @@ def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Se
             better = all(task.rises(task.main) for task in read)
             yield estimate(_strip_filter(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
-        of_task = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
-        values, part = tally_samples(of_task).values, "" if len(read) == 1 else f"task={task.name}"
+        task_samples = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
+        values, part = tally_samples(task_samples).values, "" if len(read) == 1 else f"task={task.name}"
         for key in _list_metric_keys(task.results):
             headline, n = len(read) == 1 and key == task.main, task.results["sample_len"]
             for task_estimate in _read_estimate(
@@ -460,7 +460,7 @@ def _extract_answer(logged: Mapping[str, Any], *, generates: bool) -> str | None
     pairs = [arguments for arguments in logged["arguments"] if len(arguments) > 1]
     if not pairs or len(filtered) < 2:
         return None
-    likeliest = max(range(len(filtered)), key=lambda at: filtered[at][0])
+    likeliest = max(range(len(filtered)), key=lambda number: filtered[number][0])
     return _as_text(pairs[likeliest][1]).strip()
 
 

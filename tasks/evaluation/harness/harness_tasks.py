@@ -108,8 +108,8 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
         raise BenchmarkUnusable(f"{name} is not a task that the harness can load: {message}") from error
     tasks: dict[str, Any] = dict(loaded["tasks"])
     groups = list(loaded.get("groups", {}).values())
-    inside = {child for group in groups for child in group.child_names}
-    roots = [group for group in groups if group.name not in inside]
+    child_names = {child for group in groups for child in group.child_names}
+    roots = [group for group in groups if group.name not in child_names]
     return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 
@@ -139,10 +139,10 @@ def _open_manager(include_path: Path | None, *, with_own: bool) -> Any:
             def _load_full_config(self, entry: Any, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
                 config = super()._load_full_config(entry, overrides)
                 kwargs: Any = config.get("dataset_kwargs")
-                of_files = config.get("dataset_path") in FILE_FORMATS and isinstance(kwargs, dict)
-                if entry.yaml_path and of_files and "data_files" in kwargs:
-                    files_there = _resolve_files(kwargs["data_files"], entry.yaml_path.parent)
-                    config["dataset_kwargs"] = kwargs | {"data_files": files_there}
+                reads_files = config.get("dataset_path") in FILE_FORMATS and isinstance(kwargs, dict)
+                if entry.yaml_path and reads_files and "data_files" in kwargs:
+                    resolved_files = _resolve_files(kwargs["data_files"], entry.yaml_path.parent)
+                    config["dataset_kwargs"] = kwargs | {"data_files": resolved_files}
                 return config
 
         manager = TaskManager(include_path=include_path, include_defaults=with_own)

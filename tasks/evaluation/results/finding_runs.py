@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.evaluations import Evaluations
     from storage.responses import StoredResponse
 
-LOOKED_AT = 20
+RECENT_RUNS = 20
 """Number of latest runs of a model among which a finished one takes precedence over a running one."""
 Recall = Callable[[list[str]], "dict[str, StoredResponse]"]
 
@@ -56,8 +56,8 @@ class FoundRun:
         self.require(task)
         if self._evaluations and not self.path:
             return self._evaluations.sample(self.report.run.id, task, item)
-        of_item = (sample for sample in self.samples(task) if sample.item == item)
-        return sorted(of_item, key=lambda sample: sample.repeat)
+        item_samples = (sample for sample in self.samples(task) if sample.item == item)
+        return sorted(item_samples, key=lambda sample: sample.repeat)
 
     def texts(self, task: str, sample: Sample) -> tuple[list[str], list[str]]:
         """Return a sample's prompts and replies from beside the results file, else two empty lists.
@@ -91,13 +91,13 @@ class FoundRun:
             raise ResultsUnusable(f"run {self.report.run.id} has no task {task}; it has {', '.join(tasks) or 'none'}")
 
 
-def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
-    """Return the run called `which`: a results file, a folder of one, an ID or its beginning, or a model's last run.
+def find_run(name: str, evaluations: Evaluations | None) -> FoundRun:
+    """Return the run called `name`: a results file, a folder of one, an ID or its beginning, or a model's last run.
 
     evaluations: None to look at files only. Raises ResultsUnusable, DatabaseUnavailable.
     """
-    path = Path(which)
-    if which.endswith(".json") or path.is_file():
+    path = Path(name)
+    if name.endswith(".json") or path.is_file():
         return FoundRun(read_results(path), path=path)
     if path.is_dir():
         files = [*path.glob("results_*.json"), *path.glob("*/results_*.json")]
@@ -109,22 +109,22 @@ def find_run(which: str, evaluations: Evaluations | None) -> FoundRun:
         newest = max(files, key=lambda file: (file.name, file.parent.name))  # the name ends with the time
         return FoundRun(read_results(newest), path=newest)
     if evaluations is None:
-        raise ResultsUnusable(f"{which} is no results file and no folder of one; name one")
-    return find_stored_run(which, evaluations)
+        raise ResultsUnusable(f"{name} is no results file and no folder of one; name one")
+    return find_stored_run(name, evaluations)
 
 
-def find_stored_run(which: str, evaluations: Evaluations) -> FoundRun:
-    """Return the run of the database called `which`, an ID or its beginning, or a model; no file is looked at.
+def find_stored_run(name: str, evaluations: Evaluations) -> FoundRun:
+    """Return the run of the database called `name`, an ID or its beginning, or a model; no file is looked at.
 
     Raises ResultsUnusable, DatabaseUnavailable.
     """
     try:
-        run = evaluations.run(which)
+        run = evaluations.run(name)
     except UnknownRun as unknown:
-        runs = evaluations.runs(kind="benchmark", model=which, limit=LOOKED_AT)
+        runs = evaluations.runs(kind="benchmark", model=name, limit=RECENT_RUNS)
         if not runs:
             raise ResultsUnusable(
-                f"{which} is no results file, no run and no model that was evaluated: {unknown}"
+                f"{name} is no results file, no run and no model that was evaluated: {unknown}"
             ) from unknown
         run = next((candidate for candidate in runs if candidate.status != "running"), runs[0])
     try:

@@ -39,7 +39,7 @@ HEADLINES = (
 """Names of headline metrics: the first that a file has is its headline, else its first metric."""
 SIZES = ("num_total", "num_examples", "sample_len", "num_questions")
 """Names under which evalchemy and the harness give the number of items."""
-NO_FIGURES = (*SIZES, "num_repeat", "num_solved", "solved_avg")
+NOT_METRICS = (*SIZES, "num_repeat", "num_solved", "solved_avg")
 STD_ERRS = {"accuracy_avg": "accuracy_std_err"}
 """Names of standard errors that are not formed as `METRIC_stderr`, by metric."""
 MODEL_ARGS = ("peft", "pretrained", "model", "path")
@@ -92,14 +92,14 @@ def _read_results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -
             name
             for name, value in metrics.items()
             if _finite_number(value) is not None
-            and name not in NO_FIGURES
+            and name not in NOT_METRICS
             and "_stderr" not in name
             and "std_err" not in name
         ]
         if not names:
             continue
-        of_samples = dict_or_empty(dict_or_empty(data.get("n-samples")).get(task))
-        sizes = (*(metrics.get(name) for name in SIZES), of_samples.get("effective"))
+        sample_sizes = dict_or_empty(dict_or_empty(data.get("n-samples")).get(task))
+        sizes = (*(metrics.get(name) for name in SIZES), sample_sizes.get("effective"))
         size = next((value for value in sizes if isinstance(value, int) and value >= 0), 0)
         better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
         headline = next((name for head in HEADLINES for name in names if _strip_filter(name) == head), names[0])
@@ -135,15 +135,15 @@ def _strip_filter(name: str) -> str:
     return name.removesuffix(",none")
 
 
-def _parse_time(*said: Any) -> datetime:
+def _parse_time(*candidates: Any) -> datetime:
     """Return the first moment that can be read; else 1970, so that each reading of a file gives the same run."""
-    for value in said:
+    for value in candidates:
         if isinstance(value, str):
             try:
-                read = datetime.fromisoformat(value)
+                moment = datetime.fromisoformat(value)
             except ValueError:
                 continue
-            return read if read.tzinfo else read.replace(tzinfo=UTC)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         seconds = _finite_number(value)
         if seconds is not None and 0 <= seconds < 1e11:  # above are milliseconds, or a year beyond 5000
             return datetime.fromtimestamp(seconds, UTC)

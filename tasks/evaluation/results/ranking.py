@@ -71,10 +71,10 @@ VALUE_CHARS = 24
 """Most characters of a setting's value in the name of a board."""
 LAST_NAMED = ("version", "grader")
 """Settings that are digests and numbers of ours, which are named only where nothing else differs."""
-_LEFT_OUT = ("part", "headline", "counts", "usage", "settings")
-_FIELDS = [name for name in StoredScore.model_fields if name not in _LEFT_OUT]
-_FIGURES = _FIELDS.index("n") + 1
-EXPORTED = ("board", "rank", *_FIELDS[:_FIGURES], *(column.name for column in RANKED), *_FIELDS[_FIGURES:])
+_NOT_EXPORTED = ("part", "headline", "counts", "usage", "settings")
+_FIELDS = [name for name in StoredScore.model_fields if name not in _NOT_EXPORTED]
+_SCORE_END = _FIELDS.index("n") + 1
+EXPORTED = ("board", "rank", *_FIELDS[:_SCORE_END], *(column.name for column in RANKED), *_FIELDS[_SCORE_END:])
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
             key = (score.task, score.metric, score.dataset_checksum, score.settings_digest)
             by_board.setdefault(key, []).append(score)
     # the name of a model, with what distinguishes it from namesakes; imported ones say so
-    models = {_model_key(score) for of_board in by_board.values() for score in of_board}
+    models = {_model_key(score) for board_scores in by_board.values() for score in board_scores}
     names = dict[_Model, str]()
     for model in models:
         name, revision, backend = model
@@ -165,10 +165,10 @@ def rank(scores: Iterable[StoredScore]) -> tuple[Board, ...]:
 
     boards: list[Board] = []
     for key in sorted(by_board, key=lambda key: (key[0].casefold(), -len(by_board[key]), key)):
-        of_board = by_board[key]
-        higher_is_better = of_board[0].higher_is_better
+        board_scores = by_board[key]
+        higher_is_better = board_scores[0].higher_is_better
         ordered = sorted(
-            of_board, key=lambda score: (-score.value if higher_is_better else score.value, score.model, score.run)
+            board_scores, key=lambda score: (-score.value if higher_is_better else score.value, score.model, score.run)
         )
         ranks = {score.value: rank for rank, score in reversed([*enumerate(ordered, start=1)])}  # equal: the first
         rows = tuple(Row(ranks[score.value], names[_model_key(score)], score) for score in ordered)

@@ -31,11 +31,11 @@ UNSAFE = re.compile(r"[^\w.+=@-]+")
 """Matches the characters that a file name may not have."""
 NAME_CHARS = 120
 """Most characters of a file name that is made of a model's or a task's name."""
-OURS = "trivet"
+REPORT_KEY = "trivet"
 """Key of the results file under which the whole report stands, beside evalchemy's keys."""
 JUDGMENTS = ("annotations.json", "_single.jsonl", "_pair.jsonl")
 """Ends of the names of judgments of AlpacaEval and FastChat, which an earlier version imported."""
-TEXTS = ("prompt", "response")
+TEXT_FIELDS = ("prompt", "response")
 """Further fields of a line of the samples file: its prompts and replies, turn by turn."""
 
 
@@ -60,7 +60,7 @@ def write_results(
             for sample in samples(result):
                 item, response = texts(sample) if texts else Texts(None, None)
                 turns = (list(item.prompts) if item else [], [turn.text for turn in response.turns] if response else [])
-                file.write(_encode_json(sample.model_dump() | dict(zip(TEXTS, turns, strict=True))) + b"\n")
+                file.write(_encode_json(sample.model_dump() | dict(zip(TEXT_FIELDS, turns, strict=True))) + b"\n")
     files.write(path, _encode_json(build_content(report), indent=2) + b"\n")
     return path
 
@@ -82,7 +82,7 @@ def build_content(report: EvalReport) -> dict[str, Any]:
             "git_hash": run.git_commit,
             "total_evaluation_time": seconds,
         },
-        OURS: plain,
+        REPORT_KEY: plain,
     }
 
 
@@ -123,9 +123,9 @@ def read_results(path: Path) -> EvalReport:
         raise ResultsUnusable(f"{path} is not JSON ({error}); name a results file") from error
     if not isinstance(data, dict):
         raise ResultsUnusable(f"{path} holds no JSON object; name a results file")
-    if OURS in data:
+    if REPORT_KEY in data:
         try:
-            return EvalReport.model_validate(data[OURS])
+            return EvalReport.model_validate(data[REPORT_KEY])
         except ValidationError as error:
             raise ResultsUnusable(
                 f"{path}: {_describe_first_error(error)}; the file is not as Trivet wrote it"
@@ -159,7 +159,7 @@ def read_samples_with_texts(path: Path, task: str) -> Iterator[SampleTexts]:
                     plain = json.loads(line)
                     if not isinstance(plain, dict):
                         raise ResultsUnusable(f"{place} is not a JSON object; take the file as it was written")
-                    prompts, replies = (plain.pop(name, []) for name in TEXTS)
+                    prompts, replies = (plain.pop(name, []) for name in TEXT_FIELDS)
                     yield SampleTexts(Sample.model_validate(plain), prompts, replies)
                 except ValidationError as error:
                     raise ResultsUnusable(

@@ -149,17 +149,17 @@ def _open_cached(spec_json: str) -> Chat:
     spec = ModelSpec.model_validate_json(spec_json)
     from models.curator import ProviderAccess, find_access
 
-    usual = ProviderAccess(resources().openai_base_url, resources().api_key)
+    defaults = ProviderAccess(resources().openai_base_url, resources().api_key)
     # curator models use the address and key of their own provider
     name = spec.name or spec.args.get("model")
     if spec.backend == "curator" and name:
-        usual = find_access(str(name), resources().secret, usual)
+        defaults = find_access(str(name), resources().secret, defaults)
     return open_backend(
         spec.backend,
         name=spec.name,
         args=spec.args,
-        base_url=_read_variable("base_url_env", spec.base_url_env) or spec.base_url or usual.base_url,
-        api_key=SecretStr(key) if (key := _read_variable("api_key_env", spec.api_key_env)) else usual.api_key,
+        base_url=_read_variable("base_url_env", spec.base_url_env) or spec.base_url or defaults.base_url,
+        api_key=SecretStr(key) if (key := _read_variable("api_key_env", spec.api_key_env)) else defaults.api_key,
         timeout_s=spec.calls.timeout_s,
     )
 
@@ -218,11 +218,11 @@ class Asking:
 
         Raises ModelUnavailable, RequestRefused.
         """
-        coming = iter(requests)
+        remaining = iter(requests)
         waiting: dict[int, Any] = {}
 
         def numbered() -> Iterator[tuple[int, ChatRequest]]:
-            for number, (tag, request) in enumerate(coming):
+            for number, (tag, request) in enumerate(remaining):
                 waiting[number] = tag
                 yield number, request
 
@@ -235,7 +235,7 @@ class Asking:
                     self.away.append(str(answer))
                 yield waiting.pop(number), answer
         except BudgetSpent as spent:
-            for tag in chain(list(waiting.values()), (tag for tag, _ in coming)):  # under way, then those not sent
+            for tag in chain(list(waiting.values()), (tag for tag, _ in remaining)):  # under way, then those not sent
                 self.away.append(str(spent))
                 yield tag, TransientModelError(str(spent))
 

@@ -35,9 +35,9 @@ DEBUG_ITEMS = 2
 """Number of items of each task that a run with --debug asks."""
 GRADER_VERSION = 3
 """Version of grading, which is part of every task's settings: raise it when a response would be graded otherwise."""
-OF_PROGRAMS = ("k", "unsafe_code", "python")
+PROGRAM_SETTINGS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""
-NOT_ASKED = ("limit", "repeats", "judge", "extract", *OF_PROGRAMS)
+NOT_IN_REQUESTS = ("limit", "repeats", "judge", "extract", *PROGRAM_SETTINGS)
 """Settings that are not part of any request to the model."""
 DEMONSTRATIONS = re.compile(r"(random|similarity|selector:(?P<checkpoint>.+)):(?P<count>[1-9][0-9]{0,2})")
 """Matches the ways of choosing demonstrations that a run can name."""
@@ -217,7 +217,7 @@ def plan_task(
     if not ids and not whole:
         read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
-    reads_itself = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
+    own_data = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
     sampling, overrides = effective_sampling(benchmark, settings), read_overrides(settings)
     repeats = settings.n_repeat or benchmark.repeats
     version = f"{benchmark.version}-{definition[:12]}"
@@ -226,7 +226,7 @@ def plan_task(
     judge = judge if benchmark.judge else None
     ks = settings.ks if programs or repeats > 1 else ()
     unsafe_code = settings.unsafe_code and programs
-    shaping: dict[str, JsonValue] = {
+    score_settings: dict[str, JsonValue] = {
         "version": version,
         "grader": GRADER_VERSION,
         "sampling": sampling.model_dump(mode="json"),
@@ -246,7 +246,7 @@ def plan_task(
         benchmark=benchmark_name,
         version=version,
         family=benchmark.family,
-        data=reads_itself if whole else data.facts(benchmark.name, benchmark.files),
+        data=own_data if whole else data.facts(benchmark.name, benchmark.files),
         items=items,
         examples=examples,
         count=len(ids),
@@ -264,7 +264,7 @@ def plan_task(
         extract=extract,
         unsafe_code=unsafe_code,
         python=find_interpreter().digest if programs else "",
-        settings=shaping,
+        settings=score_settings,
     )
 
 
@@ -361,7 +361,7 @@ def settings_digest(task: PlannedTask) -> str:
 
 def identify_questions(task: PlannedTask) -> str:
     """Return a text that is equal for runs that send the same questions, however many items and repeats each asks."""
-    request_settings = {name: value for name, value in task.settings.items() if name not in NOT_ASKED}
+    request_settings = {name: value for name, value in task.settings.items() if name not in NOT_IN_REQUESTS}
     return json.dumps([task.task, task.data.checksum, request_settings], sort_keys=True)
 
 

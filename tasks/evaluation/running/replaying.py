@@ -144,14 +144,14 @@ def match_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool 
         names = (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
         groups |= dict.fromkeys(names, item.group)
         language = find_language_name(item.group) if item.group else None  # an item of none takes every line
-        own = [
+        item_lines = [
             entry
             for name in names
             for entry in recorded.get(name, ())
             if not language or not entry.language or find_language_name(entry.language) == language
         ]
         repeat, turn_count = count(), len(item.prompts)
-        for entry in sorted(own, key=lambda entry: entry.line):
+        for entry in sorted(item_lines, key=lambda entry: entry.line):
             place = f"{recorded.path}, line {entry.line}"
             if entry.line in used_lines:
                 raise DataUnusable(
@@ -169,7 +169,10 @@ def match_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool 
                 missed = None if len(turns) == turn_count else f"{len(turns)} of {turn_count} turns are recorded"
                 yield Response(item=item.id, repeat=next(repeat), turns=replies, missed=missed)
     unmatched = [
-        (entry.line, name, entry) for name, own in recorded.items() for entry in own if entry.line not in used_lines
+        (entry.line, name, entry)
+        for name, item_lines in recorded.items()
+        for entry in item_lines
+        if entry.line not in used_lines
     ]
     if unmatched and not (partial and used_lines):
         line, name, entry = min(unmatched)  # the first of them in the file

@@ -15,7 +15,7 @@ from tasks.evaluation.results.run_comparison import Change, Comparison, compare
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import Asking, ModelSpec
 from tasks.evaluation.running.planning import (
-    OF_PROGRAMS,
+    PROGRAM_SETTINGS,
     EvaluationRequest,
     Plan,
     PlannedTask,
@@ -30,7 +30,7 @@ from tasks.evaluation.running.task_choice import find_task, plan_run, select_jud
 from tasks.grading.reading import POLICIES, Policy
 from tasks.sandbox.sandbox_python import identify_other_python
 
-OWN = (".yaml", ".yml", ".py")
+OWN_SUFFIXES = (".yaml", ".yml", ".py")
 
 
 class RegradedTask(Record):
@@ -114,7 +114,7 @@ def _locate_benchmark(result: TaskResult, run: FoundRun) -> str | None:
     paths = [str(entry["task"]) for entry in tasks if isinstance(entry, dict)] if isinstance(tasks, list) else []
     # a benchmark of the user's own is found by its path alone
     for path in paths:
-        if ":" in path or path.endswith(OWN):
+        if ":" in path or path.endswith(OWN_SUFFIXES):
             try:
                 benchmark = find_task(path, None)
             except UnknownTask:  # it no longer exists
@@ -139,7 +139,7 @@ def _plan_again(
     if not ks and isinstance(asked_ks, list):
         ks = tuple(k for k in asked_ks if isinstance(k, int))
     ks, unsafe_code = ks if programs or repeats != 1 else (), settings.unsafe_code and programs
-    old_settings = {name: value for name, value in old.settings.items() if name not in (*OF_PROGRAMS, "extract")}
+    old_settings = {name: value for name, value in old.settings.items() if name not in (*PROGRAM_SETTINGS, "extract")}
     extract: Policy = "published"
     if benchmark.reads_answers:
         for policy in POLICIES:

@@ -79,12 +79,12 @@ def find_unexecuted(task: str, samples: Iterable[Sample]) -> dict[str, str]:
 
 def pair_responses(items: Iterable[Item], responses: Iterable[Response]) -> Iterator[tuple[Item, Response]]:
     """Yield each response with its item; both come in the order of the items. Raises ValueError for an unknown item."""
-    coming = iter(items)
+    remaining = iter(items)
     item: Item | None = None
     for response in responses:
         # items without a response are passed over
         while item is None or item.id != response.item:
-            item = next(coming, None)
+            item = next(remaining, None)
             if item is None:
                 raise ValueError(f"a response to item {response.item!r}, which is not among the items or not in order")
         yield item, response
@@ -116,13 +116,13 @@ def find_problems(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[I
         if task.judge is None:
             raise PreflightFailed(f"{task.task} is graded by a model; name it with --annotator_model, or give `auto`")
         judge = Judge(open_model(task.judge).id, lambda _: iter(()))  # a check asks no judge
-    checked, room = list[Item](), CHECKED_CHARS
+    checked, chars_left = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
         checked.append(item)
-        room -= sum(map(len, item.prompts)) + sum(
+        chars_left -= sum(map(len, item.prompts)) + sum(
             len(value) for value in item.detail.values() if isinstance(value, str)
         )
-        if room <= 0:
+        if chars_left <= 0:
             break
     problems = list(benchmark.check(checked, open_tools(task, judge)))
     more = len(problems) - SHOWN_PROBLEMS
@@ -186,8 +186,8 @@ def collect_notes(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]
     if counts.unscored:
         names = ", ".join(list(unscored)[:MOST_NAMED]) + (" …" if len(unscored) > MOST_NAMED else "")
         why = next(iter(unscored.values()), "")[:REASON_CHARS]
-        which = f" ({names}: {why})" if names else ""
-        yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{which}"
+        examples = f" ({names}: {why})" if names else ""
+        yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{examples}"
     if counts.truncated:
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
     if counts.missing:

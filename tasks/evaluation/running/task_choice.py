@@ -38,7 +38,7 @@ from tasks.evaluation.running.replaying import find_recorded, read_recorded
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
 
-GROUP = 1_000
+LOOKUP_BATCH = 1_000
 """Number of requests that are looked up in the response store at once."""
 LACKING = {
     "ZeroEval": "the solutions of its grids are private; name ZeroEvalMath and ZeroEvalNumersense, and CruxEval",
@@ -81,16 +81,18 @@ def plan_run(
         if benchmark is None:
             harness.append(choice)
             continue
-        own = settings
+        task_settings = settings
         if model.backend == "replay" and not settings.n_repeat:  # as many repeats as were recorded
-            own = settings.model_copy(update={"n_repeat": read_recorded(find_recorded(model, benchmark.name)).repeats})
+            task_settings = settings.model_copy(
+                update={"n_repeat": read_recorded(find_recorded(model, benchmark.name)).repeats}
+            )
         task = plan_task(
             benchmark,
             data,
             artifacts,
             # a file or a class is found again as it was named
             benchmark_name=choice.task if any(sign in choice.task for sign in "./:") else benchmark.name,
-            settings=own,
+            settings=task_settings,
             model=model,
             judge=select_judge(benchmark, request.judge, auto=request.auto_judge),
             batch_size=choice.batch_size,
@@ -115,10 +117,10 @@ def _find_lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, 
 
     reasons = {name.casefold(): why for name, why in LACKING.items()}
     absent = {task: why for task in tasks if (why := reasons.get(task.casefold()))}
-    own = [
+    available = [
         task for task in absent if find_by_plain_name(task) or (include_path and is_harness_task(task, include_path))
     ]
-    lacking = {task: why for task, why in absent.items() if task not in own}
+    lacking = {task: why for task, why in absent.items() if task not in available}
     if lacking and len(lacking) == len(tasks):
         raise UnknownTask("; ".join(f"there is no {task} here: {why}" for task, why in lacking.items()))
     return lacking
@@ -235,7 +237,7 @@ def _estimate_task(
         for repeat in range(task.repeats)
         for turn in range(len(item.prompts))
     )
-    while group := list(islice(requests, GROUP)):
+    while group := list(islice(requests, LOOKUP_BATCH)):
         keys = [response_key(chat_id, request) if chat_id and first else None for first, request in group]
         try:
             stored_keys = set(responses.many([key for key in keys if key])) if any(keys) else set[str]()

@@ -23,9 +23,9 @@ STOP = ("until", "stop")
 """Names of the stop texts in lm_eval and evalchemy's benchmarks."""
 HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
 """Names of headline metrics; the first that a benchmark returns is its headline."""
-ERRORS = ("{}_std_err", "{}_stderr", "{}_std_error")
+STD_ERR_NAMES = ("{}_std_err", "{}_stderr", "{}_std_error")
 """Names of the standard error of a metric in evalchemy's benchmarks; of `accuracy_avg` it is `accuracy_std_err`."""
-USUAL_MISTAKES = (
+BENCHMARK_FAILURES = (
     *(TypeError, AttributeError, LookupError, ValueError, ArithmeticError),
     *(AssertionError, NotImplementedError, OSError),
 )
@@ -177,7 +177,7 @@ def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> Ta
 def _call_method(task: PlannedTask, method: str, call: Any) -> dict[str, Any]:
     try:
         result: object = call()
-    except USUAL_MISTAKES as error:
+    except BENCHMARK_FAILURES as error:
         raise BenchmarkUnusable(f"{task.benchmark}: {method} failed with {type(error).__name__}: {error}") from error
     if not isinstance(result, dict):
         raise BenchmarkUnusable(f"{task.benchmark}: {method} gave {type(result).__name__}, expected a dict")
@@ -190,7 +190,7 @@ def _read_estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Es
     numbers = {name: value for name, value in numbers.items() if not isinstance(metrics[name], bool)}
     errors = dict[str, str]()  # metric → name of its standard error
     for name in numbers:
-        candidates = [pattern.format(stem) for stem in (name, name.removesuffix("_avg")) for pattern in ERRORS]
+        candidates = [pattern.format(stem) for stem in (name, name.removesuffix("_avg")) for pattern in STD_ERR_NAMES]
         matches = [candidate for candidate in candidates if candidate in numbers]
         if matches:
             errors[name] = matches[0]

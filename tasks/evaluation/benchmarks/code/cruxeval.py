@@ -80,12 +80,12 @@ class CruxEval(CodeBenchmark):
         """Return pass@k of all items, and that of each part under evalchemy's keys input_pass@1 and output_pass@1."""
         summary = super().summarise(samples)
         parts = {f"group={part}": part for part in PARTS}
-        of_parts = {
+        part_metrics = {
             f"{parts[estimate.part]}_{estimate.metric}": estimate.value
             for estimate in summary.estimates
             if estimate.part in parts
         }
-        return summary._replace(metrics=summary.metrics | {f"{part}_pass@1": None for part in PARTS} | of_parts)
+        return summary._replace(metrics=summary.metrics | {f"{part}_pass@1": None for part in PARTS} | part_metrics)
 
     def gold_response(self, item: Item) -> str | None:
         return f"{OPEN}\nassert f({item.detail['input']}) == {item.detail['output']}\n{CLOSE}"

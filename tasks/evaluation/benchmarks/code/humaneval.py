@@ -109,8 +109,8 @@ class FunctionBenchmark(CodeBenchmark):
 
     def gold_response(self, item: Item) -> str | None:
         """Return the data's own solution or, for a translated item, one of ours; None where there is none."""
-        own = read_own_solutions(str(item.group)).get(str(item.detail["task_id"]))
-        return self._answer(item, str(item.gold) if item.group == "python" else own)
+        own_body = read_own_solutions(str(item.group)).get(str(item.detail["task_id"]))
+        return self._answer(item, str(item.gold) if item.group == "python" else own_body)
 
     def empty_response(self, item: Item) -> str | None:
         return self._answer(item, EMPTY_BODIES.get(str(item.group)))

@@ -77,8 +77,8 @@ class ContestBenchmark(CodeBenchmark):
         metrics = {name: repeated[name] for name in ("num_total", "solved_avg", "run_stats", "num_repeat")}
         metrics |= _select_accuracy(repeated, "accuracy")
         for group in dict.fromkeys(sample.group for sample in light_samples):
-            of_group = summarise_repeats(sample for sample in light_samples if sample.group == group)
-            metrics |= _select_accuracy(of_group.metrics, f"accuracy_{group}")
+            group_summary = summarise_repeats(sample for sample in light_samples if sample.group == group)
+            metrics |= _select_accuracy(group_summary.metrics, f"accuracy_{group}")
         return summary._replace(metrics=metrics | summary.metrics)
 
 
@@ -153,8 +153,8 @@ class LiveCodeBenchV5(LiveCodeBench):
 def extract_last_block(answer: str) -> str:
     """Return the last fenced block of Python, else the last fenced block, else the answer itself."""
     blocks = list(find_blocks(normalize_line_ends(answer)))
-    of_python = [block.code for block in blocks if find_language_name(block.tag) == "python"]
-    return (of_python or [block.code for block in blocks] or [answer])[-1]
+    python_blocks = [block.code for block in blocks if find_language_name(block.tag) == "python"]
+    return (python_blocks or [block.code for block in blocks] or [answer])[-1]
 
 
 def _build_item(row: Row) -> Item:

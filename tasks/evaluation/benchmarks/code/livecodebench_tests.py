@@ -202,10 +202,10 @@ with open(1, "w", closefd=False) as told:
 """Calls the function, discards what it prints, and takes NumPy scalars for numbers."""
 LIBRARIES = ("numpy", "scipy", "sympy", "networkx", "sortedcontainers")
 """The contests' judges have them, so a program that imports one is not wrong if this machine lacks it."""
-LACKING = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.M)
+MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.M)
 UNCAUGHT = re.compile(r"Traceback \(most recent call last\):|^[A-Z]\w*Error:", re.M)
 """Output of Python for an uncaught error or a syntax error."""
-OF_SIGNALS = range(128, 193)
+SIGNAL_CODES = range(128, 193)
 """Exit codes of signals, as in a shell."""
 SHOWN_CHARS = 60
 
@@ -243,9 +243,9 @@ def run_and_compare(
     if execution.status == "broken":
         return Verdict(None, f"{BROKEN}{execution.reason}", "")
     code = execution.exit_code
-    exited = may_exit and execution.status == "failed" and code is not None and code not in OF_SIGNALS
+    exited = may_exit and execution.status == "failed" and code is not None and code not in SIGNAL_CODES
     if not (execution.passed or (exited and not UNCAUGHT.search(execution.stderr))):
-        library = LACKING.findall(execution.stderr)[-1:]
+        library = MISSING_MODULE.findall(execution.stderr)[-1:]
         if library and library[0] in LIBRARIES and look_up(library, sandbox).missing:
             return Verdict(None, f"the library {library[0]} is not to be had in the sandbox", "")
         return Verdict(0.0, execution.reason or execution.status, "", stderr=execution.stderr)

@@ -44,7 +44,7 @@ PROMPT = (
 LIMITS = Limits(cpu_s=10, wall_s=10)
 FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
 """Matches the first line of a top-level function."""
-GOES_ON = (" ", "\t", ")", "#")
+CONTINUATION = (" ", "\t", ")", "#")
 """First characters of the lines that continue a top-level function."""
 IMPORTS = "\n".join(
     (
@@ -55,7 +55,7 @@ IMPORTS = "\n".join(
 )
 SECONDS = 3.0
 """Time limit in seconds of a program of MBPP+."""
-LONGER = {"255": 120.0, "271": 30.0, "392": 30.0, "599": 30.0, "630": 30.0}
+LONGER_SECONDS = {"255": 120.0, "271": 30.0, "392": 30.0, "599": 30.0, "630": 30.0}
 """Time limits in seconds of those problems whose canonical solutions are slow, by ID."""
 NUMPY = ("numpy",)
 
@@ -157,7 +157,7 @@ class MBPPPlus(MBPP):
         code = extract_code(answer, "python")
         if look_up(NUMPY, sandbox).missing:
             return Verdict(None, explain_missing(NUMPY), code)
-        seconds = LONGER.get(item.id, SECONDS)
+        seconds = LONGER_SECONDS.get(item.id, SECONDS)
         limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)  # the clock only ends what sleeps
         # nothing may stand before an import from __future__
         source = f"{code}\n{IMPORTS}" if "from __future__" in code else f"{IMPORTS}\n{code}"
@@ -196,7 +196,7 @@ def empty_functions(code: str) -> str | None:
         if function := FUNCTION.match(line):
             lines.append(f"def {function[1]}(*args, **kwargs): pass")
             inside = has_function = True
-        elif not inside or (line.strip() and not line.startswith(GOES_ON)):
+        elif not inside or (line.strip() and not line.startswith(CONTINUATION)):
             lines.append(line)
             inside = False
     return "\n".join(lines) if has_function else None
