@@ -65,7 +65,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
         run.results += run.guard(harness_task.task, _run_harness, harness_task, config, run) or []
 
     if any(_needs_device(task) for task in planned.tasks):
-        release_models()
+        release_models()  # the judge needs the device
     for each in answered:
         run.results += run.guard(each.task.task, _aggregate, each, config, run) or []
 
@@ -116,7 +116,7 @@ def _generate(task: PlannedTask, config: EvaluateConfig, run: EvaluationRun, *, 
 
 def _score(task: PlannedTask, generated: Generated, config: EvaluateConfig) -> list[PrefectFuture[Scored]]:
     """Submit every shard for scoring, in parallel with the generation of the next task; return the futures."""
-    step = steps.score.with_options(tags=steps.generate.tags) if _needs_device(task) else steps.score
+    step = steps.score.with_options(tags=steps.generate.tags) if _needs_device(task) else steps.score  # a GPU step
     settings: dict[str, Any] = {"task": quoted(task), "spending": config.spending}
     return [
         with_name(step, f"score {task.task} {number}/{len(generated.shards)}").submit(shard, **settings)

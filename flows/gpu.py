@@ -31,7 +31,7 @@ def run_step(entry: str, params: dict[str, Any]) -> None:
     """Do the step `entry` (`tasks.rag.steps.embed`) with parameters as JSON, or the Ref of an artifact with them."""
     step = find_step(entry)
     get_run_logger().info("%s in process %d, a child of %d", entry, os.getpid(), os.getppid())
-    with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):
+    with inline(sent_by=str(flow_run.parent_flow_run_id or flow_run.id)):  # whose budget its model calls spend
         keep_outcome(flow_run.id, lambda: step(**inputs_of(step.fn, params)))
 
 

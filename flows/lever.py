@@ -46,7 +46,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     if config.device:
         from tasks.lever.learning.training_inputs import choose_device
 
-        choose_device(config.device)
+        choose_device(config.device)  # refuses one that is not there, before anything is trained
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
         train_judge = with_name(steps.train_digits_judge, "train judge")

@@ -77,7 +77,7 @@ app.add_typer(house_commands.db, name="db", rich_help_panel=UPKEEP)
 def options(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
     """Read the options before the command."""
     output.state["debug"] = debug
-    for name in replacements()["environment"].keys() & os.environ.keys():
+    for name in replacements()["environment"].keys() & os.environ.keys():  # else ignored in silence
         typer.secho(f"note: {explain_removal('environment', name)}", fg="yellow", err=True)
 
 

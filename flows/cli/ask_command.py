@@ -312,6 +312,7 @@ def speak(text: str, *, wav: Path | None = None) -> str | None:
         return "espeak-ng is not installed; install it with `apt-get install espeak-ng`"
     if not plain:
         return None
+    # -b 1: the text is UTF-8; from stdin, since it may begin with a dash
     command = [program, "-v", VOICES[language_of(plain)], "-b", "1", *(["-w", str(wav)] if wav else []), "--stdin"]
     try:
         process = subprocess.run(command, input=plain.encode(), capture_output=True, timeout=LONGEST_S, check=False)

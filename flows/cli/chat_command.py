@@ -282,7 +282,7 @@ def no_echo() -> Generator[None]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     silent = termios.tcgetattr(terminal)
-    silent[3] &= ~termios.ECHO
+    silent[3] &= ~termios.ECHO  # the local modes, as termios(3) counts them
     termios.tcsetattr(terminal, termios.TCSADRAIN, silent)
     try:
         yield

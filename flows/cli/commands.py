@@ -73,7 +73,7 @@ class Command(TyperCommand):
         for param in params:
             if param.metavar is None and param.param_type_name == "option":
                 kind = param.type_descriptor.annotation
-                [inner] = get_args(kind)[:1] or [kind]
+                [inner] = get_args(kind)[:1] or [kind]  # `list[Path]`: the Path
                 if getattr(param, "is_flag", False):
                     param.metavar = ""
                 elif param.min is not None or param.max is not None:
@@ -188,7 +188,7 @@ class Options:
         kind = flag.type or (_without_none(field.annotation) if field else str)
         if get_origin(kind) is tuple:
             kind = list[get_args(kind)[0]]  # which may be repeated
-        default = None if flag.default_text or flag.type else usual
+        default = None if flag.default_text or flag.type else usual  # shown as a text, or not of the option's type
         default_text = flag.default_text or "{usual}"
         if flag.type is str and isinstance(usual, tuple):
             usual = ",".join(map(str, cast("tuple[Any, ...]", usual)))
@@ -297,6 +297,7 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
     paths = {flag.name(path): path for path, flag in options.flags.items()}
 
     def run(ctx: typer.Context, **values: Any) -> None:
+        # from the command line or a variable; a default is left to the file and the model
         typed = {name for name in values if getattr(ctx.get_parameter_source(name), "name", "") != "DEFAULT"}
         option_values: dict[str, Any] = {}
         for name, path in paths.items():
@@ -319,7 +320,7 @@ def _with_options(function: Callable[..., None], options: Options) -> Callable[.
 
 
 def _without_none(annotation: Any) -> Any:
-    if get_origin(annotation) not in (Union, type(int | None)):
+    if get_origin(annotation) not in (Union, type(int | None)):  # `Optional[X]` and `X | None` differ in their origin
         return annotation
     [inner] = [member for member in get_args(annotation) if member is not NoneType]
     return inner

@@ -82,7 +82,7 @@ def interruptible(*, outcome: str) -> Generator[None]:
     is_told = False
 
     def words(number: int) -> tuple[str, int]:
-        is_interrupt = (first or [number])[0] == signal.SIGINT
+        is_interrupt = (first or [number])[0] == signal.SIGINT  # a second signal changes no message
         return (f"interrupted; {outcome}", INTERRUPTED) if is_interrupt else (f"terminated; {outcome}", TERMINATED)
 
     def begin(number: int) -> None:
@@ -95,7 +95,7 @@ def interruptible(*, outcome: str) -> Generator[None]:
         cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
         with suppress(OSError):
             os.write(2, (cursor + ("" if is_told else f"error: {harmless(sentence)}\n")).encode())
-        os._exit(code)
+        os._exit(code)  # from a thread, where sys.exit would end that thread alone
 
     def end(*_: object) -> None:
         raise Terminated
@@ -104,7 +104,7 @@ def interruptible(*, outcome: str) -> Generator[None]:
         try:
             with listening_for_signals(begin):
                 yield
-        except typer.Exit:
+        except typer.Exit:  # the command has said why
             raise
         except BaseException as error:
             interrupted = _was_interrupted(error)

@@ -160,7 +160,7 @@ def _grade_pairs(file: Path, *, extract: Policy, out: Path | None, as_json: bool
         for number, line in enumerate(lines, 1):
             try:
                 cases += [Case.model_validate(json.loads(line))] if line.strip() else []
-            except (ValueError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:  # the latter: JSON that nests too deep
                 fail(f"{file}:{number}: expected {{id, gold, prediction}}: {error}", REFUSED)
     answered: list[tuple[Item, Response, str]] = []
     for case in cases:

@@ -110,7 +110,7 @@ def evaluate(
         settled = {
             "llm": spelled(config.llm or settings().llm),
             "no_answers": calibrate is None and (config.no_answers or not has_gold),
-            "max_wrong": 1.0 if calibrate else config.max_wrong,
+            "max_wrong": 1.0 if calibrate else config.max_wrong,  # a calibration needs the doubtful answers too
         }
         config = config.model_copy(update=settled)
         gold = figures.gold_in(opened, gold_questions)

@@ -139,7 +139,7 @@ def _read_years(period: str) -> tuple[int, int] | None:
         return None
     if not match or not (match["first"] or match["last"]) or (match["first"] and match["last"] and not match["to"]):
         fail(f"--period {period}: not a year such as 2021, or years such as 2019..2021", REFUSED)
-    first, last = int(match["first"] or 1900), int(match["last"] or 2099)
+    first, last = int(match["first"] or 1900), int(match["last"] or 2099)  # the ends of what PERIOD takes
     if not match["to"]:
         return first, first
     if first > last:

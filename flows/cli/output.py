@@ -39,7 +39,7 @@ state = {"debug": False}
 
 _STEERING = dict.fromkeys(
     sign
-    for signs in (range(0x20), range(0x7F, 0xA0), range(0x202A, 0x202F), range(0x2066, 0x206A))
+    for signs in (range(0x20), range(0x7F, 0xA0), range(0x202A, 0x202F), range(0x2066, 0x206A))  # C0; DEL, C1; UAX #9
     for sign in signs
     if chr(sign) not in "\t\n"
 )
@@ -71,10 +71,10 @@ def make_table(*columns: str, rows: Iterable[Sequence[object]], title: str | Non
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
     cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
     for number, name in enumerate(columns):
-        is_figure = name.startswith(">")
-        longest = max((row[number].cell_len for row in cells), default=0)  # a heading may wrap, a figure not
-        justify = "right" if is_figure else "left"
-        table.add_column(Text(name.removeprefix(">")), justify=justify, min_width=longest if is_figure else None)
+        is_number = name.startswith(">")
+        longest = max((row[number].cell_len for row in cells), default=0)  # a heading may wrap, a number not
+        justify = "right" if is_number else "left"
+        table.add_column(Text(name.removeprefix(">")), justify=justify, min_width=longest if is_number else None)
     for row in cells:
         table.add_row(*row)
     return table

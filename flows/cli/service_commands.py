@@ -103,7 +103,7 @@ def _start(options: UpOptions, *, quiet: bool) -> Up:
     place = _open_place()
     with _end_on_signals() as received, plain_errors():
         started = up(place, options, os.environ.copy(), say=say)
-        if received and started.state != "unchanged":
+        if received and started.state != "unchanged":  # what ran before goes on
             with place.lock():
                 end(place)
         if received:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         rrf = "rrf"
 
 else:
-    Strategy = enum.StrEnum("Strategy", {name: name for name in strategy_names()})
+    Strategy = enum.StrEnum("Strategy", {name: name for name in strategy_names()})  # choices; plug-ins add names
 
 
 def read_index(word: str) -> Path:

@@ -75,6 +75,7 @@ def models_of(llm: str | None) -> Models:
 
 def _has_endpoint(name: str) -> bool:
     """Return whether a model runs in this process, or an endpoint is configured or part of its name."""
+    # arguments follow a name as JSON: `openai:NAME,{"base_url": …}`
     if name.partition(":")[0] not in ("openai", "responses") or "base_url" in name.partition(",{")[2]:
         return True
     return bool(settings().llm_base_url or settings().openai_base_url)

@@ -42,8 +42,8 @@ START_S = 90.0
 """Longest start of a server on a busy machine, and longest wait for one that is slow."""
 END_S = 10.0
 """Longest wait for a server to end before it is killed, and for the last events of a command to be sent."""
-NEEDED_BYTES = 4 << 20
-LOOK_S = 1.0
+NEEDED_BYTES = 4 << 20  # with less room, that is why the server did not start
+LOOK_S = 1.0  # seconds between two checks whether a command still holds the server
 URL, AUTH = "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"
 SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFECT_API_DATABASE_")
 """Prefixes of variables that configure a server; commands that differ in them do not share one."""
@@ -180,6 +180,7 @@ def start_server(home: Path) -> Address:
     auth, own = f"trivet:{secrets.token_urlsafe(32)}", os.path.realpath(home)
     files.make_folder((home / LOG).parent)
     environment = {name: value for name, value in os.environ.items() if name != URL}
+    # EPHEMERAL: without Prefect's UI and services; FINAL: less memory, as the process makes no second server
     environment |= {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
     with socket.socket() as listening, (home / LOG).open("ab") as output:
         listening.bind(("127.0.0.1", 0))
@@ -250,7 +251,7 @@ def start_of_process(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] == "Z" else fields[19]
+    return None if fields[0] == "Z" else fields[19]  # state and starttime, fields 3 and 22 of proc(5)
 
 
 def _settings_digest() -> str:

@@ -39,7 +39,7 @@ def merge_parameters(
 def read_parameters(file: Path) -> dict[str, Any]:
     """Read the parameters in a YAML file. Raises ConfigUnusable."""
     try:
-        read = yaml.safe_load(file.read_text("utf-8-sig"))
+        read = yaml.safe_load(file.read_text("utf-8-sig"))  # an editor on Windows may begin it with a byte order mark
     except OSError as error:
         raise ConfigUnusable(f"--config {file}: {error.strerror}; name a YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

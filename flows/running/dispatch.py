@@ -134,7 +134,7 @@ def _start(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
         parameters={"entry": sent.step, "params": params},
         flow_run_name=part_name(sent.name, part_of),
         tags=["gpu", _tag(sent.key)],
-        timeout=0,
+        timeout=0,  # returns at once: `_wait_for` also notices that the parent was cancelled
         as_subflow=True,
     )
     return child
@@ -148,6 +148,7 @@ def _wait_for(client: SyncPrefectClient, child: FlowRun, own_runs: list[UUID]) -
     """Wait until the child has ended, and return it. Raises PoolStepFailed when a run that waits is cancelled."""
     while True:
         child = client.read_flow_run(child.id)
+        # the outcome is stored before the server knows that the child has ended
         if (child.state and child.state.is_final()) or results().read(outcome_of(child.id)) is not None:
             return child
         refuse_when_stopped()
@@ -169,7 +170,7 @@ def keep_outcome(run: object, work: Callable[[], Any]) -> None:
         try:
             outcome = {"value": _serializer.dumps(work()).decode()}
         except Exception as error:
-            kind, arguments = cast("tuple[type, tuple[Any, ...]]", error.__reduce__()[:2])
+            kind, arguments = cast("tuple[type, tuple[Any, ...]]", error.__reduce__()[:2])  # as pickle takes it apart
             described = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
             with suppress(TypeError, ValueError):  # only where the arguments of its constructor are plain values
                 described["arguments"] = _serializer.dumps(list(arguments)).decode()

@@ -145,16 +145,16 @@ def _translate_names(flags: Mapping[str, Any], note: Note) -> dict[str, Any]:
     """Return the flags with our names in place of lm_eval's: models, model_args and addresses."""
     model = str(flags["model"])
     backend = BACKENDS.get(model, flags["model"])
-    if "completions" in model.split("-") and "chat" not in model.split("-"):
+    if "completions" in model.split("-") and "chat" not in model.split("-"):  # `local-completions` of lm_eval
         note(f"--model {model}: the model is asked as a chat; give --apply_chat_template False for raw text")
     args = _read_pairs(flags["model_args"], "model_args")
-    longest = args.pop("max_gen_toks", None)
+    longest = args.pop("max_gen_toks", None)  # lm_eval's name of max_tokens
     idle = IDLE_ARGS.get("openai" if backend == "curator" else str(backend), {})
     for name in [name for name in args if name in idle]:
         del args[name]
         note(f"model_args {name} is not needed: {idle[name]}")
     if backend == "hf" and args.pop("parallelize", False):
-        args.setdefault("device_map", "auto")
+        args.setdefault("device_map", "auto")  # what lm_eval asks of transformers for it
     address = args.get("base_url")
     if isinstance(address, str):
         args["base_url"] = _without_path(address)
@@ -212,9 +212,10 @@ def _args_of(entry: Entry, model_args: Mapping[str, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {"base_url": entry.base_url, "api_key_env": entry.api_key_env, **entry.own_args}
     if entry.name and (file := FILE_OF.get(entry.backend)):
         own[file] = entry.name
-    over = {"base_url" if name == "api_base" else name: value for name, value in model_args.items()}
-    again = {alias for names in CALLS.values() for alias in names if over.keys() & set(names)}
-    return {name: value for name, value in own.items() if value is not None and name not in again} | over
+    typed = {"base_url" if name == "api_base" else name: value for name, value in model_args.items()}
+    # a rate has several names: a typed one replaces that of the entry under any of them
+    replaced = {alias for names in CALLS.values() for alias in names if typed.keys() & set(names)}
+    return {name: value for name, value in own.items() if value is not None and name not in replaced} | typed
 
 
 def _model_name_of(entry: Entry) -> str | None:
@@ -369,7 +370,7 @@ def _read_prices(price_flag: Any, *, max_cost: Any) -> dict[str, float] | None:
     try:
         prompt, answer = (float(word) for word in str(price_flag).split(","))
     except ValueError:
-        prompt = answer = inf
+        prompt = answer = inf  # refused below, with the same sentence
     if not (0 <= prompt < inf and 0 <= answer < inf):
         raise OptionUnusable(
             f"--price {price_flag}: expected PROMPT,ANSWER, two numbers from 0 per million tokens, such as 0.15,0.6"

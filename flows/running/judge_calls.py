@@ -44,6 +44,7 @@ def _count_queries(config: LeverConfig) -> tuple[int, int, int, int]:
     weighed = not config.is_text_task and config.reward in OF_LIKELIHOODS
     if options.name in CPU_WORLDS and options.data_dir is None:
         drawn = config.world_sizes  # of which each item has one answer
+        # in `digits` the candidates are the training queries too
         train = min(options.train_queries, drawn["candidates"]) if options.name == DIGITS else drawn["queries"]
         return train, drawn["validation"], drawn["test"], train * weighed
     dataset = open_dataset(
@@ -70,7 +71,7 @@ def _count_training(config: LeverConfig, queries: int, validation: int, _: int, 
             calls["beams"] = sum(weighed.values())
         calls["sft"] = (config.sft.epochs + 1) * validation
     if config.needs_rl_data and not start.rl_data:
-        pointers = min(config.rl_data.total, math.perm(pool, config.shots))
+        pointers = min(config.rl_data.total, math.perm(pool, config.shots))  # ordered, each candidate at most once
         calls["rl-data"] = pointers * (queries + answers)
     if not start.rce_checkpoint:
         calls["rce"] = (config.rce.epochs + 1) * validation

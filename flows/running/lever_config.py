@@ -294,7 +294,8 @@ def read_lever_config(
     for field, read in SEED_NAME_READERS.items():
         if isinstance(merged.get(field), str):
             merged[field] = read(merged[field])
-    # all fields, so that a setting of one field of a model leaves its others as they are
+    # all fields, so that a setting of one field of a model leaves its others as they are; `|` replaces whole tables,
+    # so that {} takes the defaults of its own class, those of Lever-Plus
     usual = {} if name in CPU_WORLDS else TEXT_DEFAULTS if name in WORDINGS else PICTURE_DEFAULTS
     fields = LeverConfig().model_dump() | deepcopy(usual)
     merge(fields, merged)

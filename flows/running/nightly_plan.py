@@ -156,7 +156,7 @@ class Parts:
             return work()
         except Exception as error:  # noqa: BLE001 the night goes on, and its report names this
             log.warning("%s: %s", part_name, error)
-            may_pass = not isinstance(error, LASTING) or isinstance(error, EngineAway)
+            may_pass = not isinstance(error, LASTING) or isinstance(error, EngineAway)  # an IndexUnusable as well
             self.fail(part_name, str(error) or repr(error), may_pass=may_pass)
             report = getattr(error, "report", None)
             return convert(report) if convert and report is not None else None

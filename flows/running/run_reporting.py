@@ -106,14 +106,14 @@ def _progress_artifacts() -> Generator[None]:
     def send(stage: str, counts: list[int]) -> None:
         completed, expected = counts
         # stages that stop early, and shards that were in the cache, are done when the run is
-        percent = 100.0 if succeeded else min(1000 * completed // max(expected, 1), 1000) / 10
+        percent = 100.0 if succeeded else min(1000 * completed // max(expected, 1), 1000) / 10  # rounded down
         words = f"{stage}: {completed:,} of {expected:,}"
         try:
             artifact: Any  # Prefect's type is that of sync and async calls
             if stage in artifacts:
                 artifact = update_progress_artifact(artifacts[stage][0], percent, words)
             else:
-                key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")
+                key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")  # as Prefect allows keys
                 artifact = create_progress_artifact(percent, key, words)
         except (httpx.HTTPError, PrefectException):  # the figures are worth more than a bar
             return

@@ -78,7 +78,7 @@ class EvaluationRun(RunState):
     in_database: bool = False
 
     def __post_init__(self) -> None:
-        self.config = mask_secrets(self.config)
+        self.config = mask_secrets(self.config)  # it goes into the database and the results file
 
     def guard(self, task: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         """Return what `work` returns, or None if the task failed; its error is recorded."""

@@ -76,6 +76,7 @@ def _ray_runner(address: str) -> TaskRunner[Any]:
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if not address:
+        # on loopback: whoever reaches the ports of Ray runs code, and Ray asks nobody who they are
         local = {"include_dashboard": False, "object_store_memory": OBJECTS_BYTES, "_node_ip_address": "127.0.0.1"}
         return RayTaskRunner("local", {**quiet, **local})
     if address == "auto":

@@ -42,7 +42,7 @@ DRAINED_BYTES = 8 * MOST_BODY_BYTES
 NEW_SESSION = "new"
 CHECK_S = 0.25
 """Seconds between two checks whether the client has disconnected."""
-CLIENT_GONE = 499
+CLIENT_GONE = 499  # nginx's number; HTTP has none
 """Status of a request whose client has disconnected; the log of a proxy may show it."""
 AT_ONCE, MOST_WAITING = 4, 100
 """Questions answered side by side, and those that wait for their turn; one more is refused."""

@@ -72,7 +72,7 @@ class Api(NamedTuple):
             with httpx.Client(
                 auth=(user, password) if self.auth else None,
                 trust_env=not is_local,
-                verify=trust() if self.url.startswith("https:") else False,
+                verify=trust() if self.url.startswith("https:") else False,  # False: no certificates are loaded
                 timeout=TIMEOUT_S,
                 follow_redirects=True,
             ) as client:
@@ -198,5 +198,5 @@ def await_retry(api: Api, run: str, *, why: str, at: datetime) -> bool:
 
 def propose_state(api: Api, run: str, state: Mapping[str, Any]) -> bool:
     """Propose a state of a run; return whether the server accepts it. Raises ApiFailed."""
-    answer = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})
+    answer = api.post(f"/flow_runs/{run}/set_state", {"state": state, "force": False})  # the server's rules decide
     return answer["status"] == "ACCEPT"

@@ -26,10 +26,10 @@ VARIABLE = "trivet_deployed"
 """Prefect variable with the digest of what was deployed last."""
 TAG = "trivet"
 """Tag of every deployment of the folder."""
-READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")
+READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")  # deployed with the files, so part of their digest
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
-CONFLICT = 409
+CONFLICT = 409  # Prefect's answer for a name that is taken
 MOST_OUTPUT_LINES = 12
 """Last lines shown of a `prefect deploy` that fails."""
 
@@ -134,6 +134,7 @@ def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
         for action in calls:
             action["block_document_id"] = block
         if earlier := deployed.get(automation["name"]):
+            # one that somebody has switched off stays off
             api.put(f"/automations/{earlier['id']}", automation | {"enabled": earlier["enabled"]})
         else:
             api.post("/automations/", automation)

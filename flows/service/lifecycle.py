@@ -184,7 +184,7 @@ def _check_port(port: int) -> None:
     try:
         socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while")[0]
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server appends the address
         raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
@@ -232,7 +232,7 @@ def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = No
     try:
         workers = api.post(f"/work_pools/{pool}/workers/filter", {})
     except ApiFailed as error:
-        if isinstance(error, ApiAway) or error.status == 404:
+        if isinstance(error, ApiAway) or error.status == 404:  # 404: the pool is not deployed yet
             return False
         raise
     ours = (each for each in workers if each["name"] == worker_name(pool, place) and each["status"] == "ONLINE")
@@ -252,7 +252,7 @@ def full_disks(place: Place, *, store: Path | None) -> list[str]:
     """Return what to do about each full disk of the home; `store`: folder of the artifacts, if on this machine."""
     database = cluster_of(place).status().folder
     folders = [each for each in (place.home, database, store) if each and each.exists()]
-    disks = {folder.stat().st_dev: folder for folder in reversed(folders)}
+    disks = {folder.stat().st_dev: folder for folder in reversed(folders)}  # of several on one disk, the first is named
     free = {folder: shutil.disk_usage(folder).free for folder in disks.values()}
     return [
         f"the disk of {folder} is full ({free_bytes / 1e6:.0f} MB left, {LEAST_BYTES / 1e6:.0f} MB are needed): free "

@@ -220,7 +220,7 @@ class Indexing:
         log.info("indexed index=%s exit=%s", self.index, child.returncode)
         if child.returncode in PUBLISHED_CODES:
             return ""
-        _, _, sentence = errors.rpartition("error: ")
+        _, _, sentence = errors.rpartition("error: ")  # what the command says at its end
         return sentence.strip() or f"the run ended with exit code {child.returncode} and said nothing"
 
     def files(self) -> Iterator[Path]:

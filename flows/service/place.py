@@ -27,7 +27,7 @@ DEFAULT_PORT = 8766
 """Port of the pages, if nobody names another."""
 POOLS = ("cpu", "gpu")
 LOOPBACK = "127.0.0.1"
-SOCKET_PATH_BYTES = 80
+SOCKET_PATH_BYTES = 80  # sun_path has 104 bytes on macOS, 108 on Linux
 """What every system allows, less the ending that the supervisor adds while it makes the socket."""
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS"

@@ -40,7 +40,7 @@ LIMITS = "concurrency_limit_v2"
 """Prefect's table of limits, with the slots that are taken."""
 RENEWED = timedelta(minutes=5)
 """Duration of leases after a start; live holders renew theirs within 225 s."""
-MOST_LEASES = 100_000
+MOST_LEASES = 100_000  # in place of Prefect's 100
 LOGIN = """<script>
 (() => {
   if (location.pathname.startsWith("/login")) return
@@ -69,7 +69,7 @@ def main(port: str, host: str = LOOPBACK) -> None:
         if redis:
             skip_events(redis)
     command = (
-        *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),
+        *(sys.executable, "-P", "-m", "uvicorn", "--app-dir", sys.prefix),  # not its default, the working folder
         *("--factory", "flows.service.run_server:server_app", "--host", host, "--port", port),
         *("--log-level", "warning", "--lifespan", "on"),
         *("--timeout-keep-alive", "5", "--timeout-graceful-shutdown", str(LAST_REQUESTS_S)),
@@ -80,7 +80,7 @@ def main(port: str, host: str = LOOPBACK) -> None:
 def variables(place: Place, port: str, host: str) -> dict[str, str]:
     """Return the environment variables that the server needs in addition to those of the user."""
     return {
-        "PREFECT__SERVER_FINAL": "1",
+        "PREFECT__SERVER_FINAL": "1",  # less memory, as the process makes no second server
         "PREFECT_SERVER_API_HOST": host,
         "PREFECT_SERVER_API_PORT": port,
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(place.pages),
@@ -129,7 +129,7 @@ def skip_events(url: str) -> None:
     with Redis.from_url(url) as redis:
         if redis.exists(EVENTS):
             redis.xgroup_destroy(EVENTS, AUTOMATIONS)
-        redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)
+        redis.xgroup_create(EVENTS, AUTOMATIONS, id="$", mkstream=True)  # $: events from now on
 
 
 async def repair(url: str) -> None:

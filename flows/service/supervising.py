@@ -130,7 +130,7 @@ def environment_of(
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_WORKER_HEARTBEAT_SECONDS": "30",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # an automation calls a run dead when four have not come
-        "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
+        "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",  # a run that is told to end goes on later
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     }
     environment["PREFECT_HOME"] = environment.get("PREFECT_HOME") or str(place.home / "prefect")
@@ -182,7 +182,7 @@ def config_of(place: Place, programs: Iterable[Program]) -> str:
     user = "user=root\n" if os.geteuid() == 0 else ""
     sections = [SUPERVISOR.format(user=user, control=control)]
     for program in programs:
-        command = shlex.join(program.command).replace("%", "%%")
+        command = shlex.join(program.command).replace("%", "%%")  # supervisord expands %(name)s
         different = ",".join(f'{name}="{value}"' for name, value in program.environment.items())
         sections.append(PROGRAM.format(**program._asdict() | {"command": command, "environment": different}))
     return "".join(sections)

@@ -108,7 +108,7 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
         rows = [[write(cell) for cell in row] for row in block.rows]
         if block.is_table:
             lines += [f"| {' | '.join(row)} |" for row in rows]
-            lines.insert(len(lines) - len(rows) + 1, f"|{' --- |' * len(rows[0])}")
+            lines.insert(len(lines) - len(rows) + 1, f"|{' --- |' * len(rows[0])}")  # the rule below the heading
         else:
             lines += rows[0]
         lines.append("")

@@ -215,7 +215,7 @@ def export_conversation(visit: Visit) -> Response:
             for answered in conversation:
                 sources = "\n".join(f"[{cited.n}] {cited_place(cited)}" for cited in answered.citations)
                 cells = (answered.question, answered.answer, sources, "\n".join(answered.unsupported))
-                # a cell that a sheet would compute begins with '
+                # a cell that a sheet would compute begins with ' (OWASP, CSV injection)
                 rows.writerow(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell for cell in cells)
             written, kind = table.getvalue(), "text/csv"
         case shape:
@@ -296,7 +296,7 @@ def read_labels(path: Path) -> list[dict[str, Any]]:
     """Read the labelled questions of a file; none where there is no file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]  # U+2028 ends no line
 
 
 def download(content: str | bytes, name: str, kind: str) -> Response:

@@ -149,7 +149,7 @@ def files_in(indexing: Indexing) -> dict[str, Path]:
     return {
         unicodedata.normalize("NFC", file.relative_to(indexing.documents).as_posix()): file
         for file in indexing.files()
-        if not file.name.startswith("~$")
+        if not file.name.startswith("~$")  # lock files of Office
     }
 
 
@@ -281,7 +281,7 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
         why = error.strerror or str(error)
         raise Problem(507, f"{folder} cannot be written ({why}); nothing of this upload was kept") from error
     except HTTPException as error:
-        too_much = error.detail.startswith("Too many") or "exceeded" in error.detail
+        too_much = error.detail.startswith("Too many") or "exceeded" in error.detail  # Starlette has no code for it
         problem = f"the form cannot be read ({error.detail}); send a ZIP or fewer files, or load the page again"
         raise Problem(413 if too_much else 422, problem) from error
 
@@ -299,7 +299,7 @@ def _place_files(parts: FormData, folder: Path, apart_from: Path) -> Upload:
     with tempfile.TemporaryDirectory(prefix=STAGING, dir=folder, ignore_cleanup_errors=True) as staging:
         staged: list[tuple[str, Path]] = []
         for number, part in enumerate(part for _, part in parts.multi_items() if isinstance(part, UploadFile)):
-            name = unicodedata.normalize("NFC", part.filename or "")
+            name = unicodedata.normalize("NFC", part.filename or "")  # macOS sends Hangul and accents decomposed
             if not name:  # an input without a file sends an empty name
                 continue
             if why := fault_of_name(name):
@@ -327,7 +327,7 @@ def _place_files(parts: FormData, folder: Path, apart_from: Path) -> Upload:
 def fault_of_name(name: str) -> str:
     """Return why a file of this name is not taken; empty for one that is. Folders are parted by `/`."""
     parts = name.split("/")
-    if name.startswith("/") or name[1:2] == ":":
+    if name.startswith("/") or name[1:2] == ":":  # the latter: a drive of Windows
         return "the name is an absolute one; a document lies below the folder of the documents"
     if "\\" in name or any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in name):
         return "the name has a backslash or a control character; rename the file"

@@ -120,7 +120,7 @@ def _find_waiting(indexing: Indexing, listed: Collection[str]) -> Iterator[str]:
     for name, path in files_in(indexing).items():
         if name not in listed and name not in archives and is_taken(name):
             with suppress(OSError):  # gone meanwhile
-                if path.lstat().st_ctime > run_started:
+                if path.lstat().st_ctime > run_started:  # not mtime, which a file keeps that is moved here
                     yield name
 
 

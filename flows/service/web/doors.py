@@ -64,7 +64,7 @@ def years_of(period: str) -> tuple[int, int] | None:
     if not period.strip():
         return None
     first, _, last = (part.strip() for part in period.partition(".."))
-    years = (first or "1900", (last or "2099") if ".." in period else first)
+    years = (first or "1900", (last or "2099") if ".." in period else first)  # as `--period` of the command
     if not all(len(year) == 4 and year.isdecimal() for year in years) or years[0] > years[1]:
         raise ValueError(f"{period[:40]} is no period; write years such as 2021 or 2019..2021")
     return int(years[0]), int(years[1])

@@ -85,7 +85,7 @@ def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
         for end in (estimate.low, estimate.value, estimate.high)
         if end is not None
     ]
-    reach = max(max(ends) - min(ends), 1e-3) if ends else 1.0
+    reach = max(max(ends) - min(ends), 1e-3) if ends else 1.0  # equal scores get an axis too
     axis = axis_around(min(ends), max(ends), step_at_least=reach / STEPS) if ends else None
     counts = result.counts
     kinds = {"all": counts.samples, "wrong": None} | {

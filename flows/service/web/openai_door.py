@@ -30,7 +30,7 @@ from tasks.rag.answers import Answered, Citation, Turn, cited_place
 MODEL = "trivet"
 ALIVE_S = 10.0
 """Seconds between signs of life before a stream has content."""
-LINK = re.compile(r"\[\\\[(\d+)\\\]\]\([^)\s]*\)")
+LINK = re.compile(r"\[\\\[(\d+)\\\]\]\([^)\s]*\)")  # these three: what `markdown_of` writes
 SOURCES = re.compile(r"\n- \\\[\d+\\\] .*", re.DOTALL)
 DOUBT = " (⚠ not supported)"
 

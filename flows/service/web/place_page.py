@@ -33,7 +33,7 @@ from tasks.rag.answers import Citation, page_source_of, place_of
 
 PICTURE = "/pictures/{document}/{page}.png"
 DIGEST = re.compile(r"[0-9a-f]{64}")
-SLACK_POINTS = 1.0
+SLACK_POINTS = 1.0  # by which a block may stick out of the box of its passage
 MOST_BOXES = 20
 PICTURES_KEPT, READINGS_KEPT = 128, 16
 """Pictures in memory, some 20 MB, and documents."""

@@ -112,7 +112,7 @@ class Keys:
 
     def permission(self, path: str) -> str:
         """Return the signature that lets anybody read `path`."""
-        return self._sign("path", path)[:32]
+        return self._sign("path", path)[:32]  # 128 bits, since it stands in every link
 
     def permits(self, path: str, signature: str) -> bool:
         return _are_equal(signature, self.permission(path))

@@ -179,13 +179,14 @@ def _refuse_foreign(request: Request) -> None:
     """Raise Problem for a form of another site."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
-    if foreign or site not in ("same-origin", "none"):
+    if foreign or site not in ("same-origin", "none"):  # none: typed by the user, or a bookmark
         raise Problem(403, "this form comes from another site; open the page here and send it again")
 
 
 def _local_address(address: str) -> str:
     """Return the address if it is a page of ours, else that of the first page."""
     parts = urlsplit(address)
+    # browsers read \ as /, and // would begin another host
     ours = address.startswith(f"{ROOT}/") and not parts.netloc and "\\" not in address and address.isprintable()
     return address if ours else f"{ROOT}/"
 

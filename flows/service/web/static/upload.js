@@ -4,7 +4,7 @@
   const form = document.getElementById("upload");
   if (!form || !window.XMLHttpRequest) return;
   const line = form.querySelector(".sending");
-  const [bar, said] = [line.querySelector("progress"), line.querySelector("span")];
+  const [bar, label] = [line.querySelector("progress"), line.querySelector("span")];
   const button = form.querySelector("button");
   const size = (bytes) => `${(bytes / 1e6).toLocaleString(document.documentElement.lang, { maximumFractionDigits: 1 })} MB`;
 
@@ -19,18 +19,18 @@
   form.addEventListener("drop", async (event) => {
     event.preventDefault();
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-    const files = entries.length ? (await Promise.all(entries.map(within))).flat() : [...event.dataTransfer.files].map((file) => [file, file.name]);
+    const files = entries.length ? (await Promise.all(entries.map(filesIn))).flat() : [...event.dataTransfer.files].map((file) => [file, file.name]);
     send(files);
   });
 
-  async function within(entry) {
+  async function filesIn(entry) {
     if (entry.isFile) return [[await new Promise((done, fail) => entry.file(done, fail)), entry.fullPath.slice(1)]];
     const reader = entry.createReader();
-    const found = [];
+    const children = [];
     for (;;) {
-      const some = await new Promise((done, fail) => reader.readEntries(done, fail));
-      if (!some.length) return (await Promise.all(found.map(within))).flat();
-      found.push(...some);
+      const batch = await new Promise((done, fail) => reader.readEntries(done, fail)); // some entries a call, none at the end
+      if (!batch.length) return (await Promise.all(children.map(filesIn))).flat();
+      children.push(...batch);
     }
   }
 
@@ -59,7 +59,7 @@
     line.hidden = false;
     bar.hidden = ended;
     line.classList.toggle("warn", ended);
-    said.textContent = sentence;
+    label.textContent = sentence;
     if (ended) button.disabled = false;
   }
 })();
