@@ -261,7 +261,7 @@ def _export(lever_run: LeverRun, files: dict[Path, Ref]) -> None:
 def _publish_results(
     config: LeverConfig, dataset: DatasetRead, files: Layout, lever_run: LeverRun, summary: Summary
 ) -> None:
-    """Write the figures to files, the Prefect UI and the database."""
+    """Write the scores to files, the Prefect UI and the database."""
     drawn = steps.draw_results(summary, seeds=tuple(lever_run.seeds))
     if config.save != "database":
         folder = files.results / files.dataset / "selectors"

@@ -146,10 +146,10 @@ def _watch_budget(budget: NightBudget, parts: Parts, *, started: datetime, after
     tokens = 0
     if budget.tokens is not None:
         tokens = parts.attempt("budget", lambda: steps.tokens_since(started, after=after)) or 0
-    over = budget.exceeded(cost=sum(model.cost or 0.0 for model in parts.models), tokens=tokens)
-    if over:
-        parts.attempt("budget", partial(alert, OVER_BUDGET, f"{flow_run.name} is {over}, after {after}."))
-    return over is not None
+    excess = budget.exceeded(cost=sum(model.cost or 0.0 for model in parts.models), tokens=tokens)
+    if excess:
+        parts.attempt("budget", partial(alert, OVER_BUDGET, f"{flow_run.name} is {excess}, after {after}."))
+    return excess is not None
 
 
 def _publish(night: Night, suite: Suite) -> NightReport:

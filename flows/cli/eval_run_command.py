@@ -254,12 +254,12 @@ def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -
 def show_rescored(rescored: RegradedRun) -> None:
     """Print old scores beside new ones, and the items whose score changed."""
     rows: list[tuple[str, ...]] = []
-    for again in rescored.tasks:
-        old, new = again.old.headline, again.new.headline
+    for regraded in rescored.tasks:
+        old, new = regraded.old.headline, regraded.new.headline
         scores = (_format_score(headline.value) if headline else "—" for headline in (old, new))
-        rows.append((again.old.task, new.metric if new else "none scored", *scores, str(len(again.changes))))
+        rows.append((regraded.old.task, new.metric if new else "none scored", *scores, str(len(regraded.changes))))
     title = f"run {rescored.run[:8]}, graded again"
     screen.print(make_table("task", "metric", ">then", ">now", ">items changed", rows=rows, title=title))
-    for again in rescored.tasks:
-        for change in again.changes:
-            screen.print(escape(f"{again.old.task} {change.item}: {change.before:g} → {change.after:g}"))
+    for regraded in rescored.tasks:
+        for change in regraded.changes:
+            screen.print(escape(f"{regraded.old.task} {change.item}: {change.before:g} → {change.after:g}"))

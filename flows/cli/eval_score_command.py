@@ -87,9 +87,9 @@ def score(
         )
         judge_spec = judge_of(judge, values["judge.args"])
         if run is not None:
-            again = None if judge == "auto" else judge_spec
+            new_judge = None if judge == "auto" else judge_spec
             stored_run = find_run(run, evaluations())
-            rescored = score_again(stored_run, artifacts(), task=task, judge=again, settings=settings)
+            rescored = score_again(stored_run, artifacts(), task=task, judge=new_judge, settings=settings)
             emit(rescored, as_json, lambda: show_rescored(rescored))
             return
         if responses is None or task is None:

@@ -80,17 +80,17 @@ MOST_CHARS = 20_000
 """Most characters that are shown of one text; --json has all of it."""
 
 
-def _show_item(report: EvalReport, task: str, looked: Sequence[SampleDetails]) -> None:
+def _show_item(report: EvalReport, task: str, repeats: Sequence[SampleDetails]) -> None:
     """Print one item with all its repeats: what was asked, answered and decided."""
-    first = looked[0]
+    first = repeats[0]
     group = f"  {escape(first.sample.group)}" if first.sample.group else ""
     console.print_line(
         f"[bold]{escape(task)} {escape(first.sample.item)}[/bold]{group}  [dim]run {escape(report.run.id)}[/dim]"
     )
     if first.system:
         _print_text("system", first.system)
-    for repeat in looked:
-        if len(looked) > 1:
+    for repeat in repeats:
+        if len(repeats) > 1:
             console.rule(f"repeat {repeat.sample.repeat}")
         turns = max(len(repeat.prompts), len(repeat.replies))
         for number, (prompt, reply) in enumerate(zip_longest(repeat.prompts, repeat.replies), start=1):
@@ -188,11 +188,11 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
 def _show_task(result: TaskResult, *, every: bool) -> None:
     data, counts = result.data, result.counts
     console.print_line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
-    whole = [estimate for estimate in result.estimates if not estimate.part]
+    overall = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
     listed_groups = groups if every else groups[:GROUPS_SHOWN]
     rows: list[list[Text]] = []
-    for estimate in (*whole, *listed_groups):
+    for estimate in (*overall, *listed_groups):
         name = f"{estimate.metric}  {estimate.part}" if estimate.part else estimate.metric
         interval = "" if estimate.low is None or estimate.high is None else f"{estimate.low:.4g} … {estimate.high:.4g}"
         error = "" if estimate.std_err is None else f"{estimate.std_err:.3g}"

@@ -66,7 +66,7 @@ app = App(help="Train a small network that selects demonstrations for a vision-l
 
 @command(app, "run", OPTIONS)
 def run(
-    given: OptionValues,
+    values: OptionValues,
     config: ConfigFile = None,
     settings: Settings = None,
     dry_run: Annotated[
@@ -75,7 +75,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
-    lever_config = _read_config(given, OPTIONS, config, settings)
+    lever_config = _read_config(values, OPTIONS, config, settings)
     if dry_run:
         from flows.running.judge_calls import count_calls
 
@@ -86,18 +86,18 @@ def run(
 
 
 @command(app, "rl-data", SEED_OPTIONS)
-def rl_data(given: OptionValues, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
+def rl_data(values: OptionValues, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
     """Let a trained selector draw demonstrations, and have the judge answer with them: `run --until rl-data`."""
-    _run_training(_read_config({**given, "until": "rl-data"}, SEED_OPTIONS, config, settings), as_json)
+    _run_training(_read_config({**values, "until": "rl-data"}, SEED_OPTIONS, config, settings), as_json)
 
 
 def _read_config(
-    given: OptionValues, options: Options, file: Path | None, settings: Sequence[str] | None
+    values: OptionValues, options: Options, file: Path | None, settings: Sequence[str] | None
 ) -> LeverConfig:
     from flows.running.lever_config import read_lever_config
 
     with report_invalid(options):
-        return read_lever_config(given, file=file, settings=settings or ())
+        return read_lever_config(values, file=file, settings=settings or ())
 
 
 def _run_training(config: LeverConfig, as_json: bool) -> None:

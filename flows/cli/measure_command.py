@@ -40,7 +40,7 @@ QuestionsFile = Annotated[
 
 
 class MeasureConfig(BaseModel):
-    """Options of `rag eval` that can change a figure."""
+    """Options of `rag eval` that can change a score."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 

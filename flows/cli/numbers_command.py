@@ -101,9 +101,9 @@ def _write_numbers(source: _Source, filters: Filters, shape: Literal["csv", "jso
         else:
             text = out.read_text("utf-8")
             if shape == "json":
-                whole = json.dumps({**source.json_head, "numbers": []}, ensure_ascii=False)
+                head = json.dumps({**source.json_head, "numbers": []}, ensure_ascii=False)
                 rows = ", ".join(text.strip("\n").split("\n"))  # other line ends may stand in a string
-                text = f"{whole.removesuffix(']}')}{rows}]}}\n"
+                text = f"{head.removesuffix(']}')}{rows}]}}\n"
             sys.stdout.write(text)
 
 

@@ -171,12 +171,12 @@ def _trace_stored(run_or_session: str, parts: list[str]) -> Iterator[OriginTree]
     if run.kind == "benchmark":
         yield from _trace_run(run.id, parts)
     elif tree := _trace_digest(run.id):
-        # the figure that a leaderboard shows of a run: `digits/test: accuracy.grpo, shots=2 = 0.41 (n = 100)`
+        # the score that a leaderboard shows of a run: `digits/test: accuracy.grpo, shots=2 = 0.41 (n = 100)`
         headlines = (
-            f"{measured.dataset.name}: {figure.metric}, {figure.part} = {figure.value:.4g} (n = {figure.n:,})"
+            f"{measured.dataset.name}: {score.metric}, {score.part} = {score.value:.4g} (n = {score.n:,})"
             for measured in evaluations().task_results(run.id)
-            for figure in measured.results
-            if figure.headline
+            for score in measured.results
+            if score.headline
         )
         yield tree.model_copy(update={"name": "; ".join(headlines)})
     else:
@@ -211,9 +211,9 @@ def _print(tree: OriginTree, *, first: str, rest: str) -> None:
     if tree.step:
         lines.append(f"[cyan]{escape(' · '.join(made_by(tree.step)))}[/cyan]")
     lines += [f"[yellow]{escape(note)}[/yellow]" for note in tree.notes]
-    under = rest + ("│ " if tree.sources else "  ")
+    indent = rest + ("│ " if tree.sources else "  ")
     for number, line in enumerate(lines):
-        console.print_line(f"[dim]{under if number else first}[/dim]{line}")
+        console.print_line(f"[dim]{indent if number else first}[/dim]{line}")
     for source in tree.sources:
         last = source is tree.sources[-1]
         _print(source, first=f"{rest}{'└─' if last else '├─'} ", rest=f"{rest}{'   ' if last else '│  '}")

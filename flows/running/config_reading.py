@@ -79,13 +79,13 @@ def set_parameter(parameters: dict[str, Any], text: str) -> None:
         raise ConfigUnusable(f"--set {name}: {value!r} is no YAML value") from error
 
 
-def merge(under: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Put the values of `over` into `under`, table by table."""
-    for name, value in over.items():
-        if isinstance(value, dict) and isinstance(under.get(name), dict):
-            merge(under[name], cast("dict[str, Any]", value))
+def merge(base: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Put the values of `overrides` into `base`, table by table."""
+    for name, value in overrides.items():
+        if isinstance(value, dict) and isinstance(base.get(name), dict):
+            merge(base[name], cast("dict[str, Any]", value))
         else:
-            under[name] = value
+            base[name] = value
 
 
 def explain_errors(error: ValidationError, spell: Callable[[str], str] = str) -> str:

@@ -100,15 +100,15 @@ def _build_config(flags: Mapping[str, Any], settings: Sequence[str], note: Note)
         "spending.prices": _read_prices(flags["price"], max_cost=flags["max_cost"]),
     }
     judge = judge_of(annotator, flags["annotator_args"])
-    whole = nest_values(plain | read) | {
+    fields = nest_values(plain | read) | {
         "model": _model_of(flags).model_dump(exclude_unset=True),
         "tasks": tasks,
         "judge": judge and judge.model_dump(exclude_unset=True),
         "auto_judge": annotator == "auto",
     }
     for text in settings:
-        set_parameter(whole, text)
-    return EvaluateConfig.model_validate(whole)
+        set_parameter(fields, text)
+    return EvaluateConfig.model_validate(fields)
 
 
 def read_flags(path: Path) -> YamlFile:

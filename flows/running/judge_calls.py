@@ -101,5 +101,5 @@ def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
     shot_counts = len({*config.evaluated_shots, config.shots} - {0})
     pointers = math.perm(config.pools().size, config.shots)
     tried = test * (pointers if config.shots <= ALL_UP_TO_SHOTS else min(pointers, BEST_OF))
-    most = config.oracle.most_judgments
-    return {"evaluate": test * (1 + selectors * shot_counts), "oracle": tried if most is None else min(tried, most)}
+    limit = config.oracle.most_judgments
+    return {"evaluate": test * (1 + selectors * shot_counts), "oracle": tried if limit is None else min(tried, limit)}

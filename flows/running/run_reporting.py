@@ -61,15 +61,15 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(flow)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
-        context, whole = FlowRunContext.get(), _deployed.get()
+        context, outer = FlowRunContext.get(), _deployed.get()
         run = context.flow_run if context else None
         if run is None:
             return flow(*args, **kwargs)
-        is_deployed = bool(whole or run.deployment_id)
-        token = _deployed.set(whole or (run if is_deployed else None))
+        is_deployed = bool(outer or run.deployment_id)
+        token = _deployed.set(outer or (run if is_deployed else None))
         try:
             # a run that is a part of another ends with that
-            in_order = ending_in_order() if is_deployed and not whole else nullcontext()
+            in_order = ending_in_order() if is_deployed and not outer else nullcontext()
             with in_order, _progress_artifacts() if is_deployed else nullcontext():
                 return flow(*args, **kwargs)
         except Exception as error:
@@ -83,8 +83,8 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
                 raise
             is_sentence = type(error).__module__.startswith(OURS) and str(error)
             words = str(error) if is_sentence else f"{type(error).__name__}: {error}".removesuffix(": ")
-            if whole:  # it can be retried, and not this part of it
-                words += f"; this run is a part of {whole.name}, so retry that: prefect flow-run retry {whole.id}"
+            if outer:  # it can be retried, and not this part of it
+                words += f"; this run is a part of {outer.name}, so retry that: prefect flow-run retry {outer.id}"
             get_run_logger().error("%s", words, exc_info=error)
             failed: Any = Failed(message=words, data=error)
             return failed
@@ -115,7 +115,7 @@ def _progress_artifacts() -> Generator[None]:
             else:
                 key = "progress-" + re.sub(r"[^a-z0-9]+", "-", stage.lower()).strip("-")  # as Prefect allows keys
                 artifact = create_progress_artifact(percent, key, words)
-        except (httpx.HTTPError, PrefectException):  # the figures are worth more than a bar
+        except (httpx.HTTPError, PrefectException):  # the results are worth more than a bar
             return
         artifacts[stage] = artifact, counts
 
@@ -148,7 +148,7 @@ def notes_on_retries() -> tuple[str, ...]:
     try:
         with get_client(sync_client=True) as client:
             states = client.read_flow_run_states(run.id)
-    except (httpx.HTTPError, PrefectException):  # the figures are worth more than this line
+    except (httpx.HTTPError, PrefectException):  # the results are worth more than this line
         return ()
     retries = [state.message for state in states if state.message and state.message.startswith(RETRY)]
     return (f"The run lost its process and was continued. {retries[-1]}",) if retries else ()
@@ -178,9 +178,9 @@ def first_names(names: Iterable[str]) -> str:
     return ",".join(short[:NAMES]) + more
 
 
-def part_name(name: str, whole: str) -> str:
+def part_name(name: str, run_name: str) -> str:
     """Return `embed 1/1 of index notices`: the name of a run that is a part of another, in the list of runs."""
-    return f"{name} of {whole}"
+    return f"{name} of {run_name}"
 
 
 def as_part(flow: Any, name: str) -> Any:

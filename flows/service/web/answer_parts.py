@@ -31,7 +31,7 @@ class Block(NamedTuple):
     rows: tuple[tuple[tuple[Part, ...], ...], ...]
     """Cells of a table by row, the heading first; a line is one cell."""
     is_table: bool = False
-    figure: str = ""
+    computed: str = ""
     """Name and value of a computation whose formula is the line: `Inventory turnover FY2023 = 2.64`."""
     inputs: tuple[Citation, ...] = ()
     """Citations of the values that enter the formula, each once."""
@@ -55,7 +55,7 @@ def blocks_of(answered: Answered) -> tuple[Block, ...]:
             head, *formula = line.split(" = ")
             if answered.reason == WORKED_OUT and len(formula) > 1:
                 inputs = tuple(dict.fromkeys(part.cited for part in parts if part.cited))
-                blocks.append(Block(((parts,),), figure=f"{head} = {formula[-1]}", inputs=inputs))
+                blocks.append(Block(((parts,),), computed=f"{head} = {formula[-1]}", inputs=inputs))
             else:
                 blocks.append(Block(((parts,),)))
     return tuple(blocks)

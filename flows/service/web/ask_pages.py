@@ -279,8 +279,8 @@ def download_labels(visit: Visit) -> Response:
 
 def labels_file(home: Path, index: Path) -> Path:
     """Return the file of the labelled questions of an index."""
-    whole = str(index.resolve())
-    return home / FOLDER / f"{index.resolve().name}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}.jsonl"
+    path = str(index.resolve())
+    return home / FOLDER / f"{index.resolve().name}-{hashlib.sha256(path.encode()).hexdigest()[:8]}.jsonl"
 
 
 def keep_label(path: Path, line: dict[str, Any]) -> None:

@@ -259,8 +259,8 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
     if not size.isdecimal():
         raise Problem(411, "this upload does not say how large it is; send it from a browser")
     if int(size) > LIMITS.upload:
-        most = f"{LIMITS.upload:,} bytes"
-        raise Problem(413, f"an upload has at most {most}; send fewer files at once, or copy them into {folder}")
+        limit = f"{LIMITS.upload:,} bytes"
+        raise Problem(413, f"an upload has at most {limit}; send fewer files at once, or copy them into {folder}")
     # Starlette's copy lies in the system's folder of temporary files until ours stands among the documents
     spool = Path(tempfile.gettempdir())
     copies = 2 if spool.stat().st_dev == folder.stat().st_dev else 1

@@ -73,15 +73,15 @@ def _comparable(visit: Visit, run: str) -> list[Run]:
 
 def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
     """Return the values of the template of one task of a run."""
-    whole = [estimate for estimate in result.estimates if not estimate.part]
+    overall = [estimate for estimate in result.estimates if not estimate.part]
     groups = [
         estimate
         for estimate in result.estimates
-        if estimate.part and estimate.metric == (whole[0].metric if whole else "")
+        if estimate.part and estimate.metric == (overall[0].metric if overall else "")
     ]
     ends = [
         end
-        for estimate in (*whole, *groups)
+        for estimate in (*overall, *groups)
         for end in (estimate.low, estimate.value, estimate.high)
         if end is not None
     ]
@@ -93,7 +93,7 @@ def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
     }
     return {
         "result": result,
-        "figures": [*whole, *sorted(groups, key=lambda estimate: estimate.value)[:MOST_GROUPS]],
+        "figures": [*overall, *sorted(groups, key=lambda estimate: estimate.value)[:MOST_GROUPS]],
         "axis": axis,
         "settings": list(flatten_settings(result.settings)),
         "kinds": [(name, n, _samples_link(run, result.task, name)) for name, n in kinds.items() if n != 0],

@@ -44,9 +44,9 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
 
     def tool(call: Tool) -> Tool:
         if not names:  # there is one collection alone, and no choice of it
-            whole = inspect.signature(call, eval_str=True)
-            parameters = [parameter for parameter in whole.parameters.values() if parameter.name != "collection"]
-            call.__signature__ = whole.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
+            signature = inspect.signature(call, eval_str=True)
+            parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "collection"]
+            call.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
         return server.tool()(call)
 
     def live(collection: str | None) -> LiveIndex:

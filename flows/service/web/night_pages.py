@@ -1,4 +1,4 @@
-"""The page of nights: each figure through them with its incidents, what is pinned; to accept, to pin and to unpin."""
+"""The page of nights: each score through them with its incidents, what is pinned; to accept, to pin and to unpin."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def show_nights(visit: Visit) -> Response:
         prefect=ui_of(visit.workplace.home),
         say=night_report,
         most_chars=MOST_WORD_CHARS,
-        # figures that are comparable with those of the last night
+        # scores that are comparable with those of the last night
         charts=draw_charts(read_trends(drawn, evaluations()), of_suite) if drawn else [],
         colour=assign_colours([model.label for model in drawn[-1].models]) if drawn else {},
     )
@@ -69,7 +69,7 @@ def show_nights(visit: Visit) -> Response:
 
 @pages.post("/nights/accept")
 def accept_incident(visit: Visit) -> Response:
-    """Take a figure that got worse for right from now on, with a word why."""
+    """Accept a score that got worse from now on, with a word why."""
     word = visit.form.get("why", "").strip()
     if not 0 < len(word) <= MOST_WORD_CHARS:
         raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
@@ -86,7 +86,7 @@ def accept_incident(visit: Visit) -> Response:
 
 @pages.post("/nights/pin")
 def pin_night(visit: Visit) -> Response:
-    """Have later nights compared with the figures of this one."""
+    """Have later nights compared with the scores of this one."""
     suite = visit.form.get("suite", "")
     try:
         pins = build_pins(visit.form.get("run", ""), read_nights(Path(suite), artifacts()), evaluations())
@@ -98,7 +98,7 @@ def pin_night(visit: Visit) -> Response:
 
 @pages.post("/nights/unpin")
 def unpin_nights(visit: Visit) -> Response:
-    """Have later nights compared with the last good figures again."""
+    """Have later nights compared with the last good scores again."""
     incidents().pin(visit.form.get("suite", ""), [])
     return _back(visit)
 

@@ -185,14 +185,14 @@ def lines_about(quote: str, blocks: Iterable[Block]) -> tuple[Line, ...]:
     quoted = words(quote)
     lines = [(number, cells) for number, block in enumerate(blocks) for cells in _lines(block)]
     shared = [len(quoted & words(" ".join(cells))) for _, cells in lines]
-    most = max(shared, default=0)
-    if not most or 2 * most < len(quoted):
+    most_shared = max(shared, default=0)
+    if not most_shared or 2 * most_shared < len(quoted):
         return ()
-    at = shared.index(most)
-    first = max(at - LINES_AROUND, 0)
-    head = next(row for row, (number, _) in enumerate(lines) if number == lines[at][0])
-    rows = [*([head] if head < first else []), *range(first, min(at + LINES_AROUND + 1, len(lines)))]
-    return tuple(Line(tuple(cell[:LINE_CHARS] for cell in lines[row][1]), row == at) for row in rows)
+    best = shared.index(most_shared)
+    first = max(best - LINES_AROUND, 0)
+    head = next(row for row, (number, _) in enumerate(lines) if number == lines[best][0])
+    rows = [*([head] if head < first else []), *range(first, min(best + LINES_AROUND + 1, len(lines)))]
+    return tuple(Line(tuple(cell[:LINE_CHARS] for cell in lines[row][1]), row == best) for row in rows)
 
 
 def _lines(block: Block) -> Iterator[tuple[str, ...]]:
