@@ -84,7 +84,10 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
         return task
     texts = with_name(steps.list_examples, f"list_examples {task.task}")(quoted(task))
     examples = with_name(choose_examples, f"choose_examples {task.task}")(
-        texts, chosen=recipe, fingerprint=embedder_fingerprint(recipe), seed=config.settings.seed[-1]
+        texts,
+        chosen=recipe,
+        fingerprint=embedder_fingerprint(recipe),
+        seed=config.settings.seed[-1],  # of few-shot examples
     )
     return with_name(steps.show_examples, f"show_examples {task.task}")(quoted(task), shown=examples)
 

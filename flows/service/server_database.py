@@ -60,7 +60,7 @@ def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
             file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)"
         )
     try:
-        url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)
+        url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)  # the driver of Prefect's server
         why = f"this system's PostgreSQL {cluster.status().major} has {EXTENSION}"
         return Database(kind="postgresql", kept=True, why=why, url=url)
     except WrongPostgresVersion:

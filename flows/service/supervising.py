@@ -193,7 +193,7 @@ def client(place: Place) -> contextlib.closing[Any]:
     from supervisor.xmlrpc import SupervisorTransport
 
     transport: Any = SupervisorTransport(None, None, f"unix://{place.control}")
-    proxy: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+    proxy: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)  # an address it must have
     proxy.close = transport.close
     return contextlib.closing(proxy)
 
