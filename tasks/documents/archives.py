@@ -144,7 +144,7 @@ def explain_excessive_size(info: ZipInfo, *, caps: ZipCaps) -> str | None:
 
 
 def member_name(info: ZipInfo) -> str:
-    """The member's original name: NFC, `/` between folders.
+    """Return the member's original name in NFC, with `/` between folders.
 
     Without the UTF-8 flag, names are in the sender's code page: UTF-8 on a Mac, CP949 on Korean Windows.
     """

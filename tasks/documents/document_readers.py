@@ -61,7 +61,7 @@ class Reader(Protocol):
     header: Header
 
     def pages(self, first: int = 1) -> Iterator[Page]:
-        """Pages from position `first` (1-based) on; each comes as soon as it is read.
+        """Yield the pages from position `first` (1-based) on, each as soon as it is read.
 
         A page that cannot be read comes as a Page with status `error` and a reason, and the next one follows.
         """
@@ -219,7 +219,7 @@ def format_roman(number: int) -> str:
 
 
 def spell_number(number: int, digits: str, units: str) -> str:
-    """A list number in Korean or Chinese words (십일 for 11); "" beyond 1 to 9,999.
+    """Return a list number in Korean or Chinese words (십일 for 11); "" for a number outside 1 to 9,999.
 
     digits: the signs of 1 to 9; units: those of 10, 100 and 1,000, before which a one is not written.
     """

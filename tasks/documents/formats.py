@@ -64,11 +64,11 @@ class DocumentFormat(Record):
 
     @property
     def has_signature(self) -> bool:
-        """Whether the content alone identifies the format."""
+        """Return whether the content alone identifies the format."""
         return bool(self.magic or self.zip_members or self.ole_streams)
 
     def matches(self, head: bytes) -> bool:
-        """Whether a file that starts with `head` has the magic."""
+        """Return whether a file that starts with `head` bears the format's magic bytes."""
         return any(head.startswith(magic) or magic in head[: self.magic_within] for magic in self.magic)
 
 
@@ -160,7 +160,7 @@ def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
 
 
 def find_outside_reader(path: Path, *, suffix: str) -> str | None:
-    """What reads a file beside Trivet, if it is installed: name and version of a package, or the name of a program."""
+    """Return the package (with version) or program that reads a file for Trivet; None where there is none installed."""
     try:
         format = find_format(sniff(path, suffix=suffix).format)
     except errors.DocumentError:

@@ -19,7 +19,7 @@ COUNTED = re.compile(
 
 
 def starts_item(text: str) -> bool:
-    """Whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
+    """Return whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
     text = text.lstrip()
     return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
 

@@ -305,7 +305,7 @@ class _MarkdownWriter:
 
 
 def _inline_text(token: Token) -> str:
-    """The text of a line without markup and images."""
+    """Return the text of an inline token without markup and images."""
     text = ""
     for child in token.children or ():
         match child.type:

@@ -74,7 +74,7 @@ def read_core_properties(package: Package) -> dict[str, str]:
 
 
 def has_macros(package: Package) -> bool:
-    """Whether the document holds macros, which are neither read nor run."""
+    """Return whether the document holds macros, which are neither read nor run."""
     return any(name.endswith("vbaProject.bin") for name in package.names)
 
 
@@ -160,6 +160,6 @@ def child_value(node: ET.Element, path: str) -> str | None:
 
 
 def child_is_on(node: ET.Element, path: str) -> bool:
-    """Whether a switch such as `pPr/pageBreakBefore` is present and not set to off."""
+    """Return whether a switch such as `pPr/pageBreakBefore` is present and not set to off."""
     child = node.find("/".join(W + step for step in path.split("/")))
     return child is not None and word_attribute(child, "val") not in ("0", "false", "off")

@@ -84,7 +84,7 @@ def _read_converted(
 
 @contextmanager
 def convert_document(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "pdf"]) -> Generator[Path]:
-    """Convert a document to another format and lend the copy while the context lasts.
+    """Yield the path of a converted copy of a document, which is removed when the context ends.
 
     Raises ProgramFailed. suffix: of the document's own format, by which LibreOffice decides how to read it.
     """
@@ -117,7 +117,7 @@ def convert_document(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pp
 
 
 def _run(command: list[str], log: Path) -> str:
-    """Run the program; gives what it printed, or its exit code. Raises ProgramFailed when its time is up.
+    """Run the program and return what it printed, or its exit code. Raises ProgramFailed when its time is up.
 
     `soffice` starts further processes, which outlive it. So a process in between leads a group of all of them, and ends
     the group when it is done, when it is asked to, or when this process dies.
@@ -145,7 +145,7 @@ def _run(command: list[str], log: Path) -> str:
 
 
 def _lead(command: list[str], log: Path, asking: int) -> NoReturn:
-    """The life of the process between, which never returns."""
+    """Run the program as leader of a group of processes, then end the group and this process."""
     code = 1
     try:
         os.setsid()
@@ -172,7 +172,7 @@ def _end_group(*_: object) -> None:
 
 
 def _leave_network() -> None:
-    """Go where there is no network, if the kernel lets users do so; the settings hold in any case."""
+    """Enter an empty network namespace, if the kernel lets users do so; LibreOffice's settings hold in any case."""
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_NETWORK):
         libc.unshare(_NEW_USER | _NEW_NETWORK)

@@ -84,7 +84,7 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
 
 
 def _folded(text: str) -> str:
-    """Return letters and digits in one form for all spellings of Unicode."""
+    """Return the letters and digits of a text, the same for all its spellings in Unicode and for both cases."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
 
 
@@ -135,7 +135,7 @@ class _Drawn:
         return [part for block in blocks for part in texts[id(block)].parts()]
 
     def find_pieces(self, key: str, cursor: int, *, near: bool = True, start: int = 0) -> list[_Piece]:
-        """Return where the key is drawn; it is halved until each part is found in one run."""
+        """Return where the key is drawn, in pieces: it is halved until each part is found in one run, or too short."""
         size = len(key)
         if not size:
             return []
@@ -154,7 +154,7 @@ class _Drawn:
         return first + self.find_pieces(key[half:], max(cursor, after), near=near, start=start + half)
 
     def goes_on(self, cursor: int, piece: _Piece, letters: int) -> bool:
-        """Whether the text continues at the piece: it is near the last one, or the second in a row at a distance.
+        """Return whether the text continues at the piece: near the last one, or as the second in a row at a distance.
 
         One piece alone at a distance is a text box, or another place with the same words.
         """
@@ -170,7 +170,7 @@ class _Drawn:
         return at
 
     def repeats(self, key: str, page: int) -> bool:
-        """Whether the key is drawn again at the head of a page, as the header of a table that continues."""
+        """Return whether the key is drawn again at the head of a page, as the header of a table that continues."""
         start = self.starts[page - 1]
         return bool(key) and self._unused(key, start, start + len(key) + 40) >= 0
 
@@ -335,7 +335,7 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
 
 
 def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
-    """Return the lines of a margin and their boxes; white space separates words."""
+    """Return the text of a zone (b, h or f) of a page, with white space between words, and the box of each sign."""
     inside = [(sign, box) for sign, kind, box in zip(page.signs, page.zones, page.boxes, strict=True) if kind == zone]
     text = ""
     for n, (sign, box) in enumerate(inside):

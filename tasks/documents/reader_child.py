@@ -30,7 +30,7 @@ OUT_OF_MEMORY = re.compile(
 
 
 def main(memory_mb: int, parent: int) -> None:
-    """Read jobs from stdin and answer them until it closes."""
+    """Read jobs from stdin and answer them on stdout until stdin closes."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)  # what libraries print goes to stderr
 

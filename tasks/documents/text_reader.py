@@ -86,7 +86,7 @@ def decode(data: bytes) -> Decoded:
 
 
 def looks_like_text(head: bytes) -> bool:
-    """Whether the first bytes of a file are text in some encoding, not the inside of a binary format."""
+    """Return whether the first bytes of a file are text in some encoding, not the inside of a binary format."""
     if head.startswith(tuple(_BOMS)) or _wide_encoding(head):
         return True
     if len(head.translate(None, delete=_CONTROLS)) < 0.98 * len(head) or head.count(0) > 0.05 * len(head):

@@ -96,7 +96,7 @@ class StoryWalker:
                 self._findings.foreign_parts += 1
 
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
-        """Yield the paragraph, cut where a page ends, each part followed by what is anchored in it."""
+        """Yield the paragraph, cut where a page ends; each part is followed by what is anchored in it."""
         look = self._styles.resolve(node, self._numbering)
         self.pages.manual_breaks += look.starts_page
         text, labelled = "", False
@@ -162,7 +162,7 @@ class StoryWalker:
             self.pages.page, self._later = page, [*later, *enclosed]
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
-        """The table, cut where a page ends, then the figures that stand in it; a single cell is a box around text."""
+        """Yield the table, cut where a page ends, then its figures; the content alone if it is a single cell, a box."""
         rows = [row for row in _unwrapped(node) if row.tag == f"{W}tr" and row.find(f"{W}trPr/{W}del") is None]
         inside = [cell for row in rows for cell in _unwrapped(row) if cell.tag == f"{W}tc"]
         if len(inside) == 1:

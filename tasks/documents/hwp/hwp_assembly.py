@@ -24,8 +24,9 @@ from tasks.documents.page_join import LayoutFailed, place_on_pages
 
 
 def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
-    """Return the reader of a document with the pages on which its blocks are laid out; one without numbers if that
-    fails. data: the file, which the layout engine reads by itself; None for no layout.
+    """Return the reader of a document with its pages as laid out, or, where that fails, with one page without number.
+
+    data: bytes of the file, which the layout engine reads by itself; None to do without a layout.
     """
     blocks, notes = assemble(document), document.notes
     try:
@@ -99,7 +100,7 @@ class _Assembly:
         return self._counters.mark(head, outline_id=self._outline_id) if head else ""
 
     def _add_text(self, paragraph: Paragraph, mark: str, text: str) -> str:
-        """Add the text behind its list mark; returns the mark if there was no text to put it before."""
+        """Add the text behind its list mark and return ""; without text, return the mark for the text that follows."""
         if not text.strip():
             return mark
         text, head = _marked(mark, text), paragraph.head
@@ -153,7 +154,7 @@ class _Assembly:
         self._asides[anchored.kind] += pictures
 
     def _flatten(self, paragraphs: Iterable[Paragraph], pictures: list[Block]) -> str:
-        """The text of a cell, caption or aside, a line per paragraph or row; its pictures are added to `pictures`."""
+        """Return the text of a cell, caption or aside, a line per paragraph or row; its pictures join `pictures`."""
         lines = list[str]()
         for paragraph in paragraphs:
             mark, text = self._mark(paragraph), ""

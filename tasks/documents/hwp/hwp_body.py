@@ -36,7 +36,7 @@ def read_docinfo(records: list[Record]) -> hwp.ListStyles:
 
 
 def _levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
-    """Seven levels, and three more since 5.1.0.0; their starts since 5.0.2.5."""
+    """Return the levels of a list: seven, and three more since 5.1.0.0; their start numbers are kept since 5.0.2.5."""
     heads, offset = _patterns(record, 0, count=7)
     offset += 2  # whether the list goes on from the one before
     starts, offset = _starts(record, offset, count=7)
@@ -108,7 +108,7 @@ def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
 
 
 def _text_runs(data: bytes) -> Iterator[str | None]:
-    """Text, and None at the place of each object."""
+    """Yield the text between controls, and None at the place of each object."""
     data = data[: len(data) // 2 * 2]
     units = array("H", data)
     if byteorder == "big":

@@ -197,12 +197,12 @@ def number_style(index: int) -> str:
 
 
 def _cycle(letters: str) -> Callable[[int], str]:
-    """A … Z, AA … ZZ, AAA …"""
+    """Return a function from a number to its letters: A … Z, AA … ZZ, AAA …, eight of them at most."""
     return lambda number: letters[(number - 1) % len(letters)] * min((number - 1) // len(letters) + 1, 8)
 
 
 def _signs(*runs: tuple[int, int]) -> Callable[[int], str]:
-    """The n-th sign of Unicode ranges (first, last); "" beyond them."""
+    """Return a function from n to the n-th sign of Unicode ranges (first, last); it gives "" beyond them."""
     signs = "".join(chr(code) for first, last in runs for code in range(first, last + 1))
     return lambda number: signs[number - 1] if number <= len(signs) else ""
 

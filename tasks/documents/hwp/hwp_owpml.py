@@ -123,14 +123,14 @@ class _SectionReader:
                 return hwp.anchor_text(_ASIDES.get(name, "note"), self._all_paragraphs(element))
 
     def _all_paragraphs(self, element: Element) -> tuple[hwp.Paragraph, ...]:
-        """The paragraphs below the element, whatever holds them."""
+        """Return the outermost paragraphs below the element, whatever holds them."""
         children = list(_content(element))
         if any(local_name(child) == "p" for child in children):
             return tuple(self.paragraphs(element))
         return tuple(paragraph for child in children for paragraph in self._all_paragraphs(child))
 
     def _table(self, element: Element) -> hwp.Table:
-        """A table whose cells stand at their addresses; without one (other programs), at the first free column."""
+        """Return a table; a cell without an address (other programs write none) goes to the first free column."""
         cells: list[hwp.TableCell] = []
         free_from: dict[int, int] = {}  # column → first row that no cell above reaches
         rows = [child for child in _content(element) if local_name(child) == "tr"]
@@ -161,7 +161,7 @@ class _SectionReader:
         )
 
     def _drawn(self, element: Element) -> Iterator[hwp.Paragraph]:
-        """The text in a shape and in the shapes of a group."""
+        """Yield the paragraphs in a shape and in the shapes of a group."""
         for child in _content(element):
             if local_name(child) in _SHAPES:
                 yield from self._drawn(child)
@@ -192,7 +192,7 @@ def _content(element: Element) -> Iterator[Element]:
 
 
 def _text(element: Element) -> str:
-    """The words of a text element; tabs, breaks and marks are elements between them."""
+    """Return the text of an element; tabs, breaks and marks are child elements between its words."""
     parts = [element.text or ""]
     for child in element:
         parts += [_SPECIAL.get(local_name(child), ""), _text(child), child.tail or ""]
@@ -200,7 +200,7 @@ def _text(element: Element) -> str:
 
 
 def _text_in(element: Element, name: str) -> str:
-    """The words of the first child of that name; "" where there is none."""
+    """Return the text of the first child of that name; "" where there is none."""
     child = _find(element, name)
     return _text(child) if child is not None else ""
 
@@ -218,7 +218,7 @@ def _auto_number(element: Element) -> hwp.Generated:
 
 
 def _components(element: Element) -> Iterator[Element]:
-    """The shape and, for a group, the shapes in it."""
+    """Yield the shape and, for a group, the shapes in it."""
     yield element
     for child in _content(element):
         if local_name(child) in _SHAPES:
@@ -226,7 +226,7 @@ def _components(element: Element) -> Iterator[Element]:
 
 
 def _find(element: Element, name: str) -> Element | None:
-    """The first child of that name, in the order in which variants are chosen."""
+    """Return the first child of that name, in the order in which variants are chosen."""
     return next((child for child in _content(element) if local_name(child) == name), None)
 
 

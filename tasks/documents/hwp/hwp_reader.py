@@ -233,7 +233,7 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
         streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
 
         def pictures() -> Iterator[Embedded]:
-            """Those that DocInfo lists, embedded or linked; OLE objects are left out."""
+            """Yield the pictures that DocInfo lists, embedded or linked; OLE objects are left out."""
             for record in (record for top in container.docinfo() for record in (top, *top.children)):
                 if record.tag != hwp_streams.Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
                     continue

@@ -170,7 +170,7 @@ def distribution_key(record: bytes) -> bytes:
     seed = int.from_bytes(record[:4], "little")
 
     def rand() -> int:
-        """The linear congruential rand() of Microsoft's C."""
+        """Return the next number of the linear congruential rand() of Microsoft's C."""
         nonlocal seed
         seed = (seed * 214013 + 2531011) & 0xFFFFFFFF
         return seed >> 16 & 0x7FFF
@@ -217,7 +217,7 @@ def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes
 
 
 def decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
-    """AES-128 in CFB-1 with a zero vector.
+    """Decrypt AES-128 in CFB-1 (one bit at a time) with a zero vector.
 
     Bit i is masked by the first bit of E(the 128 ciphertext bits before i), so that all registers are known at once:
     eight shifted copies of the ciphertext, seen through a sliding window of 16 bytes.

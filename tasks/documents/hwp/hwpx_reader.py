@@ -138,7 +138,7 @@ class _Cipher(NamedTuple):
 
 
 def _ciphers(manifest: Element) -> dict[str, _Cipher]:
-    """Encryption parameters of the encrypted members, by name."""
+    """Return the encryption parameters of the encrypted members, by name."""
     ciphers: dict[str, _Cipher] = {}
     for entry in (node for node in manifest.iter() if local_name(node) == "file-entry"):
         parts = {local_name(part): part for part in entry.iter()}
@@ -174,7 +174,7 @@ def _ciphers(manifest: Element) -> dict[str, _Cipher]:
 
 
 def _attribute(element: Element, name: str) -> str:
-    """The attribute of that local name; "" where there is none."""
+    """Return the attribute of that local name; "" where there is none."""
     return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
@@ -215,14 +215,14 @@ class _Parts:
         return HangulDocument(tuple(sections), styles, title, metadata, tuple(self._notes))
 
     def _resolve(self, href: str) -> str:
-        """The member of a reference, relative to the root (Hangul) or to the package file (others); "" if missing."""
+        """Return the member of a reference from the root (Hangul) or from the package file (others); "" if missing."""
         for name in (href.lstrip("/"), posixpath.normpath(posixpath.join(self._base, href))):
             if name in self._package.names:
                 return name
         return ""
 
     def _section_names(self) -> list[str]:
-        """Sections in the order of the spine, then any that it forgets."""
+        """Return the names of the sections in the order of the spine, then those that it forgets."""
         spine: list[str] = []
         if self._root is not None:
             references = [item.get("idref", "") for item in self._root.iter() if local_name(item) == "itemref"]

@@ -82,7 +82,7 @@ SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s
 
 
 def classify_paragraph(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
-    """Return the kind of a paragraph, and its level where the kind has levels."""
+    """Return the kind of a paragraph, and its level if it is a heading."""
     rows, first = paragraph.rows, paragraph.rows[0]
     larger = first.size >= LARGER * body.size
     bold = all(row.bold for row in rows) and not body.bold
@@ -111,9 +111,9 @@ def classify_paragraph(paragraph: Paragraph, text: str, body: BodyStyle) -> tupl
 
 
 def with_numbered_headings(drafts: Sequence[Draft]) -> list[Draft]:
-    """The drafts of a page; numbered lines with text below each of them are headings, not the items of a list.
+    """Return the drafts of a page; numbered lines with text below each of them become headings, not items of a list.
 
-    A heading may stand below a heading, so the deepest numbers come first.
+    A heading may stand below a heading, so the deepest numbers are decided first.
     """
 
     def is_title(draft: Draft) -> bool:
@@ -135,7 +135,7 @@ def with_numbered_headings(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def _has_text_below(drafts: Sequence[Draft], n: int, level: int) -> bool | None:
-    """Whether a paragraph, a table or bullets follow; None above a deeper number, and at the end of the page."""
+    """Return whether a paragraph, a table or bullets follow; None above a deeper number, and at the end of the page."""
     if n + 1 == len(drafts):
         return None
     below = drafts[n + 1]
@@ -147,7 +147,7 @@ def _has_text_below(drafts: Sequence[Draft], n: int, level: int) -> bool | None:
 
 
 def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int | None:
-    """Level by number where there is one, else by size; None for what is no heading."""
+    """Return the level of a heading by its number, else by its size and weight; None for what is no heading."""
     short = len(text) <= MAX_NUMBERED_HEADING_CHARS
     division = DIVISION.match(text)
     if division and short and (larger or bold or not division["word"]):
@@ -312,7 +312,10 @@ def _edge_row(row: Sequence[Fragment]) -> EdgeRow:
 def _from_edge(
     rows: Iterable[tuple[EdgeRow, float]], height: float, neighbours: Mapping[int, Sequence[EdgeRow]]
 ) -> frozenset[tuple[int, int]]:
-    """Runs of the outermost rows up to the first of the page's own text; rows come with their depth from the edge."""
+    """Return the runs of the outermost rows, up to the first row of the page's own text.
+
+    rows: from the edge inwards, each with its depth from the edge in points.
+    """
     runs: frozenset[tuple[int, int]] = frozenset()
     for row, depth in rows:
         at_edge = depth <= EDGE_SHARE * height
@@ -328,7 +331,7 @@ def _from_edge(
 
 
 def _repeats(row: EdgeRow, near_row: EdgeRow, *, distance: int, at_edge: bool) -> bool:
-    """Whether both have the same words at the same height near the edge, or a number that counts the pages."""
+    """Return whether both have the same words at one height near the edge, or a number that counts the pages."""
     if NUMBER.sub("#", row.text) != NUMBER.sub("#", near_row.text):
         return False
     if at_edge and abs(row.y0 - near_row.y0) <= SAME_HEIGHT and not PAGE_NUMBER.fullmatch(row.text):

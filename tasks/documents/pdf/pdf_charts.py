@@ -67,7 +67,7 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
 
 
 def _elements(path: dict[str, Any]) -> list[Element]:
-    """The elements of a path; each of its rectangles is one, as a table is often a single path."""
+    """Return the elements of a path; each of its rectangles is one, as a table is often a single path."""
     fill = path.get("fill") if path.get("fill_opacity") != 0 else None
     stroked = path.get("color") is not None and path.get("stroke_opacity") != 0
     if not stroked and (fill is None or min(fill) > 0.99):
@@ -96,7 +96,7 @@ def _elements(path: dict[str, Any]) -> list[Element]:
 
 
 def _is_free(item: tuple[Any, ...]) -> bool:
-    """A curve, a quad that is not upright, or a line that follows neither axis."""
+    """Return whether an item is a curve, a quad that is not upright, or a line that follows neither axis."""
     if item[0] == "qu":
         xs, ys = {round(point[0]) for point in item[1]}, {round(point[1]) for point in item[1]}
         return len(xs) > 2 or len(ys) > 2
@@ -105,26 +105,26 @@ def _is_free(item: tuple[Any, ...]) -> bool:
 
 
 def _extent(item: tuple[Any, ...]) -> Rect:
-    """Box of a line or quad; of a curve, the box of its control points."""
+    """Return the box of a line or quad; of a curve, the box of its control points."""
     points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     return Rect(min(xs), min(ys), max(xs), max(ys))
 
 
 def _is_shape(element: Element) -> bool:
-    """A free shape too large to be a letter, a bullet or an arrowhead."""
+    """Return whether an element is a free shape too large to be a letter, a bullet or an arrowhead."""
     if element.kind != "free" or max(element.rect.width, element.rect.height) < SHAPE_PT:
         return False
     return element.fill is None or min(element.rect.width, element.rect.height) >= FILLED_SHAPE_PT
 
 
 def _small_shapes(elements: Sequence[Element]) -> list[Element]:
-    """Markers of a scatter plot, arrowheads; letters and bullets too."""
+    """Return the small free shapes: marks of a scatter plot and arrowheads, but letters and bullets too."""
     return [element for element in elements if element.kind == "free" and not _is_shape(element)]
 
 
 def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
-    """Elements that lie close together, on the baseline of one bar chart, or within the same frame."""
+    """Return the elements in groups that lie close together, on the baseline of one bar chart, or in one frame."""
     from scipy.ndimage import label  # few pages hold drawings that look like a picture
 
     cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
@@ -150,7 +150,7 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
 
 
 def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
-    """Rows and columns from the first to the last that a box reaches, clipped to the page."""
+    """Return the rows and columns of the grid from the first (`start`) to the last (`stop`) that a box reaches."""
 
     def cell(offset: float, cells: int) -> int:
         return int(min(max(offset / cell_pt, 0), cells - 1))
@@ -175,7 +175,7 @@ def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) ->
 
 
 def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
-    """Small shapes spread over half of the box both ways, beside an axis or in a frame."""
+    """Return whether small shapes are spread over half of the box both ways, beside an axis or in a frame."""
     marks = [element.rect for element in _small_shapes(cluster)]
     if len(marks) < FEWEST_MARKS:
         return False
@@ -187,7 +187,7 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
 
 
 def _is_diagram(elements: Sequence[Element]) -> bool:
-    """Three or more separate boxes, and two or more lines or arrowheads that lead to a box."""
+    """Return whether there are three or more separate boxes, and two or more lines or arrowheads that lead to one."""
     rects = (element.rect for element in elements if element.kind == "box")
     boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
     if not 3 <= len(boxes) <= MOST_NODES:
@@ -200,7 +200,7 @@ def _is_diagram(elements: Sequence[Element]) -> bool:
 
 
 def _leads_to(link: Element, box: Rect) -> bool:
-    """Whether an arrowhead touches the box, or a line ends at it at a right angle; table rules run along cells."""
+    """Return whether an arrowhead touches the box, or a line meets it at a right angle; table rules run along cells."""
     line = link.rect
     if link.kind == "free":
         return not _is_shape(link) and box.grown(2, 2).touches(line) and not box.holds(line)
@@ -210,7 +210,7 @@ def _leads_to(link: Element, box: Rect) -> bool:
 
 
 def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
-    """Groups of filled rectangles of one thickness on one baseline, with at least three different lengths."""
+    """Return groups of filled rectangles of one thickness on one baseline, with at least three different lengths."""
     filled = [element for element in elements if element.kind == "box" and element.fill is not None]
     groups: list[list[Rect]] = []
     for axis, baseline in ((0, 1), (0, 3), (1, 0), (1, 2)):  # standing on or hanging from it, to its right or left
@@ -228,7 +228,7 @@ def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
 
 
 def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
-    """Whether the same colour continues beside them, as backgrounds of cells do."""
+    """Return whether the colour of the bars continues beside them, as backgrounds of cells do."""
     members = set(map(id, bars))
     continued = sum(
         any(
@@ -241,7 +241,7 @@ def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
 
 
 def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
-    """Whether at most half of them are the background of a line of text or of a cell."""
+    """Return whether at most half of the bars are backgrounds of a line of text or of a cell."""
     covered = 0
     for bar in bars:
         inside = [word for word in words if bar.grown(1, 1).holds(word)]
@@ -250,7 +250,7 @@ def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
 
 
 def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
-    """The box with the lines of text that stand close to it: axis labels, legend, title."""
+    """Return the box enlarged by the lines of text close to it: axis labels, legend, title."""
     lines: list[Rect] = []
     for word in words:
         # words that follow each other on a line; a gap as wide as the line is high parts them
@@ -298,16 +298,16 @@ class Rect(NamedTuple):
         return Rect(min(self.x0, box[0]), min(self.y0, box[1]), max(self.x1, box[2]), max(self.y1, box[3]))
 
     def touches(self, box: BBox) -> bool:
-        """Whether `box` overlaps the rectangle or shares an edge with it."""
+        """Return whether `box` overlaps the rectangle or shares an edge with it."""
         return self.x0 <= box[2] and box[0] <= self.x1 and self.y0 <= box[3] and box[1] <= self.y1
 
     def holds(self, box: BBox) -> bool:
-        """Whether `box` lies within the rectangle."""
+        """Return whether `box` lies within the rectangle."""
         return self.x0 <= box[0] and self.y0 <= box[1] and box[2] <= self.x1 and box[3] <= self.y1
 
 
 def merge_overlapping(boxes: Sequence[Rect]) -> list[Rect]:
-    """Join overlapping boxes until none overlap."""
+    """Return the boxes with overlapping ones joined, until none overlap."""
     apart: list[Rect] = []
     for box in boxes:
         while overlapped := next((earlier for earlier in apart if earlier.touches(box)), None):

@@ -37,13 +37,16 @@ TITLES_POINTS = 60.0
 
 
 def complete_grid(grid: Grid, words: Sequence[Word]) -> Grid:
-    """Return the grid with the lines that its words call for; words: of the page, without those in other tables."""
+    """Return the grid with the lines that its words call for.
+
+    words: of the page, without those in other tables.
+    """
     inside = find_words(grid.bbox, words)
     return _with_header(_with_rows(_with_columns(grid, inside, words), inside), inside, words)
 
 
 def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
-    """Column lines through cells that hold several amounts in a line."""
+    """Return the grid with column lines through cells that hold several amounts in a line."""
     lines = {cell: [group_phrases(line) for line in cell_lines] for cell, cell_lines in _by_cell(grid, inside).items()}
     spans = {(cell.col, cell.col + cell.col_span) for cell in lines if any(map(holds_columns, lines[cell]))}
     if not spans:
@@ -69,7 +72,7 @@ def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> 
 
 
 def holds_columns(line: Sequence[Phrase]) -> bool:
-    """Whether a line within a cell is a row of several columns: two amounts, or a label and an amount far behind it."""
+    """Return whether a line in a cell is a row of several columns: two amounts, or a label far before its amount."""
     if sum(is_amount(phrase.text) for phrase in line) > 1:
         return True
     return len(line) == 2 and is_amount(line[1].text) and line[1].x0 - line[0].x1 > APART_POINTS
@@ -78,7 +81,7 @@ def holds_columns(line: Sequence[Phrase]) -> bool:
 def _missing_lines(
     rows: Iterable[Sequence[Phrase]], column_lines: Sequence[float], words: Sequence[Word]
 ) -> Iterator[float]:
-    """Where columns part that no line parts yet: where the fewest words cross, in the middle of the widest place."""
+    """Yield the x of each missing column line: where the fewest words cross it, in the middle of the widest place."""
     several = [line for line in rows if holds_columns(line)]
     below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
     extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
@@ -92,7 +95,7 @@ def _missing_lines(
 
 
 def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
-    """Row lines between amounts that stand one below the other in several cells of a row."""
+    """Return the grid with row lines between amounts that stand one below the other in several cells of a row."""
     by_cell = _by_cell(grid, inside)
     cuts: dict[int, list[float]] = {}
     tall = {row for cell in grid.cells if cell.row_span > 1 for row in range(cell.row, cell.row + cell.row_span)}
@@ -119,7 +122,7 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
 
 
 def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
-    """Heights between the amounts of a row's cells, given as their lines; none where it is one row."""
+    """Return the y between the amounts of a row's cells, which are given as lines; none where it is one row."""
 
     def is_pile(line: Sequence[Word]) -> bool:
         return is_amount(" ".join(word.text for word in line)) or all(is_amount(p.text) for p in group_phrases(line))
@@ -140,7 +143,7 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
 
 
 def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> Grid:
-    """The grid with the lines above it that name its columns, if amounts are the first to stand in them."""
+    """Return the grid with the lines of text above that name its columns, if its own columns begin with amounts."""
     top = grid.ys[0]
     column_texts = [[p.text for p in group_phrases(line) if p.x0 > grid.xs[1] - SNAP] for line in group_lines(inside)]
     first = next(filter(None, column_texts), [])
@@ -164,7 +167,7 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
 
 
 def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word]]]:
-    """The words of each cell in lines, by their middles."""
+    """Return the words of each cell in lines; a word belongs to the cell around its middle."""
     places = grid.places()
     by_cell: dict[GridCell, list[Word]] = defaultdict(list)
     for word in words:
@@ -174,7 +177,7 @@ def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word
 
 
 def drop_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
-    """The grid in which currency signs and closing brackets stand with their amounts, not in columns of their own.
+    """Return the grid with currency signs and closing brackets beside their amounts, not in columns of their own.
 
     Neighbouring columns are one if no row fills both, but for such a sign, and some row shows that they are.
     """

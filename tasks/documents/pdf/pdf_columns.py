@@ -45,7 +45,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
 
 
 def _highlights(table: Table, grid: Grid) -> bool:
-    """Whether a drawn grid marks a part of an aligned table that goes on beside it."""
+    """Return whether a drawn grid marks a part of an aligned table that goes on beside it."""
     x0, y0, x1, y1 = table.bbox
     left, top, right, bottom = grid.bbox
     inside = min(y1, bottom) - max(y0, top) > 0.5 * (y1 - y0) and x0 < right and x1 > left
@@ -128,7 +128,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
 
 
 def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
-    """Whether `line` is one label too many, or a line of prose."""
+    """Return whether `line` ends the table above it: it is one label too many, or prose."""
     label_width = line.segments[-1].x1 - line.segments[0].x0
     if len(line.segments) > 1:
         return False
@@ -140,7 +140,7 @@ def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
 
 
 def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
-    """The run as a table, with its column lines; or the tables in its parts, cut where it gapes most."""
+    """Yield the run as a table, with its column lines; or the tables in its parts, cut at its widest gap."""
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
     if len(several) < MIN_ROWS:
         return
@@ -156,7 +156,7 @@ def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Lin
         return
 
     def gape(i: int) -> float:
-        """White above a row, in font sizes; more where it or the row above is not one of several columns."""
+        """Return the white above a row, in font sizes; more where it or the row above has one column only."""
         above, below = run[i - 1], run[i]
         alone = len(above.segments) == 1 or len(below.segments) == 1
         return (below.y0 - above.y1) / below.size + (0.5 if alone else 0.0)
@@ -168,7 +168,7 @@ def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Lin
 
 
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
-    """Whether the rows are those of a table: columns that are filled, with numbers or short texts in line."""
+    """Return whether the rows make a table: its columns are filled, with numbers or with short texts in line."""
     several = [line for line in run if len(line.segments) > 1]
     columns: list[list[Segment]] = [[] for _ in xs[1:]]
     for line in several:

@@ -143,7 +143,7 @@ SCAN_SHARE = 0.7  # share of the page that one image covers when the page is a s
 
 
 def is_blank(page: pymupdf.Page) -> bool:
-    """Whether the page shows a single colour."""
+    """Return whether the page shows a single colour."""
     return bool(page.get_pixmap(dpi=36, colorspace=pymupdf.csGRAY, alpha=False).is_unicolor)
 
 
@@ -160,7 +160,7 @@ def why_no_text(page: pymupdf.Page) -> str:
 
 
 def is_scan(page: pymupdf.Page) -> bool:
-    """Whether one image covers most of the page."""
+    """Return whether one image covers most of the page."""
     images: list[dict[str, Any]] = page.get_image_info()
     return any(abs(pymupdf.Rect(image["bbox"]) & page.rect) >= SCAN_SHARE * abs(page.rect) for image in images)
 

@@ -186,7 +186,7 @@ def _add_line(a: Point, b: Point, edges: Edges) -> None:
 
 
 def _merge(edges: Iterable[Edge]) -> list[Edge]:
-    """Parallel edges snapped to their mean position, then joined end to end; sorted by position."""
+    """Return parallel edges snapped to their mean position and joined end to end, sorted by position."""
     groups: list[list[Edge]] = []
     for edge in sorted(edges):
         if groups and edge.at <= groups[-1][-1].at + SNAP:
@@ -207,7 +207,7 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
 
 
 def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Crossing]:
-    """Where edges meet, as (x, y); empty when there are too many to be tables."""
+    """Return where edges meet, by (x, y), with the edges; empty when there are too many crossings to be tables."""
     crossings: dict[Point, _Crossing] = {}
     levels = [edge.at for edge in horizontal]
     for v, upright in enumerate(vertical):
@@ -224,7 +224,7 @@ def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Cro
 
 
 def _boxes(crossings: dict[Point, _Crossing]) -> list[BBox]:
-    """The smallest drawn rectangle to the lower right of each crossing that has one."""
+    """Return the smallest drawn rectangle to the lower right of each crossing that has one."""
     points = sorted(crossings)
     below = {x: list(group) for x, group in groupby(points, key=lambda p: p[0])}
     right: dict[float, list[Point]] = defaultdict(list)
@@ -258,7 +258,7 @@ def _smallest_box(
 
 
 def _connected(boxes: list[BBox]) -> list[list[BBox]]:
-    """Boxes in groups that hang together by their corners."""
+    """Return the boxes in groups that are connected by their corners."""
     parent = list(range(len(boxes)))
 
     def root(i: int) -> int:
@@ -310,7 +310,7 @@ def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:
 
 
 def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
-    """Whether two grids are stripes of one table."""
+    """Return whether two grids are stripes of one table."""
     gap = below.ys[0] - above.ys[-1]
     stripe = min(above.ys[-1] - above.ys[-2], below.ys[1] - below.ys[0])
     rows = sorted((len(above.ys) - 1, len(below.ys) - 1))
@@ -330,7 +330,7 @@ def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
 
 
 def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
-    """One grid over all columns of the run; rows between its members follow the lines of text there."""
+    """Return one grid over all columns of the run; rows between its members follow the lines of text there."""
     xs: list[float] = []
     for x in sorted(x for grid in run for x in grid.xs):
         if not xs or x > xs[-1] + SNAP:
@@ -344,7 +344,7 @@ def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
 
 
 def _header_top(grid: Grid, words: Sequence[Word]) -> float:
-    """Where the lines begin that name the columns of a striped table: above it, right of its first column."""
+    """Return the top of the lines that name the columns of a striped table: above it, right of its first column."""
     top = grid.ys[0]
     x0, x1 = grid.xs[:2]
     height = grid.ys[1] - grid.ys[0]
@@ -361,7 +361,7 @@ def _header_top(grid: Grid, words: Sequence[Word]) -> float:
 
 
 def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:
-    """Where the row without shade ends that follows the last shaded one; the end of the grid where there is none."""
+    """Return the bottom of the unshaded row below the last stripe; that of the grid where there is no such row."""
     bottom, height = grid.ys[-1], grid.ys[-1] - grid.ys[-2]
     lines = group_lines(find_words((xs[0], bottom, xs[-1], bottom + LAST_ROW_HEIGHTS * height), words))
     if not lines:

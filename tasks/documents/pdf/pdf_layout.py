@@ -96,7 +96,7 @@ def group_rows(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
 
 
 def join_rows(rows: Sequence[Row]) -> str:
-    """Text of a paragraph. Rows of separate runs keep their line ends; others are joined.
+    """Return the text of a paragraph. Rows of separate runs keep their line ends; others are joined.
 
     Korean may break a line inside a word. If most lines end with a space after whole words, a missing space means that
     the word continues.
@@ -117,7 +117,7 @@ def join_rows(rows: Sequence[Row]) -> str:
 
 
 def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
-    """The boxes in groups that are read one after the other; columns are separated only if they hold prose."""
+    """Return the boxes in groups that are read one after the other; only columns of prose are separated."""
     gutter = _gutter(boxes) if depth < 4 and len(boxes) > 2 * MIN_COLUMN_LINES else None
     if gutter is None:
         return [boxes] if boxes else []
@@ -140,7 +140,7 @@ def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
 
 
 def _gutter(boxes: Sequence[_Placed]) -> float | None:
-    """The x between columns that the fewest boxes cross; None where nothing stands side by side."""
+    """Return the x between columns that the fewest boxes cross; None where nothing stands side by side."""
     left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
     if right - left > 10_000 or right - left < 20 * BIN:
         return None
@@ -169,7 +169,7 @@ def _gutter(boxes: Sequence[_Placed]) -> float | None:
 
 
 def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Placed], list[_Placed], list[_Placed]]]:
-    """From top to bottom: boxes left and right of the gutter, then those that cross it and end the band."""
+    """Yield bands from top to bottom: boxes left and right of the gutter, and those that cross it and end the band."""
     left: list[_Placed] = []
     right: list[_Placed] = []
     spanning: list[_Placed] = []
@@ -183,7 +183,7 @@ def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Plac
 
 
 def _prose(side: Sequence[_Placed]) -> bool:
-    """Whether one side of a gutter is a column of prose, or holds a table."""
+    """Return whether one side of a gutter is a column of prose, or holds a table."""
     if any(isinstance(box.item, Table) for box in side):
         return True
     lines = group_rows([box.item for box in side if isinstance(box.item, Fragment)])
@@ -196,7 +196,7 @@ def _prose(side: Sequence[_Placed]) -> bool:
 
 
 def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
-    """The paragraphs and tables of a column from top to bottom."""
+    """Return the paragraphs and tables of a column from top to bottom."""
     left, _, right, _ = enclosing_box([box[:4] for box in column])
     lines = group_rows([box.item for box in column if isinstance(box.item, Fragment)])
     pieces: list[Row | Table] = [_row(line) for line in lines]
@@ -233,7 +233,7 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
 
 
 def _row(pieces: Sequence[Fragment]) -> Row:
-    """The runs of one baseline as a row; a gap without a space gets one."""
+    """Return the runs of one baseline as a row; a space is put into a gap that has none."""
     box = enclosing_box([piece[:4] for piece in pieces])
     lead = max(pieces, key=lambda piece: len(piece.text))
     gaps = [after.x0 - before.x1 for before, after in pairwise(pieces)]
@@ -257,7 +257,7 @@ def _row(pieces: Sequence[Fragment]) -> Row:
 
 
 def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
-    """Whether a sentence certainly runs on: it is not ended, and a small word or the same white as before follows."""
+    """Return whether a sentence surely runs on: it has not ended, and a small word or the same white follows."""
     before = rows[-1]
     alike = abs(row.size - before.size) < 0.5 and row.bold == before.bold and not (row.tabular or before.tabular)
     if not alike or SENTENCE_STOP.search(before.text) or begins_item(row):
@@ -274,7 +274,7 @@ def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
 
 
 def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
-    """Whether a row continues the paragraph above it."""
+    """Return whether a row continues the paragraph above it."""
     before, first = rows[-1], rows[0]
     if abs(row.size - before.size) > 0.12 * before.size or begins_item(row):
         return False
@@ -297,5 +297,5 @@ def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
 
 
 def begins_item(row: Row) -> bool:
-    """Whether a row begins a paragraph by its mark."""
+    """Return whether a row begins a paragraph by its bullet or number."""
     return bool(row.mark) or starts_item(row.text)

@@ -50,7 +50,7 @@ class Item(NamedTuple):
 
 
 def is_list(cells: Sequence[Cell]) -> bool:
-    """Whether rows number documents or lead to pages, and so hold no amounts."""
+    """Return whether the rows of a grid list documents or lead to pages, and so hold no amounts."""
     texts = _columns(cells)
     return len(texts) > 1 and (_numbers_documents(texts) or _leads_to_pages(texts))
 
@@ -108,7 +108,7 @@ def _columns(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
-    """Whether titles of documents stand between their numbers and where they are found, or run on to the margin."""
+    """Return whether documents are listed: number, title, and where each is found, or a title up to the margin."""
     numbers, titles, *rest = columns
     joined = [text for text in numbers if BEGUN.match(text)]
     if len(joined) >= MIN_ITEMS:  # number and title stand in one column
@@ -129,7 +129,7 @@ def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
 
 
 def _leads_to_pages(columns: Sequence[Sequence[str]]) -> bool:
-    """Whether the last column is headed "Page" and holds page numbers in order, beside words alone."""
+    """Return whether the last column is headed "Page" and holds page numbers in order, beside words alone."""
     head, *pages = columns[-1]
     if not PAGE_TITLE.fullmatch(head) or len(pages) < MIN_ITEMS or not all(map(PAGE.fullmatch, pages)):
         return False

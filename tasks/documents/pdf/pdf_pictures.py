@@ -59,7 +59,7 @@ def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
 
 
 def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
-    """The pictures of a page, and whether it has a background image besides."""
+    """Return the pictures of a page, and whether it has a background image besides."""
     upright = Rect(*(page.rect * page.derotation_matrix))
     images: list[Placement] = []
     for info in cast("list[dict[str, Any]]", page.get_image_info()):  # inline images and stencils included
@@ -94,7 +94,7 @@ def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
 
 
 def _chained(images: Sequence[Placement], *, across: bool) -> list[Placement]:
-    """Neighbours that share a whole edge become one, in one direction."""
+    """Return the pictures, neighbours that share a whole edge in one direction as one."""
     start, end = (0, 2) if across else (1, 3)
     sides = (1, 3) if across else (0, 2)
     chains: list[list[Placement]] = []
@@ -109,7 +109,7 @@ def _chained(images: Sequence[Placement], *, across: bool) -> list[Placement]:
 
 
 def _layered(pictures: Sequence[Placement]) -> list[Placement]:
-    """Pictures that mostly cover each other become one: a base and its mask, a chart drawn over an image."""
+    """Return the pictures, those that mostly cover each other as one: a base and its mask, a chart over an image."""
     apart: list[Placement] = []
     for picture in sorted(pictures, key=lambda picture: -picture.rect.area):
         for position, larger in enumerate(apart):
@@ -128,7 +128,7 @@ def _joined(pictures: Sequence[Placement]) -> Placement:
 
 
 def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
-    """The picture as the page shows it, rotation applied."""
+    """Return the picture as the page shows it, rotation applied."""
     number = cast(int, page.number) + 1
     box = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
     across, down = reversed(picture.scale) if page.rotation % 180 else picture.scale

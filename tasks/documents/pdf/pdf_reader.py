@@ -133,7 +133,7 @@ class PdfReader:
         return self._page(loaded, comments, reason=_damage(loaded.text))
 
     def _recognised(self, loaded: _Loaded, comments: Sequence[Remark], *, why: str | None) -> Page:
-        """The page as tesseract reads it; without tesseract, the legible part of its own text, and the reason."""
+        """Return the page as tesseract reads it; else the legible part of its own text, with the reason."""
         page, text = loaded.page, loaded.text
         if not text.fragments and not comments and is_blank(page):
             return _textless(loaded, PageStatus.EMPTY, "blank")
@@ -203,7 +203,7 @@ class PdfReader:
         return self._loaded[number]
 
     def _peek(self, number: int) -> _Loaded | None:
-        """Another page, if its content is short and has no forms, so that it takes little time."""
+        """Return another page, if its content is short and has no forms, so that it takes little time; else None."""
         if number in self._loaded:
             return self._loaded[number]
         if not 1 <= number <= self.header.page_count or self._options.pdf_reader == "pdfplumber":
@@ -243,7 +243,7 @@ def _chars(fragments: Sequence[Fragment]) -> int:
 
 
 def _damage(text: PageText) -> str | None:
-    """Characters of a page that were replaced or have no Unicode."""
+    """Return a note on the characters of a page that were replaced or have no Unicode; None if there are few."""
     bad, total = count_unreadable(fragment.text for fragment in text.fragments)
     missing = f"glyphs without Unicode: {bad} of {total} characters" if bad > NOTED_SHARE * total else None
     return "; ".join(filter(None, (text.note, missing))) or None

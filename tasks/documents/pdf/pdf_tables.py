@@ -59,7 +59,7 @@ class Table(NamedTuple):
 
 
 def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_width: float) -> bool:
-    """Whether a grid is a narrow column of words: a box of a diagram with its title.
+    """Return whether a grid is a narrow column of words: a box of a diagram with its title.
 
     rules: horizontal edges; those that go on beside the column belong to a table without lines at its sides.
     """
@@ -122,7 +122,7 @@ def remove_table_words(fragments: Iterable[Fragment], words: Sequence[Word], tab
 
 
 def format_table(cells: Iterable[Cell]) -> str:
-    """Write a line per row, cells joined by ` | `.
+    """Return a line per row, with ` | ` between cells.
 
     Empty places stay, so that columns line up; those that a merged cell covers are not written.
     """
@@ -143,7 +143,7 @@ def format_table(cells: Iterable[Cell]) -> str:
 
 
 def count_header_rows(cells: Sequence[Cell]) -> int:
-    """How many rows at the top name the columns: those before the first row with an amount, if that is near the top.
+    """Return the number of rows that name the columns: those above the first amount, if that is near the top.
 
     A row between them that only its label fills ("ASSETS") heads the rows below and names no column.
     """
@@ -163,7 +163,7 @@ def count_header_rows(cells: Sequence[Cell]) -> int:
 def _place(
     grid: Grid, words: Sequence[Word], chars: Callable[[], list[Word]]
 ) -> tuple[dict[GridCell, list[Word]], list[Word]]:
-    """Each word in the cell around its middle, a word across a line in pieces; then the words that were placed."""
+    """Return the words of each cell (a word across a line is cut in pieces), and all words that found a cell."""
     places = grid.places()
     x0, y0, x1, y1 = grid.bbox
     placed: dict[GridCell, list[Word]] = defaultdict(list)
@@ -190,7 +190,7 @@ def _place(
 def _cut(
     grid: Grid, places: dict[tuple[int, int], GridCell], word: Word, chars: Sequence[Word]
 ) -> list[tuple[GridCell, Word]]:
-    """The word's pieces, cut where a line of the grid lies between two of its characters; none if it stands outside."""
+    """Return a word in pieces with their cells, cut where a line of the grid parts two characters; none if outside."""
     y = (word.y0 + word.y1) / 2
     pieces: list[tuple[GridCell, Word]] = []
     lead: Word | None = None
@@ -213,7 +213,7 @@ def _cut(
 
 
 def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
-    """Whether sentences run on from cell to cell: the grid is made of underlines or coloured words."""
+    """Return whether sentences run on from cell to cell: the grid is made of underlines or coloured words."""
     cell_of = {word: cell for cell, inside in placed.items() for word in inside}
     rows: dict[GridCell, bool] = {}
     for line in group_lines(cell_of):
@@ -227,7 +227,7 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
 
 
 def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
-    """Whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
+    """Return whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
     lines = group_lines(inside)
     width = grid.xs[-1] - grid.xs[0]
     running = sum(
@@ -241,7 +241,7 @@ def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
 
 
 def _is_prose(placed: dict[GridCell, list[Word]]) -> bool:
-    """Whether lines are drawn around sentences: nothing stands beside them."""
+    """Return whether lines are drawn around sentences: nothing stands beside them."""
     rows: dict[int, list[int]] = defaultdict(list)
     for cell, inside in placed.items():
         rows[cell.row].append(sum(is_word(word.text) for word in inside))
@@ -250,7 +250,7 @@ def _is_prose(placed: dict[GridCell, list[Word]]) -> bool:
 
 
 def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
-    """Whether the amounts are marks of axes, which go by equal steps, with few words beside them."""
+    """Return whether the amounts are marks of axes, which go by equal steps, with few words beside them."""
     columns: dict[int, list[float]] = defaultdict(list)
     words = 0
     for cell, inside in sorted(placed.items()):
@@ -271,7 +271,7 @@ def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
 
 
 def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
-    """Whether lines are drawn around a few of a table's rows only: amounts stand one below the other in its cells."""
+    """Return whether few of a table's rows are drawn: amounts stand one below the other within its cells."""
     piled = 0
     for inside in placed.values():
         lines = group_lines(inside)
@@ -280,7 +280,7 @@ def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
 
 
 def _table(grid: Grid, placed: dict[GridCell, list[Word]], placed_words: Sequence[Word]) -> Table:
-    """Cells numbered by the rows and columns in which some text begins: spacers between columns are not columns."""
+    """Return the table; rows and columns in which no text begins, such as spacers, are not counted."""
     rows = {row: i for i, row in enumerate(sorted({cell.row for cell in placed}))}
     cols = {col: i for i, col in enumerate(sorted({cell.col for cell in placed}))}
     cells: list[Cell] = []

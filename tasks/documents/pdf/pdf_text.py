@@ -105,7 +105,7 @@ def count_unreadable(texts: Iterable[str]) -> tuple[int, int]:
 
 
 def is_mostly_unreadable(texts: Iterable[str]) -> bool:
-    """Whether too many characters have no Unicode for the text to be useful."""
+    """Return whether too many characters have no Unicode for the text to be useful."""
     bad, total = count_unreadable(texts)
     return bad > GARBAGE_SHARE * total
 
@@ -117,7 +117,7 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
 
 
 def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
-    """Whether a run is drawn again over itself, as bold letters or as a shadow."""
+    """Return whether a run is drawn again over itself, as bold letters or as a shadow."""
     if sum(len(fragment.text) for fragment in fragments) > MOST_STRUCK:
         return False
     places: dict[tuple[str, int, int], Fragment] = {}
@@ -136,7 +136,7 @@ def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
 def _extract_along(
     page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float], flags: int = TEXT_FLAGS
 ) -> tuple[PageText, Counter[tuple[int, int]]]:
-    """Text in the space of `matrix`, and the number of characters by direction."""
+    """Return the text in the space of `matrix`, and the number of characters by direction of writing."""
     width, height = size
     textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=flags, matrix=matrix)
     fragments: list[Fragment] = []
@@ -185,7 +185,10 @@ def _extract_along(
 
 
 def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:
-    """The runs, those from right to left made of their words: MuPDF leaves out spaces where the direction changes."""
+    """Return the runs, with those from right to left rebuilt from their words.
+
+    MuPDF leaves out the spaces where the direction of writing changes.
+    """
     by_line: dict[tuple[int, int], list[Word]] = {}
     for word in words:
         by_line.setdefault(word.line, []).append(word)
@@ -248,7 +251,7 @@ def read_remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
 
 
 def has_fields(page: pymupdf.Page) -> bool:
-    """Whether the page holds form fields or annotations, with or without text."""
+    """Return whether the page holds form fields or annotations, with or without text."""
     return page.first_widget is not None or page.first_annot is not None
 
 
@@ -258,7 +261,7 @@ WORD_GAP = 0.15
 
 
 def runs_right_to_left(texts: Sequence[str]) -> bool:
-    """Whether most letters of a line belong to scripts that run from right to left."""
+    """Return whether most letters of a line belong to scripts that run from right to left."""
     count = sum(len(RIGHT_TO_LEFT.findall(text)) for text in texts)
     return count > 0 and 2 * count > sum(sign.isalpha() for text in texts for sign in text)
 

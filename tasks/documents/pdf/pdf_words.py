@@ -43,27 +43,27 @@ class Phrase(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is an amount, a share, a date in digits or a dash."""
+    """Return whether a text is an amount, a share, a date in digits or a dash."""
     return bool(NUMBER.fullmatch(text))
 
 
 def is_amount(text: str) -> bool:
-    """Whether a text is a number with a digit, or the dash that stands for none."""
+    """Return whether a text is a number with a digit, or the dash that stands for none."""
     return is_number(text) and (any(map(str.isdigit, text)) or text in ("-", "–", "—"))
 
 
 def is_single_amount(text: str) -> bool:
-    """Whether a word without spaces is one amount for certain, not two that stand close: `71,538`, `(4.5)%`."""
+    """Return whether a word without spaces is surely one amount, not two that stand close: `71,538`, `(4.5)%`."""
     return bool(SINGLE.fullmatch(text))
 
 
 def is_year(text: str) -> bool:
-    """Whether a text is a year of these centuries, or two of them ("2015-2014"), with or without a footnote mark."""
+    """Return whether a text is a year from 1900 to 2099, or two ("2015-2014"), with or without a footnote mark."""
     return bool(YEARS.fullmatch(text))
 
 
 def is_word(text: str) -> bool:
-    """Whether a text has letters, and is more than a mark of a list."""
+    """Return whether a text has letters, and is more than a mark of a list."""
     return len(text) > 1 and any(char.isalpha() for char in text)
 
 

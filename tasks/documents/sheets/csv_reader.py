@@ -54,7 +54,7 @@ def _rows(text: str, delimiter: str) -> csv.reader:  # type: ignore[valid-type]
 
 
 def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
-    """Cells by row and column; the number of the last row, if there are more than are read."""
+    """Return cells by row and column, and the number of the last row that was read if there are more."""
     cells: dict[int, dict[int, Value]] = {}
     count = 0
     try:

@@ -130,7 +130,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _goes_on(before: Area, area: Area, cells: Cells) -> bool:
-    """Whether a table goes on in an area below it or to its right."""
+    """Return whether a table goes on in an area below it or to its right."""
     if (before.left, before.right) == (area.left, area.right) and area.top == before.bottom + 2:
         several = area.right > area.left and before.bottom > before.top
         if several and _has_amount(cells, area.top, area):
@@ -144,14 +144,14 @@ def _goes_on(before: Area, area: Area, cells: Cells) -> bool:
 
 
 def _is_amount(value: Value) -> bool:
-    """Whether a cell holds an amount; a year names a column."""
+    """Return whether a cell holds an amount; a year does not count, as it names a column."""
     if YEAR.fullmatch(value.text.strip()):
         return False
     return value.kind == "number" or (value.kind == "text" and AMOUNT.fullmatch(value.text) is not None)
 
 
 def _has_amount(cells: Cells, row: int, area: Area) -> bool:
-    """Whether a row holds an amount behind its first column."""
+    """Return whether a row of an area holds an amount behind the first column."""
     row_cells = cells.get(row, {})
     return any(_is_amount(value) for column, value in row_cells.items() if area.left < column <= area.right)
 

@@ -48,7 +48,7 @@ class Section(NamedTuple):
 
 
 def is_date(code: str) -> bool:
-    """Whether a format shows numbers as dates or times."""
+    """Return whether a format shows numbers as dates or times."""
     return any(section.is_date for section in _sections(code)[:1])
 
 
@@ -162,7 +162,7 @@ def _places_behind_point(body: Sequence[Token]) -> str:
 
 
 def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
-    """Return a day and time; None before and beyond the calendar of spreadsheets."""
+    """Return a day number as its format shows it; None outside the calendar of spreadsheets (1900 or 1904 to 9999)."""
     if value < 0 or value >= LAST_DAY:
         return None
     decimals = len(_places_behind_point(tokens))

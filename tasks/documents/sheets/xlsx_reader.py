@@ -185,7 +185,7 @@ def read_workbook(package: Package) -> Workbook:
 
 
 def _plain(text: str) -> str:
-    """Return a text with the characters that XML cannot hold, which are written as `_x000D_`."""
+    """Return a text with its escapes resolved: `_x000D_` stands for a character that XML cannot hold."""
     return make_storable(
         _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r\n", "\n").replace("\r", "\n")
     )
@@ -226,11 +226,11 @@ class Sheet(Handler):
 
     @property
     def is_full(self) -> bool:
-        """Whether as many cells were read as a sheet may have."""
+        """Return whether the sheet holds as many cells as are read of it."""
         return self.count >= self._most
 
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
-        """Note the beginning of an element, such as the address of a cell."""
+        """Keep what an element's start tag says, such as the address and style of a cell."""
         hidden = attrs.get("hidden") in ("1", "true")
         match local_name(tag):
             case "c":
