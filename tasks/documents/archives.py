@@ -21,8 +21,8 @@ from storage.records import Record
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, RefusedDocument, UnsupportedDocument
 
 OLE_MAGIC = bytes.fromhex("D0CF11E0A1B11AE1")
-ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
-UTF8_NAME = 0x800
+ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")  # a first member, or the directory of an empty archive
+UTF8_NAME = 0x800  # bit 11 of a member's flags (PKWARE APPNOTE 4.4.4)
 ENCRYPTED = 0x1
 PIECE_BYTES = 1 << 16
 DAMAGED = (BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)
@@ -128,7 +128,7 @@ def explain_misplaced_name(info: ZipInfo) -> str | None:
     member = f"The zip member `{escape_unprintable(name)}`"
     if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/") or "\0" in name:
         return f"{member} leads out of the archive"
-    if stat.S_ISLNK(info.external_attr >> 16):
+    if stat.S_ISLNK(info.external_attr >> 16):  # Unix keeps the mode of a file in the upper 16 bits
         return f"{member} is a link"
     return None
 
@@ -172,7 +172,7 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
     try:
         with archive.open(info) as file:
             data = file.read(info.file_size + 1)  # a bare read() would unpack whatever is packed, before it counts
-    except NotImplementedError as error:
+    except NotImplementedError as error:  # before DAMAGED, whose RuntimeError it is a kind of
         raise UnsupportedDocument(f"{member} is packed by an unknown method ({error}).") from error
     except DAMAGED as error:
         raise CorruptDocument(f"{member} is damaged ({error}); get the file again.") from error

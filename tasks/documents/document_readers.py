@@ -173,7 +173,7 @@ class BlockList:
         """Return the pages 1 to `count`; a block without a page goes to the last one."""
         by_page: dict[int, list[Block]] = defaultdict(list)
         for block in self._blocks:
-            by_page[block.page or count].append(block)
+            by_page[block.page or count].append(block)  # endnotes, headers and footers of Word have none
         return [make_page(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000  # an A3 page at 600 dpi has 70 million
 DRAWN = {
+    # with a placeable header, and without: in memory, on disk
     "WMF": (b"\xd7\xcd\xc6\x9a", b"\x01\x00\x09\x00", b"\x02\x00\x09\x00"),
     "EMF": (b"\x01\x00\x00\x00",),
     "SVG": (b"<svg", b"<?xml"),

@@ -217,6 +217,7 @@ def _zip_format(path: Path) -> str:
             return "docx"
         if listing in names and b"spreadsheetml.sheet.main" in _content(archive, listing):
             return "xlsx"
+        # HWPX without its package file, which the reader can do without
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
     for name, description in _UNREAD["zip"].items():
@@ -247,9 +248,10 @@ def _text_format(head: bytes, suffix: str) -> str:
         if promised and promised.has_signature:
             raise errors.CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
         raise errors.UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
+    # between .txt and .html the first tag decides
     if promised and not promised.has_signature and promised.name not in ("txt", "html"):
         return promised.name
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()  # UTF-8's byte order mark
     if start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start):
         return "html"
     if start.startswith(b"<?xml"):

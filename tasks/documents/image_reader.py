@@ -82,6 +82,7 @@ def _frames(path: Path) -> Iterator[Image.Image]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of every oddity; what fails raises
             with Image.open(path, formats=FORMATS) as image:
+                # frames of an animated PNG are not pages
                 count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
                 if count > MOST_FRAMES:
                     raise RefusedDocument(f"The picture has {count:,} frames, more than {MOST_FRAMES}; split it.")

@@ -102,6 +102,7 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     if header is None:
         raise DocumentUnreadable("crash", "the reader ended without a word", retryable=True)
     about = header.model_dump(exclude={"page_count"})
+    # PDFs are read page by page, without headings of earlier pages
     joined = join_pages(pages) if header.format == "pdf" else tuple(pages)
     return ReadDocument(Document(pages=joined, **about), tuple(retryable))
 
@@ -162,7 +163,7 @@ def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
             if "error" in answer:
                 kind = getattr(document_errors, answer["error"], None)
                 reason = kind.reason if kind else {"MemoryError": "memory"}.get(answer["error"], "crash")
-                child.idle = reason not in ("memory", "crash")
+                child.idle = reason not in ("memory", "crash")  # after other errors it can read on
                 retryable = kind is document_errors.ReaderUnusable
                 raise DocumentUnreadable(reason, answer["message"], retryable=retryable)
             yield answer
@@ -188,6 +189,7 @@ class _Child:
             "OMP_THREAD_LIMIT": "1",
         }
         self.process = subprocess.Popen(
+            # -P: modules of the working folder are not imported
             [sys.executable, "-P", "-m", "tasks.documents.reader_child", str(memory_mb), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -242,9 +244,11 @@ class _Child:
     def _cpu_s(self) -> float:
         """Return the CPU seconds of the child and of the children that it has waited for (tesseract)."""
         try:
+            # the name before the last `)` may hold spaces
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
+        # its own and its children's, user and system (proc_pid_stat(5))
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def _death(self) -> DocumentUnreadable:

@@ -193,7 +193,7 @@ def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
 
 def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> bytes | None:
     """Return a property as it is stored; texts in UTF-8."""
-    for kind in ("001F", "001E", "0102"):
+    for kind in ("001F", "001E", "0102"):  # UTF-16, 8-bit text, binary ([MS-OXCDATA] 2.11.1)
         stream = f"{below}__substg1.0_{tag}{kind}"
         if container.exists(stream):
             data: bytes = container.openstream(stream).read()
@@ -217,8 +217,9 @@ def _date(container: olefile.OleFileIO[Any]) -> str:
         except FAILURES:
             log.info("msg headers unreadable")
     data: bytes = container.openstream(PROPERTIES).read()
-    for at in range(FIXED_FROM, len(data) - 15, 16):
+    for at in range(FIXED_FROM, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
         ticks = int.from_bytes(data[at + 8 : at + 16], "little")
+        # a FILETIME counts 100 ns since 1601; soon after 2**61 of them the years of datetime end
         if int.from_bytes(data[at : at + 4], "little") in (SUBMITTED, DELIVERED) and 0 < ticks < 2**61:
             return format_datetime(datetime(1601, 1, 1, tzinfo=UTC) + timedelta(microseconds=ticks // 10))
     return ""

@@ -28,7 +28,7 @@ _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGN
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECASE)
 _KOREAN = {"euc-kr", "ks_c_5601-1987", "ksc5601", "korean", "windows-949"}  # browsers read all of them as CP949
 _METADATA = {"author", "description", "keywords", "date", "generator"}
-_MOST_SPANNED = 1000
+_MOST_SPANNED = 1000  # the limit of the HTML standard for `colspan`
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -56,6 +56,7 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
     body, metadata = decoded.text, dict[str, str]()
     if match := _FRONT_MATTER.match(body):
         lines = [line.partition(":") for line in match[1].splitlines()]
+        # else the first `---` is a rule with text below it
         if all(colon or key.startswith((" ", "-", "#")) or not key for key, colon, _ in lines):
             body = body[match.end() :]
             front_matter = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha()}
@@ -92,6 +93,7 @@ def decode_html(data: bytes) -> Decoded:
         text = data.decode("cp949" if name in _KOREAN else name) if name and b"\0" not in data else None
     except (LookupError, UnicodeDecodeError):
         text = None
+    # a byte order mark or single bad bytes are a matter for `decode`
     return decode(data) if text is None or name.startswith("utf") else Decoded(text, name, ())
 
 
@@ -155,7 +157,7 @@ class _HtmlWriter:
                     self._styled(caption, "caption", None)
                 self._blocks.add("table", "", cells=_cells(node))
             elif tag == "pre":
-                self._blocks.add("paragraph", "".join(node.itertext()))
+                self._blocks.add("paragraph", "".join(node.itertext()))  # with its line breaks
             else:
                 self.add(node)
 
@@ -232,6 +234,7 @@ def _cells(table: ET.Element) -> list[Cell]:
 def _span(node: ET.Element, name: str) -> int:
     """Return a number of rows or columns; 0, for rows, reaches to the end of the table."""
     value = node.get(name, "1").strip()
+    # int() refuses thousands of digits
     return min(int(value), _MOST_SPANNED) if value.isdecimal() and len(value) < 7 else 1
 
 

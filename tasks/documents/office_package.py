@@ -60,6 +60,7 @@ def read_links(package: Package, part: str) -> dict[str, Link]:
     for node in package.xml(listing):
         target, external = node.get("Target", ""), node.get("TargetMode") == "External"
         if not external:
+            # with a leading slash it counts from the root
             target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
         references[node.get("Id", "")] = Link(node.get("Type", "").rpartition("/")[2], target, external)
     return references
@@ -78,7 +79,7 @@ def has_macros(package: Package) -> bool:
     return any(name.endswith("vbaProject.bin") for name in package.names)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # called for every element of a sheet, with a few dozen names
 def local_name(tag: str) -> str:
     """Return a name without its namespace: the two variants of the standard differ in namespaces only."""
     return tag.rpartition("}")[2]

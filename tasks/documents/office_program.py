@@ -94,7 +94,7 @@ def convert_document(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pp
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         source = scratch / f"document.{suffix}"
-        shutil.copyfile(path, source)
+        shutil.copyfile(path, source)  # LibreOffice goes by the suffix, and the stored file may have another
         # a profile of its own: one that is in use, or trusts macros, is no help
         settings = "".join(
             f"<item oor:path={quoteattr(section)}><prop oor:name={quoteattr(name)} oor:op='fuse'>"
@@ -150,8 +150,8 @@ def _lead(command: list[str], log: Path, asking: int) -> NoReturn:
     try:
         os.setsid()
         signal.signal(signal.SIGTERM, _end_group)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != asking:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # SIGKILL would leave the rest of the group
+        if os.getppid() != asking:  # it died before the line above
             _end_group()
         _leave_network()
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
@@ -161,10 +161,10 @@ def _lead(command: list[str], log: Path, asking: int) -> NoReturn:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, check=False
             ).returncode
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its own signal to the group must not end it
         with suppress(ProcessLookupError):
             os.killpg(0, signal.SIGTERM)
-        os._exit(code & 0xFF)
+        os._exit(code & 0xFF)  # without what the forked interpreter would do at its end
 
 
 def _end_group(*_: object) -> None:
@@ -175,4 +175,4 @@ def _leave_network() -> None:
     """Enter an empty network namespace, if the kernel lets users do so; LibreOffice's settings hold in any case."""
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_NETWORK):
-        libc.unshare(_NEW_USER | _NEW_NETWORK)
+        libc.unshare(_NEW_USER | _NEW_NETWORK)  # who is not root needs a user namespace for it

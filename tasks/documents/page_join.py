@@ -146,7 +146,7 @@ class _Drawn:
         if at >= 0:
             self._used[at : at + size] = b"\1" * size
             return [_Piece(start, at, size)]
-        if size < 2 * _SHORTEST_PIECE:
+        if size < 2 * _SHORTEST_PIECE:  # halves would be too short to mean one place
             return []
         half = size // 2
         first = self.find_pieces(key[:half], cursor, near=near, start=start)
@@ -221,7 +221,7 @@ class _Text:
                 continue
             about: dict[str, object] = {"page": page, "bbox": self._box(self._spots[0], signs), "text": part}
             if parts and self._block.kind == "heading":
-                about |= {"kind": "paragraph", "level": None}
+                about |= {"kind": "paragraph", "level": None}  # the rest of a heading over the page's end is none
             parts.append(self._block.model_copy(update=about))
         return parts
 
@@ -229,7 +229,7 @@ class _Text:
         """Return the page of each sign, never falling; signs that are not found share the page of those before them."""
         by_sign = [self._drawn.pages[spot] if spot is not None else None for spot in spots]
         share = Counter(page for page in by_sign if page)
-        least = min(_SHORTEST_PIECE, max(share.values(), default=0))
+        least = min(_SHORTEST_PIECE, max(share.values(), default=0))  # fewer letters on a page are there by chance
         confirmed = [page if page and share[page] >= least else None for page in by_sign]
         first = next((page for page in confirmed if page), None)
         if first is None:
@@ -256,6 +256,7 @@ class _Text:
         by_page: dict[int, list[Cell]] = {}
         for n, cell in enumerate(cells):
             first, last = rows[cell.row], rows.get(cell.row + cell.row_span, numbers[-1])
+            # no letter stands before its row or behind the next
             inside = [min(max(page or first, first), last) for page in pages[n]]
             for page in sorted(set(inside)) or [first]:
                 signs = [at for at, sign_page in enumerate(inside) if sign_page == page]
@@ -291,6 +292,7 @@ class _Text:
         rows = {cell.row for cell in self._block.cells if cell.header}
         again = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
         repeated = self._drawn.repeats("".join(_folded(cell.text) for cell in again), page)
+        # compared, but not located
         return [cell.model_copy(update={"bbox": None}) for cell in again] if repeated else []
 
     def _cell(self, cell: Cell, n: int, signs: Sequence[int]) -> Cell:

@@ -73,7 +73,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
             pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
             continue
-        if slide.element.get("show") in ("0", "false"):
+        if slide.element.get("show") in ("0", "false"):  # python-pptx has no property for it
             notes.append(f"Slide {number} is hidden; it was read too.")
         inside = list(blocks)[before:]
         pages.append(make_page(number, inside, if_empty="blank slide", width=width, height=height))
@@ -86,7 +86,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Yield the pictures of all slides, with page and box. Raises DocumentError."""
     refuse_encrypted(path, password, program="PowerPoint")
-    Package(path).__exit__()
+    Package(path).__exit__()  # refuses zip bombs before python-pptx unpacks anything
 
     def embedded(shape: Any) -> Embedded:
         blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
@@ -119,6 +119,7 @@ def _opened(path: Path) -> Any:
 def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
     title = slide.shapes.title
     placed = list(_placed(slide.shapes))
+    # the file lists shapes as they were drawn; people read from the top left
     ordered = sorted(placed, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
     if title is not None and title.has_text_frame:
         box = next((entry.bbox for entry in placed if entry.shape.shape_id == title.shape_id), None)
@@ -223,6 +224,7 @@ def _chart_cells(chart: Any) -> Sequence[Cell]:
     series = list(plot.series)
     columns = [
         ["", *names],
+        # as many digits as a cell shows without a format
         *([line.name, *("" if value is None else f"{value:.11g}" for value in line.values)] for line in series),
     ]
     return [

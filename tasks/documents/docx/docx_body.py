@@ -92,13 +92,13 @@ class StoryWalker:
                 yield from self._table(child)
             elif child.tag == f"{W}sectPr":
                 self._findings.sections.append(child)
-            elif child.tag == f"{W}altChunk":
+            elif child.tag == f"{W}altChunk":  # a whole document inside, in RTF, HTML or Word's format
                 self._findings.foreign_parts += 1
 
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
         """Yield the paragraph, cut where a page ends; each part is followed by what is anchored in it."""
         look = self._styles.resolve(node, self._numbering)
-        self.pages.manual_breaks += look.starts_page
+        self.pages.manual_breaks += look.starts_page  # `pageBreakBefore` counts as a break of the author's
         text, labelled = "", False
         for token in docx_inline.read_tokens(node):
             if isinstance(token, docx_inline.PageBreak):
@@ -183,6 +183,7 @@ class StoryWalker:
         """
         first = self.pages.page
         header = node.find(f"{W}trPr/{W}tblHeader") is not None
+        # empty places before the first cell
         column = min(parse_integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
         starts, ends, figures = list[int](), list[int](), list[Item]()
         for cell in (child for child in _unwrapped(node) if child.tag == f"{W}tc"):

@@ -68,6 +68,7 @@ _CHARACTERS = {
     f"{W}noBreakHyphen": "\u2011",
     f"{W}softHyphen": "",  # only drawn where a line happens to end
 }
+# of a field its code (`instrText`) is left out: the result that Word shows follows as text
 _LEFT_OUT_NAMES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "del", "moveFrom", "delText", "delInstrText", "instrText", "rt")
 _LEFT_OUT = {W + name for name in (*_LEFT_OUT_NAMES, "ffData", "txbxContent")}
 _NOTES = {f"{W}footnoteReference": "footnotes", f"{W}endnoteReference": "endnotes", f"{W}commentReference": "comments"}
@@ -123,6 +124,7 @@ def read_tokens(node: ET.Element) -> Iterator[Token]:
 
 def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
     """Return what `read` gives for the first alternative of the content that is not empty."""
+    # `Choice` is the newer form, `Fallback` a copy of it for old programs
     copies = [copy for name in ("Choice", "Fallback") for copy in node.findall(MC + name)]
     return next(filter(None, (list(read(copy)) for copy in copies)), [])
 
@@ -159,7 +161,7 @@ def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
             yield TextBox(child)
         elif tag == f"{A}t":
             yield child.text or ""
-        elif tag == f"{VML}textpath":
+        elif tag == f"{VML}textpath":  # word art of Word 97–2007
             yield child.get("string", "")
         elif tag == f"{MC}AlternateContent":
             yield from read_first_alternative(child, partial(_drawing, alt=alt))
@@ -226,7 +228,7 @@ def _part(node: ET.Element, name: str) -> str:
 
 def _grouped(node: ET.Element, name: str) -> str:
     text = _part(node, name)
-    return text if text.isalnum() or len(text) == 1 else f"({text})"
+    return text if text.isalnum() or len(text) == 1 else f"({text})"  # `x^2` needs no brackets, `x^(a+b)` does
 
 
 def _property(node: ET.Element, path: str, otherwise: str) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tasks.documents.document_readers import format_roman, spell_number
 from tasks.documents.office_package import W, child_is_on, child_value, word_attribute
 
+# Word in Korean names its heading styles 제목 1 and 개요 1
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
 _TITLE_STYLES = {"title", "제목"}
 _CAPTION_STYLES = {"caption", "캡션"}
@@ -165,6 +166,7 @@ class Numbering:
         if rule.format == "bullet":
             # symbol fonts keep their bullets in the private area, where they mean nothing to others
             private = any(ord(sign) in _PRIVATE_USE for sign in rule.text)
+            # Word draws its hollow bullet as the letter o of Courier New
             return "•" if rule.text == "o" or private else rule.text.strip()
 
         def number(match: re.Match[str]) -> str:
@@ -199,6 +201,7 @@ def format_number(number: int, format: str) -> str:
         case "decimalZero":
             return f"{number:02d}"
         case "lowerLetter" | "upperLetter":
+            # AA, BB, CC … follow Z
             letter = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
             return letter.upper() if format == "upperLetter" else letter
         case "lowerRoman" | "upperRoman":
@@ -215,7 +218,7 @@ def format_number(number: int, format: str) -> str:
             return spell_number(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
         case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese" | "decimalEnclosedParen":
             first = ord("⑴" if format.endswith("Paren") else "①")
-            return chr(first + number - 1) if 1 <= number <= 20 else f"({number})"
+            return chr(first + number - 1) if 1 <= number <= 20 else f"({number})"  # Unicode has these signs up to 20
         case "decimalFullWidth" | "decimalFullWidth2":
             return _digits(number, "０１２３４５６７８９")
         case "numberInDash":
@@ -243,7 +246,7 @@ def _lists(root: ET.Element) -> dict[str, _List]:
         if abstract in abstracts:
             levels, starts = _levels(abstracts[abstract]), dict[int, int]()
             for override in number.iter(f"{W}lvlOverride"):
-                levels |= _levels(override)
+                levels |= _levels(override)  # an override may replace a level, or its start number only
                 if (start := child_value(override, "startOverride")) is not None:
                     starts[parse_integer(word_attribute(override, "ilvl"), 0)] = parse_integer(start, 1)
             lists[word_attribute(number, "numId") or ""] = _List(abstract, levels, starts)

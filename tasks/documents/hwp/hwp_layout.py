@@ -59,11 +59,11 @@ def run_in_own_process(work: Callable[[], Any]) -> Any:
 
     Raises LayoutFailed. An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
     """
-    context = get_context("fork")
+    context = get_context("fork")  # `work` is a closure, which other ways of starting cannot pickle
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_work, args=(work, sender))
     child.start()
-    sender.close()
+    sender.close()  # else reading would not end when the child dies
     try:
         answer = receiver.recv_bytes() if receiver.poll(WALL_S) else b""
     except EOFError:
@@ -151,6 +151,7 @@ def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str,
     x, y, size = (_number(attributes, name) for name in ("x", "y", "font-size"))
     if moved := _MOVED.search(attributes.get("transform", "")):
         x, y = x + float(moved[1]), y + float(moved[2])
+    # Hangul and Han characters fill a square, others about half of one
     wide = [size * (1.0 if unicodedata.east_asian_width(sign) in "WF" else 0.5) for sign in text]
     stretch = _number(attributes, "textLength") / (sum(wide) or 1.0) or 1.0
     for sign, width in zip(text, wide, strict=True):

@@ -48,6 +48,7 @@ def read_head(root: Element) -> hwp.ListStyles:
                     for level in levels
                 )
             case "bullet":
+                # a bullet that is an image has no character of its own
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
             case _:
                 pass
@@ -101,14 +102,14 @@ class _SectionReader:
                 return self._shape(element)
             case "equation":
                 return [_text(script) for script in element if local_name(script) == "script"]
-            case "compose":
+            case "compose":  # characters printed over each other
                 return [element.get("composeText", "")]
-            case "dutmal":
+            case "dutmal":  # a word with its reading above
                 word, reading = _text_in(element, "mainText"), _text_in(element, "subText")
                 return [f"{word}({reading})" if reading else word]
             case name if name in _FORMS:
                 return [element.get("caption", "") or _text_in(element, "text")]
-            case "secPr":
+            case "secPr":  # what stands in it are references to master pages
                 self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
                 ids = [child.get("idRef", "") for child in element if local_name(child) == "masterPage"]
                 pages = [page for id_ in ids if (page := self._master_page(id_)) is not None]
@@ -117,7 +118,7 @@ class _SectionReader:
                 return [run for part in _content(element) for run in self._run(part)]
             case "autoNum":
                 return [_auto_number(element)]
-            case "linesegarray":
+            case "linesegarray":  # where Hangul broke the lines
                 return []
             case name:
                 return hwp.anchor_text(_ASIDES.get(name, "note"), self._all_paragraphs(element))
@@ -208,6 +209,7 @@ def _text_in(element: Element, name: str) -> str:
 def _auto_number(element: Element) -> hwp.Generated:
     """Return the number as last stored; page numbers are left out, since they differ on every page."""
     number = _number(element, "num")
+    # as it was last stored; those of pages are wrong on all pages but one
     if element.get("numType", "") in ("PAGE", "TOTAL_PAGE") or not number:
         return hwp.Generated("")
     format_node = _find(element, "autoNumFormat")
@@ -237,4 +239,4 @@ def _in_line(element: Element) -> bool:
 
 def _number(element: Element, name: str, *, missing: int = 0) -> int:
     text = element.get(name, "").strip()
-    return int(text) if text.isdecimal() and len(text) <= 10 else missing
+    return int(text) if text.isdecimal() and len(text) <= 10 else missing  # ten digits hold any number of 32 bits

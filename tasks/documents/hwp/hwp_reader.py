@@ -77,7 +77,7 @@ def open_container(path: Path) -> Any:
         )
     # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file
     sectors = max(int.from_bytes(start[at : at + 4], "little") for at in (44, 64, 72))
-    valid = len(start) >= 76 and start[30:34] in _SECTOR_SHIFTS
+    valid = len(start) >= 76 and start[30:34] in _SECTOR_SHIFTS  # sectors are given as powers of two ([MS-CFB] 2.2)
     if not valid or sectors << start[30] > path.stat().st_size:
         raise hwp_streams.damage_error(
             "The document is a damaged OLE container: its header claims more than the file holds"
@@ -176,7 +176,7 @@ def _read_flags(header: bytes) -> _Flags:
             "The FileHeader stream does not say `HWP Document File`: not an HWP 5 document; check its extension."
         )
     flags = int.from_bytes(header[36:40], "little")
-    if header[35] != 5:
+    if header[35] != 5:  # the four numbers of a version are stored back to front
         version = ".".join(str(part) for part in reversed(header[32:36]))
         raise errors.UnsupportedDocument(
             f"The document has HWP version {version}, and 5 is read; save it anew in Hangul."
@@ -185,13 +185,13 @@ def _read_flags(header: bytes) -> _Flags:
         compressed=bool(flags & 1),
         password=bool(flags & 2),
         distribution=bool(flags & 4),
-        rights_managed=bool(flags & (1 << 4 | 1 << 8 | 1 << 10)),
+        rights_managed=bool(flags & (1 << 4 | 1 << 8 | 1 << 10)),  # DRM, a certificate, DRM by certificate
         encrypt_version=int.from_bytes(header[44:48], "little"),
     )
 
 
 _NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}
-_STRING, _FILE_TIME = 0x1F, 0x40
+_STRING, _FILE_TIME = 0x1F, 0x40  # VT_LPWSTR and VT_FILETIME of [MS-OLEPS]
 _SET_OFFSET_AT = 44  # where the offset of the one property set is, behind the 28-byte header and a 16-byte id
 _MAX_PROPERTIES = 256
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)

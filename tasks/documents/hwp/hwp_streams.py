@@ -94,7 +94,7 @@ def damage_error(defect: str) -> CorruptDocument:
 def inflate(packed: bytes, *, name: str) -> bytes:
     """Inflate a raw deflate stream; its CRC and length are checked where Hangul wrote them."""
     limit = min(MAX_STREAM_BYTES, max(_SMALL_BYTES, MAX_RATIO * len(packed)))
-    inflater = zlib.decompressobj(-15)
+    inflater = zlib.decompressobj(-15)  # negative: without the header of zlib
     try:
         data = inflater.decompress(packed, limit + 1)
     except zlib.error as error:
@@ -138,7 +138,7 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
                 f"Stream {name} holds more than {_MAX_RECORDS} records, which no document that Hangul writes does: "
                 "split it in Hangul into several."
             )
-        if level > 2 * MAX_NESTING:
+        if level > 2 * MAX_NESTING:  # an object takes two levels: its control, and its list of paragraphs
             raise damage_error(
                 f"Stream {name} nests deeper than {MAX_NESTING} objects, which no document that Hangul writes does: "
                 "the file is damaged"

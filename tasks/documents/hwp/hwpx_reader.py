@@ -153,7 +153,7 @@ def _ciphers(manifest: Element) -> dict[str, _Cipher]:
             *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
             *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
         )
-        used = [name.rpartition("#")[2].lower() for name in names]
+        used = [name.rpartition("#")[2].lower() for name in names]  # written as a URI or by name alone
         if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
             raise errors.UnsupportedDocument(
                 f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
@@ -247,7 +247,7 @@ class _Parts:
             if item.get("media-type", "").startswith("image/"):
                 id_ = item.get("id", "")
                 member = self._members.get(id_, item.get("href", "").lstrip("/"))
-                pictures[id_] = None if item.get("isEmbeded") == "0" else member
+                pictures[id_] = None if item.get("isEmbeded") == "0" else member  # the format spells it so
         if self._root is None:  # without a manifest, by name
             names = sorted(name for name in self._package.names if re.fullmatch("BinData/.*[^/]", name))
             pictures = {PurePosixPath(name).stem: name for name in names}

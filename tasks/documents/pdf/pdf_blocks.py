@@ -195,7 +195,7 @@ def build_blocks(
             lefts = []
             drafts.append(draft)
             continue
-        while lefts and draft.left < lefts[-1] - 4:
+        while lefts and draft.left < lefts[-1] - 4:  # points by which items of one depth may differ
             lefts.pop()
         if not lefts or draft.left > lefts[-1] + 4:
             lefts.append(draft.left)
@@ -301,7 +301,7 @@ def find_running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Runnin
     below = {distance: margins.bottom for distance, margins in neighbours.items()}
     header = _from_edge([(row, row.y1) for row in own.top], own.height, above)
     footer = _from_edge([(row, own.height - row.y0) for row in own.bottom], own.height, below)
-    return Running(header, footer - header)
+    return Running(header, footer - header)  # of a page of a few rows both ends may claim one
 
 
 def _edge_row(row: Sequence[Fragment]) -> EdgeRow:

@@ -53,6 +53,7 @@ def _with_columns(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> 
         return grid
     titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]]
     added: set[float] = set()
+    # the widest first, as narrow spans then share its lines
     for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
         within = [cell for cell in lines if first <= cell.col and cell.col + cell.col_span <= last]
         added |= set(_missing_lines([line for cell in within for line in lines[cell]], [*grid.xs, *added], titled))
@@ -98,6 +99,7 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     """Return the grid with row lines between amounts that stand one below the other in several cells of a row."""
     by_cell = _by_cell(grid, inside)
     cuts: dict[int, list[float]] = {}
+    # rows that are cut nowhere, as a cell goes on through them
     tall = {row for cell in grid.cells if cell.row_span > 1 for row in range(cell.row, cell.row + cell.row_span)}
     for row in range(len(grid.ys) - 1):
         cells = [by_cell.get(cell, []) for cell in grid.cells if cell.row == row]
@@ -138,7 +140,7 @@ def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
     if first is not None and first < tops[0] - (bottoms[0] - tops[0]) / 2:
         return [bottom + 0.5 for bottom in bottoms[:-1]]  # labels end where their amounts stand
     if labels:
-        return [top - 0.5 for top in tops[1:]]
+        return [top - 0.5 for top in tops[1:]]  # labels begin where their amounts stand
     return [(bottom + top) / 2 for bottom, top in zip(bottoms, tops[1:], strict=False)]
 
 
@@ -154,6 +156,7 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
     for line in reversed(above[-HEADER_LINES:]):
         height = max(w.y1 - w.y0 for w in line)
         phrases = group_phrases(line)
+        # a title over the whole table names no column
         across = any(p.x0 < grid.xs[1] - SNAP and p.x1 > grid.xs[1] + SNAP for p in phrases)
         if reached - max(w.y1 for w in line) > height or across:
             break

@@ -22,6 +22,7 @@ PARTIAL_SHARE = 0.6
 def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[Table]:
     """Return the tables in `own`, the runs of the page that are not headers or footers."""
     ruled_both_ways = len(edges.horizontal) > 1 and len(edges.vertical) > 1
+    # most pages of prose end here, before their words are extracted
     if not ruled_both_ways and not any(len(row) > 1 for row in group_rows(own)):
         return []
     lines = {fragment.line for fragment in own}
@@ -102,6 +103,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
             text = piece.text.strip()
             before = segments[-1] if segments else None
             if before and (
+                # signs belong to their amount however far, as they stand at the edges of its column
                 piece.x0 - before.x1 < CELL_GAP_EMS * size or before.text in "$€£¥₩" or text in (")", "%", ")%")
             ):
                 segments[-1] = Segment(before.x0, max(before.x1, piece.x1), f"{before.text} {text}")

@@ -208,8 +208,8 @@ def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fr
         raise OcrFailed(f"tesseract failed: {errors[-1] if errors else f'exit code {process.returncode}'}")
 
     output = io.StringIO(process.stdout.decode("utf-8", "replace"))
-    table = csv.DictReader(output, delimiter="\t", quoting=csv.QUOTE_NONE)
-    words = [row for row in table if row["level"] == "5" and row["text"].strip()]
+    table = csv.DictReader(output, delimiter="\t", quoting=csv.QUOTE_NONE)  # a quotation mark is text here
+    words = [row for row in table if row["level"] == "5" and row["text"].strip()]  # 4 is a line, 5 a word
     words = [row for row in words if float(row["conf"]) >= MIN_CONFIDENCE]
     points_per_pixel = 72 / dpi
     texts: list[str] = []

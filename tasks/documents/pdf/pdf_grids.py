@@ -189,7 +189,7 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
     """Return parallel edges snapped to their mean position and joined end to end, sorted by position."""
     groups: list[list[Edge]] = []
     for edge in sorted(edges):
-        if groups and edge.at <= groups[-1][-1].at + SNAP:
+        if groups and edge.at <= groups[-1][-1].at + SNAP:  # chained, as pdfplumber does: SNAP counts from the last
             groups[-1].append(edge)
         else:
             groups.append([edge])
@@ -218,7 +218,7 @@ def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Cro
                 crossing = crossings.setdefault((upright.at, across.at), _Crossing(set(), set()))
                 crossing.horizontal.add(h)
                 crossing.vertical.add(v)
-        if len(crossings) > MAX_CROSSINGS:
+        if len(crossings) > MAX_CROSSINGS:  # counted on the way: a map has millions
             return {}
     return crossings
 
@@ -242,6 +242,7 @@ def _smallest_box(
     point: Point, below: list[Point], right: list[Point], crossings: dict[Point, _Crossing]
 ) -> BBox | None:
     corner_edges = crossings[point]
+    # corners count only along one drawn edge: crossings may lie on different ones
     sides = [p for p in right if not corner_edges.horizontal.isdisjoint(crossings[p].horizontal)]
     for under in below:
         if corner_edges.vertical.isdisjoint(crossings[under].vertical):

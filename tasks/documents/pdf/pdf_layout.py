@@ -142,7 +142,7 @@ def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
 def _gutter(boxes: Sequence[_Placed]) -> float | None:
     """Return the x between columns that the fewest boxes cross; None where nothing stands side by side."""
     left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
-    if right - left > 10_000 or right - left < 20 * BIN:
+    if right - left > 10_000 or right - left < 20 * BIN:  # no page is so wide, and no two columns so narrow
         return None
     bins = int((right - left) / BIN) + 2
     # how many boxes cover each bin: +1 where one begins and -1 behind its end, added up
@@ -151,7 +151,7 @@ def _gutter(boxes: Sequence[_Placed]) -> float | None:
         change[int((box.x0 - left) / BIN)] += 1
         change[int((box.x1 - left) / BIN) + 1] -= 1
     cover = list(accumulate(change))[:bins]
-    first, last = int(0.15 * bins), int(0.85 * bins)
+    first, last = int(0.15 * bins), int(0.85 * bins)  # a margin is no gutter
     fewest = min(cover[first:last])
     if fewest > MAX_SPANNING_SHARE * len(boxes):
         return None

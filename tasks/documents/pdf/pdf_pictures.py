@@ -22,7 +22,7 @@ CHART_DPI = 150
 TOUCH_PT = 1.0  # largest distance between tiles of one picture, and difference of their edges
 SAME_PLACE = 0.5  # share of the smaller image that the larger one covers when they are layers of one picture
 GROUND_SHARE = 0.85  # an image that covers more of the page is a scan or a background
-GROUND_CHARS = 50
+GROUND_CHARS = 50  # visible characters from which such an image is the background of a page of text
 MOST_PER_PAGE = 60
 SMALLEST_PT = 1.0
 PDF_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
@@ -71,7 +71,7 @@ def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
             if abs(a) < 1e-3 * abs(b) and abs(d) < 1e-3 * abs(c):
                 across, down = down, across
             elif abs(b) >= 1e-3 * abs(a) or abs(c) >= 1e-3 * abs(d):
-                across = down = max(across, down)
+                across = down = max(across, down)  # turned by another angle
             images.append(Placement(rect, (across, down), "raster"))
 
     # tiles and strips become the picture that they form
@@ -137,6 +137,7 @@ def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placeme
     # the grid starts at the picture's own corner, so that its pixels are copied and not mixed
     across, down = max(1, round(width * shrink)) / box.width, max(1, round(height * shrink)) / box.height
     grid = pymupdf.Matrix(across, 0, 0, down, -box.x0 * across, -box.y0 * down)
+    # a hundredth of a pixel less, lest rounding add a row
     inside = pymupdf.Rect(box.grown(-0.01 / across, -0.01 / down))
     pymupdf.TOOLS.reset_mupdf_warnings()
     try:

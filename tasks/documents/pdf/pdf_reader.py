@@ -147,6 +147,7 @@ class PdfReader:
                 why = f"{why}; {failure}"
         if _chars(scanned) > _chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
+            # no words: drawn tables are not looked for in a scan
             recognised = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
             return self._page(_with_text(loaded, recognised), comments, reason=why, status=PageStatus.OCR)
         if legible or comments:
@@ -182,6 +183,7 @@ class PdfReader:
         for i, remark in enumerate(comments):
             if remark.printed:
                 box = map_box(remark.bbox, to_reading)
+                # no run of the page has the block -1
                 fragments.append(Fragment(*box, remark.text, size=size, bold=False, upright=True, line=(-1, i)))
         blocks = build_blocks(
             fragments,

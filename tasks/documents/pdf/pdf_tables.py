@@ -90,6 +90,7 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
     inside = [frozenset(find_words(grid.bbox, words)) for grid in whole]
     tables: list[Table] = []
     for number, grid in enumerate(whole):
+        # words that only other grids hold
         foreign_words = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
         full = complete_grid(grid, [word for word in words if word not in foreign_words])
         if _over_prose(grid, find_words(grid.bbox, words)):
@@ -177,6 +178,7 @@ def _place(
         is_within_lines = (
             cell and grid.xs[cell.col] - SPILL <= word.x0 and word.x1 <= grid.xs[cell.col + cell.col_span] + SPILL
         )
+        # a line through 71,538 left 71,53 and 8 in two cells
         if cell and (is_within_lines or is_single_amount(word.text)):
             placed[cell].append(word)
             placed_words.append(word)
@@ -221,6 +223,7 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
             if cell_of[before] == cell_of[word]:
                 continue
             close = word.x0 - before.x1 < 0.5 * (word.y1 - word.y0)
+            # a sentence is one run; cells are runs of their own
             running = close and before.line == word.line and is_word(before.text) and is_word(word.text)
             rows[cell_of[before]] = rows.get(cell_of[before], False) or running
     return bool(rows) and sum(rows.values()) > len(rows) / 2

@@ -154,12 +154,12 @@ def _extract_along(
                 damaged += len(DAMAGED.findall(raw))
             x0, y0, x1, y1 = line["bbox"]
             if text[0].isspace():
-                x0 += (x1 - x0) * (len(text) - len(text.lstrip())) / len(text)
+                x0 += (x1 - x0) * (len(text) - len(text.lstrip())) / len(text)  # the box begins with the first letter
                 text = text.lstrip()
             direction = round(line["dir"][0]), round(line["dir"][1])
             directions[direction] += len(text)
             lead = spans[0] if len(spans) == 1 else max(spans, key=lambda span: len(span["text"].strip()))
-            bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]
+            bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]  # some fonts tell their weight by name only
             if flags == STRUCK_ONCE:
                 bold = bold or bool(lead["char_flags"] & STRUCK_BOLD)
             upright = direction == (1, 0)

@@ -72,6 +72,7 @@ def group_lines(words: Iterable[Word]) -> list[list[Word]]:
     lines: list[list[Word]] = []
     for word in sorted(words, key=lambda w: w.y0 + w.y1):
         lead = lines[-1][0] if lines else None
+        # sums are twice the middles: these lie within half a height
         if lead and abs((lead.y0 + lead.y1) - (word.y0 + word.y1)) < min(lead.y1 - lead.y0, word.y1 - word.y0):
             lines[-1].append(word)
         else:
@@ -148,7 +149,8 @@ def find_gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float)
         if count <= allowed:
             start = x if start is None else start
         elif start is not None:
-            if start > 0 and x - start >= least:
+            if start > 0 and x - start >= least:  # white at the left edge parts nothing
+                # of a gutter that a title crosses, the part that the fewest cross
                 lowest = min(cover[start:x])
                 deepest = [i for i in range(start, x) if cover[i] == lowest]
                 gaps.append((left + deepest[0], left + deepest[-1] + 1))

@@ -63,7 +63,7 @@ def _cells(text: str, delimiter: str) -> tuple[Cells, int | None]:
             texts = {column: make_storable(field.strip()) for column, field in enumerate(row) if field.strip()}
             row_cells = {at: Value(text, "number" if AMOUNT.fullmatch(text) else "text") for at, text in texts.items()}
             if count + len(row_cells) > MOST_CELLS:
-                return cells, number
+                return cells, number  # counted from 0, so the number of the last row that was read
             if row_cells:
                 cells[number] = row_cells
                 count += len(row_cells)

@@ -103,7 +103,7 @@ def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
 
 def _areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
     """Yield rectangles that no empty row or column crosses."""
-    waiting = [(sorted(filled), 0, 1 << 20)]
+    waiting = [(sorted(filled), 0, 1 << 20)]  # more columns than a sheet can have
     while waiting:
         rows, left, right = waiting.pop()
         # a run of rows without a gap, then of columns without a gap, until nothing parts it

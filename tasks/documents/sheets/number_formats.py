@@ -54,6 +54,7 @@ def is_date(code: str) -> bool:
 
 def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     """Write a number as its format shows it; what the format cannot show is written as General."""
+    # of its shortest spelling: 1.005 is rounded as people read it
     number, sections = Decimal(repr(value)), _sections(code)
     if not number.is_finite() or not all(section.is_read for section in sections):
         return format_general(value)
@@ -68,7 +69,7 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
 
 def format_general(value: float) -> str:
     """Write a number without a format: eleven digits at most, as cells show it."""
-    if value == int(value) and abs(value) < 1e15:
+    if value == int(value) and abs(value) < 1e15:  # a double holds fifteen digits
         return str(int(value))
     text = f"{value:.11g}"
     return text if "e" not in text else f"{value:.6g}".upper()
@@ -132,6 +133,7 @@ def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
     before_point = body[: kinds.index("point")] if "point" in kinds else body
     places = _places_behind_point(body)
     try:
+        # as spreadsheets do, not to even
         rounded = abs(number).quantize(Decimal(1).scaleb(-len(places)), rounding=ROUND_HALF_UP)
     except InvalidOperation:
         return None
@@ -199,12 +201,13 @@ def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str 
 
 def _date_part(code: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
     letter, width = code[0], len(code)
-    if letter == "a":
+    if letter == "a":  # Korean formats: aaa is 월, aaaa 월요일
         return "월화수목금토일"[moment.weekday()] + ("요일" if width > 3 else "")
     if letter == "y":
         return f"{moment:%Y}" if width > 2 else f"{moment:%y}"
     if letter in "md" and width > 2 and not minutes:
         name = f"{moment:%B}" if letter == "m" else f"{moment:%A}"
+        # mmmmm: the first letter
         return name[:3] if width == 3 else name[0] if width > 4 and letter == "m" else name
     hour = (moment.hour - 1) % 12 + 1 if half_day else moment.hour
     value = {"h": hour, "m": moment.minute if minutes else moment.month, "d": moment.day, "s": moment.second}[letter]

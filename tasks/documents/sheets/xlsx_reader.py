@@ -121,7 +121,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 MOST_MERGED = 20_000
-MOST_ROWS = 1_048_576
+MOST_ROWS = 1_048_576  # of a sheet, since Excel 2007
 MOST_COLUMNS = 16_384
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})(\d{1,7})")
@@ -159,7 +159,7 @@ def read_workbook(package: Package) -> Workbook:
     for node in (node for node in root.iter() if local_name(node.tag) == "sheet"):
         link = related.get(next((value for name, value in node.attrib.items() if local_name(name) == "id"), ""))
         if link and not link.external and link.type == "worksheet" and link.target in package.names:
-            hidden = node.get("state", "visible") != "visible"
+            hidden = node.get("state", "visible") != "visible"  # `hidden` or `veryHidden`
             sheets.append(SheetPart(make_storable(node.get("name", "")), link.target, hidden))
     if not sheets:
         raise CorruptDocument("The workbook holds no sheet with cells; save it again in a spreadsheet program.")
@@ -179,6 +179,7 @@ def read_workbook(package: Package) -> Workbook:
         sheets=tuple(sheets),
         texts=texts,
         formats=_formats(package, by_type.get("styles")),
+        # days of old files from a Macintosh count from 1904
         since_1904=properties is not None and properties.get("date1904") in ("1", "true"),
         external=sum(link.type == "externalLink" for link in related.values()),
     )
@@ -270,7 +271,7 @@ class Sheet(Handler):
         match local_name(tag):
             case "c":
                 raw = "".join(self._value)
-                if self._formula and not raw and self._type != "str":
+                if self._formula and not raw and self._type != "str":  # `str`: a formula that gave the empty text
                     self.unsaved.append(f"{column_letters(self._column)}{self.row + 1}")
                 value = self._format_value(raw) if raw else None
                 within = self.row < MOST_ROWS and self._column < MOST_COLUMNS
