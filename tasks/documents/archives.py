@@ -88,7 +88,8 @@ class Package:
 
     def xml_source(self, name: str) -> bytes:
         """Return the bytes of an XML part. Raises RefusedDocument if they are too many to build a tree of."""
-        if name in self.names and (size := self._zip.getinfo(name).file_size) > self._caps.xml_bytes:
+        size = self._zip.getinfo(name).file_size if name in self.names else 0
+        if size > self._caps.xml_bytes:
             raise RefusedDocument(
                 f"The part `{name}` has {size:,} bytes of XML, more than the {self._caps.xml_bytes:,} that are read; "
                 "split the document."

@@ -141,7 +141,8 @@ class _HtmlWriter:
         if tag == "br":
             self._text.append("\n")
         elif tag == "img":
-            self._images += [alt] if (alt := (node.get("alt") or "").strip()) else []
+            alt = (node.get("alt") or "").strip()
+            self._images += [alt] if alt else []
         elif tag in ("ul", "ol", "menu"):
             self._list(node)
         elif tag in _HEADINGS:

@@ -237,14 +237,10 @@ class _Text:
         return list(accumulate(confirmed, lambda before, page: max(before or 0, page or 0) or None, initial=first))[1:]
 
     def _box(self, spots: Sequence[int | None], signs: Iterable[int]) -> BBox | None:
-        signs = list(signs)
-        page = next((self._drawn.pages[spot] for at in signs if (spot := spots[at]) is not None), None)
-        boxes = [
-            self._drawn.boxes[spot]
-            for at in signs
-            if (spot := spots[at]) is not None and self._drawn.pages[spot] == page
-        ]
-        return enclosing_box(boxes)
+        """Return the box around those of the signs that are drawn on the page of the first of them."""
+        located = [spot for spot in (spots[at] for at in signs) if spot is not None]
+        page = self._drawn.pages[located[0]] if located else None
+        return enclosing_box([self._drawn.boxes[spot] for spot in located if self._drawn.pages[spot] == page])
 
     def _table_parts(self, pages: Sequence[Sequence[int | None]], numbers: Sequence[int]) -> list[Block]:
         """Return the rows of the table by page; a cell that crosses the end of a page is on both."""

@@ -132,8 +132,8 @@ class StoryWalker:
                 kind = "caption"
             elif look.item is not None:
                 kind, level, marker = "list", look.item.level + 1, label
-            elif look.hangs and (marker := find_mark(text) or None):  # typed, as many people do
-                kind, level = "list", 1
+            elif typed_mark := find_mark(text) if look.hangs else "":  # as many people make their lists
+                kind, level, marker = "list", 1, typed_mark
             yield Item(kind, text, self.pages.turn(), self._section, level, title=look.title, marker=marker)
         yield from self._later
         self._later.clear()

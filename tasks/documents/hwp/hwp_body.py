@@ -155,8 +155,8 @@ def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:
         case "tcps":  # characters printed over each other
             return [node.text(4)]
         case "tdut":  # a word with its reading above
-            word = node.text(4)
-            return [f"{word}({reading})" if (reading := node.text(6 + 2 * node.u16(4))) else word]
+            word, reading = node.text(4), node.text(6 + 2 * node.u16(4))
+            return [f"{word}({reading})" if reading else word]
         case "form":
             return [_form_text(child) for child in node.children if child.tag == Tag.FORM_OBJECT]
         case "secd":  # what stands in it are master pages
@@ -174,7 +174,8 @@ def _form_text(node: Record) -> str:
     for key in ("Caption:wstring:", "Text:wstring:"):
         _, separator, rest = data.partition(key)
         size, _, value = rest.partition(":")
-        if separator and size.isdecimal() and (text := value[: int(size[:6])].strip("\0 ")):
+        text = value[: int(size[:6])].strip("\0 ") if separator and size.isdecimal() else ""
+        if text:
             return text
     return ""
 

@@ -152,7 +152,8 @@ class _SectionReader:
         return hwp.Table(tuple(cells), self._caption(element), _in_line(element))
 
     def _shape(self, element: Element) -> list[hwp.Run]:
-        art = [hwp.Paragraph((text,), None)] if (text := element.get("text", "")) else []
+        text = element.get("text", "")
+        art = [hwp.Paragraph((text,), None)] if text else []
         return hwp.make_shape(
             (*art, *self._drawn(element)),
             picture=any(local_name(part) in _PICTURES for part in _components(element)),

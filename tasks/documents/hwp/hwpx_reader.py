@@ -106,7 +106,8 @@ class HwpxPackage(Package):
 
     def read(self, name: str) -> bytes:
         """Return the content of a member, decrypted where it is encrypted."""
-        if name in self.names and (sentence := explain_excessive_size(self._zip.getinfo(name), caps=_CAPS)):
+        sentence = explain_excessive_size(self._zip.getinfo(name), caps=_CAPS) if name in self.names else None
+        if sentence:
             raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
         data, cipher = super().read(name), self.ciphers.get(name)
         if cipher is None:

@@ -154,7 +154,8 @@ def _heading_level(text: str, ratio: float, *, larger: bool, bold: bool) -> int 
         if division["unit"]:
             return DIVISION_LEVEL[division["unit"]]
         return 3 if division["square"] else 1
-    if (decimal := DECIMAL.match(text)) and short and (larger or bold):
+    decimal = DECIMAL.match(text)
+    if decimal and short and (larger or bold):
         return 1 + decimal["number"].count(".") + 1
     if short and (larger or bold):
         for level, number in NUMBERS.items():

@@ -104,7 +104,8 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     for row in range(len(grid.ys) - 1):
         cells = [by_cell.get(cell, []) for cell in grid.cells if cell.row == row]
         top, bottom = grid.ys[row], grid.ys[row + 1]
-        if row not in tall and (heights := [y for y in _cuts(cells) if top < y < bottom]):
+        heights = [] if row in tall else [y for y in _cuts(cells) if top < y < bottom]
+        if heights:
             cuts[row] = heights
     if not cuts:
         return grid

@@ -180,9 +180,10 @@ def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) 
     # a label above a row with amounts heads a group of rows, and is no title
     if area.right - area.left == 1 and _has_amount(cells, area.top + 1, area):
         alone[0] = None
-    while top < bottom - 1 and (only := alone[top]) and only[1].kind == "text":
+    is_line = [only is not None and only[1].kind == "text" for only in alone]
+    while top < bottom - 1 and is_line[top]:
         top += 1
-    while bottom > top + 1 and (only := alone[bottom - 1]) and only[1].kind == "text" and area.right - area.left > 1:
+    while bottom > top + 1 and is_line[bottom - 1] and area.right - area.left > 1:
         bottom -= 1
     yield from lines(0, top)
     yield _table(area._replace(top=area.top + top, bottom=area.top + bottom - 1), cells, spans)
