@@ -73,10 +73,7 @@ class Package:
         return read_member(self._zip, info)
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a part in pieces, so that a reader of streams never holds the whole.
-
-        Raises as `read` does.
-        """
+        """Yield the bytes of a part in pieces, so that a reader of streams never holds it whole. Raises as `read`."""
         try:
             with self._zip.open(name) as file:
                 while piece := file.read(PIECE_BYTES):
@@ -183,16 +180,12 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
 
 
 def parse_xml(data: bytes, *, name: str) -> ET.Element:
-    """Return the tree of an XML part.
-
-    Raises RefusedDocument if it has a DOCTYPE, CorruptDocument if it is not well-formed.
-    """
+    """Return the tree of an XML part. Raises RefusedDocument for a DOCTYPE, CorruptDocument if it is ill-formed."""
     try:
         return ET.fromstring(data, parser=ET.XMLParser(target=WithoutDoctype()))
     except (ET.ParseError, ValueError, LookupError) as error:
-        raise CorruptDocument(
-            f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
-        ) from error
+        message = f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
+        raise CorruptDocument(message) from error
 
 
 class WithoutDoctype(ET.TreeBuilder):

@@ -6,13 +6,10 @@ import io
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, ImageCandidate
 from tasks.documents.document_errors import DocumentError, NeedsPassword
-
-if TYPE_CHECKING:
-    pass
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000  # an A3 page at 600 dpi has 70 million

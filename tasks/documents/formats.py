@@ -197,10 +197,9 @@ def _ole_format(path: Path, suffix: str) -> str:
                 for stream, start in format.ole_streams:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
                         names.append(format.name)
-    except Exception as error:
-        raise errors.CorruptDocument(
-            f"The OLE container cannot be read ({error}); the file may be truncated."
-        ) from error
+    except Exception as error:  # olefile raises what it likes over a damaged container
+        message = f"The OLE container cannot be read ({error}); the file may be truncated."
+        raise errors.CorruptDocument(message) from error
     if names:  # an encrypted document may be of several formats, which only its suffix tells apart
         promised = find_format_by_suffix(suffix)
         return promised.name if promised and promised.name in names else names[0]

@@ -95,9 +95,8 @@ def _frames(path: Path) -> Iterator[Image.Image]:
     except Image.DecompressionBombError as error:
         raise RefusedDocument(f"The picture has more pixels than the {MOST_PIXELS:,} that are read.") from error
     except UNREADABLE as error:
-        raise CorruptDocument(
-            f"The picture is damaged ({' '.join(str(error).split())[:120]}); get it again."
-        ) from error
+        message = f"The picture is damaged ({' '.join(str(error).split())[:120]}); get it again."
+        raise CorruptDocument(message) from error
 
 
 def _points(frame: Image.Image) -> tuple[float, float]:
@@ -116,7 +115,6 @@ def _upright(frame: Image.Image) -> Image.Image:
 
 def _png(image: Image.Image) -> bytes:
     file = BytesIO()
-    (image if image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16") else image.convert("RGB")).save(
-        file, "PNG"
-    )
+    is_writable = image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")  # the modes that PNG can hold
+    (image if is_writable else image.convert("RGB")).save(file, "PNG")
     return file.getvalue()

@@ -126,10 +126,7 @@ def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[Foun
 def render_pages(
     job: Job, boxes: Mapping[int, Sequence[BBox]], *, scratch: Path, limits: ReadLimits
 ) -> Iterator[tuple[int, Path]]:
-    """Yield (1-based page, PNG below `scratch`) with boxes drawn, if the format has a renderer.
-
-    Raises DocumentUnreadable.
-    """
+    """Yield (1-based page, PNG below `scratch`) with boxes drawn, if there is a renderer. Raises DocumentUnreadable."""
     renderer = find_format(job.format).page_renderer
     if renderer is None:
         return

@@ -161,9 +161,8 @@ def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         with olefile.OleFileIO(str(path)) as container:
             message = _read_msg(container)
     except (OSError, ValueError, IndexError, OverflowError) as error:
-        raise CorruptDocument(
-            f"The mail cannot be read ({' '.join(str(error).split())[:120]}); get it again."
-        ) from error
+        message = f"The mail cannot be read ({' '.join(str(error).split())[:120]}); get it again."
+        raise CorruptDocument(message) from error
     return make_message_reader(message, format="msg")
 
 

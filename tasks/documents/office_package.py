@@ -85,12 +85,8 @@ def local_name(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-class Handler(WithoutDoctype):
-    """Receives the elements of a part as they are parsed."""
-
-
 def feed_part(
-    pieces: Iterable[bytes], handler: Handler, *, name: str, is_done: Callable[[], bool] = lambda: False
+    pieces: Iterable[bytes], handler: WithoutDoctype, *, name: str, is_done: Callable[[], bool] = lambda: False
 ) -> None:
     """Feed a part to its handler until its end, or until `is_done`. Raises CorruptDocument, RefusedDocument."""
     parser = XMLParser(target=handler)
@@ -101,9 +97,8 @@ def feed_part(
                 return
         parser.close()
     except (ParseError, ValueError, LookupError) as error:
-        raise CorruptDocument(
-            f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
-        ) from error
+        message = f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
+        raise CorruptDocument(message) from error
 
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

@@ -233,15 +233,11 @@ class _Grid:
         ordered = sorted(self._cells, key=lambda cell: (cell.row, cell.col))
         for page, cells in groupby(ordered, key=lambda cell: self.pages[cell.row]):
             rows = [row for row, its_page in self.pages.items() if its_page == page]
-            yield (
-                page,
-                tuple(
-                    cell.model_copy(
-                        update={"row": cell.row - rows[0], "row_span": min(cell.row_span, rows[-1] - cell.row + 1)}
-                    )
-                    for cell in cells
-                ),
-            )
+            moved: list[Cell] = []
+            for cell in cells:
+                span = min(cell.row_span, rows[-1] - cell.row + 1)
+                moved.append(cell.model_copy(update={"row": cell.row - rows[0], "row_span": span}))
+            yield page, tuple(moved)
 
 
 def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:

@@ -122,18 +122,10 @@ class _Assembly:
             # a cell around another table is a border: its content is read without it
             self._add_paragraphs(object_.cells[0].paragraphs)
         else:
-            pictures = list[Block]()
-            cells = [
-                Cell(
-                    row=row,
-                    col=col,
-                    text=self._flatten(inside, pictures),
-                    row_span=down,
-                    col_span=across,
-                    header=header,
-                )
-                for row, col, down, across, header, inside in sorted(object_.cells, key=attrgetter("row", "col"))
-            ]
+            pictures, cells = list[Block](), list[Cell]()
+            for row, col, down, across, header, inside in sorted(object_.cells, key=attrgetter("row", "col")):
+                text = self._flatten(inside, pictures)
+                cells.append(Cell(row=row, col=col, text=text, row_span=down, col_span=across, header=header))
             # a line per row; the text of a table of empty cells is empty
             rows = groupby(cells if any(cell.text for cell in cells) else (), key=attrgetter("row"))
             text = "\n".join(" | ".join(_one_line(cell.text) for cell in row) for _, row in rows)

@@ -135,9 +135,8 @@ class Container:
                     raise ValueError(f"{size} bytes claimed, {self._file_bytes} in the file")
             return self._ole.openstream(name).read()
         except _DAMAGED as error:
-            raise hwp_streams.damage_error(
-                f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole"
-            ) from error
+            defect = f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole"
+            raise hwp_streams.damage_error(defect) from error
 
     def docinfo(self) -> list[hwp_streams.Record]:
         """Return the records of DocInfo. Raises NeedsPassword if the password is wrong."""

@@ -71,19 +71,15 @@ class Record:
         return self._unpack("<I", offset)
 
     def text(self, offset: int) -> str:
-        """Return the UTF-16 string at the offset, whose length stands before it.
-
-        Raises CorruptDocument beyond the end.
-        """
+        """Return the UTF-16 string at the offset, behind its length. Raises CorruptDocument beyond the end."""
         return self._unpack(f"{2 * self.u16(offset)}s", offset + 2).decode("utf-16-le", "replace")
 
     def _unpack(self, layout: str, offset: int) -> Any:
         try:
             return struct.unpack_from(layout, self.data, offset)[0]
         except struct.error as error:
-            raise damage_error(
-                f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged"
-            ) from error
+            defect = f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged"
+            raise damage_error(defect) from error
 
 
 def damage_error(defect: str) -> CorruptDocument:

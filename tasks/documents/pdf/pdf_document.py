@@ -66,9 +66,8 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
                 f"The document is protected by an encryption that is not read ({warnings[-1]}); "
                 "save it without protection."
             ) from failure
-        raise CorruptDocument(
-            f"The document cannot be read as a PDF ({warnings[-1]}): it is truncated or damaged; fetch it again."
-        ) from failure
+        message = f"The document cannot be read as a PDF ({warnings[-1]}): it is truncated or damaged; fetch it again."
+        raise CorruptDocument(message) from failure
     return document
 
 

@@ -15,6 +15,7 @@ import pymupdf
 
 from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, make_storable
+from tasks.documents.pdf import pdf_document
 from tasks.documents.pdf.pdf_blocks import (
     BodyStyle,
     Margins,
@@ -24,18 +25,6 @@ from tasks.documents.pdf.pdf_blocks import (
     find_running_rows,
 )
 from tasks.documents.pdf.pdf_columns import find_tables
-from tasks.documents.pdf.pdf_document import (
-    OcrFailed,
-    find_ocr_languages,
-    is_blank,
-    is_scan,
-    list_warnings,
-    note_repairs,
-    open_document,
-    read_metadata,
-    read_scan,
-    why_no_text,
-)
 from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, remove_table_words
 from tasks.documents.pdf.pdf_text import (
@@ -78,7 +67,7 @@ _BROKEN = re.compile(r"zlib|cannot (load|find|parse|open) (object|xref|stream)|p
 
 def open_pdf(path: Path, *, password: str | None, options: ReadOptions) -> PdfReader:
     """Open a PDF to be read page by page. Raises DocumentError or OSError."""
-    return PdfReader(open_document(path, password), path, password=password, options=options)
+    return PdfReader(pdf_document.open_document(path, password), path, password=password, options=options)
 
 
 class PdfReader:
@@ -91,7 +80,7 @@ class PdfReader:
         self._options = options
         self._loaded: dict[int, _Loaded] = {}
         library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
-        metadata = read_metadata(document)
+        metadata = pdf_document.read_metadata(document)
         self.header = Header(
             format="pdf",
             reader=f"{library} {version(library)}",
@@ -99,7 +88,7 @@ class PdfReader:
             page_count=document.page_count,
             title=metadata.pop("title", None),
             metadata=metadata,
-            notes=note_repairs(document),
+            notes=pdf_document.note_repairs(document),
         )
 
     def pages(self, first: int = 1) -> Iterator[Page]:
@@ -126,7 +115,7 @@ class PdfReader:
         chars = sum(len(text) - text.count(" ") for text in texts)
         if is_mostly_unreadable(texts):
             return self._recognised(loaded, comments, why="glyphs without Unicode")
-        if chars < FEW_CHARS and not comments and is_scan(loaded.page):
+        if chars < FEW_CHARS and not comments and pdf_document.is_scan(loaded.page):
             return self._recognised(loaded, comments, why="image-only")
         if not chars and not comments:
             return self._recognised(loaded, comments, why=None)
@@ -135,15 +124,15 @@ class PdfReader:
     def _recognised(self, loaded: _Loaded, comments: Sequence[Remark], *, why: str | None) -> Page:
         """Return the page as tesseract reads it; else the legible part of its own text, with the reason."""
         page, text = loaded.page, loaded.text
-        if not text.fragments and not comments and is_blank(page):
+        if not text.fragments and not comments and pdf_document.is_blank(page):
             return _textless(loaded, PageStatus.EMPTY, "blank")
-        why = why or why_no_text(page)
+        why = why or pdf_document.why_no_text(page)
         legible = tuple(f for f in text.fragments if not is_mostly_unreadable([f.text]))
         scanned: list[Fragment] = []
-        if self._options.ocr == "auto" and find_ocr_languages():
+        if self._options.ocr == "auto" and pdf_document.find_ocr_languages():
             try:
-                scanned = read_scan(page)
-            except OcrFailed as failure:
+                scanned = pdf_document.read_scan(page)
+            except pdf_document.OcrFailed as failure:
                 why = f"{why}; {failure}"
         if _chars(scanned) > _chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
@@ -201,7 +190,7 @@ class PdfReader:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            self._loaded[number] = _Loaded(number, page, text, find_margins(text), list_warnings())
+            self._loaded[number] = _Loaded(number, page, text, find_margins(text), pdf_document.list_warnings())
         return self._loaded[number]
 
     def _peek(self, number: int) -> _Loaded | None:

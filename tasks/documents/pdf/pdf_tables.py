@@ -36,13 +36,10 @@ AXIS_MARKS = 5
 """Numbers in equal steps from which they are the marks of an axis."""
 MOST_HEADER_ROWS = 8
 """A first amount further down means that the table is one of words."""
-
 BOX_AMOUNTS = 0.3
 """Share of lines that are amounts, or hold several, up to which a single column is no table."""
-
 BOX_WIDTH = 0.45
 """Share of the page's width up to which a single column is a box of a diagram."""
-
 LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
 """Dots that lead the eye from a label to its amount."""
 

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.documents.archives import Package, ZipCaps
+from tasks.documents.archives import Package, WithoutDoctype, ZipCaps
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, make_storable, read_whole
 from tasks.documents.office_package import (
-    Handler,
     feed_part,
     has_macros,
     local_name,
@@ -168,12 +167,9 @@ def read_workbook(package: Package) -> Workbook:
     shared = by_type.get("sharedStrings")
     texts: list[str] = []
     for item in package.xml(shared) if shared else ():
-        runs = (
-            node for node in item if local_name(node.tag) in ("t", "r")
-        )  # not the readings above Han characters (`rPh`)
-        texts.append(
-            _plain("".join(part.text or "" for run in runs for part in run.iter() if local_name(part.tag) == "t"))
-        )
+        runs = [node for node in item if local_name(node.tag) in ("t", "r")]  # no readings of Han characters (`rPh`)
+        text = "".join(part.text or "" for run in runs for part in run.iter() if local_name(part.tag) == "t")
+        texts.append(_plain(text))
     properties = next((node for node in root if local_name(node.tag) == "workbookPr"), None)
     return Workbook(
         sheets=tuple(sheets),
@@ -187,9 +183,8 @@ def read_workbook(package: Package) -> Workbook:
 
 def _plain(text: str) -> str:
     """Return a text with its escapes resolved: `_x000D_` stands for a character that XML cannot hold."""
-    return make_storable(
-        _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).replace("\r\n", "\n").replace("\r", "\n")
-    )
+    plain = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return make_storable(plain.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _formats(package: Package, part: str | None) -> Sequence[str]:
@@ -207,7 +202,7 @@ def _formats(package: Package, part: str | None) -> Sequence[str]:
     return [own.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
 
 
-class Sheet(Handler):
+class Sheet(WithoutDoctype):
     """The cells of a sheet, up to a number, and what is not plainly seen of them; collected as its part is streamed."""
 
     def __init__(self, book: Workbook, most_cells: int) -> None:
@@ -308,9 +303,8 @@ class Sheet(Handler):
         code = formats[style] if style < len(formats) else GENERAL
         if code == GENERAL:
             return Value(format_general(number), "number")
-        return Value(
-            format_number(number, code, since_1904=self._book.since_1904), "date" if is_date(code) else "number"
-        )
+        text = format_number(number, code, since_1904=self._book.since_1904)
+        return Value(text, "date" if is_date(code) else "number")
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
