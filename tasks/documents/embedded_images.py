@@ -39,7 +39,7 @@ class Embedded(NamedTuple):
     problem: str | None = None
 
 
-ABROAD = Embedded(b"", "the image is outside the document and is not fetched")
+EXTERNAL_IMAGE = Embedded(b"", "the image is outside the document and is not fetched")
 
 
 class Undecodable(Exception):
@@ -80,7 +80,7 @@ def decode_image(data: bytes) -> Picture:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of every oddity; what fails raises
-            return _decoded(data)
+            return _decode_upright(data)
     except Image.DecompressionBombError as error:
         raise Undecodable(f"the image has more pixels than the {MOST_PIXELS:,} that are read") from error
     except Image.UnidentifiedImageError as error:
@@ -89,7 +89,7 @@ def decode_image(data: bytes) -> Picture:
         raise Undecodable(f"the image is damaged ({' '.join(str(error).split())[:120]})") from error
 
 
-def _decoded(data: bytes) -> Picture:
+def _decode_upright(data: bytes) -> Picture:
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(data), formats=FORMATS) as image:

@@ -30,7 +30,7 @@ LEAST_DPI, MOST_DPI = 36, 2400
 
 def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a picture as a document with a page for each frame; tesseract reads the text, where it is installed."""
-    document, kind = _as_pdf(path)
+    document, kind = _make_pdf(path)
     reader = PdfReader(document, path, password=None, options=options.model_copy(update={"pdf_reader": "auto"}))
     note = "There is no tesseract that reads Korean or English, so the text of the picture was not read."
     reader.header = reader.header.model_copy(
@@ -47,9 +47,9 @@ def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Rea
 def image_pictures(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:  # noqa: ARG001
     """Yield each frame as a picture that fills its page."""
     for number, frame in enumerate(_frames(path), start=1):
-        candidate = ImageCandidate(page=number, bbox=(0.0, 0.0, *_points(frame)), n=1, source="raster")
+        candidate = ImageCandidate(page=number, bbox=(0.0, 0.0, *_size_in_points(frame)), n=1, source="raster")
         try:
-            yield candidate.model_copy(update=decode_image(_png(_upright(frame)))._asdict())
+            yield candidate.model_copy(update=decode_image(_encode_png(_turn_upright(frame)))._asdict())
         except Undecodable as error:
             yield candidate.model_copy(update={"problem": str(error)})
 
@@ -59,18 +59,18 @@ def render_pages(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
     del password  # pictures have none
-    document, _ = _as_pdf(path)
+    document, _ = _make_pdf(path)
     yield from draw_pages(document, boxes)
 
 
-def _as_pdf(path: Path) -> tuple[pymupdf.Document, str]:
+def _make_pdf(path: Path) -> tuple[pymupdf.Document, str]:
     """Return a PDF with a page for each frame at its resolution, and the kind of picture. Raises DocumentError."""
     document, kind = pymupdf.open(), ""
     for frame in _frames(path):
         kind = kind or str(frame.format or "").lower()
-        width, height = _points(frame)
+        width, height = _size_in_points(frame)
         page = document.new_page(width=width, height=height)
-        page.insert_image(page.rect, stream=_png(_upright(frame)))
+        page.insert_image(page.rect, stream=_encode_png(_turn_upright(frame)))
     return document, kind
 
 
@@ -99,21 +99,21 @@ def _frames(path: Path) -> Iterator[Image.Image]:
         raise CorruptDocument(message) from error
 
 
-def _points(frame: Image.Image) -> tuple[float, float]:
+def _size_in_points(frame: Image.Image) -> tuple[float, float]:
     """Return width and height in points of the upright frame at its resolution."""
     dpi = float(frame.info.get("dpi", (SCREEN_DPI,))[0] or SCREEN_DPI)
     dpi = dpi if LEAST_DPI <= dpi <= MOST_DPI else SCREEN_DPI
-    width, height = _upright(frame).size
+    width, height = _turn_upright(frame).size
     return round(width * 72 / dpi, 2), round(height * 72 / dpi, 2)
 
 
-def _upright(frame: Image.Image) -> Image.Image:
+def _turn_upright(frame: Image.Image) -> Image.Image:
     from PIL import ImageOps
 
     return ImageOps.exif_transpose(frame)
 
 
-def _png(image: Image.Image) -> bytes:
+def _encode_png(image: Image.Image) -> bytes:
     file = BytesIO()
     is_writable = image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")  # the modes that PNG can hold
     (image if is_writable else image.convert("RGB")).save(file, "PNG")

@@ -206,7 +206,7 @@ class _Child:
             self.process.stdin.write(json.dumps(task).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError as error:
-            raise self._death() from error
+            raise self._death_error() from error
 
     def receive(self, limits: ReadLimits) -> dict[str, Any]:
         """Return the next answer. Raises DocumentUnreadable when the budget is spent or the child dies."""
@@ -226,7 +226,7 @@ class _Child:
                 elif part := os.read(self.process.stdout.fileno(), 1 << 20):
                     self._buffer += part
                 else:
-                    raise self._death()
+                    raise self._death_error()
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
@@ -248,7 +248,7 @@ class _Child:
         # its own and its children's, user and system (proc_pid_stat(5))
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
-    def _death(self) -> DocumentUnreadable:
+    def _death_error(self) -> DocumentUnreadable:
         code = self.process.wait()
         message = f"the reader died (signal {-code})" if code < 0 else f"the reader ended with status {code}"
         # SIGKILL did not come from here but from the kernel's OOM killer or a user

@@ -54,20 +54,20 @@ def _read_eml(message: EmailMessage) -> Message:
         except FAILURES:
             name = "a file without a readable name"
         if kind in ("text/html", "text/plain") and part.get_content_disposition() != "attachment" and not name:
-            bodies[kind] = bodies.get(kind, b"") + _utf8(part)
+            bodies[kind] = bodies.get(kind, b"") + _to_utf8(part)
         else:
             attachments.append(name or kind)
     headers: dict[str, str] = {}
     for name in HEADERS:
         with suppress(*FAILURES):  # a header that cannot be read is left out
             headers[name] = " ".join(make_storable(str(message.get(name, ""))).split())
-    sealed = any(part.get_content_type() in ENCRYPTED for part in message.walk())
+    encrypted = any(part.get_content_type() in ENCRYPTED for part in message.walk())
     return Message(
         headers={name: value for name, value in headers.items() if value},
         html=bodies.get("text/html"),
         text=bodies.get("text/plain"),
         attachments=tuple(attachments),
-        notes=("The mail is encrypted; save a copy without encryption to read its text.",) if sealed else (),
+        notes=("The mail is encrypted; save a copy without encryption to read its text.",) if encrypted else (),
     )
 
 
@@ -81,7 +81,7 @@ def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
             yield from _parts(part)
 
 
-def _utf8(part: EmailMessage) -> bytes:
+def _to_utf8(part: EmailMessage) -> bytes:
     """Return the text of a part in UTF-8; unchanged if its charset is unknown or wrong."""
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
@@ -172,7 +172,7 @@ def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
         "From": f"{name} <{address}>" if name and "@" in address and name != address else name or address,
         "To": _text(container, TO),
         "Cc": _text(container, CC),
-        "Date": _date(container),
+        "Date": _read_date(container),
         "Subject": _text(container, SUBJECT),
     }
     # attachments by their names, in the order of their numbers
@@ -207,7 +207,7 @@ def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> st
     return make_storable(decode(data).text) if data else ""
 
 
-def _date(container: olefile.OleFileIO[Any]) -> str:
+def _read_date(container: olefile.OleFileIO[Any]) -> str:
     """Return when the mail was sent, as its headers say, or else as Outlook does."""
     if headers := _text(container, SENT_HEADERS):
         try:

@@ -44,7 +44,7 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
     meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
     metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
-    return _reader("html", blocks, decoded, reader="trivet html 1", title=title or None, metadata=metadata)
+    return _make_reader("html", blocks, decoded, reader="trivet html 1", title=title or None, metadata=metadata)
 
 
 def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -66,10 +66,10 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
     parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
     _MarkdownWriter(blocks).add(iter(parser.parse(body)))
     title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
-    return _reader("md", blocks, decoded, reader="trivet markdown 1", title=title, metadata=metadata)
+    return _make_reader("md", blocks, decoded, reader="trivet markdown 1", title=title, metadata=metadata)
 
 
-def _reader(
+def _make_reader(
     format: str, blocks: BlockList, decoded: Decoded, *, reader: str, title: str | None, metadata: dict[str, str]
 ) -> Reader:
     metadata |= {"encoding": decoded.encoding}
@@ -80,7 +80,7 @@ def _reader(
 
 def add_html(blocks: BlockList, source: str) -> ET.Element:
     """Add the visible text of HTML and return its tree. Raises RecursionError if it nests elements hundreds deep."""
-    root = _tree(source)
+    root = _parse_tree(source)
     _HtmlWriter(blocks).add(root)
     return root
 
@@ -97,7 +97,7 @@ def decode_html(data: bytes) -> Decoded:
     return decode(data) if text is None or name.startswith("utf") else Decoded(text, name, ())
 
 
-def _tree(source: str) -> ET.Element:
+def _parse_tree(source: str) -> ET.Element:
     from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
     # huge_tree: without it everything below 256 levels would be dropped in silence
@@ -122,21 +122,21 @@ class _HtmlWriter:
 
     def add(self, node: ET.Element) -> None:
         """Add the visible text of everything below `node` to the blocks."""
-        self._children(node)
+        self._add_children(node)
         self._flush()
 
-    def _children(self, node: ET.Element) -> None:
+    def _add_children(self, node: ET.Element) -> None:
         self._append(node.text)
         for child in node:
             if not _is_dropped(child):
-                self._element(child)
+                self._add_element(child)
             self._append(child.tail)
 
     def _append(self, text: str | None) -> None:
         if text:
             self._text.append(re.sub(r"[ \t\r\n]+", " ", text))
 
-    def _element(self, node: ET.Element) -> None:
+    def _add_element(self, node: ET.Element) -> None:
         tag = node.tag
         if tag == "br":
             self._text.append("\n")
@@ -144,32 +144,32 @@ class _HtmlWriter:
             alt = (node.get("alt") or "").strip()
             self._images += [alt] if alt else []
         elif tag in ("ul", "ol", "menu"):
-            self._list(node)
+            self._add_list(node)
         elif tag in _HEADINGS:
-            self._styled(node, "heading", int(tag[1]))
+            self._add_styled(node, "heading", int(tag[1]))
         elif tag in ("caption", "figcaption"):
-            self._styled(node, "caption", None)
+            self._add_styled(node, "caption", None)
         elif tag in _INLINE:
-            self._children(node)
+            self._add_children(node)
         else:
             self._flush()
             if tag == "table":
                 for caption in node.findall("caption"):
-                    self._styled(caption, "caption", None)
+                    self._add_styled(caption, "caption", None)
                 self._blocks.add("table", "", cells=_cells(node))
             elif tag == "pre":
                 self._blocks.add("paragraph", "".join(node.itertext()))  # with its line breaks
             else:
                 self.add(node)
 
-    def _styled(self, node: ET.Element, kind: Kind, level: int | None) -> None:
+    def _add_styled(self, node: ET.Element, kind: Kind, level: int | None) -> None:
         self._flush()
         before = self._kind, self._level
         self._kind, self._level = kind, level
         self.add(node)
         self._kind, self._level = before
 
-    def _list(self, node: ET.Element) -> None:
+    def _add_list(self, node: ET.Element) -> None:
         self._flush()
         before = self._kind, self._level
         self._depth += 1
@@ -180,9 +180,9 @@ class _HtmlWriter:
             if child.tag == "li":
                 self._marker = f"{number}." if node.tag == "ol" else "•"
                 number += 1
-                self._children(child)
+                self._add_children(child)
             else:
-                self._element(child)
+                self._add_element(child)
             self._flush()
         self._depth -= 1
         self._kind, self._level = before
@@ -280,7 +280,7 @@ class _MarkdownWriter:
                 case "fence" | "code_block":
                     self._add_text(token.content)
                 case "html_block" if token.content.strip():
-                    _HtmlWriter(self._blocks).add(_tree(token.content))
+                    _HtmlWriter(self._blocks).add(_parse_tree(token.content))
                 case _:
                     pass  # rules, and the other ends of pairs
 

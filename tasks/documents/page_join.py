@@ -56,18 +56,18 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
 
     Raises LayoutFailed if too few blocks are found on the pages.
     """
-    drawn = _Drawn(laid)
-    margins = {_folded(text) for page in laid for zone in "hf" if (text := _zone(page, zone)[0])}
+    drawn = _DrawnLetters(laid)
+    margins = {_fold(text) for page in laid for zone in "hf" if (text := _zone_text(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
-    in_margins = [block for block in marginal if any(_folded(block.text) in margin for margin in margins)]
+    in_margins = [block for block in marginal if any(_fold(block.text) in margin for margin in margins)]
     placed = drawn.place_blocks([block for block in blocks if all(block is not margin for margin in in_margins)])
     by_page: dict[int | None, list[Block]] = {}
     for block in _with_neighbours(placed, drawn):
         by_page.setdefault(block.page, []).append(block)
     pages: list[Page] = []
     for number, page in enumerate(laid, start=1):
-        header, footer = (_margin(page, number, kind, marginal) for kind in ("header", "footer"))
+        header, footer = (_margin_blocks(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
         pages.append(make_page(number, inside, if_empty="blank page", width=page.width, height=page.height))
     if unplaced := by_page.get(None):
@@ -77,13 +77,13 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     # blocks are counted in the order of the pages
     counter = itertools.count()
 
-    def counted(block: Block) -> Block:
+    def count_block(block: Block) -> Block:
         return block.model_copy(update={"place": block.place.model_copy(update={"block": next(counter)})})
 
-    return [page.model_copy(update={"blocks": tuple(map(counted, page.blocks))}) for page in pages]
+    return [page.model_copy(update={"blocks": tuple(map(count_block, page.blocks))}) for page in pages]
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Return the letters and digits of a text, the same for all its spellings in Unicode and for both cases."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
 
@@ -96,7 +96,7 @@ class _Piece(NamedTuple):
     length: int
 
 
-class _Drawn:
+class _DrawnLetters:
     """The letters of all bodies in the order in which they are drawn; letters are used up as blocks are found."""
 
     def __init__(self, laid: Sequence[LaidPage]) -> None:
@@ -110,7 +110,7 @@ class _Drawn:
             self.images += [(number, box) for _, box in page.images]
             for sign, zone, box in zip(page.signs, page.zones, page.boxes, strict=True):
                 if zone == "b":
-                    for letter in _folded(sign):
+                    for letter in _fold(sign):
                         letters.append(letter)
                         self.pages.append(number)
                         self.boxes.append(box)
@@ -140,9 +140,9 @@ class _Drawn:
         if not size:
             return []
         distinct = size >= (_DISTINCT if near else _SHORTEST_PIECE)
-        at = self._unused(key, cursor, len(self.letters) if distinct else cursor + _NEAR + 40 * size)
+        at = self._find_unused(key, cursor, len(self.letters) if distinct else cursor + _NEAR + 40 * size)
         if at < 0 and size >= _OUT_OF_ORDER:
-            at = self._unused(key, 0, cursor)
+            at = self._find_unused(key, 0, cursor)
         if at >= 0:
             self._used[at : at + size] = b"\1" * size
             return [_Piece(start, at, size)]
@@ -163,7 +163,7 @@ class _Drawn:
         self._ahead = piece.drawn_at + piece.length
         return near
 
-    def _unused(self, key: str, start: int, end: int) -> int:
+    def _find_unused(self, key: str, start: int, end: int) -> int:
         at = self.letters.find(key, start, end)
         while at >= 0 and any(self._used[at : at + len(key)]):
             at = self.letters.find(key, at + 1, end)
@@ -172,13 +172,13 @@ class _Drawn:
     def repeats(self, key: str, page: int) -> bool:
         """Return whether the key is drawn again at the head of a page, as the header of a table that continues."""
         start = self.starts[page - 1]
-        return bool(key) and self._unused(key, start, start + len(key) + 40) >= 0
+        return bool(key) and self._find_unused(key, start, start + len(key) + 40) >= 0
 
 
 class _Text:
     """The text of a block, and where each letter of it is drawn."""
 
-    def __init__(self, block: Block, drawn: _Drawn, cursor: int, *, near: bool = True) -> None:
+    def __init__(self, block: Block, drawn: _DrawnLetters, cursor: int, *, near: bool = True) -> None:
         self._block, self._drawn = block, drawn
         self.letter_count = self.drawn_letters = 0
         texts = [cell.text for cell in block.cells] if block.cells else [block.text]
@@ -189,7 +189,7 @@ class _Text:
             begin = 0
             for line in text.split("\n"):
                 # the letters of the line, and where each stands in the text
-                letters = [(letter, at) for at, sign in enumerate(line, begin) for letter in _folded(sign)]
+                letters = [(letter, at) for at, sign in enumerate(line, begin) for letter in _fold(sign)]
                 begin += len(line) + 1
                 pieces = drawn.find_pieces("".join(letter for letter, _ in letters), cursor, near=near)
                 self.letter_count += len(letters)
@@ -287,7 +287,7 @@ class _Text:
         top = min(cell.row for cell in inside)
         rows = {cell.row for cell in self._block.cells if cell.header}
         again = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
-        repeated = self._drawn.repeats("".join(_folded(cell.text) for cell in again), page)
+        repeated = self._drawn.repeats("".join(_fold(cell.text) for cell in again), page)
         # compared, but not located
         return [cell.model_copy(update={"bbox": None}) for cell in again] if repeated else []
 
@@ -309,7 +309,7 @@ def enclosing_box(boxes: Sequence[BBox]) -> BBox | None:
     return min(left), min(top), max(right), max(bottom)
 
 
-def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
+def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[Block]:
     """Yield the blocks; one without a place of its own gets the page that holds the blocks before and after it."""
     images = list(drawn.images)
     after = list[int | None]()
@@ -332,7 +332,7 @@ def _with_neighbours(blocks: Sequence[Block], drawn: _Drawn) -> Iterator[Block]:
             yield block.model_copy(update={"page": low if low == high else None})
 
 
-def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
+def _zone_text(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
     """Return the text of a zone (b, h or f) of a page, with white space between words, and the box of each sign."""
     inside = [(sign, box) for sign, kind, box in zip(page.signs, page.zones, page.boxes, strict=True) if kind == zone]
     text = ""
@@ -346,13 +346,13 @@ def _zone(page: LaidPage, zone: str) -> tuple[str, list[BBox]]:
     return text, [box for _, box in inside]
 
 
-def _margin(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Block]) -> list[Block]:
+def _margin_blocks(page: LaidPage, number: int, kind: str, marginal_blocks: Sequence[Block]) -> list[Block]:
     """Return the header or footer of a page; its text is the document's where both have the same letters."""
-    text, boxes = _zone(page, kind[0])
+    text, boxes = _zone_text(page, kind[0])
     if not text:
         return []
-    key = _folded(text)
+    key = _fold(text)
     of_kind = [block for block in marginal_blocks if block.kind == kind and key]
-    stored = next((block for block in of_kind if _folded(block.text) == key), None)
+    stored = next((block for block in of_kind if _fold(block.text) == key), None)
     drawn = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
     return [(stored or drawn).model_copy(update={"page": number, "bbox": enclosing_box(boxes)})]

@@ -14,7 +14,7 @@ from tasks.documents.archives import Package, parse_xml
 from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
-from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates
 from tasks.documents.office_package import has_macros, local_name, read_core_properties, refuse_encrypted
 
 READER = "trivet pptx 1"
@@ -24,7 +24,7 @@ DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-class Placed(NamedTuple):
+class PlacedShape(NamedTuple):
     """A shape outside any group, with its box on the slide in points; None where the file gives no place."""
 
     shape: Any
@@ -62,7 +62,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             f"Sound and film were not read: {media}.": media,
         }
         notes = [note for note, count in unread.items() if count]
-    presentation = _opened(path)
+    presentation = _open_presentation(path)
     width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
     blocks, pages = BlockList(), list[Page]()
     for number, slide in enumerate(presentation.slides, start=1):
@@ -91,20 +91,20 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     def embedded(shape: Any) -> Embedded:
         blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
         if blip is None or not blip.rEmbed:
-            return ABROAD  # a linked picture lies outside the file
+            return EXTERNAL_IMAGE  # a linked picture lies outside the file
         try:
             return Embedded(shape.part.related_part(blip.rEmbed).blob)
         except KeyError:
             return Embedded(b"", "the part of the image is missing from the document")
 
-    for number, slide in enumerate(_opened(path).slides, start=1):
-        pictures = [placed for placed in _placed(slide.shapes) if _is_picture(placed.shape)]
+    for number, slide in enumerate(_open_presentation(path).slides, start=1):
+        pictures = [placed for placed in _place_shapes(slide.shapes) if _is_picture(placed.shape)]
         images = make_candidates(embedded(placed.shape) for placed in pictures)
         for placed, candidate in zip(pictures, images, strict=True):
             yield candidate.model_copy(update={"page": number, "bbox": placed.bbox})
 
 
-def _opened(path: Path) -> Any:
+def _open_presentation(path: Path) -> Any:
     from pptx.package import Package as Presentation  # `pptx.Presentation` refuses slide shows (.ppsx)
 
     try:
@@ -118,7 +118,7 @@ def _opened(path: Path) -> Any:
 
 def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
     title = slide.shapes.title
-    placed = list(_placed(slide.shapes))
+    placed = list(_place_shapes(slide.shapes))
     # the file lists shapes as they were drawn; people read from the top left
     ordered = sorted(placed, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
     if title is not None and title.has_text_frame:
@@ -128,10 +128,10 @@ def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
         if title is None or shape.shape_id != title.shape_id:
             _add_shape(blocks, shape, box, number)
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
-        blocks.add("note", _plain(frame.text), page=number)
+        blocks.add("note", _break_lines(frame.text), page=number)
 
 
-def _placed(shapes: Any, frame: _Frame | None = None) -> Iterator[Placed]:
+def _place_shapes(shapes: Any, frame: _Frame | None = None) -> Iterator[PlacedShape]:
     """Yield the shapes in the order in which they are drawn, members of a group in place of the group."""
     from pptx.enum.shapes import MSO_SHAPE_TYPE
 
@@ -145,26 +145,26 @@ def _placed(shapes: Any, frame: _Frame | None = None) -> Iterator[Placed]:
             if offset is not None and extent is not None:
                 across, down = width / (int(extent.get("cx")) or 1), height / (int(extent.get("cy")) or 1)
                 within = _Frame(left, top, int(offset.get("x")), int(offset.get("y")), across, down)
-            yield from _placed(shape.shapes, within)
+            yield from _place_shapes(shape.shapes, within)
             continue
         box = None
         if shape.left is not None and shape.width is not None:
             left, top, width, height = frame.box(shape.left, shape.top, shape.width, shape.height)
             x0, y0, x1, y1 = (round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
             box = x0, y0, x1, y1
-        yield Placed(shape, box)
+        yield PlacedShape(shape, box)
 
 
 def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
     if _is_picture(shape):
-        blocks.add("figure", _plain(shape.element.nvPicPr.cNvPr.get("descr", "")), page=number, bbox=box)
+        blocks.add("figure", _break_lines(shape.element.nvPicPr.cNvPr.get("descr", "")), page=number, bbox=box)
     elif shape.has_text_frame:
         _add_text(blocks, shape, box, number)
     elif getattr(shape, "has_table", False):
         blocks.add("table", "", cells=_cells(shape.table), page=number, bbox=box)
     elif getattr(shape, "has_chart", False):
         if shape.chart.has_title and shape.chart.chart_title.has_text_frame:
-            blocks.add("caption", _plain(shape.chart.chart_title.text_frame.text), page=number, bbox=box)
+            blocks.add("caption", _break_lines(shape.chart.chart_title.text_frame.text), page=number, bbox=box)
         blocks.add("table", "", cells=_chart_cells(shape.chart), page=number, bbox=box)
     else:
         # the texts of a diagram (SmartArt) stand in a part of their own
@@ -183,17 +183,17 @@ def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> N
 
     placeholder = shape.placeholder_format.type if shape.is_placeholder else None
     if placeholder in (HOLDS.SLIDE_NUMBER, HOLDS.DATE, HOLDS.FOOTER):
-        blocks.add("footer", _plain(shape.text_frame.text), page=number, bbox=box)
+        blocks.add("footer", _break_lines(shape.text_frame.text), page=number, bbox=box)
         return
     paragraphs = [paragraph for paragraph in shape.text_frame.paragraphs if paragraph.text.strip()]
     listed = placeholder in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
     for paragraph in paragraphs:
         kind: Kind = "list" if listed else "paragraph"
         level = paragraph.level + 1 if listed else None
-        blocks.add(kind, _plain(paragraph.text), level=level, page=number, bbox=box)
+        blocks.add(kind, _break_lines(paragraph.text), level=level, page=number, bbox=box)
 
 
-def _plain(text: str) -> str:
+def _break_lines(text: str) -> str:
     """Return a text with line feeds for line breaks, which PowerPoint writes as vertical tabs."""
     return text.replace("\v", "\n").strip()
 
@@ -204,7 +204,7 @@ def _cells(table: Any) -> Sequence[Cell]:
         Cell(
             row=row,
             col=col,
-            text=_plain(cell.text_frame.text),
+            text=_break_lines(cell.text_frame.text),
             row_span=cell.span_height if cell.is_merge_origin else 1,
             col_span=cell.span_width if cell.is_merge_origin else 1,
             header=bool(table.first_row) and row == 0,

@@ -94,15 +94,15 @@ def _run(job: dict[str, Any]) -> Iterator[str]:
             yield '{"page":' + page.model_dump_json() + "}"
     elif job["task"] == "images":
         for number, candidate in enumerate(target(path, password=password)):
-            file = _written(job, number, candidate.png)
+            file = _write_picture(job, number, candidate.png)
             yield json.dumps({"image": candidate.model_dump(mode="json", exclude={"png"}), "file": file})
     else:
         boxes = {int(page): [tuple(box) for box in drawn] for page, drawn in job["boxes"].items()}
         for number, png in target(path, boxes, password=password):
-            yield json.dumps({"page": number, "file": _written(job, number, png)})
+            yield json.dumps({"page": number, "file": _write_picture(job, number, png)})
 
 
-def _written(job: dict[str, Any], number: int, png: bytes) -> str:
+def _write_picture(job: dict[str, Any], number: int, png: bytes) -> str:
     """Write the picture to the scratch folder and return its path: it is too large for a line of JSON."""
     file = Path(job["scratch"]) / f"{number:06d}.png"
     file.write_bytes(png)

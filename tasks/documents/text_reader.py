@@ -65,7 +65,7 @@ def read_bytes(path: Path) -> bytes:
 def decode(data: bytes) -> Decoded:
     """Decode text of unknown encoding: by its byte order mark, else as UTF-8, else CP949, else by a guess."""
     notes: list[str] = []
-    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _wide_encoding(data)
+    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _detect_utf16(data)
     if encoding:
         text = data.decode(encoding, errors="replace")
     elif (decoded := _nearly_utf8(data)) is not None:
@@ -88,14 +88,14 @@ def decode(data: bytes) -> Decoded:
 
 def looks_like_text(head: bytes) -> bool:
     """Return whether the first bytes of a file are text in some encoding, not the inside of a binary format."""
-    if head.startswith(tuple(_BOMS)) or _wide_encoding(head):
+    if head.startswith(tuple(_BOMS)) or _detect_utf16(head):
         return True
     if len(head.translate(None, delete=_CONTROLS)) < 0.98 * len(head) or head.count(0) > 0.05 * len(head):
         return False
     return _nearly_utf8(head) is not None or _cp949(head, final=False) is not None or _guess(head) is not None
 
 
-def _wide_encoding(data: bytes) -> str | None:
+def _detect_utf16(data: bytes) -> str | None:
     """Return the name of UTF-16 without a byte order mark, recognized by zero bytes at even or odd positions only."""
     head = data[:4096]
     even, odd = head[::2].count(0), head[1::2].count(0)

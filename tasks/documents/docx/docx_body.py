@@ -85,7 +85,7 @@ class StoryWalker:
 
     def items(self, node: ET.Element) -> Iterator[Item]:
         """Yield the paragraphs, tables and figures below `node` in reading order."""
-        for child in _unwrapped(node):
+        for child in _unwrap(node):
             if child.tag == f"{W}p":
                 yield from self._paragraph(child)
             elif child.tag == f"{W}tbl":
@@ -111,7 +111,7 @@ class StoryWalker:
             elif isinstance(token, str):
                 text += token
             else:
-                self._meet(token)
+                self._take_note(token)
         yield from self._part_of_paragraph(text, look, labelled=labelled)
         if not labelled and not text.strip() and look.item and node.find(f"{W}pPr/{W}rPr/{W}del") is None:
             self._numbering.next_label(*look.item)  # Word numbers empty paragraphs too
@@ -138,7 +138,7 @@ class StoryWalker:
         yield from self._later
         self._later.clear()
 
-    def _meet(self, token: docx_inline.Token) -> None:
+    def _take_note(self, token: docx_inline.Token) -> None:
         """Take note of what is anchored at this point of a paragraph."""
         if isinstance(token, docx_inline.NoteReference):
             self._findings.references.append((token, self.pages.turn()))
@@ -163,8 +163,8 @@ class StoryWalker:
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
         """Yield the table, cut where a page ends, then its figures; the content alone if it is a single cell, a box."""
-        rows = [row for row in _unwrapped(node) if row.tag == f"{W}tr" and row.find(f"{W}trPr/{W}del") is None]
-        inside = [cell for row in rows for cell in _unwrapped(row) if cell.tag == f"{W}tc"]
+        rows = [row for row in _unwrap(node) if row.tag == f"{W}tr" and row.find(f"{W}trPr/{W}del") is None]
+        inside = [cell for row in rows for cell in _unwrap(row) if cell.tag == f"{W}tc"]
         if len(inside) == 1:
             yield from self.items(inside[0])
             return
@@ -186,7 +186,7 @@ class StoryWalker:
         # empty places before the first cell
         column = min(parse_integer(child_value(node, "trPr/gridBefore"), 0), _MOST_COLUMNS)
         starts, ends, figures = list[int](), list[int](), list[Item]()
-        for cell in (child for child in _unwrapped(node) if child.tag == f"{W}tc"):
+        for cell in (child for child in _unwrap(node) if child.tag == f"{W}tc"):
             self.pages.page = first
             items = list(self.items(cell))
             span = min(max(1, parse_integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
@@ -240,13 +240,13 @@ class _Grid:
             yield page, tuple(moved)
 
 
-def _unwrapped(node: ET.Element) -> Iterator[ET.Element]:
+def _unwrap(node: ET.Element) -> Iterator[ET.Element]:
     """Yield the children of `node`, with content controls, insertions and the like replaced by their content."""
     for child in node:
         if child.tag in _WRAPPERS:
-            yield from _unwrapped(child)
+            yield from _unwrap(child)
         elif child.tag == f"{MC}AlternateContent":
-            yield from read_first_alternative(child, _unwrapped)
+            yield from read_first_alternative(child, _unwrap)
         else:
             yield child
 

@@ -181,30 +181,30 @@ def linearize_math(node: ET.Element) -> str:
     """Return the equation below `node` on one line, with brackets where its layout groups terms."""
     match node.tag.removeprefix(M):
         case "f":
-            return f"{_grouped(node, 'num')}/{_grouped(node, 'den')}"
+            return f"{_group_terms(node, 'num')}/{_group_terms(node, 'den')}"
         case "sSup":
-            return f"{_part(node, 'e')}^{_grouped(node, 'sup')}"
+            return f"{_part(node, 'e')}^{_group_terms(node, 'sup')}"
         case "sSub":
-            return f"{_part(node, 'e')}_{_grouped(node, 'sub')}"
+            return f"{_part(node, 'e')}_{_group_terms(node, 'sub')}"
         case "sSubSup":
-            return f"{_part(node, 'e')}_{_grouped(node, 'sub')}^{_grouped(node, 'sup')}"
+            return f"{_part(node, 'e')}_{_group_terms(node, 'sub')}^{_group_terms(node, 'sup')}"
         case "sPre":
-            return f"_{_grouped(node, 'sub')}^{_grouped(node, 'sup')}{_part(node, 'e')}"
+            return f"_{_group_terms(node, 'sub')}^{_group_terms(node, 'sup')}{_part(node, 'e')}"
         case "rad":
             return f"{_part(node, 'deg')}√({_part(node, 'e')})"
         case "nary":
-            lower = f"_{_grouped(node, 'sub')}" if _part(node, "sub") else ""
-            upper = f"^{_grouped(node, 'sup')}" if _part(node, "sup") else ""
+            lower = f"_{_group_terms(node, 'sub')}" if _part(node, "sub") else ""
+            upper = f"^{_group_terms(node, 'sup')}" if _part(node, "sup") else ""
             return f"{_property(node, 'naryPr/chr', '∫')}{lower}{upper} {_part(node, 'e')}"
         case "d":
-            inner = _property(node, "dPr/sepChr", "|").join(map(_joined, node.findall(f"{M}e")))
+            inner = _property(node, "dPr/sepChr", "|").join(map(_join_terms, node.findall(f"{M}e")))
             return _property(node, "dPr/begChr", "(") + inner + _property(node, "dPr/endChr", ")")
         case "func":
             return f"{_part(node, 'fName')} {_part(node, 'e')}"
         case "limLow":
-            return f"{_part(node, 'e')}_{_grouped(node, 'lim')}"
+            return f"{_part(node, 'e')}_{_group_terms(node, 'lim')}"
         case "limUpp":
-            return f"{_part(node, 'e')}^{_grouped(node, 'lim')}"
+            return f"{_part(node, 'e')}^{_group_terms(node, 'lim')}"
         case "acc":
             return _part(node, "e") + _property(node, "accPr/chr", "\u0302")
         case "m":
@@ -215,18 +215,18 @@ def linearize_math(node: ET.Element) -> str:
         case "t":
             return node.text or ""
         case _:
-            return node.text or "" if node.tag == f"{W}t" else _joined(node)
+            return node.text or "" if node.tag == f"{W}t" else _join_terms(node)
 
 
-def _joined(nodes: Iterable[ET.Element]) -> str:
+def _join_terms(nodes: Iterable[ET.Element]) -> str:
     return "".join(linearize_math(node) for node in nodes if not node.tag.endswith(_PROPERTIES))
 
 
 def _part(node: ET.Element, name: str) -> str:
-    return "".join(map(_joined, node.findall(M + name)))
+    return "".join(map(_join_terms, node.findall(M + name)))
 
 
-def _grouped(node: ET.Element, name: str) -> str:
+def _group_terms(node: ET.Element, name: str) -> str:
     text = _part(node, name)
     return text if text.isalnum() or len(text) == 1 else f"({text})"  # `x^2` needs no brackets, `x^(a+b)` does
 

@@ -18,7 +18,7 @@ from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_styles import Numbering, Styles, parse_integer
-from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates, read_embedded
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
 from tasks.documents.office_package import (
     Part,
     R,
@@ -66,7 +66,7 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
     pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
     laid, doubts = list[Page](), tuple[str, ...]()
     if to_lay_out:
-        laid, doubts = _laid(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
+        laid, doubts = _lay_out_pages(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
     metadata = read_core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
     about: dict[str, Any] = {
@@ -79,7 +79,7 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
     return read_whole(laid, page_source="layout", **about) if laid else read_whole(pages, **about)
 
 
-def _laid(
+def _lay_out_pages(
     blocks: BlockList, path: Path, findings: Findings, *, noted: int | None
 ) -> tuple[list[Page], tuple[str, ...]]:
     """Return the pages as LibreOffice lays them out; none, with the reason, if that fails or Word noted other pages."""
@@ -93,7 +93,7 @@ def _laid(
     )
     try:
         with convert_document(path, suffix="docx", to="pdf") as pdf, pymupdf.open(pdf, filetype="pdf") as document:
-            laid = [_laid_page(page, top=top, bottom=bottom) for page in document]
+            laid = [_read_laid_page(page, top=top, bottom=bottom) for page in document]
     except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
         return [], (f"without a layout of pages: {failure}",)
     if not any(page.signs for page in laid):
@@ -127,7 +127,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
         links = [main.relationships.get(reference.get(f"{R}id", "")) for reference in references]
         for target in dict.fromkeys(link.target for link in links if link and link.target in package.names):
             part = package.part(target)
-            items += _as_one(list(walker(part).items(part.root)), kind, page=0)
+            items += _merge_story(list(walker(part).items(part.root)), kind, page=0)
     return items, body.pages.page
 
 
@@ -141,10 +141,10 @@ def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) 
         if name in notes:
             # an endnote stands behind the text, on a page that nothing names
             page = 0 if kind == "endnotes" else pages.get(name or "", 0)
-            yield from _as_one(list(walker.items(notes[name])), "note", page=page)
+            yield from _merge_story(list(walker.items(notes[name])), "note", page=page)
 
 
-def _as_one(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
+def _merge_story(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
     """Yield the texts of a story as one item; figures stay items of their own. Page 0 means unknown."""
     text = "\n".join(item.text for item in items if item.kind != "figure" and item.text)
     if text:
@@ -176,14 +176,14 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
                 if relationship is None:
                     yield Embedded(b"", f"the picture {id_} of {part.name} points to nothing")
                 elif relationship.external:
-                    yield ABROAD
+                    yield EXTERNAL_IMAGE
                 else:
                     yield read_embedded(partial(package.read, relationship.target))
 
         yield from make_candidates(pictures())
 
 
-def _laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
+def _read_laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
     """Return what is drawn on a page; top, bottom: margins in points, where headers and footers are."""
     signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
     end = page.rect.height - bottom

@@ -146,18 +146,18 @@ class Numbering:
     """Makes the labels of numbered paragraphs, which have to be requested in reading order."""
 
     def __init__(self, root: ET.Element | None) -> None:
-        self._lists = {} if root is None else _lists(root)
+        self._read_lists = {} if root is None else _read_lists(root)
         self._counters: dict[str, dict[int, int]] = {}
         self._started: set[tuple[str, int]] = set()
 
     def level_of_style(self, list_id: str, style: str) -> int:
         """Return the 0-based list level that a paragraph style belongs to."""
-        levels = self._lists[list_id].levels if list_id in self._lists else {}
+        levels = self._read_lists[list_id].levels if list_id in self._read_lists else {}
         return next((number for number, level in levels.items() if level.style == style), 0)
 
     def next_label(self, list_id: str, level: int) -> str | None:
         """Return the number or bullet of the next paragraph on a 0-based level; None if there is no such list."""
-        entry = self._lists.get(list_id)
+        entry = self._read_lists.get(list_id)
         if entry is None or level not in entry.levels:
             return None
         counters = self._counters.setdefault(entry.abstract, {})
@@ -211,16 +211,16 @@ def format_number(number: int, format: str) -> str:
         case "chosung":
             return _CHOSUNG[(number - 1) % 14]
         case "koreanDigital" | "koreanDigital2":
-            return _digits(number, _HANJA_DIGITS if format.endswith("2") else _KOREAN_DIGITS)
+            return _spell_digits(number, _HANJA_DIGITS if format.endswith("2") else _KOREAN_DIGITS)
         case "koreanCounting":
-            return spell_number(number, _KOREAN_DIGITS[1:], "십백천") or _digits(number, _KOREAN_DIGITS)
+            return spell_number(number, _KOREAN_DIGITS[1:], "십백천") or _spell_digits(number, _KOREAN_DIGITS)
         case "koreanLegal" | "chineseCounting" | "ideographDigital" | "japaneseCounting":
-            return spell_number(number, _HANJA_DIGITS[1:], "十百千") or _digits(number, _HANJA_DIGITS)
+            return spell_number(number, _HANJA_DIGITS[1:], "十百千") or _spell_digits(number, _HANJA_DIGITS)
         case "decimalEnclosedCircle" | "decimalEnclosedCircleChinese" | "decimalEnclosedParen":
             first = ord("⑴" if format.endswith("Paren") else "①")
             return chr(first + number - 1) if 1 <= number <= 20 else f"({number})"  # Unicode has these signs up to 20
         case "decimalFullWidth" | "decimalFullWidth2":
-            return _digits(number, "０１２３４５６７８９")
+            return _spell_digits(number, "０１２３４５６７８９")
         case "numberInDash":
             return f"- {number} -"
         case "ordinal":
@@ -230,11 +230,11 @@ def format_number(number: int, format: str) -> str:
             return str(number)
 
 
-def _digits(number: int, digits: str) -> str:
+def _spell_digits(number: int, digits: str) -> str:
     return "".join(digits[int(digit)] for digit in str(abs(number)))
 
 
-def _lists(root: ET.Element) -> dict[str, _List]:
+def _read_lists(root: ET.Element) -> dict[str, _List]:
     abstracts = {word_attribute(node, "abstractNumId") or "": node for node in root.iter(f"{W}abstractNum")}
     by_style = {link: name for name, node in abstracts.items() if (link := child_value(node, "styleLink")) is not None}
     lists: dict[str, _List] = {}
@@ -244,16 +244,16 @@ def _lists(root: ET.Element) -> dict[str, _List]:
         linked = child_value(abstracts[abstract], "numStyleLink") if abstract in abstracts else None
         abstract = by_style.get(linked, abstract) if linked else abstract
         if abstract in abstracts:
-            levels, starts = _levels(abstracts[abstract]), dict[int, int]()
+            levels, starts = _read_levels(abstracts[abstract]), dict[int, int]()
             for override in number.iter(f"{W}lvlOverride"):
-                levels |= _levels(override)  # an override may replace a level, or its start number only
+                levels |= _read_levels(override)  # an override may replace a level, or its start number only
                 if (start := child_value(override, "startOverride")) is not None:
                     starts[parse_integer(word_attribute(override, "ilvl"), 0)] = parse_integer(start, 1)
             lists[word_attribute(number, "numId") or ""] = _List(abstract, levels, starts)
     return lists
 
 
-def _levels(node: ET.Element) -> dict[int, _Level]:
+def _read_levels(node: ET.Element) -> dict[int, _Level]:
     levels: dict[int, _Level] = {}
     for level in node.findall(f"{W}lvl"):
         restart = child_value(level, "lvlRestart")

@@ -21,7 +21,7 @@ _KINDS: dict[int, hwp.ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 def read_docinfo(records: list[Record]) -> hwp.ListStyles:
     """Return the lists of a document; ids of lists count from 1, those of paragraph shapes from 0."""
     flat = [record for top in records for record in (top, *top.children)]
-    numberings = [_levels(record) for record in flat if record.tag == Tag.NUMBERING]
+    numberings = [_read_levels(record) for record in flat if record.tag == Tag.NUMBERING]
     signs = [record.u16(_HEAD_BYTES) for record in flat if record.tag == Tag.BULLET]
     # a bullet without a sign is a picture
     bullets = [chr(sign) if sign and not 0xD800 <= sign < 0xE000 and sign != 0xFFFF else "" for sign in signs]
@@ -35,21 +35,21 @@ def read_docinfo(records: list[Record]) -> hwp.ListStyles:
     return hwp.ListStyles(dict(enumerate(numberings, 1)), dict(enumerate(bullets, 1)), heads)
 
 
-def _levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
+def _read_levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
     """Return the levels of a list: seven, and three more since 5.1.0.0; their start numbers are kept since 5.0.2.5."""
-    heads, offset = _patterns(record, 0, count=7)
+    heads, offset = _read_patterns(record, 0, count=7)
     offset += 2  # whether the list goes on from the one before
-    starts, offset = _starts(record, offset, count=7)
+    starts, offset = _read_starts(record, offset, count=7)
     if offset < len(record.data):
-        more, offset = _patterns(record, offset, count=3)
+        more, offset = _read_patterns(record, offset, count=3)
         heads += more
-        starts += _starts(record, offset, count=3)[0]
+        starts += _read_starts(record, offset, count=3)[0]
     return tuple(
         hwp.NumberingLevel(pattern, style, start) for (pattern, style), start in zip(heads, starts, strict=True)
     )
 
 
-def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
+def _read_patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
     patterns: list[tuple[str, str]] = []
     for _ in range(count):
         patterns.append((record.text(offset + _HEAD_BYTES), hwp.number_style(record.u32(offset) >> 5 & 0x1F)))
@@ -57,7 +57,7 @@ def _patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[st
     return patterns, offset
 
 
-def _starts(record: Record, offset: int, *, count: int) -> tuple[list[int], int]:
+def _read_starts(record: Record, offset: int, *, count: int) -> tuple[list[int], int]:
     if offset + 4 * count > len(record.data):
         return [1] * count, offset
     return [record.u32(offset + 4 * index) for index in range(count)], offset + 4 * count

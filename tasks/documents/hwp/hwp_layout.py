@@ -44,7 +44,7 @@ _PR_SET_PDEATHSIG = 1
 
 def lay_out(data: bytes) -> list[LaidPage]:
     """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
-    drawn = run_in_own_process(lambda: [_page(svg) for svg in _drawings(data)])
+    drawn = run_in_own_process(lambda: [_parse_page(svg) for svg in _drawings(data)])
     pages = [
         LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
         for width, height, signs, zones, boxes, images in drawn
@@ -61,7 +61,7 @@ def run_in_own_process(work: Callable[[], Any]) -> Any:
     """
     context = get_context("fork")  # `work` is a closure, which other ways of starting cannot pickle
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_work, args=(work, sender))
+    child = context.Process(target=_send_result, args=(work, sender))
     child.start()
     sender.close()  # else reading would not end when the child dies
     try:
@@ -81,7 +81,7 @@ def run_in_own_process(work: Callable[[], Any]) -> Any:
     return reply["value"]
 
 
-def _work(work: Callable[[], Any], sender: Connection) -> None:
+def _send_result(work: Callable[[], Any], sender: Connection) -> None:
     """Run `work` in the forked process, which ends here."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))  # counted from the fork
@@ -112,7 +112,7 @@ def _drawings(data: bytes) -> list[str]:
     return pages[first:]
 
 
-def _page(svg: str) -> LaidPage:
+def _parse_page(svg: str) -> LaidPage:
     size, body = _SIZE.search(svg), _BODY.search(svg)
     width, height = (float(size[1]), float(size[2])) if size else (0.0, 0.0)
     top = float(body[1]) if body else 0.0

@@ -19,8 +19,8 @@ _SPECIAL = {"tab": "\t", "lineBreak": "\n", "nbSpace": "\u00a0", "fwSpace": " ",
 _ASIDES: dict[str, hwp.AsideKind] = {"header": "header", "footer": "footer"}
 """Footnotes, endnotes, comments and unknown elements are notes."""
 _PICTURES = frozenset({"pic", "ole", "chart", "video"})
-_DRAWN = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
-_SHAPES = _PICTURES | _DRAWN | {"unknownObject"}
+_DRAWN_SHAPES = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
+_SHAPES = _PICTURES | _DRAWN_SHAPES | {"unknownObject"}
 _FORMS = frozenset({"btn", "radioBtn", "checkBtn", "comboBox", "listBox", "edit", "scrollBar"})
 _MAX_SPAN = 1024
 _KINDS: dict[str, hwp.ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
@@ -105,10 +105,10 @@ class _SectionReader:
             case "compose":  # characters printed over each other
                 return [element.get("composeText", "")]
             case "dutmal":  # a word with its reading above
-                word, reading = _text_in(element, "mainText"), _text_in(element, "subText")
+                word, reading = _child_text(element, "mainText"), _child_text(element, "subText")
                 return [f"{word}({reading})" if reading else word]
             case name if name in _FORMS:
-                return [element.get("caption", "") or _text_in(element, "text")]
+                return [element.get("caption", "") or _child_text(element, "text")]
             case "secPr":  # what stands in it are references to master pages
                 self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
                 ids = [child.get("idRef", "") for child in element if local_name(child) == "masterPage"]
@@ -155,18 +155,18 @@ class _SectionReader:
         text = element.get("text", "")
         art = [hwp.Paragraph((text,), None)] if text else []
         return hwp.make_shape(
-            (*art, *self._drawn(element)),
+            (*art, *self._shape_paragraphs(element)),
             picture=any(local_name(part) in _PICTURES for part in _components(element)),
-            description=_text_in(element, "shapeComment"),
+            description=_child_text(element, "shapeComment"),
             caption=self._caption(element),
             in_line=_in_line(element),
         )
 
-    def _drawn(self, element: Element) -> Iterator[hwp.Paragraph]:
+    def _shape_paragraphs(self, element: Element) -> Iterator[hwp.Paragraph]:
         """Yield the paragraphs in a shape and in the shapes of a group."""
         for child in _content(element):
             if local_name(child) in _SHAPES:
-                yield from self._drawn(child)
+                yield from self._shape_paragraphs(child)
             elif local_name(child) != "caption":
                 yield from self._all_paragraphs(child)
 
@@ -201,7 +201,7 @@ def _text(element: Element) -> str:
     return "".join(parts)
 
 
-def _text_in(element: Element, name: str) -> str:
+def _child_text(element: Element, name: str) -> str:
     """Return the text of the first child of that name; "" where there is none."""
     child = _find(element, name)
     return _text(child) if child is not None else ""

@@ -14,7 +14,7 @@ from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates, read_embedded
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
 from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
@@ -238,7 +238,7 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
                     continue
                 kind, packing = record.data[0] & 0xF, record.data[0] >> 4 & 3
                 if kind == _LINK:
-                    yield ABROAD
+                    yield EXTERNAL_IMAGE
                 elif kind == _EMBEDDED:
                     extension = record.data[6 : 6 + 2 * record.u16(4)].decode("utf-16-le", "replace")
                     file = f"BIN{record.u16(2):04X}.{extension}".upper()

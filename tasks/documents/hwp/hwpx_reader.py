@@ -18,7 +18,7 @@ from tasks.documents import document_errors as errors
 from tasks.documents.archives import Package, ZipCaps, explain_excessive_size, explain_misplaced_name
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import ABROAD, Embedded, make_candidates, read_embedded
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_layout import ENGINE
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
@@ -74,7 +74,7 @@ class HwpxPackage(Package):
         self.ciphers: dict[str, _Cipher] = {}
         """Member name → how it is encrypted."""
         if _MANIFEST in self.names:
-            self.ciphers = _ciphers(self.xml(_MANIFEST))
+            self.ciphers = _read_ciphers(self.xml(_MANIFEST))
         if self.ciphers and password is None:
             raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
@@ -87,7 +87,7 @@ class HwpxPackage(Package):
         """Return the root of an XML member, parsed without entities, DTD or network."""
         data = self.read(name)
         if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data[:4096]:
-            raise errors.RefusedDocument(_entities(name))
+            raise errors.RefusedDocument(_entity_refusal(name))
         parser = etree.XMLParser(
             resolve_entities=False,
             no_network=True,
@@ -101,7 +101,7 @@ class HwpxPackage(Package):
         except (etree.XMLSyntaxError, ValueError) as error:
             raise damage_error(f"Member {name} is not well-formed XML ({error})") from error
         if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
-            raise errors.RefusedDocument(_entities(name))
+            raise errors.RefusedDocument(_entity_refusal(name))
         return root
 
     def read(self, name: str) -> bytes:
@@ -123,7 +123,7 @@ class HwpxPackage(Package):
         return plain
 
 
-def _entities(name: str) -> str:
+def _entity_refusal(name: str) -> str:
     return f"Member {name} declares a document type or entities, which OWPML does not use; the file is not read."
 
 
@@ -138,7 +138,7 @@ class _Cipher(NamedTuple):
     """SHA-256 of the first 1024 bytes of the plain member."""
 
 
-def _ciphers(manifest: Element) -> dict[str, _Cipher]:
+def _read_ciphers(manifest: Element) -> dict[str, _Cipher]:
     """Return the encryption parameters of the encrypted members, by name."""
     ciphers: dict[str, _Cipher] = {}
     for entry in (node for node in manifest.iter() if local_name(node) == "file-entry"):
@@ -256,7 +256,7 @@ class _Parts:
         referenced = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in pictures]
         for id_ in dict.fromkeys([*referenced, *pictures]):
             name = pictures[id_]
-            yield ABROAD if name is None else read_embedded(partial(self._package.read, name))
+            yield EXTERNAL_IMAGE if name is None else read_embedded(partial(self._package.read, name))
 
 
 def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:

@@ -300,8 +300,8 @@ def find_running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Runnin
     """Return the headers and footers of a page; neighbours: by distance in pages (-1 is the page before)."""
     above = {distance: margins.top for distance, margins in neighbours.items()}
     below = {distance: margins.bottom for distance, margins in neighbours.items()}
-    header = _from_edge([(row, row.y1) for row in own.top], own.height, above)
-    footer = _from_edge([(row, own.height - row.y0) for row in own.bottom], own.height, below)
+    header = _runs_from_edge([(row, row.y1) for row in own.top], own.height, above)
+    footer = _runs_from_edge([(row, own.height - row.y0) for row in own.bottom], own.height, below)
     return Running(header, footer - header)  # of a page of a few rows both ends may claim one
 
 
@@ -310,7 +310,7 @@ def _edge_row(row: Sequence[Fragment]) -> EdgeRow:
     return EdgeRow(min(f.y0 for f in row), max(f.y1 for f in row), _row_text(row), lines)
 
 
-def _from_edge(
+def _runs_from_edge(
     rows: Iterable[tuple[EdgeRow, float]], height: float, neighbours: Mapping[int, Sequence[EdgeRow]]
 ) -> frozenset[tuple[int, int]]:
     """Return the runs of the outermost rows, up to the first row of the page's own text.

@@ -130,12 +130,12 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
     cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
     grid = np.zeros((int(page.height / cell_pt) + 2, int(page.width / cell_pt) + 2), dtype=bool)
     for rect in [*(element.rect for element in elements), *map(enclosing_rect, _bar_groups(elements))]:
-        rows, columns = _covered(rect, page, cell_pt, grid.shape)
+        rows, columns = _grid_span(rect, page, cell_pt, grid.shape)
         grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
     labelled: Any = label(grid)  # connected areas, whose neighbours share an edge, by numbers from 1
     clusters: defaultdict[int, list[Element]] = defaultdict(list)
     for element in elements:
-        rows, columns = _covered(element.rect, page, cell_pt, grid.shape)
+        rows, columns = _grid_span(element.rect, page, cell_pt, grid.shape)
         clusters[int(labelled[0][rows.start, columns.start])].append(element)
 
     # those as large as a picture, each with the clusters inside its outline
@@ -149,7 +149,7 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
     return [[element for inner, cluster in hulls if frame.holds(inner) for element in cluster] for frame in frames]
 
 
-def _covered(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
+def _grid_span(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
     """Return the rows and columns of the grid from the first (`start`) to the last (`stop`) that a box reaches."""
 
     def cell(offset: float, cells: int) -> int:

@@ -100,11 +100,11 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     by_cell = _by_cell(grid, inside)
     cuts: dict[int, list[float]] = {}
     # rows that are cut nowhere, as a cell goes on through them
-    tall = {row for cell in grid.cells if cell.row_span > 1 for row in range(cell.row, cell.row + cell.row_span)}
+    spanned = {row for cell in grid.cells if cell.row_span > 1 for row in range(cell.row, cell.row + cell.row_span)}
     for row in range(len(grid.ys) - 1):
         cells = [by_cell.get(cell, []) for cell in grid.cells if cell.row == row]
         top, bottom = grid.ys[row], grid.ys[row + 1]
-        heights = [] if row in tall else [y for y in _cuts(cells) if top < y < bottom]
+        heights = [] if row in spanned else [y for y in _row_cuts(cells) if top < y < bottom]
         if heights:
             cuts[row] = heights
     if not cuts:
@@ -124,7 +124,7 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     return Grid(grid.xs, tuple(ys), tuple(sorted(rows)))
 
 
-def _cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
+def _row_cuts(cells: Sequence[Sequence[Sequence[Word]]]) -> list[float]:
     """Return the y between the amounts of a row's cells, which are given as lines; none where it is one row."""
 
     def is_pile(line: Sequence[Word]) -> bool:
@@ -180,23 +180,23 @@ def _by_cell(grid: Grid, words: Iterable[Word]) -> dict[GridCell, list[list[Word
     return {cell: group_lines(inside) for cell, inside in by_cell.items()}
 
 
-def drop_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
+def drop_sign_columns(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> tuple[Grid, dict[GridCell, list[Word]]]:
     """Return the grid with currency signs and closing brackets beside their amounts, not in columns of their own.
 
     Neighbouring columns are one if no row fills both, but for such a sign, and some row shows that they are.
     """
-    texts = {(cell.row, cell.col): " ".join(word.text for word in words) for cell, words in placed.items()}
+    texts = {(cell.row, cell.col): " ".join(word.text for word in words) for cell, words in cell_words.items()}
     # the columns of each amount, and those into which its words reach
     wide = [
         range(
             min([cell.col, *(bisect_right(grid.xs, word.x0 + SPILL) - 1 for word in words)]),
             max([cell.col + cell.col_span, *(bisect_left(grid.xs, word.x1 - SPILL) for word in words)]),
         )
-        for cell, words in placed.items()
+        for cell, words in cell_words.items()
         if is_number(texts[cell.row, cell.col])
     ]
     groups: list[list[int]] = []
-    for col in sorted({cell.col for cell in placed}):
+    for col in sorted({cell.col for cell in cell_words}):
         if groups and _are_one(groups[-1], col, texts, wide):
             groups[-1].append(col)
         else:
@@ -210,7 +210,7 @@ def drop_sign_columns(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> tupl
         before = moved.get((cell.row, col), GridCell(cell.row, col))
         end = max(cell.col + cell.col_span, ends.get(col, col) + 1, before.col + before.col_span)
         moved[cell.row, col] = GridCell(cell.row, col, max(cell.row_span, before.row_span), end - col)
-    for cell, own in placed.items():
+    for cell, own in cell_words.items():
         words[moved[cell.row, first[cell.col]]] += own
     return grid._replace(cells=tuple(moved.values())), dict(words)
 

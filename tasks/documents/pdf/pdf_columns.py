@@ -31,7 +31,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
     drawn = fill_grids([grid for grid in grids if grid not in boxes], words, text.chars)
     aligned = find_aligned(remove_table_words(own, words, []), edges.horizontal, words)
-    tables = [table for table in drawn if not any(_highlights(table, grid) for grid in aligned)]
+    tables = [table for table in drawn if not any(_is_highlight(table, grid) for grid in aligned)]
     if drawn:
         aligned = find_aligned(remove_table_words(own, words, tables), edges.horizontal, words)
     table_words = {word for table in tables for word in table.words}
@@ -45,7 +45,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     return tables + fill_grids(aligned, [word for word in words if word not in table_words], text.chars)
 
 
-def _highlights(table: Table, grid: Grid) -> bool:
+def _is_highlight(table: Table, grid: Grid) -> bool:
     """Return whether a drawn grid marks a part of an aligned table that goes on beside it."""
     x0, y0, x1, y1 = table.bbox
     left, top, right, bottom = grid.bbox
@@ -124,7 +124,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
         runs[-1].append(line)
     grids: list[Grid] = []
     for run in runs:
-        for rows, xs in _tables(run, rules):
+        for rows, xs in _split_tables(run, rules):
             grids.append(build_grid(xs, make_text_row_boxes(xs, rows[0].y0, rows[-1].y1, free)))
     return grids
 
@@ -141,7 +141,7 @@ def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
     return len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail)
 
 
-def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
+def _split_tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
     """Yield the run as a table, with its column lines; or the tables in its parts, cut at its widest gap."""
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
     if len(several) < MIN_ROWS:
@@ -166,7 +166,7 @@ def _tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Lin
     if len(run) > MIN_ROWS:
         cut = max(range(1, len(run)), key=gape)
         for part in (run[:cut], run[cut:]):
-            yield from _tables(part, rules)
+            yield from _split_tables(part, rules)
 
 
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
@@ -183,8 +183,8 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
         return False  # bullets before the items of a list
     texts = [segment.text for column in columns for segment in column]
     behind = [segment.text for column in columns[1:] for segment in column]
-    led = sum("...." in text or "····" in text for text in texts) > 0.2 * len(several)
-    if led and len(behind) < CONTENTS_TEXTS * len(several):
+    has_leaders = sum("...." in text or "····" in text for text in texts) > 0.2 * len(several)
+    if has_leaders and len(behind) < CONTENTS_TEXTS * len(several):
         return False
     if sum(map(is_number, behind)) >= NUMBER_SHARE * len(behind):
         return True

@@ -27,7 +27,7 @@ MAX_MARK_CHARS = 10  # of the bullet or number of a list item
 MARK_GAP_EMS = 0.4  # from this gap on, a mark stands apart from the text of its item
 INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
 
-APART = re.compile(r"o|[+xX]|(?:\d{1,2}\.){1,5}\d{1,2}")
+LOOSE_MARK = re.compile(r"o|[+xX]|(?:\d{1,2}\.){1,5}\d{1,2}")
 """What is a mark only where it stands apart from the text of its item."""
 
 SMALL_WORD = re.compile(r"[a-z]{2,}(?=[\s,;.’']|$)")
@@ -60,7 +60,7 @@ class Paragraph(NamedTuple):
     right: float
 
 
-class _Placed(NamedTuple):
+class _Item(NamedTuple):
     x0: float
     y0: float
     x1: float
@@ -71,10 +71,10 @@ class _Placed(NamedTuple):
 def arrange_page(fragments: Iterable[Fragment], tables: Iterable[Table]) -> list[Paragraph | Table]:
     """Return paragraphs and tables in reading order; vertical text comes last."""
     fragments = list(fragments)
-    boxes = [_Placed(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
-    boxes += [_Placed(*table.bbox, table) for table in tables]
-    arranged = [item for column in _columns(boxes) for item in _paragraphs(column)]
-    return arranged + [Paragraph((_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
+    boxes = [_Item(*fragment[:4], fragment) for fragment in fragments if fragment.upright]
+    boxes += [_Item(*table.bbox, table) for table in tables]
+    arranged = [item for column in _split_columns(boxes) for item in _group_paragraphs(column)]
+    return arranged + [Paragraph((_make_row([piece]),), piece.x0, piece.x1) for piece in fragments if not piece.upright]
 
 
 def group_rows(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -116,30 +116,30 @@ def join_rows(rows: Sequence[Row]) -> str:
     return text
 
 
-def _columns(boxes: list[_Placed], depth: int = 0) -> list[list[_Placed]]:
+def _split_columns(boxes: list[_Item], depth: int = 0) -> list[list[_Item]]:
     """Return the boxes in groups that are read one after the other; only columns of prose are separated."""
-    gutter = _gutter(boxes) if depth < 4 and len(boxes) > 2 * MIN_COLUMN_LINES else None
+    gutter = _find_gutter(boxes) if depth < 4 and len(boxes) > 2 * MIN_COLUMN_LINES else None
     if gutter is None:
         return [boxes] if boxes else []
-    groups: list[list[_Placed]] = []
-    single: list[_Placed] = []
-    for left, right, spanning in _bands(boxes, gutter):
+    groups: list[list[_Item]] = []
+    single: list[_Item] = []
+    for left, right, spanning in _split_bands(boxes, gutter):
         side_by_side = (
             left
             and right
             and max(min(b.y0 for b in left), min(b.y0 for b in right))
             < min(max(b.y1 for b in left), max(b.y1 for b in right))
         )
-        if side_by_side and _prose(left) and _prose(right):
+        if side_by_side and _is_prose_column(left) and _is_prose_column(right):
             groups += [single] if single else []
-            groups += _columns(left, depth + 1) + _columns(right, depth + 1)
+            groups += _split_columns(left, depth + 1) + _split_columns(right, depth + 1)
             single = list(spanning)
         else:
             single += [*left, *right, *spanning]
     return [*groups, single] if single else groups
 
 
-def _gutter(boxes: Sequence[_Placed]) -> float | None:
+def _find_gutter(boxes: Sequence[_Item]) -> float | None:
     """Return the x between columns that the fewest boxes cross; None where nothing stands side by side."""
     left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
     if right - left > 10_000 or right - left < 20 * BIN:  # no page is so wide, and no two columns so narrow
@@ -168,11 +168,11 @@ def _gutter(boxes: Sequence[_Placed]) -> float | None:
     return gutter if min(lines_left, lines_right) >= MIN_COLUMN_LINES else None
 
 
-def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Placed], list[_Placed], list[_Placed]]]:
+def _split_bands(boxes: Iterable[_Item], gutter: float) -> Iterable[tuple[list[_Item], list[_Item], list[_Item]]]:
     """Yield bands from top to bottom: boxes left and right of the gutter, and those that cross it and end the band."""
-    left: list[_Placed] = []
-    right: list[_Placed] = []
-    spanning: list[_Placed] = []
+    left: list[_Item] = []
+    right: list[_Item] = []
+    spanning: list[_Item] = []
     for box in sorted(boxes, key=lambda b: b.y0):
         crosses = box.x0 < gutter < box.x1
         if not crosses and spanning:
@@ -182,7 +182,7 @@ def _bands(boxes: Iterable[_Placed], gutter: float) -> Iterable[tuple[list[_Plac
     yield left, right, spanning
 
 
-def _prose(side: Sequence[_Placed]) -> bool:
+def _is_prose_column(side: Sequence[_Item]) -> bool:
     """Return whether one side of a gutter is a column of prose, or holds a table."""
     if any(isinstance(box.item, Table) for box in side):
         return True
@@ -195,11 +195,11 @@ def _prose(side: Sequence[_Placed]) -> bool:
     return median(widths) >= max(MIN_COLUMN_SHARE * (x1 - x0), MIN_COLUMN_EMS * size)
 
 
-def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
+def _group_paragraphs(column: Sequence[_Item]) -> list[Paragraph | Table]:
     """Return the paragraphs and tables of a column from top to bottom."""
     left, _, right, _ = enclosing_box([box[:4] for box in column])
     lines = group_rows([box.item for box in column if isinstance(box.item, Fragment)])
-    pieces: list[Row | Table] = [_row(line) for line in lines]
+    pieces: list[Row | Table] = [_make_row(line) for line in lines]
     pieces += [box.item for box in column if isinstance(box.item, Table)]
     pieces.sort(key=lambda piece: piece.bbox[1] if isinstance(piece, Table) else (piece.y0 + piece.y1) / 2)
 
@@ -217,8 +217,8 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
         if rows and (
             isinstance(piece, Table)
             or not (
-                _in_sentence(rows, piece, right)
-                or (piece.y0 - rows[-1].y1 <= white + 0.25 * piece.size and _goes_on(rows, piece, right))
+                _continues_sentence(rows, piece, right)
+                or (piece.y0 - rows[-1].y1 <= white + 0.25 * piece.size and _continues_paragraph(rows, piece, right))
             )
         ):
             arranged.append(Paragraph(tuple(rows), left, right))
@@ -232,7 +232,7 @@ def _paragraphs(column: Sequence[_Placed]) -> list[Paragraph | Table]:
     return arranged
 
 
-def _row(pieces: Sequence[Fragment]) -> Row:
+def _make_row(pieces: Sequence[Fragment]) -> Row:
     """Return the runs of one baseline as a row; a space is put into a gap that has none."""
     box = enclosing_box([piece[:4] for piece in pieces])
     lead = max(pieces, key=lambda piece: len(piece.text))
@@ -247,7 +247,7 @@ def _row(pieces: Sequence[Fragment]) -> Row:
         mark = ""
     elif mark and not starts_item(f"{mark} x"):
         apart = gaps[0] > MARK_GAP_EMS * pieces[0].size and pieces[1].text[:1].isalpha()
-        mark = mark if apart and APART.fullmatch(mark) else ""
+        mark = mark if apart and LOOSE_MARK.fullmatch(mark) else ""
 
     text = pieces[0].text
     for gap, piece in zip(gaps, pieces[1:], strict=True):
@@ -256,7 +256,7 @@ def _row(pieces: Sequence[Fragment]) -> Row:
     return Row(*box, text, lead.size, lead.bold, any(wide[1:] if mark else wide), mark)
 
 
-def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
+def _continues_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Return whether a sentence surely runs on: it has not ended, and a small word or the same white follows."""
     before = rows[-1]
     alike = abs(row.size - before.size) < 0.5 and row.bold == before.bold and not (row.tabular or before.tabular)
@@ -273,7 +273,7 @@ def _in_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
     return close and (even or bool(SMALL_WORD.match(row.text.lstrip())))
 
 
-def _goes_on(rows: Sequence[Row], row: Row, right: float) -> bool:
+def _continues_paragraph(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Return whether a row continues the paragraph above it."""
     before, first = rows[-1], rows[0]
     if abs(row.size - before.size) > 0.12 * before.size or begins_item(row):

@@ -78,12 +78,12 @@ def read_items(cells: Sequence[Cell]) -> list[Item]:
     return items
 
 
-def drop_notes(grid: Grid, placed: Mapping[GridCell, list[Word]]) -> Grid:
+def drop_notes(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> Grid:
     """Return the grid without those last rows that are sentences below the table."""
     rows: dict[int, list[tuple[GridCell, list[Word]]]] = defaultdict(list)
-    for cell, words in placed.items():
+    for cell, words in cell_words.items():
         rows[cell.row].append((cell, words))
-    if sum(is_amount(" ".join(word.text for word in words)) for words in placed.values()) < MIN_ITEMS:
+    if sum(is_amount(" ".join(word.text for word in words)) for words in cell_words.values()) < MIN_ITEMS:
         return grid
     width = grid.xs[-1] - grid.xs[0]
     end = len(grid.ys) - 1

@@ -43,22 +43,22 @@ def pdf_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
         for number in range(1, document.page_count + 1):
             try:
                 page = document[number - 1]
-                pictures, has_background = _pictures(page)
+                pictures, has_background = _find_pictures(page)
                 if not pictures and not has_background:
                     continue
                 display = page.get_displaylist(annots=0)
                 ordered = sorted(pictures, key=lambda picture: (round(picture.rect.y0), picture.rect.x0))
                 for n, picture in enumerate(ordered[:MOST_PER_PAGE], start=1):
-                    yield _rendered(page, display, picture, n)
+                    yield _render(page, display, picture, n)
                 if more := len(ordered[MOST_PER_PAGE:]):
                     yield _problem(number, MOST_PER_PAGE + 1, f"{more} more pictures on this page are not taken")
                 elif has_background:
                     yield _problem(number, len(ordered) + 1, "the image under the page's text is its background")
             except PDF_ERRORS as error:
-                yield _problem(number, 1, f"the page's pictures cannot be read ({_short(error)})")
+                yield _problem(number, 1, f"the page's pictures cannot be read ({_shorten(error)})")
 
 
-def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
+def _find_pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     """Return the pictures of a page, and whether it has a background image besides."""
     upright = Rect(*(page.rect * page.derotation_matrix))
     images: list[Placement] = []
@@ -78,22 +78,22 @@ def _pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     before = len(images) + 1
     while len(images) < before:
         before = len(images)
-        images = _chained(_chained(images, across=True), across=False)
+        images = _join_tiles(_join_tiles(images, across=True), across=False)
 
     grounds = [image for image in images if image.rect.area > GROUND_SHARE * upright.area]
     if grounds:
         # the text that OCR puts under a scan is invisible (render mode 3)
         spans = cast("list[dict[str, Any]]", page.get_texttrace())
         if sum(len(span["chars"]) for span in spans if span["type"] != 3) < GROUND_CHARS:
-            return [_joined(grounds)], False  # a scan
+            return [_join(grounds)], False  # a scan
     images = [image for image in images if image not in grounds]
     paths = cast("list[dict[str, Any]]", page.get_cdrawings())
     boxes = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
     charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in boxes]
-    return _layered([*images, *charts]), bool(grounds)
+    return _join_layers([*images, *charts]), bool(grounds)
 
 
-def _chained(images: Sequence[Placement], *, across: bool) -> list[Placement]:
+def _join_tiles(images: Sequence[Placement], *, across: bool) -> list[Placement]:
     """Return the pictures, neighbours that share a whole edge in one direction as one."""
     start, end = (0, 2) if across else (1, 3)
     sides = (1, 3) if across else (0, 2)
@@ -105,29 +105,29 @@ def _chained(images: Sequence[Placement], *, across: bool) -> list[Placement]:
             chains[-1].append(image)
         else:
             chains.append([image])
-    return [_joined(chain) for chain in chains]
+    return [_join(chain) for chain in chains]
 
 
-def _layered(pictures: Sequence[Placement]) -> list[Placement]:
+def _join_layers(pictures: Sequence[Placement]) -> list[Placement]:
     """Return the pictures, those that mostly cover each other as one: a base and its mask, a chart over an image."""
     apart: list[Placement] = []
     for picture in sorted(pictures, key=lambda picture: -picture.rect.area):
         for position, larger in enumerate(apart):
             if intersection(picture.rect, larger.rect).area > SAME_PLACE * picture.rect.area:
-                apart[position] = _joined([larger, picture])
+                apart[position] = _join([larger, picture])
                 break
         else:
             apart.append(picture)
     return apart
 
 
-def _joined(pictures: Sequence[Placement]) -> Placement:
+def _join(pictures: Sequence[Placement]) -> Placement:
     scale = (max(picture.scale[0] for picture in pictures), max(picture.scale[1] for picture in pictures))
     drawn = any(picture.source == "vector" for picture in pictures)
     return Placement(enclosing_rect(picture.rect for picture in pictures), scale, "vector" if drawn else "raster")
 
 
-def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
+def _render(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
     """Return the picture as the page shows it, rotation applied."""
     number = cast(int, page.number) + 1
     box = Rect(*(pymupdf.Rect(picture.rect) * page.rotation_matrix))
@@ -144,10 +144,10 @@ def _rendered(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placeme
         pixels = display.get_pixmap(matrix=grid, colorspace=pymupdf.csRGB, alpha=0, clip=inside)
         complaint = pymupdf.TOOLS.mupdf_warnings()
         if complaint and pixels.is_unicolor:
-            return _problem(number, n, f"the image is damaged ({_short(complaint)})", bbox=box)
+            return _problem(number, n, f"the image is damaged ({_shorten(complaint)})", bbox=box)
         png = pixels.tobytes("png")
     except PDF_ERRORS as error:
-        return _problem(number, n, f"the image cannot be shown ({_short(error)})", bbox=box)
+        return _problem(number, n, f"the image cannot be shown ({_shorten(error)})", bbox=box)
     return ImageCandidate(page=number, bbox=box, n=n, source=picture.source, png=png, width=width, height=height)
 
 
@@ -155,5 +155,5 @@ def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> Im
     return ImageCandidate(page=page, bbox=bbox, n=n, source="raster", problem=problem)
 
 
-def _short(message: object) -> str:
+def _shorten(message: object) -> str:
     return " ".join(str(message).split())[:120]

@@ -51,7 +51,7 @@ DEFAULT_BODY = BodyStyle(10.0, bold=False)
 RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
 
 
-class _Loaded(NamedTuple):
+class _LoadedPage(NamedTuple):
     number: int
     """1-based number of the page."""
     page: pymupdf.Page
@@ -78,7 +78,7 @@ class PdfReader:
         self._path = path
         self._password = password
         self._options = options
-        self._loaded: dict[int, _Loaded] = {}
+        self._loaded: dict[int, _LoadedPage] = {}
         library = "pdfplumber" if options.pdf_reader == "pdfplumber" else "pymupdf"
         metadata = pdf_document.read_metadata(document)
         self.header = Header(
@@ -109,23 +109,23 @@ class PdfReader:
                 reason = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
                 yield Page(number=number, status=PageStatus.ERROR, reason=reason)
 
-    def _read(self, loaded: _Loaded) -> Page:
+    def _read(self, loaded: _LoadedPage) -> Page:
         texts = [fragment.text for fragment in loaded.text.fragments]
         comments = read_remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
         chars = sum(len(text) - text.count(" ") for text in texts)
         if is_mostly_unreadable(texts):
-            return self._recognised(loaded, comments, why="glyphs without Unicode")
+            return self._recognise(loaded, comments, why="glyphs without Unicode")
         if chars < FEW_CHARS and not comments and pdf_document.is_scan(loaded.page):
-            return self._recognised(loaded, comments, why="image-only")
+            return self._recognise(loaded, comments, why="image-only")
         if not chars and not comments:
-            return self._recognised(loaded, comments, why=None)
-        return self._page(loaded, comments, reason=_damage(loaded.text))
+            return self._recognise(loaded, comments, why=None)
+        return self._page(loaded, comments, reason=_describe_damage(loaded.text))
 
-    def _recognised(self, loaded: _Loaded, comments: Sequence[Remark], *, why: str | None) -> Page:
+    def _recognise(self, loaded: _LoadedPage, comments: Sequence[Remark], *, why: str | None) -> Page:
         """Return the page as tesseract reads it; else the legible part of its own text, with the reason."""
         page, text = loaded.page, loaded.text
         if not text.fragments and not comments and pdf_document.is_blank(page):
-            return _textless(loaded, PageStatus.EMPTY, "blank")
+            return _empty_page(loaded, PageStatus.EMPTY, "blank")
         why = why or pdf_document.why_no_text(page)
         legible = tuple(f for f in text.fragments if not is_mostly_unreadable([f.text]))
         scanned: list[Fragment] = []
@@ -134,18 +134,18 @@ class PdfReader:
                 scanned = pdf_document.read_scan(page)
             except pdf_document.OcrFailed as failure:
                 why = f"{why}; {failure}"
-        if _chars(scanned) > _chars(legible):
+        if _count_chars(scanned) > _count_chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
             # no words: drawn tables are not looked for in a scan
             recognised = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
             return self._page(_with_text(loaded, recognised), comments, reason=why, status=PageStatus.OCR)
         if legible or comments:
             legible_text = text._replace(fragments=legible)
-            return self._page(_with_text(loaded, legible_text), comments, reason=_damage(text) or why)
-        return _textless(loaded, PageStatus.EMPTY, why)
+            return self._page(_with_text(loaded, legible_text), comments, reason=_describe_damage(text) or why)
+        return _empty_page(loaded, PageStatus.EMPTY, why)
 
     def _page(
-        self, loaded: _Loaded, comments: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
+        self, loaded: _LoadedPage, comments: Sequence[Remark], *, reason: str | None, status: PageStatus = PageStatus.OK
     ) -> Page:
         """Return the page with its blocks; `comments` are form values and annotations."""
         text = loaded.text
@@ -183,17 +183,17 @@ class PdfReader:
             comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in comments if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
         )
-        return _textless(loaded, status, reason).model_copy(update={"blocks": blocks})
+        return _empty_page(loaded, status, reason).model_copy(update={"blocks": blocks})
 
-    def _load(self, number: int) -> _Loaded:
+    def _load(self, number: int) -> _LoadedPage:
         if number not in self._loaded:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            self._loaded[number] = _Loaded(number, page, text, find_margins(text), pdf_document.list_warnings())
+            self._loaded[number] = _LoadedPage(number, page, text, find_margins(text), pdf_document.list_warnings())
         return self._loaded[number]
 
-    def _peek(self, number: int) -> _Loaded | None:
+    def _peek(self, number: int) -> _LoadedPage | None:
         """Return another page, if its content is short and has no forms, so that it takes little time; else None."""
         if number in self._loaded:
             return self._loaded[number]
@@ -220,20 +220,20 @@ class PdfReader:
         return Plumber(self._path, self._password)
 
 
-def _with_text(loaded: _Loaded, text: PageText) -> _Loaded:
+def _with_text(loaded: _LoadedPage, text: PageText) -> _LoadedPage:
     return loaded._replace(text=text, margins=find_margins(text))
 
 
-def _textless(loaded: _Loaded, status: PageStatus, reason: str | None) -> Page:
+def _empty_page(loaded: _LoadedPage, status: PageStatus, reason: str | None) -> Page:
     rect = loaded.page.rect
     return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height)
 
 
-def _chars(fragments: Sequence[Fragment]) -> int:
+def _count_chars(fragments: Sequence[Fragment]) -> int:
     return sum(len(fragment.text) for fragment in fragments)
 
 
-def _damage(text: PageText) -> str | None:
+def _describe_damage(text: PageText) -> str | None:
     """Return a note on the characters of a page that were replaced or have no Unicode; None if there are few."""
     bad, total = count_unreadable(fragment.text for fragment in text.fragments)
     missing = f"glyphs without Unicode: {bad} of {total} characters" if bad > NOTED_SHARE * total else None

@@ -90,14 +90,15 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
         # words that only other grids hold
         foreign_words = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
         full = complete_grid(grid, [word for word in words if word not in foreign_words])
-        if _over_prose(grid, find_words(grid.bbox, words)):
+        if _crosses_prose(grid, find_words(grid.bbox, words)):
             continue
-        placed, placed_words = _place(full, words, chars)
-        if (body := drop_notes(full, placed)) is not full:
+        cell_words, placed_words = _place_words(full, words, chars)
+        if (body := drop_notes(full, cell_words)) is not full:
             full = body
-            placed, placed_words = _place(full, words, chars)
-        if len(placed) > 1 and not any(mark(placed) for mark in (_behind_prose, _is_prose, _is_chart, _underdrawn)):
-            tables.append(_table(*drop_sign_columns(full, placed), placed_words))
+            cell_words, placed_words = _place_words(full, words, chars)
+        decorates = any(check(cell_words) for check in (_underlines_prose, _is_prose, _is_chart, _lacks_rows))
+        if len(cell_words) > 1 and not decorates:
+            tables.append(_make_table(*drop_sign_columns(full, cell_words), placed_words))
     return tables
 
 
@@ -158,13 +159,13 @@ def count_header_rows(cells: Sequence[Cell]) -> int:
     return min(max(names, default=0), first_amount, rows - 1)
 
 
-def _place(
+def _place_words(
     grid: Grid, words: Sequence[Word], chars: Callable[[], list[Word]]
 ) -> tuple[dict[GridCell, list[Word]], list[Word]]:
     """Return the words of each cell (a word across a line is cut in pieces), and all words that found a cell."""
     places = grid.places()
     x0, y0, x1, y1 = grid.bbox
-    placed: dict[GridCell, list[Word]] = defaultdict(list)
+    cell_words: dict[GridCell, list[Word]] = defaultdict(list)
     placed_words: list[Word] = []
     for word in words:
         x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
@@ -177,16 +178,16 @@ def _place(
         )
         # a line through 71,538 left 71,53 and 8 in two cells
         if cell and (is_within_lines or is_single_amount(word.text)):
-            placed[cell].append(word)
+            cell_words[cell].append(word)
             placed_words.append(word)
-        elif pieces := _cut(grid, places, word, chars()):
+        elif pieces := _cut_word(grid, places, word, chars()):
             placed_words.append(word)
             for inside, piece in pieces:
-                placed[inside].append(piece)
-    return placed, placed_words
+                cell_words[inside].append(piece)
+    return cell_words, placed_words
 
 
-def _cut(
+def _cut_word(
     grid: Grid, places: dict[tuple[int, int], GridCell], word: Word, chars: Sequence[Word]
 ) -> list[tuple[GridCell, Word]]:
     """Return a word in pieces with their cells, cut where a line of the grid parts two characters; none if outside."""
@@ -211,9 +212,9 @@ def _cut(
     return pieces
 
 
-def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
+def _underlines_prose(cell_words: dict[GridCell, list[Word]]) -> bool:
     """Return whether sentences run on from cell to cell: the grid is made of underlines or coloured words."""
-    cell_of = {word: cell for cell, inside in placed.items() for word in inside}
+    cell_of = {word: cell for cell, inside in cell_words.items() for word in inside}
     rows: dict[GridCell, bool] = {}
     for line in group_lines(cell_of):
         for before, word in pairwise(line):
@@ -226,7 +227,7 @@ def _behind_prose(placed: dict[GridCell, list[Word]]) -> bool:
     return bool(rows) and sum(rows.values()) > len(rows) / 2
 
 
-def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
+def _crosses_prose(grid: Grid, inside: Iterable[Word]) -> bool:
     """Return whether most lines of text in a grid are parts of sentences that cross its columns without a gap."""
     lines = group_lines(inside)
     width = grid.xs[-1] - grid.xs[0]
@@ -240,20 +241,20 @@ def _over_prose(grid: Grid, inside: Iterable[Word]) -> bool:
     return running > len(lines) / 2
 
 
-def _is_prose(placed: dict[GridCell, list[Word]]) -> bool:
+def _is_prose(cell_words: dict[GridCell, list[Word]]) -> bool:
     """Return whether lines are drawn around sentences: nothing stands beside them."""
     rows: dict[int, list[int]] = defaultdict(list)
-    for cell, inside in placed.items():
+    for cell, inside in cell_words.items():
         rows[cell.row].append(sum(is_word(word.text) for word in inside))
     alone = [count for counts in rows.values() for count in counts if len(counts) == 1]
     return len(alone) == len(rows) and sum(count >= SENTENCE_WORDS for count in alone) > len(alone) / 2
 
 
-def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
+def _is_chart(cell_words: dict[GridCell, list[Word]]) -> bool:
     """Return whether the amounts are marks of axes, which go by equal steps, with few words beside them."""
     columns: dict[int, list[float]] = defaultdict(list)
     words = 0
-    for cell, inside in sorted(placed.items()):
+    for cell, inside in sorted(cell_words.items()):
         text = "".join(word.text for word in inside)
         try:
             value = float(text.replace(",", "").rstrip("%"))
@@ -270,25 +271,25 @@ def _is_chart(placed: dict[GridCell, list[Word]]) -> bool:
     return words < amounts / 2 and marks > 0.8 * amounts
 
 
-def _underdrawn(placed: dict[GridCell, list[Word]]) -> bool:
+def _lacks_rows(cell_words: dict[GridCell, list[Word]]) -> bool:
     """Return whether few of a table's rows are drawn: amounts stand one below the other within its cells."""
     piled = 0
-    for inside in placed.values():
+    for inside in cell_words.values():
         lines = group_lines(inside)
         piled += len(lines) > 1 and all(is_number("".join(w.text for w in line)) for line in lines)
-    return piled > UNDERDRAWN_SHARE * len(placed)
+    return piled > UNDERDRAWN_SHARE * len(cell_words)
 
 
-def _table(grid: Grid, placed: dict[GridCell, list[Word]], placed_words: Sequence[Word]) -> Table:
+def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]], placed_words: Sequence[Word]) -> Table:
     """Return the table; rows and columns in which no text begins, such as spacers, are not counted."""
-    rows = {row: i for i, row in enumerate(sorted({cell.row for cell in placed}))}
-    cols = {col: i for i, col in enumerate(sorted({cell.col for cell in placed}))}
+    rows = {row: i for i, row in enumerate(sorted({cell.row for cell in cell_words}))}
+    cols = {col: i for i, col in enumerate(sorted({cell.col for cell in cell_words}))}
     cells: list[Cell] = []
     for cell in grid.cells:
         if cell.row not in rows or cell.col not in cols:
             continue
         lines: list[str] = []
-        for line in group_lines(placed.get(cell, ())):
+        for line in group_lines(cell_words.get(cell, ())):
             text = line[0].text
             for before, word in pairwise(line):
                 # words of one run had a space between them; words of different runs have one if there is a gap
@@ -302,7 +303,7 @@ def _table(grid: Grid, placed: dict[GridCell, list[Word]], placed_words: Sequenc
                 text=LEADERS.sub("", "\n".join(lines)),
                 row_span=sum(cell.row <= row < cell.row + cell.row_span for row in rows),
                 col_span=sum(cell.col <= col < cell.col + cell.col_span for col in cols),
-                bbox=enclosing_box([word[:4] for word in placed[cell]]) if placed.get(cell) else None,
+                bbox=enclosing_box([word[:4] for word in cell_words[cell]]) if cell_words.get(cell) else None,
             )
         )
     cells.sort(key=lambda cell: (cell.row, cell.col))

@@ -171,20 +171,20 @@ def _extract_along(
         ]
     )
     if any(RIGHT_TO_LEFT.search(fragment.text) for fragment in fragments if not fragment.text.isascii()):
-        fragments = _spaced(fragments, words())
+        fragments = _restore_spaces(fragments, words())
     page_text = PageText(
         width,
         height,
         tuple(fragments),
         words=words,
-        chars=cache(lambda: _chars(textpage)),
+        chars=cache(lambda: _extract_chars(textpage)),
         to_reading=matrix,
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
     return page_text, directions
 
 
-def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:
+def _restore_spaces(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragment]:
     """Return the runs, with those from right to left rebuilt from their words.
 
     MuPDF leaves out the spaces where the direction of writing changes.
@@ -203,7 +203,7 @@ def _spaced(fragments: Iterable[Fragment], words: Iterable[Word]) -> list[Fragme
     return spaced
 
 
-def _chars(textpage: pymupdf.TextPage) -> list[Word]:
+def _extract_chars(textpage: pymupdf.TextPage) -> list[Word]:
     chars: list[Word] = []
     for block_no, block in enumerate(textpage.extractRAWDICT()["blocks"]):
         for line_no, line in enumerate(block.get("lines", ())):

@@ -97,7 +97,7 @@ def group_phrases(line: Sequence[Word]) -> list[Phrase]:
     phrases: list[Phrase] = []
     for word in line:
         before = phrases[-1] if phrases else None
-        if before and _belongs(before, word):
+        if before and _belongs_to_phrase(before, word):
             phrases[-1] = Phrase(before.x0, max(before.x1, word.x1), f"{before.text} {word.text}")
         else:
             phrases.append(Phrase(word.x0, word.x1, word.text))
@@ -109,7 +109,7 @@ def group_phrases(line: Sequence[Word]) -> list[Phrase]:
     return phrases
 
 
-def _belongs(before: Phrase, word: Word) -> bool:
+def _belongs_to_phrase(before: Phrase, word: Word) -> bool:
     height, gap = word.y1 - word.y0, word.x0 - before.x1
     if is_number(word.text) and before.text in CURRENCY:
         return True  # however far, since it stands at the column's other edge

@@ -25,12 +25,12 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     """Read a CSV or TSV file as a sheet whose rows and columns are named as a spreadsheet program names them."""
     decoded = decode(read_bytes(path))
     delimiter = detect_delimiter(decoded.text)
-    cells, ended_at = _cells(decoded.text, delimiter)
+    cells, last_row = _cells(decoded.text, delimiter)
     blocks, notes = BlockList(), list(decoded.notes)
     add_sheet(blocks, cells, sheet=None)
-    if ended_at:
+    if last_row:
         notes.append(
-            f"Only the rows up to {ended_at:,} were read, as the file has more than {MOST_CELLS:,} cells; split it."
+            f"Only the rows up to {last_row:,} were read, as the file has more than {MOST_CELLS:,} cells; split it."
         )
     metadata = {"encoding": decoded.encoding, "delimiter": {"\t": "tab"}.get(delimiter, delimiter)}
     return read_whole(blocks.unpaged(), format="csv", reader=READER, metadata=metadata, notes=tuple(notes))

@@ -70,9 +70,9 @@ def find_pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
     spans = {(area.top, area.left): area for area in merged}
     # areas that one empty row or column parts are one table if the second names no rows or columns itself
     joined: list[Area] = []
-    for area in _areas(_filled(cells, merged)):
+    for area in _find_areas(_filled_columns(cells, merged)):
         for i, before in reversed(list(enumerate(joined))[-NEAR_AREAS:]):
-            if _goes_on(before, area, cells):
+            if _continues(before, area, cells):
                 joined[i] = Area(before.top, before.left, area.bottom, area.right)
                 break
         else:
@@ -86,7 +86,7 @@ def find_pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
     return parts
 
 
-def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
+def _filled_columns(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
     """Return the columns of each row that hold something, those under a merged cell with content included."""
     filled = {row: set(columns) for row, columns in cells.items() if columns}
     last_row = max(filled, default=0)
@@ -101,7 +101,7 @@ def _filled(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
     return filled
 
 
-def _areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
+def _find_areas(filled: Mapping[int, set[int]]) -> Iterator[Area]:
     """Yield rectangles that no empty row or column crosses."""
     waiting = [(sorted(filled), 0, 1 << 20)]  # more columns than a sheet can have
     while waiting:
@@ -129,7 +129,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _goes_on(before: Area, area: Area, cells: Cells) -> bool:
+def _continues(before: Area, area: Area, cells: Cells) -> bool:
     """Return whether a table goes on in an area below it or to its right."""
     if (before.left, before.right) == (area.left, area.right) and area.top == before.bottom + 2:
         several = area.right > area.left and before.bottom > before.top
@@ -166,13 +166,13 @@ def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) 
 
     def lines(first: int, end: int) -> Iterator[Piece]:
         for i in range(first, end):
-            if only := alone[i]:
-                row, (column, value) = area.top + i, only
+            if single := alone[i]:
+                row, (column, value) = area.top + i, single
                 yield Piece("paragraph", Area(row, column, row, column), value.text)
 
-    if all(alone) and (area.left == area.right or all(len(only[1].text) > 1 for only in alone if only)):
-        if area.left == area.right and any(only and _is_amount(only[1]) for only in alone):
-            yield _table(area, cells, spans)
+    if all(alone) and (area.left == area.right or all(len(single[1].text) > 1 for single in alone if single)):
+        if area.left == area.right and any(single and _is_amount(single[1]) for single in alone):
+            yield _make_table(area, cells, spans)
         else:
             yield from lines(0, len(alone))
         return
@@ -180,17 +180,17 @@ def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) 
     # a label above a row with amounts heads a group of rows, and is no title
     if area.right - area.left == 1 and _has_amount(cells, area.top + 1, area):
         alone[0] = None
-    is_line = [only is not None and only[1].kind == "text" for only in alone]
+    is_line = [single is not None and single[1].kind == "text" for single in alone]
     while top < bottom - 1 and is_line[top]:
         top += 1
     while bottom > top + 1 and is_line[bottom - 1] and area.right - area.left > 1:
         bottom -= 1
     yield from lines(0, top)
-    yield _table(area._replace(top=area.top + top, bottom=area.top + bottom - 1), cells, spans)
+    yield _make_table(area._replace(top=area.top + top, bottom=area.top + bottom - 1), cells, spans)
     yield from lines(bottom, len(alone))
 
 
-def _table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Piece:
+def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Piece:
     header = _header_rows(area, cells)
     table_cells: list[Cell] = []
     for row in range(area.top, area.bottom + 1):

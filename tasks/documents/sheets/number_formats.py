@@ -49,13 +49,13 @@ class Section(NamedTuple):
 
 def is_date(code: str) -> bool:
     """Return whether a format shows numbers as dates or times."""
-    return any(section.is_date for section in _sections(code)[:1])
+    return any(section.is_date for section in _parse_sections(code)[:1])
 
 
 def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     """Write a number as its format shows it; what the format cannot show is written as General."""
     # of its shortest spelling: 1.005 is rounded as people read it
-    number, sections = Decimal(repr(value)), _sections(code)
+    number, sections = Decimal(repr(value)), _parse_sections(code)
     if not number.is_finite() or not all(section.is_read for section in sections):
         return format_general(value)
     bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
@@ -63,8 +63,8 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     if not section.tokens:
         return ""
     if section.is_date:
-        return _as_date(value, section.tokens, since_1904=since_1904) or format_general(value)
-    return " ".join(_as_number(abs(number) if bare else number, section.tokens, value).split())
+        return _write_date(value, section.tokens, since_1904=since_1904) or format_general(value)
+    return " ".join(_write_number(abs(number) if bare else number, section.tokens, value).split())
 
 
 def format_general(value: float) -> str:
@@ -75,7 +75,7 @@ def format_general(value: float) -> str:
     return text if "e" not in text else f"{value:.6g}".upper()
 
 
-def _sections(code: str) -> tuple[Section, ...]:
+def _parse_sections(code: str) -> tuple[Section, ...]:
     parts: list[list[Token]] = [[]]
     unread: set[int] = set()  # sections with a condition, an exponent or a fraction
     for match in _TOKEN.finditer(code):
@@ -104,7 +104,7 @@ def _sections(code: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
+def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
     """Return digits in the places of the format, with the literals around and between them."""
     kinds = [kind for kind, _ in tokens]
     if "digit" not in kinds:
@@ -120,14 +120,14 @@ def _as_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
     with localcontext() as context:
         context.prec = MOST_DIGITS
         scaled = number * Decimal(100) ** percents / Decimal(1000) ** scaling
-        digits = _digits(scaled, body)
+        digits = _write_digits(scaled, body)
     if digits is None:
         return format_general(value)
     minus = "-" if number < 0 and any(sign in "123456789" for sign in digits) else ""
     return minus + "".join(text for _, text in before) + digits + "".join(text for _, text in behind)
 
 
-def _digits(number: Decimal, body: Sequence[Token]) -> str | None:
+def _write_digits(number: Decimal, body: Sequence[Token]) -> str | None:
     """Return the number, without its sign, in the places between the first and the last digit of a format."""
     kinds = [kind for kind, _ in body]
     before_point = body[: kinds.index("point")] if "point" in kinds else body
@@ -163,7 +163,7 @@ def _places_behind_point(body: Sequence[Token]) -> str:
     return "".join(text for kind, text in behind if kind == "digit")
 
 
-def _as_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
+def _write_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> str | None:
     """Return a day number as its format shows it; None outside the calendar of spreadsheets (1900 or 1904 to 9999)."""
     if value < 0 or value >= LAST_DAY:
         return None

@@ -96,15 +96,15 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
     if part.hidden:
         yield f"{name} is hidden; it was read too."
     if rows := [str(row + 1) for row in sheet.hidden_rows if row in sheet.cells]:
-        yield f"{name}: hidden rows were read too: {_few(rows)}."
+        yield f"{name}: hidden rows were read too: {_list_few(rows)}."
     used = {column for row_cells in sheet.cells.values() for column in row_cells}
     if columns := [column_letters(column) for column in sorted(set(sheet.hidden_columns)) if column in used]:
-        yield f"{name}: hidden columns were read too: {_few(columns)}."
+        yield f"{name}: hidden columns were read too: {_list_few(columns)}."
     if comments:
         yield f"{name}: notes on cells: {comments}; they stand behind its tables."
     if sheet.unsaved:
         yield (
-            f"{name}: formulas without a stored value were left empty: {_few(sheet.unsaved)}; "
+            f"{name}: formulas without a stored value were left empty: {_list_few(sheet.unsaved)}; "
             "open and save the workbook in a spreadsheet program."
         )
     if sheet.is_full:
@@ -114,7 +114,7 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
         )
 
 
-def _few(names: Sequence[str]) -> str:
+def _list_few(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
@@ -169,7 +169,7 @@ def read_workbook(package: Package) -> Workbook:
     for item in package.xml(shared) if shared else ():
         runs = [node for node in item if local_name(node.tag) in ("t", "r")]  # no readings of Han characters (`rPh`)
         text = "".join(part.text or "" for run in runs for part in run.iter() if local_name(part.tag) == "t")
-        texts.append(_plain(text))
+        texts.append(_unescape(text))
     properties = next((node for node in root if local_name(node.tag) == "workbookPr"), None)
     return Workbook(
         sheets=tuple(sheets),
@@ -181,7 +181,7 @@ def read_workbook(package: Package) -> Workbook:
     )
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return a text with its escapes resolved: `_x000D_` stands for a character that XML cannot hold."""
     plain = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     return make_storable(plain.replace("\r\n", "\n").replace("\r", "\n"))
@@ -218,7 +218,7 @@ class Sheet(WithoutDoctype):
         self.row = self._column = -1
         self._type, self._style = "n", ""
         self._value: list[str] = []
-        self._formula = self._reads = self._reading = False
+        self._formula = self._collects = self._in_phonetics = False
 
     @property
     def is_full(self) -> bool:
@@ -236,9 +236,9 @@ class Sheet(WithoutDoctype):
                     self.row = int(name[2]) - 1
                 self._type, self._style, self._value, self._formula = attrs.get("t", "n"), attrs.get("s", ""), [], False
             case "v":
-                self._reads = True
+                self._collects = True
             case "t":
-                self._reads = not self._reading  # readings above Han characters (`rPh`) are no text of the cell
+                self._collects = not self._in_phonetics  # readings above Han characters (`rPh`) are no text of the cell
             case "f":
                 self._formula = True
             case "row":
@@ -247,7 +247,7 @@ class Sheet(WithoutDoctype):
                 self._column = -1
                 self.hidden_rows += [self.row] if hidden else []
             case "rPh":
-                self._reading = True
+                self._in_phonetics = True
             case "col" if hidden:
                 first, last = int(attrs.get("min", "1")), int(attrs.get("max", "1"))
                 self.hidden_columns += range(first - 1, min(last, MOST_COLUMNS))
@@ -258,7 +258,7 @@ class Sheet(WithoutDoctype):
 
     def data(self, data: str) -> None:
         """Collect the characters of a value that is being read."""
-        if self._reads:
+        if self._collects:
             self._value.append(data)
 
     def end(self, tag: str) -> None:  # type: ignore[override]
@@ -274,9 +274,9 @@ class Sheet(WithoutDoctype):
                     self.cells.setdefault(self.row, {})[self._column] = value
                     self.count += 1
             case "v" | "t":
-                self._reads = False
+                self._collects = False
             case "rPh":
-                self._reading = False
+                self._in_phonetics = False
             case _:
                 pass
 
@@ -293,7 +293,7 @@ class Sheet(WithoutDoctype):
             case "n":
                 pass
             case _:
-                return Value(_plain(raw), "text")
+                return Value(_unescape(raw), "text")
         try:
             number = float(raw)
         except ValueError:
@@ -322,5 +322,5 @@ def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
             for node in package.xml(link.target).iter():
                 if local_name(node.tag) == "comment":
                     text = "".join(part.text or "" for part in node.iter() if local_name(part.tag) == "t")
-                    notes.append((node.get("ref", ""), _plain(text).strip()))
+                    notes.append((node.get("ref", ""), _unescape(text).strip()))
     return [(cell, text) for cell, text in notes if text]
