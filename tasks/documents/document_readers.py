@@ -117,12 +117,12 @@ def join_pages(pages: Sequence[Page]) -> tuple[Page, ...]:
     """Return pages that were read independently, with block numbers and heading paths of the whole document."""
     headings, count = Headings(), itertools.count()
 
-    def placed(block: Block) -> Block:
+    def number_block(block: Block) -> Block:
         path = headings.path_of(block.kind, block.text, block.level)
         place = Place(section=block.place.section, block=next(count), heading_path=path)
         return block.model_copy(update={"place": place})
 
-    return tuple(page.model_copy(update={"blocks": tuple(map(placed, page.blocks))}) for page in pages)
+    return tuple(page.model_copy(update={"blocks": tuple(map(number_block, page.blocks))}) for page in pages)
 
 
 class BlockList:

@@ -61,9 +61,9 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
     # a header or footer that is shown in the margin of a page gets a block of its own there
     in_margins = [block for block in marginal if any(_fold(block.text) in margin for margin in margins)]
-    placed = drawn.place_blocks([block for block in blocks if all(block is not margin for margin in in_margins)])
+    located = drawn.place_blocks([block for block in blocks if all(block is not margin for margin in in_margins)])
     by_page: dict[int | None, list[Block]] = {}
-    for block in _with_neighbours(placed, drawn):
+    for block in _with_neighbours(located, drawn):
         by_page.setdefault(block.page, []).append(block)
     pages: list[Page] = []
     for number, page in enumerate(laid, start=1):
@@ -247,8 +247,8 @@ class _Text:
         cells = self._block.cells
         rows = self._row_pages(pages)
         if len(numbers) == 1:
-            placed = [self._cell(cell, n, range(len(cell.text))) for n, cell in enumerate(cells)]
-            return [self._part(placed, numbers[0], text=self._block.text)]
+            located = [self._cell(cell, n, range(len(cell.text))) for n, cell in enumerate(cells)]
+            return [self._part(located, numbers[0], text=self._block.text)]
         by_page: dict[int, list[Cell]] = {}
         for n, cell in enumerate(cells):
             first, last = rows[cell.row], rows.get(cell.row + cell.row_span, numbers[-1])

@@ -98,10 +98,10 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
             return Embedded(b"", "the part of the image is missing from the document")
 
     for number, slide in enumerate(_open_presentation(path).slides, start=1):
-        pictures = [placed for placed in _place_shapes(slide.shapes) if _is_picture(placed.shape)]
-        images = make_candidates(embedded(placed.shape) for placed in pictures)
-        for placed, candidate in zip(pictures, images, strict=True):
-            yield candidate.model_copy(update={"page": number, "bbox": placed.bbox})
+        pictures = [entry for entry in _place_shapes(slide.shapes) if _is_picture(entry.shape)]
+        images = make_candidates(embedded(picture.shape) for picture in pictures)
+        for picture, candidate in zip(pictures, images, strict=True):
+            yield candidate.model_copy(update={"page": number, "bbox": picture.bbox})
 
 
 def _open_presentation(path: Path) -> Any:
@@ -118,11 +118,11 @@ def _open_presentation(path: Path) -> Any:
 
 def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
     title = slide.shapes.title
-    placed = list(_place_shapes(slide.shapes))
+    shapes = list(_place_shapes(slide.shapes))
     # the file lists shapes as they were drawn; people read from the top left
-    ordered = sorted(placed, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
+    ordered = sorted(shapes, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
     if title is not None and title.has_text_frame:
-        box = next((entry.bbox for entry in placed if entry.shape.shape_id == title.shape_id), None)
+        box = next((entry.bbox for entry in shapes if entry.shape.shape_id == title.shape_id), None)
         blocks.add("heading", " ".join(title.text_frame.text.split()), level=1, page=number, bbox=box)
     for shape, box in ordered:
         if title is None or shape.shape_id != title.shape_id:

@@ -114,13 +114,14 @@ def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:
     for row, top in enumerate(grid.ys[:-1]):
         ys += [top, *cuts.get(row, [])]
     ys.append(grid.ys[-1])
-    at = {y: i for i, y in enumerate(ys)}
+    row_at = {y: i for i, y in enumerate(ys)}
     for cell in grid.cells:
         bounds = [grid.ys[cell.row], *cuts.get(cell.row, []), grid.ys[cell.row + cell.row_span]]
         if cell.row in cuts:
-            rows += [GridCell(at[a], cell.col, 1, cell.col_span) for a, _ in pairwise(bounds)]
+            rows += [GridCell(row_at[a], cell.col, 1, cell.col_span) for a, _ in pairwise(bounds)]
         else:
-            rows.append(GridCell(at[bounds[0]], cell.col, at[bounds[-1]] - at[bounds[0]], cell.col_span))
+            first, last = row_at[bounds[0]], row_at[bounds[-1]]
+            rows.append(GridCell(first, cell.col, last - first, cell.col_span))
     return Grid(grid.xs, tuple(ys), tuple(sorted(rows)))
 
 
@@ -217,8 +218,8 @@ def drop_sign_columns(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> 
 
 def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[range]) -> bool:
     joined = any(col in columns and group[-1] in columns for columns in wide)
-    for (row, at), text in texts.items():
-        for own in (texts.get((row, before), "") for before in group) if at == col else ():
+    for (row, column), text in texts.items():
+        for own in (texts.get((row, before), "") for before in group) if column == col else ():
             if own and own not in CURRENCY and text not in CLOSING:
                 return False
             joined = joined or bool(own)
