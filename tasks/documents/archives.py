@@ -48,13 +48,14 @@ class ZipCaps(Record):
 class Package:
     """A document that is a zip of parts, such as DOCX. Opening and reading raise RefusedDocument or CorruptDocument."""
 
-    def __init__(self, path: Path, *, caps: ZipCaps | None = None) -> None:
+    def __init__(self, path: Path, *, caps: ZipCaps | None = None, check_sizes: bool = True) -> None:
         self._caps = caps or ZipCaps()
         self._zip = open_zip(path, caps=self._caps)
         self.names = self._zip.NameToInfo.keys()
         """Names of the parts, in the order of the zip."""
         for info in self._zip.infolist():
-            if sentence := explain_refusal(info, caps=self._caps):
+            sentence = explain_refusal(info, caps=self._caps) if check_sizes else explain_misplaced_name(info)
+            if sentence:
                 self._zip.close()
                 raise RefusedDocument(f"{sentence}; save the document again with the program that made it.")
 

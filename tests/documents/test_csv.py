@@ -62,3 +62,4 @@ def test_a_long_table_is_cut_with_a_note(tmp_path: Path, monkeypatch: pytest.Mon
     document = read(tmp_path, b"a,b\n" + b"1,2\n" * 10)
     assert len(table(document).cells) == 10
     assert document.notes == ("Only the rows up to 5 were read, as the file has more than 10 cells; split it.",)
+    assert read(tmp_path, b",".join([b"1"] * 11)).notes[0].startswith("Only the rows up to 0 were read")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import math
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,6 +16,7 @@ from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_errors import NeedsPassword
 from tasks.documents.embedded_images import Undecodable, decode_image
 from tasks.documents.formats import find_format
+from tests.documents.zips import zipped
 
 Picture = PIL.Image.Image
 Draw = Callable[[pymupdf.Page], object]
@@ -309,17 +309,22 @@ HPF = """<package xmlns="http://www.idpf.org/2007/opf/"><manifest>
 
 
 def test_hwpx_pictures_come_in_the_order_of_the_text(tmp_path: Path):
-    with zipfile.ZipFile(tmp_path / "made.hwpx", "w") as archive:
-        archive.writestr("mimetype", "application/hwp+zip")
-        archive.writestr("Contents/content.hpf", HPF)
-        archive.writestr(
-            "Contents/section0.xml", '<sec><img binaryItemIDRef="image2"/><img binaryItemIDRef="image3"/></sec>'
-        )
-        archive.writestr("BinData/image1.png", encoded(noise(31, 20)))
-        archive.writestr("BinData/image2.bmp", encoded(noise(32, 20), "BMP"))
-    images = found(tmp_path / "made.hwpx")
+    members = {"BinData/image1.png": encoded(noise(31, 20)), "BinData/image2.bmp": encoded(noise(32, 20), "BMP")}
+    section = b'<sec><img binaryItemIDRef="image2"/><img binaryItemIDRef="image3"/></sec>'
+    path = tmp_path / "made.hwpx"
+    path.write_bytes(zipped({"Contents/content.hpf": HPF.encode(), "Contents/section0.xml": section, **members}))
+    images = found(path)
     assert [image.width for image in images] == [32, 0, 31]  # image1 is used by a style only
     assert images[1].problem == "the image is outside the document and is not fetched"
+
+
+def test_a_bomb_in_a_picture_of_hwpx_costs_that_picture_only(tmp_path: Path):
+    path = tmp_path / "made.hwpx"
+    pictures = {"BinData/a.png": encoded(noise(31, 20)), "BinData/b.png": bytes(20_000_000)}
+    path.write_bytes(zipped({"Contents/section0.xml": b"<sec/>", **pictures}))
+    images = found(path)
+    assert [image.width for image in images] == [31, 0]
+    assert "deflate bomb" in str(images[1].problem)
 
 
 # Real documents

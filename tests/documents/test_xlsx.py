@@ -175,7 +175,7 @@ def test_a_sheet_of_a_million_rows_is_read_up_to_a_number_of_cells(
     )
     document = read(path)
     assert sum(len(block.cells) or 1 for block in document.pages[0].blocks[1:]) == 3_000
-    assert document.notes[0].startswith("Sheet 'S': only the rows up to 3")
+    assert document.notes[0].startswith("Sheet 'S': only the rows up to 29,991 were read")
 
 
 def test_macros_and_links_to_other_workbooks_are_said_and_not_followed(tmp_path: Path) -> None:

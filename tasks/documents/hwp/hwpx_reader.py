@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-from zipfile import ZipInfo
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
 from tasks.documents import document_errors as errors
-from tasks.documents.archives import Package, ZipCaps, explain_excessive_size, explain_misplaced_name
+from tasks.documents.archives import Package, ZipCaps, explain_excessive_size
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
@@ -69,7 +68,7 @@ class HwpxPackage(Package):
     def __init__(self, path: Path, password: str | None) -> None:
         if not path.stat().st_size:
             raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
-        super().__init__(path, caps=_CAPS)
+        super().__init__(path, caps=_CAPS, check_sizes=False)  # `read` does: a bomb for a picture costs that one only
         self._key = cache(partial(open_document_key, password or ""))
         self.ciphers: dict[str, _Cipher] = {}
         """Member name → how it is encrypted."""
@@ -77,11 +76,6 @@ class HwpxPackage(Package):
             self.ciphers = _read_ciphers(self.xml(_MANIFEST))
         if self.ciphers and password is None:
             raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
-
-    def _refusal(self, info: ZipInfo) -> str | None:
-        return explain_misplaced_name(
-            info
-        )  # sizes are checked on reading: a bomb in a picture affects that picture only
 
     def xml(self, name: str) -> Element:
         """Return the root of an XML member, parsed without entities, DTD or network."""

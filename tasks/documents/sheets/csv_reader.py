@@ -28,7 +28,7 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     cells, last_row = _cells(decoded.text, delimiter)
     blocks, notes = BlockList(), list(decoded.notes)
     add_sheet(blocks, cells, sheet=None)
-    if last_row:
+    if last_row is not None:
         notes.append(
             f"Only the rows up to {last_row:,} were read, as the file has more than {MOST_CELLS:,} cells; split it."
         )

@@ -108,10 +108,8 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
             "open and save the workbook in a spreadsheet program."
         )
     if sheet.is_full:
-        yield (
-            f"{name}: only the rows up to {sheet.row + 1:,} were read, as the workbook has more than {MOST_CELLS:,} "
-            "cells; split it."
-        )
+        rows_read = f"only the rows up to {max(sheet.cells, default=-1) + 1:,} were read"
+        yield f"{name}: {rows_read}, as the workbook has more than {MOST_CELLS:,} cells; split it."
 
 
 def _list_few(names: Sequence[str]) -> str:
