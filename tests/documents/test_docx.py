@@ -13,6 +13,7 @@ from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.docx.docx_reader import open_docx
 from tasks.documents.docx.docx_styles import format_number
+from tests.documents.zips import zipped
 
 NAMESPACES = {
     "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
@@ -39,14 +40,11 @@ def _build(folder: Path, body: str, *, parts: dict[str, str] | None = None, rela
         + (' TargetMode="External"/>' if row[3:] else "/>")
         for row in rows
     )
+    members = {name: xml.replace("<w:root", f"<w:root {DECLARED}") for name, xml in (parts or {}).items()}
+    members["word/document.xml"] = f"<w:document {DECLARED}><w:body>{body}</w:body></w:document>"
+    members["word/_rels/document.xml.rels"] = f'<Relationships xmlns="{RELATIONSHIPS}">{links}</Relationships>'
     path = folder / "built.docx"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", f"<w:document {DECLARED}><w:body>{body}</w:body></w:document>")
-        archive.writestr(
-            "word/_rels/document.xml.rels", f'<Relationships xmlns="{RELATIONSHIPS}">{links}</Relationships>'
-        )
-        for name, xml in (parts or {}).items():
-            archive.writestr(name, xml.replace("<w:root", f"<w:root {DECLARED}"))
+    path.write_bytes(zipped(members))
     return path
 
 

@@ -73,8 +73,7 @@ def test_a_document_without_text_says_so(tmp_path: Path) -> None:
     path = package(tmp_path, {"Contents/section0.xml": section(p("<hp:pic/>"))})
     (page,) = open_hwpx(path, password=None, options=ReadOptions()).pages()
     assert page.status is PageStatus.EMPTY
-    assert page.reason
-    assert page.reason.startswith("image-only")
+    assert str(page.reason).startswith("image-only")
 
 
 def test_elements_inside_text_are_spaces_and_marks(tmp_path: Path) -> None:
@@ -149,10 +148,6 @@ def test_master_pages_count_as_headers(tmp_path: Path) -> None:
     ]
 
 
-def bad(folder: Path, name: str, data: str | bytes) -> Path:
-    return package(folder, {"Contents/section0.xml": section(p(t("글"))), name: data})
-
-
 def test_bottomless_tables_end_in_a_typed_error(tmp_path: Path) -> None:
     nested = p(t("글"))
     for _ in range(60):
@@ -173,4 +168,4 @@ def test_an_unknown_cipher_is_named(tmp_path: Path) -> None:
         'start-key-generation-name="x#md5"/></encryption-data></file-entry></m>'
     )
     with pytest.raises(UnsupportedDocument, match="blowfish"):
-        read(bad(tmp_path, "META-INF/manifest.xml", manifest))
+        read(package(tmp_path, {"Contents/section0.xml": section(), "META-INF/manifest.xml": manifest}))
