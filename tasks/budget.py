@@ -83,7 +83,7 @@ class Budget:
                     f"{self.cost:.4g} of {self._max_cost:g} is spent and the next call may cost {cost:.2g}"
                 )
             self.calls += 1
-            self.cost += cost
+            self.cost += cost  # threads that ask meanwhile see it as spent
 
     def settle(self, expected: Tokens, used: Tokens) -> None:
         """Replace the cost reserved for a request by the cost of the tokens that it used."""

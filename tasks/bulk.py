@@ -203,7 +203,7 @@ class _Sender:
                 while True:
                     group.append(self._arrivals.get_nowait())
             self._under_way -= len(group)
-            self._store(group)
+            self._store(group)  # all that have come, in one transaction
             outcomes = [arrival.outcome for arrival in group if arrival.outcome]
             for arrival in group:
                 if arrival.error is not None:
@@ -221,7 +221,7 @@ class _Sender:
         self._ended.set()
         with self._guard:
             self._is_closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)  # calls under way are paid: their threads store them
         unread = list[_Arrival]()
         with suppress(Empty):
             while True:
@@ -242,7 +242,7 @@ class _Sender:
         """Return an error for each question that waits, where the endpoint has failed every request for long."""
         for outcome in outcomes:
             if not isinstance(outcome.answer, TransientModelError):
-                self._failures = 0
+                self._failures = 0  # an answer, or an error that the request itself deserved
                 continue
             self._failing_since = self._failing_since if self._failures else self._limits.clock()
             self._failures += 1
@@ -266,12 +266,12 @@ class _Sender:
         """Ask the model, unless another thread of this process was asking the same: then take its answer."""
         key, request, plain = question
         lock = self._limits.lock_for(key)
-        asked_elsewhere = not lock.acquire(blocking=False)
+        asked_elsewhere = not lock.acquire(blocking=False)  # the key is asked under way by another `ask` or `ask_all`
         if asked_elsewhere:
             lock.acquire()
         row: StoredResponse | None = None
         try:
-            stored = self._responses.many([key]).get(key) if asked_elsewhere else None
+            stored = self._responses.many([key]).get(key) if asked_elsewhere else None  # it may have failed there
             if stored:
                 return _Arrival(_Outcome(key, restore_answer(key, stored)))
             answer = ask_model(
@@ -362,9 +362,9 @@ class _Engine:
             self._failed = self._failed or error
         finally:
             if isinstance(answers, Generator):
-                answers.close()
+                answers.close()  # so that the engine ends what it has begun
             for question in unanswered.values():
-                self._budget.settle(estimate_tokens(question.request), NOTHING)
+                self._budget.settle(estimate_tokens(question.request), NOTHING)  # reserved, and never asked
             last = self._store_waiting()
         yield last
         if failed := self._failed or spent:

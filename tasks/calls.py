@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 1.5
-ALWAYS_IN_KEY = ("temperature", "max_tokens", "seed")
+ALWAYS_IN_KEY = ("temperature", "max_tokens", "seed")  # the first keys had them; later fields stand there only if set
 CHECK_INTERVAL_S = 0.5
 """Seconds between looks at whether the process ends, while something is waited for."""
 TWIN_WAIT_S = 0.2
@@ -99,7 +99,7 @@ def ask(
     """
     plain = canonical_form(request)
     key = key_of(chat.id, plain)
-    with limits.lock_for(key):
+    with limits.lock_for(key):  # the second of two equal questions finds the answer of the first
         if stored := responses.many([key]).get(key):
             answer = restore_answer(key, stored)
             if on_text:
@@ -132,7 +132,7 @@ def ask_model(
         response = limits.run(lambda: chat.complete(request, on_text=on_text), expected=expected, ended=ended)
         spent = count_tokens(response, expected)
     finally:
-        budget.settle(expected, spent)
+        budget.settle(expected, spent)  # a call that failed gives its reserve back
     return Answer(response, key, cached=False, latency_s=limits.clock() - started)
 
 
@@ -298,7 +298,7 @@ class Limits:
         self._tokens = _Rate(settings.tokens_per_minute, clock)
         self._guard = threading.Lock()
         self._closed_until = clock()
-        self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # gone with its last user
 
     def lock_for(self, key: str) -> threading.Lock:
         """Return the lock shared by threads with the same question: the second finds the answer of the first."""
@@ -342,7 +342,7 @@ class Limits:
         requested_s, most_s = _requested_pause_s(state), self.settings.most_delay_s
         with self._guard:
             if requested_s <= most_s:
-                self._closed_until = max(self._closed_until, self.clock() + requested_s)
+                self._closed_until = max(self._closed_until, self.clock() + requested_s)  # for all threads
             # full jitter, so that threads that failed together do not come back together
             longest_s = min(most_s, self.settings.first_delay_s * 2 ** (state.attempt_number - 1))
             return requested_s + self._rng.uniform(0, longest_s)
@@ -352,7 +352,7 @@ class Limits:
             self._sleep(seconds)
         latest = time.monotonic() + seconds
         while not self._sleep and (left_s := latest - time.monotonic()) > 0:
-            (ended or _stopped).wait(min(left_s, CHECK_INTERVAL_S))
+            (ended or _stopped).wait(min(left_s, CHECK_INTERVAL_S))  # each half second both events are looked at
             _refuse_when_ended(ended)
         _refuse_when_ended(ended)
 

@@ -16,7 +16,7 @@ def content_key(name: str, version: int, inputs: dict[str, Any], *more: str | No
     """Return the SHA-256 (hex) of a piece of work: its name, version and the JSON of its inputs, keys sorted."""
     plain = _anything.dump_python(inputs, mode="json")
     text = json.dumps([name, version, plain, *more], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # names of files may hold lone surrogates
 
 
 def slug(name: str) -> str:

@@ -40,7 +40,7 @@ def digests_in(value: Any, name: str = "") -> Iterator[NamedDigest]:
         if isinstance(inner, Ref):
             yield NamedDigest(inner.kind, inner.digest, field)
         elif isinstance(inner, str):
-            if len(inner) == 64 and DIGEST.fullmatch(inner):
+            if len(inner) == 64 and DIGEST.fullmatch(inner):  # the length first: texts of documents are long
                 yield NamedDigest("", inner, field)
         elif isinstance(inner, BaseModel):
             waiting.extend(reversed(tuple(inner.__dict__.items())))
@@ -75,7 +75,7 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, reads_world: bool = Fals
         parts = [list(digests_in(item, name)) for item in items_of(value)]
         for digests in parts if len(parts) > 1 else ():
             if digests:
-                by_first.setdefault(digests[0].digest, []).extend(digests)
+                by_first.setdefault(digests[0].digest, []).extend(digests)  # shards begin with their document
         if len(parts) == 1:
             common += parts[0]
     inputs_seen = {digest.digest for digests in (common, *by_first.values()) for digest in digests}

@@ -106,7 +106,7 @@ def resources() -> Resources:
 
 _opening = RLock()
 """Held while something is opened: `cache` alone would let two threads open two."""
-_forget: list[Callable[[], None]] = []
+_forget: list[Callable[[], None]] = []  # what empties each cache
 
 
 def _open_once(open_: Callable[P, R]) -> Callable[P, R]:
@@ -240,7 +240,7 @@ def embed_texts(
     """
     import numpy as np
 
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}  # each text once, in order of first mention
     rows = np.empty((len(row_of), embedder.dimension), np.float16)
     cached = cache.get_many(embedder.id, list(row_of))
     for text, vector in cached.items():
@@ -303,7 +303,7 @@ def budget(run: str, spending: Spending) -> Budget:
     from tasks.budget import Budget
 
     new = Budget(max_calls=spending.max_calls, max_cost=spending.max_cost, prices=spending.prices)
-    return _budgets.setdefault(run, new)
+    return _budgets.setdefault(run, new)  # the first one stays: what its steps have spent counts
 
 
 @_one_at_a_time

@@ -192,10 +192,10 @@ def _with_placement(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
     @wraps(function)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
         context = TaskRunContext.get()
-        if context is None or GPU not in context.task.tags:
+        if context is None or GPU not in context.task.tags:  # called as a function, or no device is claimed
             return function(*args, **kwargs)
         deployment = resources().gpu_deployment
-        if deployment and _sent_by.get() is None:
+        if deployment and _sent_by.get() is None:  # a step that was sent here is not sent on
             bound = signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             run = context.task_run
@@ -319,7 +319,7 @@ def gather(futures: Iterable[PrefectFuture[R]]) -> Gathered[R]:
     results: list[R] = []
     unfinished: dict[str, str] = {}
     failures: list[BaseException] = []
-    for future in list(futures):
+    for future in list(futures):  # all are waited for, so that what others finish is stored before one fails the run
         outcome: Any = future.result(raise_on_failure=False)
         if isinstance(outcome, Incomplete):
             results.append(outcome.result)

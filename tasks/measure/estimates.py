@@ -159,13 +159,12 @@ def least_confidence(wrong: Sequence[float], n: int, *, most_wrong: float) -> fl
     wrong: confidences of the wrong answers among n calibration questions, all of them answered. most_wrong: the
     promised share of wrong answers, 0 … 1, of all questions, those that are not answered included.
     """
+    # conformal risk control, (wrong + 1) / (n + 1) <= most_wrong (arXiv:2208.02814); 1e-9 for the float product
     allowed = math.floor(most_wrong * (n + 1) - 1 + 1e-9)
     if allowed < 0:
-        return math.inf
+        return math.inf  # too few questions for so small a share
     ranked = sorted(wrong, reverse=True)
-    if allowed >= len(ranked):
-        return 0.0
-    return math.nextafter(ranked[allowed], math.inf)
+    return math.nextafter(ranked[allowed], math.inf) if allowed < len(ranked) else 0.0
 
 
 def clopper_pearson(k: int, n: int, *, level: float = 0.95) -> Interval:

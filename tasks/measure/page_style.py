@@ -29,7 +29,7 @@ def render(template: Path, *, style: Path | None = None, script: Path | None = N
     environment = Environment(
         loader=FileSystemLoader([template.parent, PARTS]),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=StrictUndefined,  # a name that is missing is an error, not a blank
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -82,7 +82,7 @@ def axis_around(low: float, high: float, *, step_at_least: float) -> Axis:
     step = next(step * power for step in (1, 2, 5, 10) if step * power >= step_at_least * (1 - 1e-9))
     first, last = floor(round(low / step, 9)), ceil(round(high / step, 9))  # 0.6 / 0.2 is a little less than 3
     if first == last:
-        first, last = first - 1, last + 1
+        first, last = first - 1, last + 1  # equal values: an axis needs a length
     if low >= 0 and high <= 1:
         first, last = max(first, 0), min(last, round(1 / step))
     ticks = tuple(round(at * step, 10) for at in range(first, last + 1))

@@ -63,7 +63,7 @@ def mcnemar(gains: int, losses: int) -> float:
     terms = [term]
     for count in range(fewer, 0, -1):
         term *= count / (flips - count + 1)
-        if term <= terms[0] * 1e-17:
+        if term <= terms[0] * 1e-17:  # below the last bit of the sum
             break
         terms.append(term)
     return min(1.0, 2 * fsum(terms))

@@ -143,6 +143,7 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
     if last is None:
         return Change(of=now.of, task=now.task, verdict="first", now=now.measure)
     comparable_by = now.figure.comparable_by
+    # other data or settings are another question: an older night may be comparable where the last is not
     before = next((cell for cell in chain([last], rest) if cell.figure.comparable_by == comparable_by), None)
     if before is None:
         settings: list[dict[str, Any]] = []
@@ -187,7 +188,7 @@ def _read_samples(cell: Cell, evaluations: Evaluations) -> Iterator[Sample]:
     """Yield the samples behind a score, each with its value of the metric, such as `page.mrr@10` of an index."""
     unit, _, name = cell.task.partition(".")
     for row in evaluations.samples(cell.run, cell.stored_task):
-        if cell.stored_task or cell.task not in OF_INDEX:
+        if cell.stored_task or cell.task not in OF_INDEX:  # samples of models are graded already
             yield row
             continue
         value: Any = None
@@ -223,7 +224,7 @@ def _find_drift_start(now: Cell, history: History) -> Cell | None:
 
 SLACK = 0.5
 """Shift that the sum lets pass, in standard deviations of the score."""
-LIMIT = 5.5
+LIMIT = 5.5  # found by simulation
 """Sum at which a fall is reported: with this slack less than once in a year of nights where nothing falls."""
 FIRST = 3
 """Number of scores before the sum begins: fewer do not show their spread."""
@@ -258,7 +259,8 @@ def compute_standard_scores(values: Sequence[float], *, resolution: float) -> li
     if len(scores) <= FIRST:
         return []
     counts = np.arange(FIRST, len(scores))
-    means = scores.cumsum()[FIRST - 1 : -1] / counts
+    means = scores.cumsum()[FIRST - 1 : -1] / counts  # of all before, without the score itself
+    # around the first: squares of large scores would cancel
     squares = ((scores - scores[0]) ** 2).cumsum()[FIRST - 1 : -1] - counts * (means - scores[0]) ** 2
     spreads = np.maximum(np.sqrt(np.maximum(squares, 0) / (counts - 1)), resolution)
     t = (scores[FIRST:] - means) / (spreads * np.sqrt(1 + 1 / counts))

@@ -85,9 +85,9 @@ def build_report(
     rules: RegressionRules,
 ) -> NightReport:
     """Return the report of a night over the last `nights`; earlier: oldest first. Raises DatabaseUnavailable."""
-    window = tuple(earlier)[-(nights - 1) :]
+    window = tuple(earlier)[-(nights - 1) :]  # nights is 2 or more: [-0:] would be all
     pins = incidents.pins(night.file)
-    before = night_comparison.rewind_incidents(incidents.of(night.file), night)
+    before = night_comparison.rewind_incidents(incidents.of(night.file), night)  # a retried night counts once
     unsettled = [incident for incident in before if incident.open]
     more = [*(pin.run for pin in pins), *(incident.baseline_run for incident in unsettled)]
     scores_by_run = _read_scores((*window, night), evaluations, more=more)
@@ -106,7 +106,6 @@ def build_report(
     now = list(_list_cells(night, scores_by_run))
     changes = night_comparison.compare_night(now, history, evaluations, rules)
     after = night_comparison.update_incidents(before, changes, night)
-
     rows: _Rows = {
         run: {row.task.task if row.task else "": row for row in evaluations.task_results(run)}
         for run in _list_runs(night)

@@ -183,7 +183,7 @@ def render_markdown(report: NightReport) -> str:
 
     environment = Environment(
         loader=FileSystemLoader(PARTS),
-        autoescape=False,
+        autoescape=False,  # `finalize` escapes for markdown, which HTML escapes would show
         finalize=lambda value: plain_markdown(str(value)),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -198,7 +198,7 @@ def render_page(report: NightReport) -> str:
     labels = [model.label for model in report.models]
     # the axis of differences is shared by all changes and includes zero
     ends = [end for change in report.changes for end in (change.low, change.difference, change.high) if end is not None]
-    scale = fit_scale([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))
+    scale = fit_scale([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))  # nothing moved, or nothing was compared
     drawn = {
         change.key: {"dot": scale.across(change.difference), "bar": scale.span(change.low, change.high)}
         for change in report.changes
@@ -287,7 +287,7 @@ def draw_chart(trend: Trend, incidents: Sequence[Incident] = ()) -> Chart:
     across = {night: f"{100 * index / max(1, len(nights) - 1):.2f}%" for index, night in enumerate(nights)}
     ends = [end for point in points for end in (point.measure.low, point.measure.value, point.measure.high)]
     scale = fit_scale(end for end in ends if end is not None)
-    same_day = len({night.date() for night in nights}) < len(nights)
+    same_day = len({night.date() for night in nights}) < len(nights)  # then the hours tell them apart
     labelled = nights[:: max(1, ceil(len(nights) / 6))]
     by_night = [{point.night: point for point in line.points} for line in trend.series]
     last = len(nights) - 1

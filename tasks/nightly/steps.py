@@ -116,7 +116,7 @@ def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
     except StorageError as error:
         why = Failure(what="database", why=str(error), may_pass=True)
         report = night_history.build_report_without_scores(night, why, nights=len(earlier) + 1, rules=rules)
-    with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):
+    with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):  # the list is read and written back
         night_history.store_night(night, artifacts())
     return artifacts().save("night", report)
 
@@ -140,7 +140,7 @@ def write_files(report: Ref, *, output: Path) -> Written:
     read = artifacts().load(NightReport, report)
     written: dict[str, str] = {}
     for name, text in (("report.md", render_markdown(read)), ("report.html", render_page(read))):
-        data = text.encode("utf-8", "replace")
+        data = text.encode("utf-8", "replace")  # names may hold lone surrogates
         files.write(output / name, data)
         written[str(output / name)] = hashlib.sha256(data).hexdigest()
     return Written(files=written)

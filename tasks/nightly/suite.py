@@ -181,7 +181,7 @@ def _read_models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteMod
     for number, entry in enumerate(read.models):
         place: Place = ("models", number)
         own = _read_options({name: value for name, value in entry.items() if name != "label"}, place, yaml)
-        flags = {"tasks": read.tasks} | shared | own
+        flags = {"tasks": read.tasks} | shared | own  # the nearest wins
         if not flags["tasks"]:
             raise _refusal(yaml, place, "no tasks; name some here, or `tasks: […]` for all models")
         if "model" not in own:
@@ -259,7 +259,7 @@ def _read_index(options: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) 
     for needed in ("documents", "index"):
         if not isinstance(options.get(needed), str):
             raise _refusal(yaml, ("index",), f"index: `{needed}` is missing; name a folder")
-    for reserved in ("build", "line"):
+    for reserved in ("build", "line"):  # fields of the record, no keys of the file
         if reserved in options:
             raise _refusal(yaml, ("index", reserved), f"index.{reserved} is not known")
     paths = ("documents", "metadata", "questions")

@@ -81,7 +81,7 @@ def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts
 
     cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
     """
-    document, *place = cell.rsplit(":", 3)
+    document, *place = cell.rsplit(":", 3)  # from the right: the name of a document may hold colons
     for embedded in corpus.embedded:
         if not (embedded.chunked.digest.startswith(document) or _name(embedded, corpus) == document):
             continue

@@ -44,7 +44,7 @@ def build_trees(
 def _tree(digest: str, origins: Mapping[str, Origin], names: Mapping[str, str], visited: set[str]) -> OriginTree:
     origin = origins.get(digest) or Origin(kind="", digest=digest)
     kind, name = origin.kind or origin.name or "digest", names.get(digest, "")
-    if digest in visited:
+    if digest in visited:  # reached a second way: its own sources are shown once
         return OriginTree(what=kind, name=name, key=digest, notes=("told above",))
     visited.add(digest)
     # the nearest sources: without what another of them was made of itself

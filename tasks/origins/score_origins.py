@@ -86,7 +86,7 @@ def _shard_with(sample: Sample, result: TaskResult, artifacts: Artifacts) -> Ref
     """Return the artifact that holds the sample; None if it is gone."""
     key = (sample.item, sample.repeat)
     for ref in result.samples:
-        with suppress(MissingArtifact, DamagedArtifact):
+        with suppress(MissingArtifact, DamagedArtifact):  # gone with `trivet gc`: another shard may hold the sample
             if any((stored.item, stored.repeat) == key for stored in read_lines(artifacts, ref, Sample)):
                 return ref
     return None
