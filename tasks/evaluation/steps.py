@@ -152,6 +152,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     asking = _open_asking(task.judge, spending) if task.judge else None
     progress.expect("score", 1)
     lock = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
+    # the slot bounds how many shards ask a judge at once, over all processes
     with lock, slot("judge") if asking else nullcontext():
         scored = score_shard(shard, task, artifacts(), asking)
     progress.advance("score")

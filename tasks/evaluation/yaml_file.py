@@ -41,6 +41,7 @@ def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFi
     except (OSError, UnicodeDecodeError) as error:
         raise unusable(f"{path} cannot be read ({error}); name a YAML file in UTF-8") from error
     try:
+        # read twice: nodes know their lines, and only the loader makes values
         node, plain = yaml.compose(text, Loader=loader), yaml.load(text, Loader=loader)
         for place, line in _list_places(node, ()):
             if lines.setdefault(place, line) != line:

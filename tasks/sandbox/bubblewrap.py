@@ -128,12 +128,12 @@ class Engine(NamedTuple):
         if not self.privileged or self.bwrap is None:
             return None
         ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
-        own = FIRST_UID + secrets.randbelow(1 << 27)  # at random, so that two zygotes have two users
-        if any(first <= own < first + count for first, _, count in ranges):
-            return own
+        uid = FIRST_UID + secrets.randbelow(1 << 27)  # at random, so that two zygotes have two users
+        if any(first <= uid < first + count for first, _, count in ranges):
+            return uid
         count, first = max((count, first) for first, _, count in ranges)
         # in a small namespace from its upper half, which is hardly used
-        return first + count - 2 - own % (count // 2) if count > NOBODY // 2 else NOBODY
+        return first + count - 2 - uid % (count // 2) if count > NOBODY // 2 else NOBODY
 
 
 def find_engine() -> Engine | None:

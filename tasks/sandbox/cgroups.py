@@ -104,7 +104,7 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
     for line in _read(PROC / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         paths |= dict.fromkeys(controllers.split(","), path)
-    own: dict[str, Path] = {}  # controller → the folder of our own group; of version 2, without a name
+    own_folders: dict[str, Path] = {}  # controller → the folder of our own group; of version 2, without a name
     for line in _read(PROC / "mountinfo").splitlines():
         mount, _, kind = line.partition(" - ")
         root, point = (field.replace("\\040", " ") for field in mount.split()[3:5])  # mountinfo writes a space in octal
@@ -112,12 +112,12 @@ def _parents() -> Iterator[tuple[Path, Path, bool]]:
         names = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
         for name in set(names) & set(paths):
             with suppress(ValueError):  # our group is not below what is mounted there
-                own[name] = Path(point) / PurePosixPath(paths[name]).relative_to(root)
-    if not own:
+                own_folders[name] = Path(point) / PurePosixPath(paths[name]).relative_to(root)
+    if not own_folders:
         raise NoCgroup("no cgroups are mounted")
-    if "memory" in own and "pids" in own:
-        yield own["memory"], own["pids"], False
-    elif folder := own.get(""):  # where both exist, as in a hybrid set-up, version 1 has the controllers
+    if "memory" in own_folders and "pids" in own_folders:
+        yield own_folders["memory"], own_folders["pids"], False
+    elif folder := own_folders.get(""):  # where both exist, as in a hybrid set-up, version 1 has the controllers
         for group in (folder, *(() if os.geteuid() == 0 else folder.parents)):
             enabled = set(_read(group / "cgroup.controllers").split())
             if enabled >= CONTROLLERS and os.access(group / "cgroup.procs", os.W_OK):

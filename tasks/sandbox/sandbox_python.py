@@ -49,10 +49,10 @@ class Interpreter(NamedTuple):
         """
         packages = {path: f"{LIBRARIES}/{number}" for number, path in enumerate(self.packages)}
         root = Path("/python") if Path(self.prefix).is_relative_to("/tmp") else Path(self.prefix)
-        own = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
+        in_prefix = {f"{self.prefix}/{name}": str(root / name) for name in PYTHON if Path(self.prefix, name).is_dir()}
         return {
             host_path: inside_path
-            for host_path, inside_path in (own | packages).items()
+            for host_path, inside_path in (in_prefix | packages).items()
             if not Path(host_path).is_relative_to("/usr")
         }
 
@@ -71,10 +71,10 @@ def find_interpreter(python: Path | None = None) -> Interpreter:
 
 def identify_other_python() -> str:
     """Return version and digest of the Python that TRIVET_SANDBOX_PYTHON names; empty where it equals this one."""
-    own, configured = "", find_interpreter()
+    own_digest, configured = "", find_interpreter()
     with suppress(SandboxUnavailable):  # this one may be of no use, which is why another is named
-        own = _examine(sys.executable).digest
-    return "" if configured.digest == own else f"{configured.version}-{configured.digest[:12]}"
+        own_digest = _examine(sys.executable).digest
+    return "" if configured.digest == own_digest else f"{configured.version}-{configured.digest[:12]}"
 
 
 @cache

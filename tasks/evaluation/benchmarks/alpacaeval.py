@@ -116,6 +116,7 @@ class AlpacaEval(JudgedBenchmark):
                 f"AlpacaEval weighs verdicts by log-probabilities, and the judge {judge.id} tells none; name one "
                 "behind an OpenAI-compatible endpoint with top_logprobs"
             )
+        # exp(-inf) is 0: a name that is not among the likeliest tokens
         first, second = (math.exp(reply.top_logprobs.get(name, -math.inf)) for name in (FIRST, SECOND))
         return first / (first + second) if first + second else None
 

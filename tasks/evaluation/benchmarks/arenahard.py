@@ -67,7 +67,7 @@ class ArenaHard(JudgedBenchmark):
         baselines = {row.id: row for row in data.rows(BASELINE)}
         try:
             config = yaml.safe_load(data.text(PROMPT))
-            templates = config["prompt_template"]
+            templates = config["prompt_template"]  # a list of one in the published file
             [template] = [templates] if isinstance(templates, str) else templates
             prompt = {"system": str(config["system_prompt"]), "template": str(template)}
         except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
@@ -122,9 +122,9 @@ class ArenaHard(JudgedBenchmark):
         # a question with a game without verdict is left out, as in arena-hard-auto
         is_complete = len(verdicts) == len(judged.judgments)
         values = {"won": share.total, "battles": share.weight} if is_complete else {}
-        used = [reply.completion_tokens for reply in judged.response.turns]
-        if len(used) == 1 and used[0] is not None:
-            values["tokens"] = float(used[0])
+        token_counts = [reply.completion_tokens for reply in judged.response.turns]
+        if len(token_counts) == 1 and token_counts[0] is not None:
+            values["tokens"] = float(token_counts[0])
         return Rating(
             share.total / share.weight if is_complete else None,
             "; ".join(f"{game}: {verdict}" for game, verdict in verdicts.items()) or "both games lost: no answer",

@@ -176,7 +176,7 @@ class BaseBenchmark:
     def _prepare_messages(self, messages: list[dict[str, str]], model: Any = None) -> Any:
         """Put the system instruction before the messages and, if a model is given, render them in its chat template."""
         if self.system_instruction:
-            messages.insert(0, {"role": "system", "content": self.system_instruction})
+            messages.insert(0, {"role": "system", "content": self.system_instruction})  # in place, as there
         return messages if model is None else model.apply_chat_template(messages)
 
 
@@ -302,8 +302,8 @@ class JudgedBenchmark(BaseBenchmark):
             yield self._no_judge()
 
     def _no_judge(self) -> str:
-        own = f" (its own choice is {self.judge})" if self.judge else ""
-        return f"{self.name} is graded by a model and none is there; name one with --annotator_model{own}"
+        own_choice = f" (its own choice is {self.judge})" if self.judge else ""
+        return f"{self.name} is graded by a model and none is there; name one with --annotator_model{own_choice}"
 
 
 def sum_by_item(values: Iterable[tuple[str, float]]) -> dict[str, Share]:

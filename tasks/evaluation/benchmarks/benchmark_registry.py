@@ -62,6 +62,7 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
             return _select_benchmark(importlib.import_module(target), class_name, name_or_path)
         except ImportError as error:
             raise BenchmarkUnusable(f"{name_or_path}: {target} cannot be imported ({error})") from error
+    # cheapest first: only the last look-up imports every installed package
     built_in = _load_built_in()
     if name_or_path in built_in:
         return built_in[name_or_path]
@@ -100,6 +101,7 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
     Of a class of ours it is of name and `version`, which is raised when a prompt, a gold or the grading changes.
     """
     if isinstance(benchmark, SimpleBenchmark):
+        # without what changes no score
         content = benchmark.definition.model_dump(
             mode="json", exclude={"summary": True, "data": {"get"}, "examples": True}
         )
@@ -212,6 +214,7 @@ def load_file(path: Path) -> ModuleType:
 
     Raises BenchmarkUnusable.
     """
+    # named by the folder: two folders may hold modules of one name
     package = f"{USERS_PACKAGE}{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
     if package not in sys.modules:
         parent = ModuleType(package)

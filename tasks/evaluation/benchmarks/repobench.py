@@ -69,7 +69,7 @@ class RepoBench(BaseBenchmark):
             visible = visible_answer(response.text) or ""
             completion = response.text if response.text.strip() == visible else visible  # its indentation counts
             line, gold = extract_next_line(completion, str(item.detail["language"])), str(item.gold)
-            equal = line.split() == gold.split()
+            equal = line.split() == gold.split()  # as the authors' exact_match_score
             yield make_sample(
                 item,
                 response,
@@ -78,7 +78,7 @@ class RepoBench(BaseBenchmark):
                 extracted=line or None,
                 gold=gold,
                 reason="the same words" if equal else "another line",
-                values={SIMILARITY: float(round(fuzz.ratio(line, gold)))},
+                values={SIMILARITY: float(round(fuzz.ratio(line, gold)))},  # the authors' fuzzywuzzy rounds
                 missing=not visible,
             )
 

@@ -71,8 +71,8 @@ class Grader(Record):
 
     def rule(self, headline: Policy) -> Rule:
         """Return the rule by which answers are extracted; `headline` is the policy of the headline metric."""
-        own = STRICT if self.kind == "math" else FLEXIBLE
-        return Rule(self.published or own.published, headline)
+        default = STRICT if self.kind == "math" else FLEXIBLE
+        return Rule(self.published or default.published, headline)
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """Yield a sample for each response, in order, by the grader of this kind."""

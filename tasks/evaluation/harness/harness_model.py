@@ -68,9 +68,9 @@ class Likelihoods:
         kind, _, model = self._model.id.partition(":")
         log_probs: dict[str, LogProb] = {}
         unsaved: dict[str, StoredResponse] = {}
-        whole = bool(texts) and isinstance(texts[0], str)
+        is_whole_text = bool(texts) and isinstance(texts[0], str)
         results: Iterator[tuple[int, LogProb]] = iter(())
-        if whole:
+        if is_whole_text:
             totals = self._model.loglikelihood_rolling(texts)
             results = ((number, LogProb(total, greedy=False)) for number, total in totals)
         elif texts:
@@ -78,10 +78,10 @@ class Likelihoods:
         try:
             for number, result in results:
                 log_probs[keys[number]] = result
-                request: Any = {"loglikelihood": texts[number] if whole else list(texts[number])}
+                request: Any = {"loglikelihood": texts[number] if is_whole_text else list(texts[number])}
                 # JSON has no infinity
                 response: Any = {"total": result.total if result.total > float("-inf") else None}
-                response |= {} if whole else {"greedy": result.greedy}
+                response |= {} if is_whole_text else {"greedy": result.greedy}
                 unsaved[keys[number]] = StoredResponse(
                     backend=kind, model=model, request=request, response=response, latency_s=0.0
                 )

@@ -163,13 +163,13 @@ def evaluate_harness(
             seed=settings.seed[0],
         )
         results = _simple_evaluate(lm, loaded, effective)
-    plain = effective.model_dump(mode="json") | {"limit": effective.first}
+    plain_settings = effective.model_dump(mode="json") | {"limit": effective.first}
     return read_outcome(
         name,
         results,
         loaded,
         answer_log,
-        settings={name: plain[name] for name in SETTINGS},
+        settings={name: plain_settings[name] for name in SETTINGS},
         usage=likelihoods.usage if likelihoods else Usage(),
         notes=() if effective == settings else (NO_TEMPLATE,),
     )
@@ -180,6 +180,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
 
     # under the names that are read first, so that they override those of the task
     gen_kwargs: dict[str, Any] = {**settings.gen_kwargs}
+    # --max_tokens first, then the run's gen_kwargs under any name
     tokens = [settings.max_tokens, *(gen_kwargs.pop(name, None) for name in MAX_TOKENS)]
     stops = [gen_kwargs.pop(name, None) for name in STOP]
     gen_kwargs |= {MAX_TOKENS[0]: next(filter(None, tokens), None), STOP[0]: next(filter(None, stops), None)}
@@ -245,22 +246,22 @@ def read_outcome(
     notes: Iterable[str],
 ) -> HarnessOutcome:
     """Return the results of lm_eval's `simple_evaluate` as our records."""
-    read = [_Task(task, results, answer_log, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
-    samples = tuple(sample for task in read for sample in task.samples())
+    tasks = [_Task(task, results, answer_log, alone=len(loaded.tasks) == 1) for task in loaded.tasks]
+    samples = tuple(sample for task in tasks for sample in task.samples())
     data = _describe_data(name, loaded)
     # metrics of a group; empty for a tag and for a group that defines none
     group = results["results"].get(name) or next(iter(results.get("groups", {}).values()), {})
     settings |= {
         "lm_eval": installed_version(),
-        "num_fewshot": _merge_values({task.name: results["n-shot"].get(task.name) for task in read}),
-        "generation_kwargs": _merge_values({task.name: task.config.get("generation_kwargs") for task in read}),
-        "output_type": _merge_values({task.name: task.config.get("output_type") for task in read}),
+        "num_fewshot": _merge_values({task.name: results["n-shot"].get(task.name) for task in tasks}),
+        "generation_kwargs": _merge_values({task.name: task.config.get("generation_kwargs") for task in tasks}),
+        "output_type": _merge_values({task.name: task.config.get("output_type") for task in tasks}),
     }
     # version numbers of the tasks, and a digest of the definitions
     definitions = {
-        task.name: {name: value for name, value in task.config.items() if name not in NOT_DEFINITION} for task in read
+        task.name: {name: value for name, value in task.config.items() if name not in NOT_DEFINITION} for task in tasks
     }
-    numbers = {str(results["versions"].get(task.name)) for task in read}
+    numbers = {str(results["versions"].get(task.name)) for task in tasks}
     digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
     answers = [answer for doc_answers in answer_log.answers.values() for answer in doc_answers]
     errors = [answer for answer in answers if isinstance(answer, ModelError)]
@@ -272,21 +273,21 @@ def read_outcome(
         )
     if len(errors) > transient:
         notes.append(f"{len(errors) - transient} of {len(answers)} questions are longer than the model's context")
-    by_task: dict[str, JsonValue] = {task.name: _read_metrics(task.results) for task in read}
+    by_task: dict[str, JsonValue] = {task.name: _read_metrics(task.results) for task in tasks}
     result = TaskResult(
         task=data.name,
         version=f"{'+'.join(sorted(numbers))}-lm_eval-{installed_version()}-{digest[:12]}",
         family="pretrain",
         data=data,
         settings=settings,
-        metrics=_read_metrics(read[0].results) if len(read) == 1 else {**_read_metrics(group), **by_task},
-        estimates=tuple(_read_estimates(group, read, samples)),
+        metrics=_read_metrics(tasks[0].results) if len(tasks) == 1 else {**_read_metrics(group), **by_task},
+        estimates=tuple(_read_estimates(group, tasks, samples)),
         counts=tally_samples(samples).counts,
         usage=usage,
         notes=tuple(notes),
     )
-    items = tuple(item for task in read for item in task.items())
-    return HarnessOutcome(result, samples, items, tuple(response for task in read for response in task.responses()))
+    items = tuple(item for task in tasks for item in task.items())
+    return HarnessOutcome(result, samples, items, tuple(response for task in tasks for response in task.responses()))
 
 
 class _Task:

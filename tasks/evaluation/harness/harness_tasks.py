@@ -109,7 +109,7 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
     tasks: dict[str, Any] = dict(loaded["tasks"])
     groups = list(loaded.get("groups", {}).values())
     child_names = {child for group in groups for child in group.child_names}
-    roots = [group for group in groups if group.name not in child_names]
+    roots = [group for group in groups if group.name not in child_names]  # a group brings those in it
     return LoadedTasks(tasks, manager, roots or list(tasks.values()))
 
 

@@ -195,9 +195,10 @@ def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, reca
     if not (prompts and replies):
         file_texts = run.texts(task, sample)
         prompts, replies = prompts or tuple(file_texts[0]), replies or tuple(file_texts[1])
-    if own := [call for call in calls if call.by == "model"]:  # the last turn's messages hold the turns before it
-        prompts = prompts or tuple(turn.text for turn in own[-1].prompt if turn.role == "user")
-        replies = replies or tuple(call.answer for call in own)
+    model_calls = [call for call in calls if call.by == "model"]
+    if model_calls:  # the last turn's messages hold the turns before it
+        prompts = prompts or tuple(turn.text for turn in model_calls[-1].prompt if turn.role == "user")
+        replies = replies or tuple(call.answer for call in model_calls)
     if not (prompts or replies):
         notes.append("neither prompt nor answer has been kept of it")
     return SampleDetails(

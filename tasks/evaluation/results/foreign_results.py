@@ -151,6 +151,7 @@ def _parse_time(*candidates: Any) -> datetime:
 
 
 def _finite_number(value: Any) -> float | None:
+    # True and False are integers to Python
     return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
 
 

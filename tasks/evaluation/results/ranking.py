@@ -325,6 +325,7 @@ def _identity_of(score: StoredScore) -> tuple[str, ...]:
 
 def _recency_of(score: StoredScore) -> tuple[bool, float, str]:
     ended: datetime | None = score.ended_at
+    # an end that is unknown is the earliest; the ID makes the order total
     return score.status == "completed", ended.timestamp() if ended else 0.0, score.run
 
 

@@ -71,7 +71,7 @@ def generate(
     with files.scratch(scratch) as path, path.open("x+b") as file:
         conversations = _Conversations(task, items, file, prices)
         turns = [len(item.prompts) for item in items()]
-        for turn in range(max(turns, default=0)):
+        for turn in range(max(turns, default=0)):  # turn by turn: all conversations are asked at once
             for place, answer in ask_all(conversations.requests(turn)):
                 conversations.keep(place, turn, answer)
                 if turn + 1 == turns[place.item] and not isinstance(answer, ModelError):
@@ -160,10 +160,10 @@ def build_request(task: PlannedTask, item: Item, *, repeat: int, earlier_replies
 
 def select_sampling(task: PlannedTask, item: Item) -> Sampling:
     """Return the task's sampling, at the item's own temperature (as in MT-Bench) unless the run sets a temperature."""
-    own = item.detail.get("temperature")
-    if task.temperature_given or not isinstance(own, int | float):
+    item_temperature = item.detail.get("temperature")
+    if task.temperature_given or not isinstance(item_temperature, int | float):
         return task.sampling
-    return task.sampling.model_copy(update={"temperature": float(own)})
+    return task.sampling.model_copy(update={"temperature": float(item_temperature)})
 
 
 def build_reply(answer: Answer) -> Reply:

@@ -82,14 +82,14 @@ class ModelSpec(Record):
         if "max_retries" in rest:
             retries = rest.pop("max_retries")  # the argument counts retries, `CallSettings` all tries
             rates["tries"] = retries + 1 if isinstance(retries, int) else retries
-        read: dict[str, Any] = {"args": rest}
+        changed: dict[str, Any] = {"args": rest}
         if variable := rest.pop("api_key_env", None):
-            read["api_key_env"] = fields.get("api_key_env") or variable
+            changed["api_key_env"] = fields.get("api_key_env") or variable
         if rates:
             calls = fields.get("calls") or cls.model_fields["calls"].default
             plain = calls.model_dump(exclude_unset=True) if isinstance(calls, CallSettings) else calls
-            read["calls"] = plain | rates
-        return fields | read
+            changed["calls"] = plain | rates
+        return fields | changed
 
     @field_validator("args")
     @classmethod
@@ -189,7 +189,7 @@ def _read_variable(field: str, name: str | None) -> str | None:
 def open_limits(spec_json: str) -> Limits:
     """Return the limits of rates and retries of a model, which all threads share."""
     spec = ModelSpec.model_validate_json(spec_json)
-    return Limits(spec.calls, rng=random.Random())
+    return Limits(spec.calls, rng=random.Random())  # unseeded: processes must not retry in step
 
 
 class Asking:

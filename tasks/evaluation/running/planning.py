@@ -215,8 +215,8 @@ def plan_task(
     run_items = iter(()) if whole else _require_distinct(make_items(benchmark, data), benchmark.name, ids)
     items = write_lines(artifacts, "items", take_first(run_items, settings.first))
     if not ids and not whole:
-        read = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
-        raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {read}")
+        sources = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
+        raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {sources}")
     own_data = Dataset(name=benchmark.name, source="the benchmark itself", checksum=definition, count=0)
     sampling, overrides = effective_sampling(benchmark, settings), read_overrides(settings)
     repeats = settings.n_repeat or benchmark.repeats

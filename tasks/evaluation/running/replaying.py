@@ -102,10 +102,10 @@ def read_recorded(path: Path) -> Recorded:
         if shape and shapes[0] != shape:
             row.unusable(f"it has {shapes[0]!r}, and the lines before it {shape!r}; give all lines one shape")
         is_first, shape = not shape, shapes[0]
-        answers, own = _read_answers(row, shape), read_id(row)
+        answers, row_id = _read_answers(row, shape), read_id(row)
         if shape == "completion":
             recorded.programs = True
-            item = read_id({"id": row.get("task_id")}) or own  # an `id` beside it is the program's own
+            item = read_id({"id": row.get("task_id")}) or row_id  # an `id` beside it is the program's own
             if item is None:
                 row.unusable("it has no task_id; give every completion the id of its item")
             language = row.get("language")
@@ -114,13 +114,13 @@ def read_recorded(path: Path) -> Recorded:
             recorded.setdefault(item, []).append(Line(answers, row.line, language or None))
             continue
         if is_first:
-            numbered, repeats = own is None, len(answers)
-        if numbered != (own is None):
-            has, before = ("no id", "ids") if own is None else ("an id", "none")
+            numbered, repeats = row_id is None, len(answers)
+        if numbered != (row_id is None):
+            has, before = ("no id", "ids") if row_id is None else ("an id", "none")
             row.unusable(f"it has {has}, and the lines before it have {before}; give every line an id, or none")
         if len(answers) != repeats:
             row.unusable(f"it has {len(answers)} responses, and the lines before it {repeats}; give all items as many")
-        item = own or str(row.number)
+        item = row_id or str(row.number)
         if item in recorded:
             row.unusable(f"item {item!r} stands on line {recorded[item][0].line} already; put repeats in `responses`")
         recorded[item] = [Line(answers, row.line)]

@@ -140,8 +140,8 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
     benchmark.ks = task.ks or benchmark.ks
     benchmark.extract = task.extract
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
-    read = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
-    unscored = {sample.item: sample.reason for sample in read if sample.status == "unscored"}
+    scored_samples = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
+    unscored = {sample.item: sample.reason for sample in scored_samples if sample.status == "unscored"}
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     # a sentence for each reason why a requested pass@k is missing
     missing = summary.metrics.get("k_left_out")

@@ -100,6 +100,7 @@ class AsLM:
             if self._system:
                 system = _build_message({"role": "system", "content": self._system})
                 messages = (system, *(message for message in messages if message.role != "system"))
+            # a text that `apply_chat_template` has not made goes out as it stands
             template = self._template if not isinstance(prompt, str) or isinstance(prompt, Templated) else False
             yield number, ChatRequest(messages=messages, draw=draw, template=template, **sampling)
 

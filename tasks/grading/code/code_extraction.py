@@ -40,8 +40,8 @@ def extract_code(text: str, language: str) -> str:
     text = normalize_line_ends(text)
     blocks = [block for block in find_blocks(text) if block.code.strip()]
     name = canonical_name(language)
-    own = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == name), None)
-    return own or max((block.code for block in blocks), key=len, default=text)
+    in_language = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == name), None)
+    return in_language or max((block.code for block in blocks), key=len, default=text)
 
 
 def normalize_line_ends(text: str) -> str:

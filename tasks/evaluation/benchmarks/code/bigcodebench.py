@@ -83,7 +83,7 @@ class BigCodeBench(CodeBenchmark):
                 id=task_id,
                 prompts=(f"{INSTRUCTION}\n{problem_text}\n",),
                 gold=solution,
-                group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,
+                group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,  # this Python's, a label only
                 detail={
                     "entry_point": entry_point,
                     "libraries": list[JsonValue](libraries),

@@ -219,6 +219,7 @@ def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
     prompt = row.text("prompt")
     # the function whose first line ends the prompt
     last_line = prompt.rstrip().rpartition("\n")[2]
+    # of Perl not the last line, in which the arguments are unpacked
     names = PERL_SIGNATURE.findall(prompt)[-1:] or SIGNATURE.findall(last_line)[:1]
     if not names:
         row.unusable(f"`prompt` does not end with the first line of a function, but with {last_line[:80]!r}")
