@@ -145,6 +145,7 @@ class _Lookup(Generic[Tag]):
 def _ask_concurrently(
     sender: _Sender, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
+    """Yield answers as they come; `ahead` requests may be unanswered when the next group is looked up."""
     for stored, new in lookup.look_up(requests):
         sender.begin(new)
         yield from stored
@@ -229,6 +230,7 @@ class _Sender:
         self._store(unread)
 
     def _fill(self) -> None:
+        """Start waiting questions up to the concurrency, or drop them once the process is to end."""
         try:
             refuse_when_stopped()
         except ModelError as error:
@@ -254,6 +256,7 @@ class _Sender:
         return []
 
     def _work(self, question: _Question) -> None:
+        """Ask, in a thread of the pool; where the reader has left, store the answer here."""
         with count_as_asking():  # its own: the reader's ends with the reader
             arrival = self._ask(question)
             with self._guard:
@@ -315,6 +318,7 @@ class _Sender:
 def _ask_in_windows(
     engine: _Engine, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]]
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
+    """Yield the answers of a model in this process, which gets WINDOW requests at once."""
     window: list[_Question] = []
     for stored, new in lookup.look_up(requests):
         window += new

@@ -28,10 +28,15 @@ log = logging.getLogger(__name__)
 
 CHARS_PER_TOKEN = 2  # errs on the high side: English has about 4, Korean about 1.5
 ALWAYS_IN_KEY = ("temperature", "max_tokens", "seed")  # the first keys had them; later fields stand there only if set
+_DEFAULTS = {name: field.default for name, field in ChatRequest.model_fields.items() if name != "messages"}
+"""Fields that came later leave the key as it was while they are unset, so that older answers are still found."""
 CHECK_INTERVAL_S = 0.5
 """Seconds between looks at whether the process ends, while something is waited for."""
 TWIN_WAIT_S = 0.2
 TOKENS_PER_IMAGE = 1500  # a chart as wide as a page, in the usual vision models
+
+_IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+_checksums: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 
 Result = TypeVar("Result")
 OnText = Callable[[str], None]
@@ -167,7 +172,7 @@ def is_asking() -> bool:
 
 
 def refuse_when_stopped() -> None:
-    """Raises ModelUnavailable once `stop_asking` was called."""
+    """Raise ModelUnavailable once `stop_asking` was called."""
     if _stopped.is_set():
         raise ModelUnavailable("The program is ending; the model is not asked any more. Run it again to go on.")
 
@@ -222,9 +227,6 @@ def digest(value: dict[str, Any]) -> str:
     return hashlib.sha256(_IN_ORDER.encode(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-_IN_ORDER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
 def canonical_form(request: ChatRequest) -> dict[str, Any]:
     """Return the request as plain JSON; an image stands there by the SHA-256 of its bytes."""
     plain: dict[str, Any] = {
@@ -238,10 +240,6 @@ def canonical_form(request: ChatRequest) -> dict[str, Any]:
     return plain
 
 
-_DEFAULTS = {name: field.default for name, field in ChatRequest.model_fields.items() if name != "messages"}
-"""Fields that came later leave the key as it was while they are unset, so that older answers are still found."""
-
-
 def _part(part: Text | Image) -> dict[str, str]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
@@ -253,9 +251,6 @@ def _sha256(image: Image) -> str:
     if (checksum := _checksums.get(image)) is None:
         checksum = _checksums[image] = hashlib.sha256(image.png).hexdigest()
     return checksum
-
-
-_checksums: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 
 
 def wait_for_twin() -> None:
@@ -339,6 +334,7 @@ class Limits:
         return state.attempt_number >= self.settings.tries or _requested_pause_s(state) > self.settings.most_delay_s
 
     def _delay_s(self, state: RetryCallState) -> float:
+        """Return the seconds before the next try: what the server asked for, and a random part that grows."""
         requested_s, most_s = _requested_pause_s(state), self.settings.most_delay_s
         with self._guard:
             if requested_s <= most_s:
@@ -348,6 +344,7 @@ class Limits:
             return requested_s + self._rng.uniform(0, longest_s)
 
     def _pause(self, seconds: float, ended: threading.Event | None) -> None:
+        """Wait for some seconds. Raises AskingEnded and ModelUnavailable as soon as nothing more is to be asked."""
         if self._sleep:
             self._sleep(seconds)
         latest = time.monotonic() + seconds

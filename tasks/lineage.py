@@ -19,6 +19,8 @@ MOST_SOURCES = 50_000
 """Digests that a step may have used for one item and are kept one by one; more are kept as one digest of all."""
 MOST_CHARS = 2_000
 """Largest number of characters of a text parameter that is kept whole."""
+NOTHING: Any = object()
+"""Stands for a value of which nothing is left without its digests."""
 _plain = TypeAdapter[Any](Any)
 
 
@@ -101,6 +103,7 @@ def edges_of(inputs: Mapping[str, Any], result: Any, *, reads_world: bool = Fals
 
 
 def _sources(item: int, digests: Sequence[NamedDigest]) -> list[Edge]:
+    """Return the edges to what an item was made of: one for all of them beyond MOST_SOURCES."""
     if len(digests) <= MOST_SOURCES:
         return [Edge(item, False, *digest) for digest in digests]
     combined = hashlib.sha256("\n".join(sorted({digest.digest for digest in digests})).encode()).hexdigest()
@@ -119,10 +122,8 @@ def parameters_of(inputs: Mapping[str, Any]) -> dict[str, JsonValue]:
     return parameters
 
 
-NOTHING: Any = object()
-
-
 def _without_digests(value: Any) -> Any:
+    """Return a JSON value without digests, references and lists that hold any; NOTHING if none of it is left."""
     if isinstance(value, str):
         if len(value) > MOST_CHARS:
             digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-
 TEXTS_PER_SAVE = 32
 """Texts whose vectors a kill loses at most."""
 
@@ -85,6 +84,11 @@ class NotConfigured(RuntimeError):
 
 _sources: list[Callable[[], Resources]] = []
 _configured: list[Resources] = []
+_budgets: dict[str, Budget] = {}
+"""Budgets by the flow run that spends them."""
+_opening = RLock()
+"""Held while something is opened: `cache` alone would let two threads open two."""
+_forget: list[Callable[[], None]] = []  # what empties each cache
 
 
 def configured_by(source: Callable[[], Resources]) -> None:
@@ -102,11 +106,6 @@ def resources() -> Resources:
             raise NotConfigured("no resources: import the flow module (flows.rag …) before its steps run")
         _configured[:] = [_sources[0]()]
     return _configured[0]
-
-
-_opening = RLock()
-"""Held while something is opened: `cache` alone would let two threads open two."""
-_forget: list[Callable[[], None]] = []  # what empties each cache
 
 
 def _open_once(open_: Callable[P, R]) -> Callable[P, R]:
@@ -176,7 +175,7 @@ def responses() -> Responses:
 
 
 @_open_once
-def kept_responses() -> OptionalResponses:
+def optional_responses() -> OptionalResponses:
     """Return the response store of runs that go on without it: while the database is away, it finds nothing."""
     from storage.responses import OptionalResponses
 
@@ -293,9 +292,6 @@ def call_limits(name: str, *, patient: bool = True) -> Limits:
 
     settings = CallSettings() if patient else WHILE_SOMEBODY_WAITS
     return Limits(settings.model_copy(update=rates_of(name)), rng=random.Random())
-
-
-_budgets: dict[str, Budget] = {}
 
 
 def budget(run: str, spending: Spending) -> Budget:

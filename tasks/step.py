@@ -51,7 +51,7 @@ GPU = "gpu"
 Verify = Callable[[Any, dict[str, Any]], bool]
 """Called with result and inputs of a cached record; returns whether the record may stand."""
 
-_sent_by: ContextVar[str | None] = ContextVar("_sent_by", default=None)
+_sending_run: ContextVar[str | None] = ContextVar("_sending_run", default=None)
 """The run that a step was sent by, in the process that it was sent to."""
 
 
@@ -101,6 +101,7 @@ class StepKey(CachePolicy):
         return content_key(self.name, self.version, keyed, str(run) if self.reads_world else None)
 
     def _holds(self, record: bytes, inputs: dict[str, Any]) -> bool:
+        """Return whether a record can be read, its artifacts verify and its effect is still there."""
         try:
             result: Any = ResultRecord.deserialize(record).result
         except Exception:  # noqa: BLE001 whatever is wrong with a record, running the step mends it
@@ -195,7 +196,7 @@ def _with_placement(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
         if context is None or GPU not in context.task.tags:  # called as a function, or no device is claimed
             return function(*args, **kwargs)
         deployment = resources().gpu_deployment
-        if deployment and _sent_by.get() is None:  # a step that was sent here is not sent on
+        if deployment and _sending_run.get() is None:  # a step that was sent here is not sent on
             bound = signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             run = context.task_run
@@ -209,7 +210,6 @@ def _with_placement(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
 
 def _with_lineage(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
     """Return the function as one that records the digests it used and made when it ends, for `trivet why`."""
-
     shape = signature(function)
 
     @wraps(function)
@@ -232,6 +232,7 @@ def _with_lineage(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
 
 
 def _record_lineage(key: StepKey, inputs: dict[str, Any], run: str, started: datetime, result: Any) -> None:
+    """Record the digests that a step used and made; without a database that is logged, and no failure."""
     seconds = (datetime.now(UTC) - started).total_seconds()
     if not (edges := edges_of(inputs, result, reads_world=key.reads_world)):
         return
@@ -239,7 +240,7 @@ def _record_lineage(key: StepKey, inputs: dict[str, Any], run: str, started: dat
         key=key.key_of(inputs, run=run),
         step=key.name,
         version=key.version,
-        run=_sent_by.get() or run,
+        run=_sending_run.get() or run,
         code=resources().program(),
         at=started,
         seconds=seconds,
@@ -259,16 +260,16 @@ def slot(name: str) -> AbstractContextManager[None]:
 @contextmanager
 def inline(*, sent_by: str) -> Generator[None]:
     """Run GPU steps here, whatever pool is configured: this is the pool's process, at work for the run `sent_by`."""
-    token = _sent_by.set(sent_by)
+    token = _sending_run.set(sent_by)
     try:
         yield
     finally:
-        _sent_by.reset(token)
+        _sending_run.reset(token)
 
 
 def paying_run() -> str:
     """Return the run whose budget a step spends: its own, or the one that sent it to this process."""
-    return _sent_by.get() or str(flow_run.id)
+    return _sending_run.get() or str(flow_run.id)
 
 
 def _has_device() -> bool:

@@ -87,7 +87,7 @@ ANSWER = StoredResponse(backend="scripted", model="m", request=None, response={"
 
 
 def test_a_run_goes_on_while_the_database_is_away_and_says_so(away: resources.Resources) -> None:
-    store = resources.kept_responses()
+    store = resources.optional_responses()
     assert store.trouble is None
     store.put_many({"k" * 64: ANSWER})
     assert store.many(["k" * 64]) == {}
@@ -96,9 +96,9 @@ def test_a_run_goes_on_while_the_database_is_away_and_says_so(away: resources.Re
 
 
 def test_a_process_has_one_store_until_its_resources_change(away: resources.Resources) -> None:
-    store = resources.kept_responses()
+    store = resources.optional_responses()
     resources.configure(away)
-    assert resources.kept_responses() is store
+    assert resources.optional_responses() is store
     resources.configure(replace(away, home=away.home / "other"))
-    assert resources.kept_responses() is not store
-    assert resources.kept_responses().many(["k" * 64]) == {}
+    assert resources.optional_responses() is not store
+    assert resources.optional_responses().many(["k" * 64]) == {}

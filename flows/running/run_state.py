@@ -25,7 +25,7 @@ from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_errors import Unfinished as LeverUnfinished
 from tasks.lever.lever_records import TrainedSelector
-from tasks.resources import evaluations, kept_responses
+from tasks.resources import evaluations, optional_responses
 from tasks.step import Gathered
 
 P = ParamSpec("P")
@@ -125,7 +125,7 @@ class EvaluationRun(RunState):
                 rows = [row.task for row in evaluations().task_results(run) if row.task and row.task.task == task]
                 if rows:
                     earlier[task] = rows[0].metrics
-        trouble = kept_responses().trouble
+        trouble = optional_responses().trouble
         return EvalReport(
             run=facts,
             results=tuple(self.results),
@@ -190,7 +190,7 @@ class LeverRun(RunState):
 
     def report(self) -> LeverReport:
         """Build the report of the run so far."""
-        trouble = kept_responses().trouble
+        trouble = optional_responses().trouble
         return LeverReport(
             run=self.run,
             stages=tuple(self.stages),

@@ -29,7 +29,7 @@ from tasks.lever.lever_records import (
     Stage,
     TrainedSelector,
 )
-from tasks.resources import artifacts, budget, kept_responses, resources
+from tasks.resources import artifacts, budget, optional_responses, resources
 from tasks.step import paying_run
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def open_setting(world: World, effort: Effort) -> Setting:
         {item.id: item for item in dataset.items},
         _task(dataset.name, world.prompts.model_dump_json(), stem=world.stem),
         threshold=world.threshold,
-        responses=kept_responses(),
+        responses=optional_responses(),
         limits=limits_of(world.judge.name),
         budget=budget(paying_run(), effort.spending),
     )

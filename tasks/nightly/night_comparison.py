@@ -87,11 +87,11 @@ class History(NamedTuple):
         if key in self.pinned:
             yield self.pinned[key]
         if not self.incident(key):
-            yield from reversed(self.good(key))
+            yield from reversed(self.good_scores(key))
         elif key in self.before_incident:
             yield self.before_incident[key]
 
-    def good(self, key: tuple[str, str]) -> list[Cell]:
+    def good_scores(self, key: tuple[str, str]) -> list[Cell]:
         """Return the earlier scores that no incident spoils, oldest first.
 
         Nights of an incident do not count, except the one in which the score was back and one whose score was accepted.
@@ -212,7 +212,7 @@ def _find_drift_start(now: Cell, history: History) -> Cell | None:
     since = [incident.last.at for incident in history.incidents if incident.figure == now.key]
     since += [pin.at for pin in history.pins if (pin.of, pin.task) == now.key]
     begin = max(since, default=None)
-    points = [cell for cell in history.good(now.key) if begin is None or cell.night >= begin]
+    points = [cell for cell in history.good_scores(now.key) if begin is None or cell.night >= begin]
     points = [cell for cell in points if cell.figure.comparable_by == now.figure.comparable_by]
     distinct = list({cell.run: cell for cell in points}.values())  # a run may stand for several nights
     if any(cell.run == now.run for cell in distinct):
@@ -342,11 +342,7 @@ def accept_incident(incidents: Sequence[Incident], incident_id: str, *, word: st
     """
     matches = [incident for incident in incidents if incident.open and incident.id.startswith(incident_id)]
     if len(matches) != 1 or not incident_id:
-        listing = (
-            "; ".join(
-                f"{incident.short_id} ({incident.of} on {incident.task})" for incident in incidents if incident.open
-            )
-            or "none"
-        )
+        names = [f"{incident.short_id} ({incident.of} on {incident.task})" for incident in incidents if incident.open]
+        listing = "; ".join(names) or "none"
         raise NoIncident(f"{len(matches) or 'no'} open incidents begin with {incident_id!r}; open are: {listing}")
     return matches[0].model_copy(update={"status": "accepted", "word": word, "accepted_at": at})

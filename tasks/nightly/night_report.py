@@ -148,9 +148,8 @@ def summarise_night(report: NightReport) -> str:
     if further := [incident for incident in report.open_incidents if incident.figure not in regressed_keys]:
         parts.append(f"{count_nouns(len(further), 'open incident')}: {_join_few(map(describe_incident, further))}")
     for may_pass, begin, end in ((True, "not finished", "; Retry does only these"), (False, "failed for good", "")):
-        if failures := [
-            f"{failure.what} ({failure.why})" for failure in report.failures if failure.may_pass == may_pass
-        ]:
+        failures = [f"{failure.what} ({failure.why})" for failure in report.failures if failure.may_pass == may_pass]
+        if failures:
             parts.append(f"{begin}: {_join_few(failures)}{end}")
     return ". ".join(parts) or f"{count_nouns(len(report.scores), 'score')}, none worse beyond noise"
 
@@ -321,6 +320,8 @@ def fit_scale(values: Iterable[float]) -> Axis:
 
 
 def _draw_line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Line:
+    """Return the marks of a model's scores, or of more than MARKED nights their path alone."""
+
     def mark(point: Point) -> Mark:
         measure = point.measure
         around = "" if measure.low is None else f", 95 % {format_interval(measure)}"

@@ -174,6 +174,7 @@ def _refusal_of_first_error(yaml: YamlFile, error: ValidationError, within: Plac
 
 
 def _read_models(read: _File, yaml: YamlFile, *, folder: Path) -> tuple[SuiteModel, ...]:
+    """Return the models with their options: their own, then those of `settings`. Raises SuiteUnusable."""
     shared = _read_options(read.settings, ("settings",), yaml)
     if "tasks" in shared:
         raise _refusal(yaml, ("settings", "tasks"), "name `tasks` beside `settings`")
@@ -247,6 +248,7 @@ def _is_local(arg: str, path: Path) -> bool:
 
 
 def _anchor_task(word: JsonValue, folder: Path) -> JsonValue:
+    """Return the name of a task, or that of a file of tasks below the suite's folder: `own.yaml:NAME`."""
     if isinstance(word, dict):
         return word | {"task_name": _anchor_task(word.get("task_name"), folder)}
     if not isinstance(word, str):
@@ -256,6 +258,7 @@ def _anchor_task(word: JsonValue, folder: Path) -> JsonValue:
 
 
 def _read_index(options: dict[str, JsonValue], yaml: YamlFile, *, folder: Path) -> SuiteIndex:
+    """Return the index, with parameters of the flow `rag` in `build`. Raises SuiteUnusable, also for a password."""
     for needed in ("documents", "index"):
         if not isinstance(options.get(needed), str):
             raise _refusal(yaml, ("index",), f"index: `{needed}` is missing; name a folder")

@@ -42,6 +42,7 @@ def build_trees(
 
 
 def _tree(digest: str, origins: Mapping[str, Origin], names: Mapping[str, str], visited: set[str]) -> OriginTree:
+    """Return the tree of a digest. visited: digests whose sources a tree shows already; those met here are added."""
     origin = origins.get(digest) or Origin(kind="", digest=digest)
     kind, name = origin.kind or origin.name or "digest", names.get(digest, "")
     if digest in visited:  # reached a second way: its own sources are shown once

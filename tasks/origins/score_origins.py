@@ -60,9 +60,8 @@ def trace_score(
             tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
             sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
             name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
-            sources.append(
-                OriginTree(what="model call" if call.by == "model" else "judge's call", name=name, key=call.key)
-            )
+            kind = "model call" if call.by == "model" else "judge's call"
+            sources.append(OriginTree(what=kind, name=name, key=call.key))
         name = f"{sample.score} for {task} {sample.item}{read}"
         notes = tuple(filter(None, (sample.reason, *found_item.notes)))
         scores.append(OriginTree(what="score", name=name, notes=notes, sources=(*sources, _data(result))))

@@ -39,7 +39,7 @@ from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
 from tasks.grading.sample_statistics import tally_samples
 from tasks.measure.estimates import Z, estimate
-from tasks.resources import kept_responses, resources
+from tasks.resources import optional_responses, resources
 
 RESAMPLES = 1000
 """Bootstrap resamples for standard errors without a formula; lm_eval draws 100,000 in one process per CPU."""
@@ -101,7 +101,7 @@ def evaluate_and_store(
         name,
         model=asking.chat,
         ask_all=asking.ask_all,
-        responses=kept_responses(),
+        responses=optional_responses(),
         settings=settings,
         include_path=include_path,
     )

@@ -23,7 +23,7 @@ from tasks.calls import Answer, CallSettings, Limits
 from tasks.evaluation.benchmarks.base import Judge
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import NAME, NAMES, ModelFacts, Usage
-from tasks.resources import kept_responses, resources
+from tasks.resources import optional_responses, resources
 
 TRANSPORT = {
     *("api_base", "base_url", "api_key_env", "timeout", "device", "device_map", "batch_size", "max_batch_size"),
@@ -228,7 +228,7 @@ class Asking:
 
         bounds: Any = {"limits": self._limits, "budget": self._budget}
         try:
-            for number, answer in ask_all(self.chat, numbered(), responses=kept_responses(), **bounds):
+            for number, answer in ask_all(self.chat, numbered(), responses=optional_responses(), **bounds):
                 if not isinstance(answer, ModelError):
                     self.usage = self.usage.plus(count_usage(answer, self._prices))
                 elif not isinstance(answer, RequestRefused):

@@ -182,6 +182,7 @@ def rewrite_request(question: str, draft: str) -> ChatRequest:
 
 
 def _request(prompt: str, text: str, *, max_tokens: int) -> ChatRequest:
+    """Return a request at temperature 0 with the rules of a file in `prompts/` and a text of the user."""
     rules = (resources.files("tasks.rag") / "prompts" / prompt).read_text("utf-8").strip()
     system, user = (Text(text=rules),), (Text(text=text),)
     messages = (Message(role="system", content=system), Message(role="user", content=user))

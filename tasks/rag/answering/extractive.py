@@ -119,11 +119,8 @@ def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
     for candidate in ranked[1:]:
         if len(selected) >= MOST_SENTENCES or candidate.score < ranked[0].score - NEAR_BEST:
             break
-        if (
-            candidate.passage.is_label
-            or not candidate.answers_kind
-            or any(_is_repetition(candidate, earlier) for earlier in selected)
-        ):
+        repeats = any(_is_repetition(candidate, earlier) for earlier in selected)
+        if candidate.passage.is_label or not candidate.answers_kind or repeats:
             continue
         adds = not candidate.terms <= frozenset[int]().union(*(earlier.terms for earlier in selected))
         if adds or candidate.score >= ranked[0].score - AS_GOOD:

@@ -90,7 +90,7 @@ class Part(NamedTuple):
     question: str
     plan: RetrievalPlan
     hits: tuple[Hit, ...] = ()
-    worked: Draft | None = None
+    computed: Draft | None = None
     """The answer computed from numbers of tables, where the part asks for arithmetic."""
     cell: Draft | None = None
     """The answer that reads one cell of a table, where nothing was computed."""
@@ -105,7 +105,7 @@ class State(TypedDict):
     """Digests of the documents that the caller limits the search to; None for all."""
     plan: RetrievalPlan
     parts: tuple[Part, ...]
-    found: SearchResult
+    search_result: SearchResult
     context: Context
     draft: Draft
     unlabelled: str
@@ -178,7 +178,12 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
         notes += result.notes
     hits = tuple(alternate([part.hits for part in parts], key=lambda hit: hit.chunk.id))
     context = pack_context(hits, most_tokens=MOST_CONTEXT_TOKENS, per_document=plan.needs_multi_doc)
-    return {"parts": tuple(parts), "found": SearchResult(hits, tuple(notes)), "context": context, "notes": tuple(notes)}
+    return {
+        "parts": tuple(parts),
+        "search_result": SearchResult(hits, tuple(notes)),
+        "context": context,
+        "notes": tuple(notes),
+    }
 
 
 def compute(state: State, desk: Desk) -> Added:
@@ -203,7 +208,7 @@ def compute(state: State, desk: Desk) -> Added:
         cell = None
         if computed is None or computed.abstained:
             cell = look_up_cell(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder)
-        parts.append(part._replace(worked=computed, cell=cell))
+        parts.append(part._replace(computed=computed, cell=cell))
     return {"parts": tuple(parts), "calls": calls}
 
 
@@ -219,12 +224,9 @@ def generate(state: State, desk: Desk) -> Added:
 
 def _write_draft(state: State, desk: Desk) -> Added:
     """Return a model's answer over the context, else one from cells or sentences; a computed answer needs no model."""
-    computed = [part.worked or part.cell for part in state["parts"]]
-    if (
-        not desk.wiring.large
-        or not state["found"].hits
-        or all(computed_draft and not computed_draft.abstained for computed_draft in computed)
-    ):
+    drafts = [part.computed or part.cell for part in state["parts"]]
+    all_computed = all(draft and not draft.abstained for draft in drafts)
+    if not desk.wiring.large or not state["search_result"].hits or all_computed:
         return {"draft": _extract_draft(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
     try:
@@ -300,7 +302,7 @@ def list_retrieved(state: State) -> tuple[Retrieved, ...]:
             used=hit.chunk.id not in dropped,
             text=hit.chunk.text,
         )
-        for hit in state["found"].hits
+        for hit in state["search_result"].hits
     )
 
 
@@ -334,7 +336,7 @@ def _extract_draft(state: State, desk: Desk) -> Draft:
     """Return an answer made without a model; a part whose answer is not confident enough is withheld."""
     # a table answers all parts at once; facts of one document may answer only one of them
     has_parts = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
-    if has_parts and not any(part.worked for part in state["parts"]):
+    if has_parts and not any(part.computed for part in state["parts"]):
         stated = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
         if stated:
             return withhold_unsure(state["question"], stated, least=desk.least_confidence)
@@ -344,8 +346,8 @@ def _extract_draft(state: State, desk: Desk) -> Draft:
 
 def _answer_part(part: Part, desk: Desk) -> Draft:
     """Answer a part without a model: by a computation, facts of the catalogue, a cell, or sentences, in this order."""
-    if part.worked and not part.worked.abstained:
-        return part.worked
+    if part.computed and not part.computed.abstained:
+        return part.computed
     if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
         return withhold_uncomputed(part.question, stated)
     if part.cell:
@@ -360,7 +362,7 @@ def _answer_part(part: Part, desk: Desk) -> Draft:
         groups=[Group(stem_of(names[side[0]]), side) for side in sides],  # named by the surest document
     )
     extracted = withhold_uncomputed(part.question, extracted)
-    return part.worked if part.worked and extracted.abstained else extracted  # it names the missing input
+    return part.computed if part.computed and extracted.abstained else extracted  # it names the missing input
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:

@@ -221,12 +221,8 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     coverage = _share(weights, shares, everywhere)
     focus_share = _share(weights, shares, focus)
     kind = not passage.is_label and has_answer_type(question, passage)
-    score = (
-        coverage
-        + FOCUS_WEIGHT * focus_share
-        + KIND_WEIGHT * kind
-        + COUNTER_WEIGHT * has_counted_number(question, passage)
-    )
+    score = coverage + FOCUS_WEIGHT * focus_share + KIND_WEIGHT * kind
+    score += COUNTER_WEIGHT * has_counted_number(question, passage)
     terms = around.reader.words_in(passage.text_with_context)
     score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not terms)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)  # a search reads whole chunks, and their meaning
@@ -345,6 +341,7 @@ class _Reader:
         return self.words_in(name) | frozenset(within)
 
     def _find(self, text: str) -> Iterator[int]:
+        """Yield the positions of the question's words that `text` holds, some of them more than once."""
         if self._split:
             (words,) = tokenize([text], tokenizer=BIGRAM)
             yield from (self._split[word] for word in words if word in self._split)

@@ -185,7 +185,7 @@ def places_in(
     router = open_router(opened) if route else None
     reranker = resources.reranker(rerank) if rerank else None
 
-    def places(question: Question) -> list[Place]:
+    def find_places(question: Question) -> list[Place]:
         result = search(
             opened,
             question.question,
@@ -198,7 +198,7 @@ def places_in(
         )
         return [Place(hit.document_name, hit.chunk.page) for hit in result.hits]
 
-    return places
+    return find_places
 
 
 def subject_of(opened: Index, folder: Path) -> Subject:

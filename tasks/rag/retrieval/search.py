@@ -194,6 +194,7 @@ class _Search:
         return pool if pool.hits else self._search_everywhere(allowed, filters)
 
     def _search_everywhere(self, allowed: Rows | None, filters: Filters) -> _Pool:
+        """Rank the chunks of all allowed documents, with a note that those of the filters hold nothing."""
         names = ", ".join(dict.fromkeys(match.said for match in filters.matches)) or "the question"
         ranking, notes = self.rank(Scope(allowed))
         return _Pool(
