@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.evaluation.evaluation_records import Counts, Estimate
-from tasks.evaluation.results.run_report import WORST, render_markdown
+from tasks.evaluation.results.run_report import WORST, format_headline, render_markdown
 from tests.evaluation.reports import report, task_result
 
 NOT_SCORED = task_result(
@@ -46,3 +46,9 @@ def test_the_weakest_groups_are_named_the_worst_first() -> None:
     text = render_markdown(report(task_result(estimates=(headline, other, *groups))))
     lines = text.partition("## Weakest groups\n")[2].split("\n")[:WORST]
     assert lines == [f"- Sums, g{n}: {n / 10:.3f} (3 items)" for n in range(5)]
+
+
+def test_a_line_has_an_interval_that_ends_at_zero() -> None:
+    headline = Estimate(metric="adjusted_score", value=-0.5, low=-1.0, high=0.0, n=3, headline=True)
+    line = format_headline(task_result(estimates=(headline,)))
+    assert line == "Sums: adjusted_score -0.500 (-1.000 – 0.000), 3 items"

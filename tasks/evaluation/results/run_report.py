@@ -17,7 +17,7 @@ def format_headline(result: TaskResult) -> str:
     if headline is None:
         return f"{result.task}: none of {result.counts.items} items scored"
     low, high = headline.low, headline.high
-    interval = f" ({low:.3f} – {high:.3f})" if low is not None and high else ""
+    interval = f" ({low:.3f} – {high:.3f})" if low is not None and high is not None else ""
     return f"{result.task}: {headline.metric} {headline.value:.3f}{interval}, {headline.n} items"
 
 
