@@ -58,6 +58,7 @@ def read_yaml(path: Path, unusable: type[Exception], *, expected: str) -> YamlFi
 
 
 def _list_places(node: Any, place: Place) -> Iterator[tuple[Place, int]]:
+    """Yield the place of each value below a node with its 1-based line; the root has the place ()."""
     import yaml
 
     if not place and node is not None:

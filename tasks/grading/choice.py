@@ -249,6 +249,7 @@ class _Patterns(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _patterns(letters: str) -> _Patterns:
+    """Return the patterns for the letters of a question; A and I count only where they are no words."""
     words = "".join(letter for letter in letters if letter in "AI")
     unambiguous = "".join(letter for letter in letters if letter not in "AI")
     kinds = [f"[{unambiguous}]{AFTER}"] * bool(unambiguous) + [f"[{words}]{AFTER}{NOT_A_WORD}"] * bool(words)

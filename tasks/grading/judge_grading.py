@@ -126,6 +126,7 @@ def _requests(
 
 
 def _read_judgment(answer: Answer | ModelError, read: ReadVerdict[Verdict], keys: tuple[str, ...]) -> Judgment[Verdict]:
+    """Return the judgment that a reply holds, with the keys of all draws; `failed` says why there is no verdict."""
     if isinstance(answer, ModelError):
         return Judgment(None, "", keys, f"the judge did not answer: {answer}", answered=False)
     keys = (*keys, answer.key)

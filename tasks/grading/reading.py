@@ -139,6 +139,7 @@ def last_box(text: str) -> str | None:
 
 
 def _find_match(pattern: Pattern, text: str) -> str | None:
+    """Return the first group of the match that decides; None without one, or after PATTERN_S."""
     compiled, timeout_s = _compile(cast("str", pattern.first or pattern.last))
     match: regex.Match[str] | None = None
     end, until = len(text), monotonic() + PATTERN_S

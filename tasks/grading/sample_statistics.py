@@ -44,10 +44,7 @@ class Tally(NamedTuple):
 
 
 def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ()) -> Tally:
-    """Add up samples in one pass; repeats of an item keep their order.
-
-    policies: further ones whose scores are needed.
-    """
+    """Add up samples in one pass; repeats of an item keep their order. policies: further ones whose scores to add."""
     count = dict.fromkeys(Counts.model_fields, 0)
     read: dict[Policy, dict[str, list[float]]] = {policy: {} for policy in policies}
     otherwise: dict[Policy, dict[str, bool]] = {policy: {} for policy in policies}
@@ -195,10 +192,7 @@ def unbiased_pass(n: int, correct: int, k: int) -> float:
 
 
 def majority_at_k(totals: Tally, are_equal: SameAnswer = operator.eq) -> tuple[Estimate, ...]:
-    """Return maj@k for k = all repeats: the score of the answer that most repeats gave.
-
-    Items with fewer repeats do not count.
-    """
+    """Return maj@k for k = all repeats, the score of the most frequent answer; items with fewer do not count."""
     k = max(_list_ks(totals), default=0)
     full = {item: scores for item, scores in totals.scores.items() if len(scores) == k}
     return (estimate(f"maj@{k}", _vote_scores(k, full, totals, are_equal)),) if k and full else ()

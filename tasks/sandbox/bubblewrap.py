@@ -78,10 +78,7 @@ class Engine(NamedTuple):
     """Whether root starts it."""
 
     def command(self, python: Interpreter, etc: dict[str, int]) -> list[str]:
-        """Return the command line of the zygote, whose stdin is the channel.
-
-        etc: name of a file in /etc → its descriptor.
-        """
+        """Return the command line of the zygote, whose stdin is the channel. etc: file in /etc → its descriptor."""
         inside = Path(INSIDE_MOUNT) if self.bwrap else INSIDE
         boot = f"import sys; sys.path.insert(0, {str(inside.parent)!r}); from inside.zygote import main; main()"
         zygote = [python.inside_path(python.path) if self.bwrap else python.path, "-s", "-S", "-c", boot]

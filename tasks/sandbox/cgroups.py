@@ -56,10 +56,7 @@ class Cgroup:
         return int(counts.get("oom_kill", 0))
 
     def remove(self) -> None:
-        """Remove the group once its processes are gone; a second call is no error.
-
-        Raises OSError while it holds any.
-        """
+        """Remove the group once its processes are gone; a second call is no error. Raises OSError while it has any."""
         for file in self.procs:
             with suppress(FileNotFoundError):
                 _retry_while_busy(file.parent.rmdir)
@@ -70,10 +67,7 @@ class NoCgroup(Exception):
 
 
 def make_group(name: str, *, memory_bytes: int, processes: int) -> Cgroup:
-    """Make a group with these limits, named `trivet-PID-…` after this process, for removal once that is dead.
-
-    Raises NoCgroup.
-    """
+    """Make a group with these limits, named `trivet-PID-…`, for removal once this process is dead. Raises NoCgroup."""
     why: list[str] = []
     for memory, pids, is_v2 in _parents():
         group = Cgroup(memory / name, pids / name, is_v2=is_v2)

@@ -63,6 +63,7 @@ class Language(NamedTuple):
         return self._filled(self.compile)
 
     def _filled(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a command with paths in place of its tools, `{source}` and `{binary}`."""
         tools = {tool: _find_tool(tool, os.environ.get("PATH", os.defpath)) or tool for tool in self.tools}
         values = {"{source}": f"{{folder}}/{self.file}", "{binary}": "{folder}/main", **tools}
         return tuple(values.get(argument, argument) for argument in argv)

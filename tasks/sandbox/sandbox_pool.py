@@ -209,6 +209,7 @@ class Sandbox:
         raise WorkerLost("it was closed")
 
     def _end(self, worker: Worker | None) -> None:
+        """End a worker, if there is one, and forget it."""
         if worker is not None:
             with self._lock:
                 self._started.discard(worker)

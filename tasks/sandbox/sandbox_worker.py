@@ -66,10 +66,7 @@ class Worker:
         return self._process.pid if self._process else 0
 
     def ask(self, program: Program, language: Language) -> tuple[Frame, int]:
-        """Return the zygote's reply, and how many processes the kernel killed for memory meanwhile.
-
-        Raises WorkerLost.
-        """
+        """Return the zygote's reply, and how many processes the kernel killed for memory. Raises WorkerLost."""
         compiles = language.compile_command()
         try:
             killed_before = 0
@@ -167,6 +164,7 @@ class Worker:
     def _exchange(
         self, fields: dict[str, Any], blobs: tuple[bytes, ...], patience_s: float, most: int = 1 << 20
     ) -> Frame:
+        """Return the reply to a message. Raises WorkerLost, with the last line that the zygote wrote."""
         self._channel.settimeout(patience_s)
         try:
             send(self._channel, fields, blobs)
@@ -178,6 +176,7 @@ class Worker:
         return reply
 
     def _last_words(self) -> str:
+        """Return the last line that bubblewrap or the zygote wrote; empty where there is none."""
         if self._output.closed:
             return "it was stopped"
         self._output.seek(0)

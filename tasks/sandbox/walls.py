@@ -83,6 +83,7 @@ def read_own_status(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def _probe_status(sandbox: Sandbox) -> Iterator[Probe]:
+    """Yield a probe for each wall that a program sees of itself."""
     status = read_own_status(sandbox)
     if "failed" in status:
         yield Probe("first program", False, status["failed"])
@@ -100,6 +101,7 @@ def _probe_status(sandbox: Sandbox) -> Iterator[Probe]:
 
 
 def _probe_attacks(sandbox: Sandbox) -> Iterator[Probe]:
+    """Yield a probe for each wall that a program tries to get through."""
     yield _probe_network(sandbox)
     for path in ("/etc/shadow", __file__):
         yield _probe_program(sandbox, f"reading {path}", f"open({path!r}).read()", "it can be read")
@@ -127,6 +129,7 @@ def _probe_attacks(sandbox: Sandbox) -> Iterator[Probe]:
 
 
 def _probe_network(sandbox: Sandbox) -> Probe:
+    """Return whether a program reaches a listener of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)  # the program is over: a connection would be waiting
         source = f"import socket\nsocket.create_connection({listener.getsockname()}, 2)"

@@ -255,10 +255,7 @@ class JudgedBenchmark(BaseBenchmark):
     family: Family = "judge"
 
     def requests(self, item: Item, answers: Sequence[str]) -> Mapping[str, ChatRequest]:
-        """Return the requests to the judge by name of the judgment; none where there is no answer.
-
-        Raises TemplateUnusable.
-        """
+        """Return the requests to the judge by name of the judgment; none without an answer. Raises TemplateUnusable."""
         raise NotImplementedError
 
     def verdict_in(self, judgment: str) -> Any:

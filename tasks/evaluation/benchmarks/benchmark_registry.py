@@ -156,6 +156,7 @@ def _load_entry_point(point: EntryPoint) -> BaseBenchmark:
 
 
 def _select_benchmark(module: ModuleType, class_name: str | None, source: str) -> BaseBenchmark:
+    """Return the named class of a module, or its only benchmark, as an instance. Raises BenchmarkUnusable."""
     if class_name:
         if not hasattr(module, class_name):
             raise BenchmarkUnusable(
@@ -177,6 +178,7 @@ def _list_classes(module: ModuleType) -> list[type[BaseBenchmark]]:
 
 
 def _instantiate(target: Any, source: str) -> BaseBenchmark:
+    """Return an instance of a class, or the instance that is given. Raises BenchmarkUnusable."""
     if isinstance(target, BaseBenchmark):
         return _set_name(target)
     if not (isinstance(target, type) and issubclass(target, BaseBenchmark)):

@@ -78,6 +78,7 @@ class Examination(BaseBenchmark):
                 yield grade_readings(rule, self.read(response.text), item, response, outcome)
 
     def _outcome(self, tools: Tools, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
+        """Return the fields of the sample for one reading of an answer: score, stage and what was compared."""
         equal, stage, failed = False, "no answer was found", None
         comparison = None if answer is None else self.compare(gold, answer)
         if comparison:

@@ -250,6 +250,7 @@ class SimpleBenchmark(BaseBenchmark):
         return super().gold_response(item) if grader.kind in (*READING, "rules") else grader.gold_response(golds)
 
     def _item(self, row: Row) -> Item:
+        """Return the item of a row, with prompts, options and gold as the definition has them. Raises DataUnusable."""
         definition = self.definition
         shuffled = _shuffle_options(definition, row)
         detail: dict[str, JsonValue] = {name: _read_field(row, field) for name, field in definition.detail.items()}
@@ -343,6 +344,7 @@ def _shuffle_options(definition: Definition, row: Row) -> ShuffledOptions | None
 
 
 def _read_gold(gold: Gold | None, row: Row) -> JsonValue:
+    """Return the gold of a row: its field, or what the last box or the pattern finds there; None without one."""
     if gold is None:
         return None
     value = _read_field(row, gold.field)

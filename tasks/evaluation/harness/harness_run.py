@@ -80,10 +80,7 @@ class HarnessOutcome(NamedTuple):
 
 
 def is_harness_task(name: str, include_path: Path | None) -> bool:
-    """Return whether a task, group, tag or YAML file is the harness's.
-
-    Raises UnknownTask for a missing `include_path`.
-    """
+    """Return whether a task, group, tag or YAML file is the harness's. Raises UnknownTask without that folder."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return path.is_file() and bool(HARNESS_YAML.search(path.read_text("utf-8", "replace")))
@@ -176,6 +173,7 @@ def evaluate_harness(
 
 
 def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dict[str, Any]:
+    """Return what lm_eval's `simple_evaluate` finds for loaded tasks under the settings of a run."""
     from lm_eval.evaluator import simple_evaluate
 
     # under the names that are read first, so that they override those of the task
@@ -481,6 +479,7 @@ def _merge_values(by_task: Mapping[str, Any]) -> Any:
 
 
 def _describe_data(name: str, loaded: LoadedTasks) -> Dataset:
+    """Return sources, number and checksum of the documents that all tasks ask."""
     digest, count, sources = hashlib.sha256(), 0, dict[str, None]()
     for task in loaded.tasks.values():
         files: Any = (task.config.dataset_kwargs or {}).get("data_files")

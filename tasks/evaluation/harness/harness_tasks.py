@@ -129,6 +129,7 @@ def _resolve_files(file_names: Any, folder: Path) -> Any:
 
 @cache
 def _open_manager(include_path: Path | None, *, with_own: bool) -> Any:
+    """Return a TaskManager of a folder and, with_own, of the harness's own tasks; it reads each folder once."""
     with silence_loggers():
         from lm_eval.tasks import TaskManager
         from lm_eval.tasks._factory import TaskFactory

@@ -213,6 +213,7 @@ def look_up(run: FoundRun, task: str, sample: Sample, artifacts: Artifacts, reca
 
 
 def _read_call(key: str, stored: StoredResponse, *, by: Literal["model", "judge"]) -> Call:
+    """Return a stored response as a call, with the text of its prompt; pictures are `(image)`."""
     request, response = dict_or_empty(stored.request), dict_or_empty(stored.response)
     messages, prompt = request.get("messages"), list[PromptTurn]()
     for message in map(dict_or_empty, messages if isinstance(messages, list) else ()):

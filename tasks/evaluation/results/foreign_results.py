@@ -314,6 +314,7 @@ def _inspect_sample(texts: SampleTexts, *, model: str, scorer: str) -> dict[str,
 def _inspect_header(
     report: EvalReport, result: TaskResult, *, ids: Sequence[str], samples: int, scorer: str
 ) -> dict[str, Any]:
+    """Return the content of `header.json`: the run as a specification, its results and its times."""
     run, sampling = report.run, result.settings.get("sampling")
     sampling_values: Mapping[str, Any] = sampling if isinstance(sampling, dict) else {}
     spec = {

@@ -330,6 +330,7 @@ def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], di
 
 
 def _import(path: Path, evaluations: Evaluations) -> Imported:
+    """Write the run of one results file to the database. Raises ResultsUnusable."""
     report = read_results(path)
     sample_counts: Counter[str] = Counter()
 

@@ -218,6 +218,7 @@ def _sum_by_item(samples: Iterable[Sample | Graded]) -> dict[str, _Scores]:
 
 
 def _build_changes(pairs: Iterable[_Pair]) -> tuple[Change, ...]:
+    """Return the changes of pairs, the largest first."""
     return tuple(
         Change(
             item=item,

@@ -77,10 +77,7 @@ class Row(dict[str, Any]):
                 self.unusable(f"there is no field {name!r}")
 
     def text(self, name: str) -> str:
-        """Return the text of a field, which must not be blank.
-
-        Raises DataUnusable, as all methods that read a field do.
-        """
+        """Return the text of a field, not blank. Raises DataUnusable, as all methods that read a field do."""
         value = self.get(name)
         if not isinstance(value, str) or not value.strip():
             self.unusable(f"`{name}` must hold text, found {self._abbreviate(value)}")
@@ -196,6 +193,7 @@ class Data:
         return Dataset(name=name, source=source, checksum=checksum.hex(), count=count)
 
     def _hub_rows(self, file: DataFile) -> Iterator[Row]:
+        """Yield the items of a data set of the hub, without images and audio. Raises DataMissing."""
         if not file.hub:
             raise DataMissing(self._where(file, "it is on no hub that this program reads"))
         try:
@@ -270,6 +268,7 @@ def _read_jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
 
 
 def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
+    """Yield the items of a list, of the only list in an object, or of one object to a line. Raises DataUnusable."""
     raw = file.read().removeprefix(BOM)
     first, _, rest = raw.lstrip().partition(b"\n")
     if first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):

@@ -172,10 +172,7 @@ def release_models() -> None:
 
 
 def _read_variable(field: str, name: str | None) -> str | None:
-    """Return the value of the environment variable that a field names; None if it names none.
-
-    Raises ModelUnavailable.
-    """
+    """Return the value of the environment variable that a field names; None for no name. Raises ModelUnavailable."""
     if name is None:
         return None
     if not (value := resources().secret(name)):

@@ -321,10 +321,7 @@ def make_items(benchmark: BaseBenchmark, data: Data) -> Iterator[Item]:
 
 
 def effective_sampling(benchmark: BaseBenchmark, settings: RunSettings) -> Sampling:
-    """Return the benchmark's sampling, overridden by the run's.
-
-    Raises OptionUnusable for unknown names and bad values.
-    """
+    """Return the benchmark's sampling, overridden by the run's. Raises OptionUnusable for bad names and values."""
     overrides = read_overrides(settings)
     changed = benchmark.sampling.model_dump() | overrides
     if changed["seed"] is not None and "seed" not in overrides:  # None: the benchmark sends no seed

@@ -127,10 +127,7 @@ def _find_lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, 
 
 
 def _open_if_possible(model: ModelSpec) -> Chat | None:
-    """Return the model; None where it cannot be opened here.
-
-    Raises ModelUnavailable for arguments that it does not take.
-    """
+    """Return the model; None where it cannot be opened here. Raises ModelUnavailable for arguments of no use to it."""
     check_args(model.backend, model.args)
     try:
         return open_model(model)
@@ -229,6 +226,7 @@ def estimate_run(
 def _estimate_task(
     task: PlannedTask, chat_id: str | None, artifacts: Artifacts, responses: Responses, prices: Prices | None
 ) -> TaskEstimate:
+    """Count the calls of a task, and the tokens of those whose answers are not stored."""
     calls = stored = prompt = answer = 0
     # every request, and whether it is a first turn; later turns are counted without the replies before them
     requests = (

@@ -89,6 +89,7 @@ class AsLM:
     loglikelihood_rolling = loglikelihood
 
     def _requests(self, instances: Sequence[Any]) -> Iterator[tuple[int, ChatRequest]]:
+        """Yield the number of each lm_eval Instance with its request."""
         for number, instance in enumerate(instances):
             prompt, *arguments = instance.args
             draw = int(getattr(instance, "repeat_idx", 0) or 0)

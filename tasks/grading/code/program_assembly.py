@@ -86,6 +86,7 @@ def _close_once(tested: Tested, *, still_open: bool) -> Tested:
 
 
 def _prepare(before: str, code: str, entry_point: str, language: str, tests: str) -> Parts:
+    """Return code cut for its language, so that prompt and tests fit around it."""
     match language:
         case "bash":
             return Parts(before, _cut_usage(code, entry_point, language))

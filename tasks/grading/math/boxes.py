@@ -64,6 +64,7 @@ def _are_one_answer(between: str, before: _Box, after: _Box) -> bool:
 
 
 def _read_box(text: str, opened: re.Match[str]) -> _Box | None:
+    """Return the box at a command with its outermost start; None where it has no content that ends."""
     start, position = opened.span()
     if text[position : position + 1] != "{":
         word = re.compile(r"\\?[^\s$.,;{}\\]+(?:\.\d+)?").match(text, position)

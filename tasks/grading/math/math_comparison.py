@@ -66,6 +66,7 @@ def _same_words(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_percentage(gold: Answer, answer: Answer) -> bool:
+    """Return whether 28 % agrees with another percentage, with 28 or with .28."""
     if isinstance(gold, Percentage) and isinstance(answer, Percentage):
         return is_same_value(gold.node, answer.node)
     percentage, compared = (gold, answer) if isinstance(gold, Percentage) else (answer, gold)
@@ -80,6 +81,7 @@ def _same_percentage(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_ratio(gold: Answer, answer: Answer) -> bool:
+    """Return whether ratios agree: as times of day, part by part, in proportion, or 3:4 with 3/4."""
     if isinstance(gold, Ratio) and isinstance(answer, Ratio):
         golds, answers = _nodes(gold), _nodes(answer)
         if gold.clock and answer.clock:  # 20:34 and 20:34:00
@@ -141,6 +143,7 @@ def _drop_equal(items: Sequence[Answer]) -> list[Answer]:
 
 
 def _same_list(gold: Answer, answer: Answer) -> bool:
+    """Return whether lists agree: in order where names, tuples or coordinates ask for it, else as sets."""
     # `x < 1 or x > 2` beside a set is a set too
     if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
         answer = solution_set(answer) or answer
@@ -173,6 +176,7 @@ def _have_distinct_names(items: Sequence[Answer], *, compared: Sequence[Answer])
 
 
 def _same_collection(gold: Answer, answer: Answer) -> bool:
+    """Return whether tuples, intervals, sets or matrices agree; `{5}` agrees with 5."""
     if isinstance(gold, Matrix) and isinstance(answer, Matrix):
         same_shape = len(gold.rows) == len(answer.rows) and len(gold.rows[0]) == len(answer.rows[0])
         return same_shape and all(_same_items(left, right) for left, right in zip(gold.rows, answer.rows, strict=True))
@@ -248,6 +252,7 @@ def _same_union(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_relation(gold: Answer, answer: Answer) -> bool:
+    """Return whether two relations agree, or a relation and the value or interval that it stands for."""
     if isinstance(gold, Relation) and isinstance(answer, Relation):
         return _same_relations(gold, answer)
     relation, compared = (gold, answer) if isinstance(gold, Relation) else (answer, gold)

@@ -211,10 +211,7 @@ def last_expression(text: str) -> str | None:
 
 
 def _last_number(text: str, start: int) -> re.Match[str] | None:
-    """Return the last number from `start` on.
-
-    It is sought from letters on, since a number holds none but a final `percent`.
-    """
+    """Return the last number from `start` on, sought from letters on: it holds none but a final `percent`."""
     if text.isascii():
         digit = max(map(text.rfind, digits))
         if digit < start:

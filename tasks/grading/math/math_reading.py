@@ -167,6 +167,7 @@ def _outside_brackets(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def _read(tokens: list[Token]) -> Answer:
+    """Parse tokens by the loosest sign first: conditions, lists, relations, unions, ±, ratios, then a single answer."""
     if not tokens:
         raise NotUnderstood("nothing")
     for index, token in enumerate(tokens):  # what precedes a condition: `f(x) = ax + b, where …`, `2n for n > 1`

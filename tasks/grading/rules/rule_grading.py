@@ -152,10 +152,7 @@ def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
 
 
 def rules_of(detail: Mapping[str, JsonValue]) -> list[tuple[str, Rule]]:
-    """Return kind and check of each instruction in an item's `instruction_id_list` and `kwargs`.
-
-    Raises RulesUnusable.
-    """
+    """Return kind and check of each instruction in an item's `instruction_id_list`, `kwargs`. Raises RulesUnusable."""
     kinds, arguments = detail.get("instruction_id_list"), detail.get("kwargs")
     if not isinstance(kinds, list) or not kinds or not isinstance(arguments, list):
         raise RulesUnusable("an item needs `instruction_id_list` and `kwargs`, two lists")

@@ -60,6 +60,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _ends_sentence(token: str, following: str) -> bool:
+    """Return whether a sentence ends with a token, by Punkt's rules for abbreviations, initials and numbers."""
     if token in (".", "?", "!"):
         return True
     if not token.endswith("."):

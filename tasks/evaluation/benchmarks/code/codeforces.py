@@ -76,6 +76,8 @@ class CodeForces(ContestBenchmark):
         return find_first_failure(blocks[-1], runs)
 
     def _run_test(self, code: str, stdin: str, expected: str, seconds: float, sandbox: Sandbox) -> Verdict:
+        """Return the verdict on a program for one test, by the words that it prints."""
+
         def differs(printed: str) -> str | None:
             equal = printed.split() == expected.split()  # the checker wcmp of testlib
             return None if equal else f"wrong answer: {_shorten(printed)}, expected {_shorten(expected)}"

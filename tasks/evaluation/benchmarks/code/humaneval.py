@@ -211,10 +211,7 @@ def build_python_item(row: Row, prompt: str) -> Item:
 
 
 def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
-    """Return the item of a row of MultiPL-E; `extension` (`sh`) makes its ID unique among languages.
-
-    Raises DataUnusable.
-    """
+    """Return the item of a row of MultiPL-E; `extension` (`sh`) makes its ID unique. Raises DataUnusable."""
     name = str(row.get("task_id") or row.text("name"))
     prompt = row.text("prompt")
     # the function whose first line ends the prompt

@@ -158,6 +158,7 @@ def extract_last_block(answer: str) -> str:
 
 
 def _build_item(row: Row) -> Item:
+    """Return the item of a row, whose tests can be run. Raises DataUnusable."""
     public, private = row.text("public_test_cases"), row.text("private_test_cases")
     difficulty = row.get("difficulty")
     if difficulty not in DIFFICULTIES:

@@ -113,6 +113,7 @@ def _read_opcodes(pickled: bytes) -> Iterator[tuple[str, object, int]]:
 
 
 def _parse_tests(text: str, whose: str) -> Iterator[Test]:
+    """Yield the tests in a JSON list. whose: `public` or `private`, for names and messages. Raises ValueError."""
     try:
         tests: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
