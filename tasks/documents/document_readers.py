@@ -225,8 +225,8 @@ def spell_number(number: int, digits: str, units: str) -> str:
     """
     if not 0 < number < 10_000:
         return ""
-    written = ""
+    words = ""
     for power in (3, 2, 1, 0):
         if digit := number // 10**power % 10:
-            written += ("" if digit == 1 and power else digits[digit - 1]) + (units[power - 1] if power else "")
-    return written
+            words += ("" if digit == 1 and power else digits[digit - 1]) + (units[power - 1] if power else "")
+    return words

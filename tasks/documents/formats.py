@@ -153,8 +153,8 @@ def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
     """Return the format of a file; `suffix` replaces that of `path`. Raises DocumentError or ReaderUnusable."""
     suffix = (path.suffix if suffix is None else suffix).lower()
     format = _format_by_content(path, suffix)
-    promised = find_format_by_suffix(suffix)
-    if promised is None or promised.name == format:
+    by_suffix = find_format_by_suffix(suffix)
+    if by_suffix is None or by_suffix.name == format:
         return Sniffed(format, ())
     return Sniffed(format, (f"The file is named `{suffix}` but is {format.upper()} by its content; read as such.",))
 
@@ -201,8 +201,8 @@ def _ole_format(path: Path, suffix: str) -> str:
         message = f"The OLE container cannot be read ({error}); the file may be truncated."
         raise errors.CorruptDocument(message) from error
     if names:  # an encrypted document may be of several formats, which only its suffix tells apart
-        promised = find_format_by_suffix(suffix)
-        return promised.name if promised and promised.name in names else names[0]
+        by_suffix = find_format_by_suffix(suffix)
+        return by_suffix.name if by_suffix and by_suffix.name in names else names[0]
     raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
 
 
@@ -242,17 +242,17 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
 def _text_format(head: bytes, suffix: str) -> str:
     from tasks.documents.text_reader import looks_like_text
 
-    promised = find_format_by_suffix(suffix)
+    by_suffix = find_format_by_suffix(suffix)
     if not looks_like_text(head):
-        if promised and promised.has_signature:
-            raise errors.CorruptDocument(f"The file does not begin as {promised.name.upper()} files do; get it again.")
+        if by_suffix and by_suffix.has_signature:
+            raise errors.CorruptDocument(f"The file does not begin as {by_suffix.name.upper()} files do; get it again.")
         raise errors.UnsupportedDocument("The file is neither a known document nor text; save it as PDF, HWPX or DOCX.")
     # between .txt and .html the first tag decides
-    if promised and not promised.has_signature and promised.name not in ("txt", "html"):
-        return promised.name
+    if by_suffix and not by_suffix.has_signature and by_suffix.name not in ("txt", "html"):
+        return by_suffix.name
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()  # UTF-8's byte order mark
     if start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start):
         return "html"
     if start.startswith(b"<?xml"):
         raise errors.UnsupportedDocument("The file is XML of no known kind; save it as PDF, HWPX or DOCX.")
-    return "html" if promised and promised.name == "html" else "txt"
+    return "html" if by_suffix and by_suffix.name == "html" else "txt"

@@ -101,10 +101,10 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
                 retryable.append(f"page {number}: {failure.message}")
     if header is None:
         raise DocumentUnreadable("crash", "the reader ended without a word", retryable=True)
-    about = header.model_dump(exclude={"page_count"})
+    fields = header.model_dump(exclude={"page_count"})
     # PDFs are read page by page, without headings of earlier pages
     joined = join_pages(pages) if header.format == "pdf" else tuple(pages)
-    return ReadDocument(Document(pages=joined, **about), tuple(retryable))
+    return ReadDocument(Document(pages=joined, **fields), tuple(retryable))
 
 
 class FoundImage(NamedTuple):
@@ -178,9 +178,9 @@ class _Child:
 
     def __init__(self, memory_mb: int) -> None:
         # without secrets, as the child reads untrusted files, and for one thread, so that CPU time is comparable
-        passed = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
+        passed_names = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "TESSDATA_PREFIX", "SYSTEMROOT")
         root = str(Path(__file__).resolve().parents[2])
-        environment = {name: os.environ[name] for name in passed if name in os.environ} | {
+        environment = {name: os.environ[name] for name in passed_names if name in os.environ} | {
             "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
             "OMP_NUM_THREADS": "1",
             "OMP_THREAD_LIMIT": "1",

@@ -216,9 +216,9 @@ def _read_date(container: olefile.OleFileIO[Any]) -> str:
         except FAILURES:
             log.info("msg headers unreadable")
     data: bytes = container.openstream(PROPERTIES).read()
-    for at in range(FIXED_FROM, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
-        ticks = int.from_bytes(data[at + 8 : at + 16], "little")
+    for offset in range(FIXED_FROM, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
+        ticks = int.from_bytes(data[offset + 8 : offset + 16], "little")
         # a FILETIME counts 100 ns since 1601; soon after 2**61 of them the years of datetime end
-        if int.from_bytes(data[at : at + 4], "little") in (SUBMITTED, DELIVERED) and 0 < ticks < 2**61:
+        if int.from_bytes(data[offset : offset + 4], "little") in (SUBMITTED, DELIVERED) and 0 < ticks < 2**61:
             return format_datetime(datetime(1601, 1, 1, tzinfo=UTC) + timedelta(microseconds=ticks // 10))
     return ""

@@ -47,21 +47,21 @@ def open_doc(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     """Read a Word document of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.docx.docx_reader import open_docx
 
-    return _read_converted(path, "doc", "docx", lambda made: open_docx(made, password=None, options=options))
+    return _read_converted(path, "doc", "docx", lambda copy: open_docx(copy, password=None, options=options))
 
 
 def open_xls(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read an Excel workbook of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.sheets.xlsx_reader import open_xlsx
 
-    return _read_converted(path, "xls", "xlsx", lambda made: open_xlsx(made, password=None, options=options))
+    return _read_converted(path, "xls", "xlsx", lambda copy: open_xlsx(copy, password=None, options=options))
 
 
 def open_ppt(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a PowerPoint file of 97–2003, as LibreOffice converts it. Raises UnsupportedDocument without LibreOffice."""
     from tasks.documents.pptx_reader import open_pptx
 
-    return _read_converted(path, "ppt", "pptx", lambda made: open_pptx(made, password=None, options=options))
+    return _read_converted(path, "ppt", "pptx", lambda copy: open_pptx(copy, password=None, options=options))
 
 
 def _read_converted(
@@ -77,8 +77,8 @@ def _read_converted(
             reader = opened(copy)
     except ProgramFailed as failure:
         raise UnsupportedDocument(f"{failure}; save the file as .{to}.") from failure
-    about = {"format": format, "reader": f"LibreOffice, {reader.header.reader}"}
-    reader.header = reader.header.model_copy(update=about)
+    changes = {"format": format, "reader": f"LibreOffice, {reader.header.reader}"}
+    reader.header = reader.header.model_copy(update=changes)
     return reader
 
 

@@ -219,10 +219,10 @@ class _Text:
             part = text[signs[0] : signs[-1] + 1].strip()
             if not part:
                 continue
-            about: dict[str, object] = {"page": page, "bbox": self._box(self._spots[0], signs), "text": part}
+            changes: dict[str, object] = {"page": page, "bbox": self._box(self._spots[0], signs), "text": part}
             if parts and self._block.kind == "heading":
-                about |= {"kind": "paragraph", "level": None}  # the rest of a heading over the page's end is none
-            parts.append(self._block.model_copy(update=about))
+                changes |= {"kind": "paragraph", "level": None}  # the rest of a heading over the page's end is none
+            parts.append(self._block.model_copy(update=changes))
         return parts
 
     def _pages(self, spots: Sequence[int | None]) -> list[int | None]:
@@ -286,10 +286,10 @@ class _Text:
         """Return the rows of the header on pages where the layout repeats them."""
         top = min(cell.row for cell in inside)
         rows = {cell.row for cell in self._block.cells if cell.header}
-        again = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
-        repeated = self._drawn.repeats("".join(_fold(cell.text) for cell in again), page)
+        header_cells = [cell for cell in self._block.cells if cell.row in rows and cell.row < top]
+        repeated = self._drawn.repeats("".join(_fold(cell.text) for cell in header_cells), page)
         # compared, but not located
-        return [cell.model_copy(update={"bbox": None}) for cell in again] if repeated else []
+        return [cell.model_copy(update={"bbox": None}) for cell in header_cells] if repeated else []
 
     def _cell(self, cell: Cell, n: int, signs: Sequence[int]) -> Cell:
         text = cell.text if len(signs) == len(cell.text) else "".join(cell.text[at] for at in signs).strip()
@@ -354,5 +354,5 @@ def _margin_blocks(page: LaidPage, number: int, kind: str, marginal_blocks: Sequ
     key = _fold(text)
     of_kind = [block for block in marginal_blocks if block.kind == kind and key]
     stored = next((block for block in of_kind if _fold(block.text) == key), None)
-    drawn = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
-    return [(stored or drawn).model_copy(update={"page": number, "bbox": enclosing_box(boxes)})]
+    drawn_block = Block(kind="header" if kind == "header" else "footer", text=stored.text if stored else text)
+    return [(stored or drawn_block).model_copy(update={"page": number, "bbox": enclosing_box(boxes)})]

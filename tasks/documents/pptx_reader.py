@@ -186,10 +186,10 @@ def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> N
         blocks.add("footer", _break_lines(shape.text_frame.text), page=number, bbox=box)
         return
     paragraphs = [paragraph for paragraph in shape.text_frame.paragraphs if paragraph.text.strip()]
-    listed = placeholder in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
+    is_list = placeholder in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
     for paragraph in paragraphs:
-        kind: Kind = "list" if listed else "paragraph"
-        level = paragraph.level + 1 if listed else None
+        kind: Kind = "list" if is_list else "paragraph"
+        level = paragraph.level + 1 if is_list else None
         blocks.add(kind, _break_lines(paragraph.text), level=level, page=number, bbox=box)
 
 

@@ -69,14 +69,14 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
         laid, doubts = _lay_out_pages(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
     metadata = read_core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
-    about: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "format": "docx",
         "reader": READER,
         "title": title and make_storable(title),
         "metadata": metadata,
         "notes": (*_notes(package, findings), *doubts),
     }
-    return read_whole(laid, page_source="layout", **about) if laid else read_whole(pages, **about)
+    return read_whole(laid, page_source="layout", **fields) if laid else read_whole(pages, **fields)
 
 
 def _lay_out_pages(

@@ -34,8 +34,8 @@ def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: 
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
     source: PageSource = "layout" if pages[0].number else "none"
-    about = {"title": document.title, "metadata": document.metadata, "notes": notes}
-    return read_whole(pages, page_source=source, format=format, reader=reader, **about)
+    fields = {"title": document.title, "metadata": document.metadata, "notes": notes}
+    return read_whole(pages, page_source=source, format=format, reader=reader, **fields)
 
 
 def _unpaged(blocks: tuple[Block, ...]) -> Page:

@@ -44,10 +44,10 @@ _PR_SET_PDEATHSIG = 1
 
 def lay_out(data: bytes) -> list[LaidPage]:
     """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
-    drawn = run_in_own_process(lambda: [_parse_page(svg) for svg in _drawings(data)])
+    parsed_pages = run_in_own_process(lambda: [_parse_page(svg) for svg in _drawings(data)])
     pages = [
         LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
-        for width, height, signs, zones, boxes, images in drawn
+        for width, height, signs, zones, boxes, images in parsed_pages
     ]
     if not any(page.signs for page in pages):
         raise LayoutFailed("the layout engine draws no text")
@@ -86,9 +86,9 @@ def _send_result(work: Callable[[], Any], sender: Connection) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))  # counted from the fork
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
     try:
         reply = {"value": work()}
     except Exception as error:  # noqa: BLE001 an engine raises what it likes over hostile bytes
@@ -149,12 +149,12 @@ def _parse_page(svg: str) -> LaidPage:
 def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str, BBox]]:
     """Yield the signs of a text element with their boxes, among which its width is shared."""
     x, y, size = (_number(attributes, name) for name in ("x", "y", "font-size"))
-    if moved := _MOVED.search(attributes.get("transform", "")):
-        x, y = x + float(moved[1]), y + float(moved[2])
+    if translation := _MOVED.search(attributes.get("transform", "")):
+        x, y = x + float(translation[1]), y + float(translation[2])
     # Hangul and Han characters fill a square, others about half of one
-    wide = [size * (1.0 if unicodedata.east_asian_width(sign) in "WF" else 0.5) for sign in text]
-    stretch = _number(attributes, "textLength") / (sum(wide) or 1.0) or 1.0
-    for sign, width in zip(text, wide, strict=True):
+    advances = [size * (1.0 if unicodedata.east_asian_width(sign) in "WF" else 0.5) for sign in text]
+    stretch = _number(attributes, "textLength") / (sum(advances) or 1.0) or 1.0
+    for sign, width in zip(text, advances, strict=True):
         if not sign.isspace():
             yield sign, _points(x, y - _ASCENT * size, x + width * stretch, y + _DESCENT * size)
         x += width * stretch

@@ -64,21 +64,21 @@ def open_container(path: Path) -> Any:
     import olefile
 
     with path.open("rb") as file:
-        start = file.read(512)
-    if not start:
+        header = file.read(512)
+    if not header:
         raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
-    if start.startswith(_SIGNATURE):
+    if header.startswith(_SIGNATURE):
         raise errors.UnsupportedDocument(
             "The document is an HWP 3 document, and HWP 5 and HWPX are read; open it in Hangul and save it as HWPX."
         )
-    if not start.startswith(OLE_MAGIC):
+    if not header.startswith(OLE_MAGIC):
         raise errors.CorruptDocument(
             "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
         )
     # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file
-    sectors = max(int.from_bytes(start[at : at + 4], "little") for at in (44, 64, 72))
-    valid = len(start) >= 76 and start[30:34] in _SECTOR_SHIFTS  # sectors are given as powers of two ([MS-CFB] 2.2)
-    if not valid or sectors << start[30] > path.stat().st_size:
+    sectors = max(int.from_bytes(header[at : at + 4], "little") for at in (44, 64, 72))
+    valid = len(header) >= 76 and header[30:34] in _SECTOR_SHIFTS  # sectors are given as powers of two ([MS-CFB] 2.2)
+    if not valid or sectors << header[30] > path.stat().st_size:
         raise hwp_streams.damage_error(
             "The document is a damaged OLE container: its header claims more than the file holds"
         )

@@ -113,7 +113,7 @@ def inflate(packed: bytes, *, name: str) -> bytes:
 def record_tree(data: bytes, *, name: str) -> list[Record]:
     """Return the top records of a stream with their children; records without text and structure are left out."""
     top: list[Record] = []
-    open_: list[Record] = []  # the last record of every level above the current one
+    open_records: list[Record] = []  # the last record of every level above the current one
     offset = count = 0
     while offset + 4 <= len(data):
         # 10 bits of tag, 10 of level and 12 of size, or a longer size behind them
@@ -142,10 +142,10 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
         if tag not in _READ_TAGS:
             continue
         record = Record(tag, level, data[start:offset])
-        while open_ and open_[-1].level >= level:
-            open_.pop()
-        (open_[-1].children if open_ else top).append(record)
-        open_.append(record)
+        while open_records and open_records[-1].level >= level:
+            open_records.pop()
+        (open_records[-1].children if open_records else top).append(record)
+        open_records.append(record)
     return top
 
 

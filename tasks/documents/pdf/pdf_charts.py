@@ -182,8 +182,8 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
     straight = [element.rect for element in cluster if element.kind != "free"]
     axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
     over = enclosing_rect(marks)
-    strewn = over.width > box.width / 2 and over.height > box.height / 2
-    return axes and strewn and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
+    spread = over.width > box.width / 2 and over.height > box.height / 2
+    return axes and spread and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
 
 
 def _is_diagram(elements: Sequence[Element]) -> bool:

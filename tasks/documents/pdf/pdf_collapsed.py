@@ -159,8 +159,8 @@ def _with_header(grid: Grid, inside: Sequence[Word], words: Sequence[Word]) -> G
         height = max(w.y1 - w.y0 for w in line)
         phrases = group_phrases(line)
         # a title over the whole table names no column
-        across = any(p.x0 < grid.xs[1] - SNAP and p.x1 > grid.xs[1] + SNAP for p in phrases)
-        if reached - max(w.y1 for w in line) > height or across:
+        is_title = any(p.x0 < grid.xs[1] - SNAP and p.x1 > grid.xs[1] + SNAP for p in phrases)
+        if reached - max(w.y1 for w in line) > height or is_title:
             break
         reached = min(w.y0 for w in line)
         if phrases[-1].x0 > grid.xs[1] - SNAP:  # a line with a label alone heads a group of rows

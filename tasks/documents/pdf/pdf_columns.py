@@ -113,8 +113,8 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
     if sum(len(line.segments) > 1 for line in lines) < MIN_ROWS:
         return []
 
-    owned = {f.line for f in fragments}
-    free = [word for word in words if word.line in owned]
+    own_lines = {f.line for f in fragments}
+    free = [word for word in words if word.line in own_lines]
     # rows close to each other, from a row with several columns to another
     runs: list[list[_Line]] = [[]]
     for line in lines:

@@ -189,8 +189,8 @@ def find_ocr_languages() -> tuple[str, ...]:
     program = shutil.which("tesseract")
     if program is None:
         return ()
-    listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    return tuple(name for name in WANTED_LANGUAGES if name in listed.stdout.split())
+    process = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return tuple(name for name in WANTED_LANGUAGES if name in process.stdout.split())
 
 
 def read_image(png: bytes, *, dpi: int, timeout_s: float = TIMEOUT_S) -> list[Fragment]:

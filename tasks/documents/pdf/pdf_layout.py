@@ -259,8 +259,8 @@ def _make_row(pieces: Sequence[Fragment]) -> Row:
 def _continues_sentence(rows: Sequence[Row], row: Row, right: float) -> bool:
     """Return whether a sentence surely runs on: it has not ended, and a small word or the same white follows."""
     before = rows[-1]
-    alike = abs(row.size - before.size) < 0.5 and row.bold == before.bold and not (row.tabular or before.tabular)
-    if not alike or SENTENCE_STOP.search(before.text) or begins_item(row):
+    same_style = abs(row.size - before.size) < 0.5 and row.bold == before.bold and not (row.tabular or before.tabular)
+    if not same_style or SENTENCE_STOP.search(before.text) or begins_item(row):
         return False
     white = row.y0 - before.y1
     full = right - before.x1 < 0.2 * (right - before.x0)

@@ -80,17 +80,17 @@ def _find_pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
         before = len(images)
         images = _join_tiles(_join_tiles(images, across=True), across=False)
 
-    grounds = [image for image in images if image.rect.area > GROUND_SHARE * upright.area]
-    if grounds:
+    backgrounds = [image for image in images if image.rect.area > GROUND_SHARE * upright.area]
+    if backgrounds:
         # the text that OCR puts under a scan is invisible (render mode 3)
         spans = cast("list[dict[str, Any]]", page.get_texttrace())
         if sum(len(span["chars"]) for span in spans if span["type"] != 3) < GROUND_CHARS:
-            return [_join(grounds)], False  # a scan
-    images = [image for image in images if image not in grounds]
+            return [_join(backgrounds)], False  # a scan
+    images = [image for image in images if image not in backgrounds]
     paths = cast("list[dict[str, Any]]", page.get_cdrawings())
     boxes = find_charts(paths, upright, lambda: [word[:4] for word in cast("list[Any]", page.get_text("words"))])
     charts = [Placement(chart, (CHART_DPI / 72, CHART_DPI / 72), "vector") for chart in boxes]
-    return _join_layers([*images, *charts]), bool(grounds)
+    return _join_layers([*images, *charts]), bool(backgrounds)
 
 
 def _join_tiles(images: Sequence[Placement], *, across: bool) -> list[Placement]:

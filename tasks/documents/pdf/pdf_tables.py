@@ -193,7 +193,7 @@ def _cut_word(
     """Return a word in pieces with their cells, cut where a line of the grid parts two characters; none if outside."""
     y = (word.y0 + word.y1) / 2
     pieces: list[tuple[GridCell, Word]] = []
-    lead: Word | None = None
+    outside: Word | None = None
     for char in chars:
         x = (char.x0 + char.x1) / 2
         if char.line != word.line or char.text.isspace() or not word.x0 <= x <= word.x1:
@@ -203,11 +203,11 @@ def _cut_word(
             cell, before = pieces.pop()
             char = before._replace(text=before.text + char.text, x1=char.x1)
         elif cell is None:
-            lead = char if lead is None else lead._replace(text=lead.text + char.text, x1=char.x1)
+            outside = char if outside is None else outside._replace(text=outside.text + char.text, x1=char.x1)
             continue
-        elif lead is not None:
-            char = lead._replace(text=lead.text + char.text, x1=char.x1)
-            lead = None
+        elif outside is not None:
+            char = outside._replace(text=outside.text + char.text, x1=char.x1)
+            outside = None
         pieces.append((cell, char))
     return pieces
 

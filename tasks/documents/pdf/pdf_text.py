@@ -271,7 +271,7 @@ def join_right_to_left(pieces: Sequence[Fragment | Word]) -> str:
 
     Words of Latin letters, and numbers behind them, keep their order (Unicode's bidirectional algorithm, rule L2).
     """
-    read: list[Fragment | Word] = []
+    ordered: list[Fragment | Word] = []
     latin: list[Fragment | Word] = []
     for piece in pieces:
         letters = any(map(str.isalpha, piece.text)) and not RIGHT_TO_LEFT.search(piece.text)
@@ -279,11 +279,11 @@ def join_right_to_left(pieces: Sequence[Fragment | Word]) -> str:
         if letters or (number and latin):
             latin.append(piece)
         else:
-            read = [piece, *latin, *read]
+            ordered = [piece, *latin, *ordered]
             latin = []
-    read = [*latin, *read]
-    text = read[0].text
-    for before, piece in pairwise(read):
+    ordered = [*latin, *ordered]
+    text = ordered[0].text
+    for before, piece in pairwise(ordered):
         white = max(before.x0 - piece.x1, piece.x0 - before.x1)
         text += piece.text if white < WORD_GAP * (piece.y1 - piece.y0) else f" {piece.text}"
     return text

@@ -108,8 +108,8 @@ def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str
     """Return digits in the places of the format, with the literals around and between them."""
     kinds = [kind for kind, _ in tokens]
     if "digit" not in kinds:
-        written = format_general(float(number))
-        return "".join(written if kind in ("general", "text") else text for kind, text in tokens if kind != "comma")
+        general = format_general(float(number))
+        return "".join(general if kind in ("general", "text") else text for kind, text in tokens if kind != "comma")
     first, last = kinds.index("digit"), len(kinds) - 1 - kinds[::-1].index("digit")
     before, body = tokens[:first], tokens[first : last + 1]
     scaling = 0

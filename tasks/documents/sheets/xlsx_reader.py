@@ -190,14 +190,14 @@ def _formats(package: Package, part: str | None) -> Sequence[str]:
     if part is None:
         return ()
     root = package.xml(part)
-    own = {
+    custom = {
         node.get("numFmtId", ""): node.get("formatCode", GENERAL)
         for node in root.iter()
         if local_name(node.tag) == "numFmt" and node.get("numFmtId")
     }
     styles = next((node for node in root if local_name(node.tag) == "cellXfs"), None)
     numbers = [node.get("numFmtId", "0") for node in styles or () if local_name(node.tag) == "xf"]
-    return [own.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
+    return [custom.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
 
 
 class Sheet(WithoutDoctype):
