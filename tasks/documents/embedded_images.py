@@ -32,21 +32,21 @@ class Picture(NamedTuple):
     height: int
 
 
-class Embedded(NamedTuple):
+class EmbeddedImage(NamedTuple):
     """The bytes of an embedded image, or the reason why there are none."""
 
     data: bytes
     problem: str | None = None
 
 
-EXTERNAL_IMAGE = Embedded(b"", "the image is outside the document and is not fetched")
+EXTERNAL_IMAGE = EmbeddedImage(b"", "the image is outside the document and is not fetched")
 
 
 class Undecodable(Exception):
     """The bytes are no readable picture; the message gives the reason."""
 
 
-def make_candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
+def make_candidates(images: Iterable[EmbeddedImage]) -> Iterator[ImageCandidate]:
     """Yield numbered candidates of a document without pages."""
     for n, image in enumerate(images, start=1):
         candidate = ImageCandidate(page=None, bbox=None, n=n, source="raster", problem=image.problem)
@@ -58,14 +58,14 @@ def make_candidates(images: Iterable[Embedded]) -> Iterator[ImageCandidate]:
         yield candidate
 
 
-def read_embedded(read: Callable[[], bytes]) -> Embedded:
+def read_embedded(read: Callable[[], bytes]) -> EmbeddedImage:
     """Return the bytes that `read` gives, or the reason where the part is damaged or refused."""
     try:
-        return Embedded(read())
+        return EmbeddedImage(read())
     except NeedsPassword:
         raise
     except DocumentError as error:
-        return Embedded(b"", str(error))
+        return EmbeddedImage(b"", str(error))
 
 
 def decode_image(data: bytes) -> Picture:

@@ -142,21 +142,22 @@ HEAD_BYTES = 8192
 _UNREAD: dict[str, dict[str, str]] = _TABLE["unread"]
 
 
-class Sniffed(NamedTuple):
-    """The name of the format to read a file as, with notes for the owner of the file."""
+class DetectedFormat(NamedTuple):
+    """The name of the format that a file is read as, with notes for the owner of the file."""
 
     format: str
     notes: tuple[str, ...]
 
 
-def sniff(path: Path, *, suffix: str | None = None) -> Sniffed:
+def sniff(path: Path, *, suffix: str | None = None) -> DetectedFormat:
     """Return the format of a file; `suffix` replaces that of `path`. Raises DocumentError or ReaderUnusable."""
     suffix = (path.suffix if suffix is None else suffix).lower()
     format = _format_by_content(path, suffix)
     by_suffix = find_format_by_suffix(suffix)
     if by_suffix is None or by_suffix.name == format:
-        return Sniffed(format, ())
-    return Sniffed(format, (f"The file is named `{suffix}` but is {format.upper()} by its content; read as such.",))
+        return DetectedFormat(format, ())
+    note = f"The file is named `{suffix}` but is {format.upper()} by its content; read as such."
+    return DetectedFormat(format, (note,))
 
 
 def find_outside_reader(path: Path, *, suffix: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
-from tasks.documents.text_reader import Decoded, decode, read_bytes
+from tasks.documents.text_reader import DecodedText, decode, read_bytes
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -70,7 +70,7 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
 
 
 def _make_reader(
-    format: str, blocks: BlockList, decoded: Decoded, *, reader: str, title: str | None, metadata: dict[str, str]
+    format: str, blocks: BlockList, decoded: DecodedText, *, reader: str, title: str | None, metadata: dict[str, str]
 ) -> Reader:
     metadata |= {"encoding": decoded.encoding}
     return read_whole(
@@ -85,7 +85,7 @@ def add_html(blocks: BlockList, source: str) -> ET.Element:
     return root
 
 
-def decode_html(data: bytes) -> Decoded:
+def decode_html(data: bytes) -> DecodedText:
     """Decode by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
     declared = _CHARSET.search(data[:4096])
     name = declared[1].decode().lower() if declared else ""
@@ -94,7 +94,7 @@ def decode_html(data: bytes) -> Decoded:
     except (LookupError, UnicodeDecodeError):
         text = None
     # a byte order mark or single bad bytes are a matter for `decode`
-    return decode(data) if text is None or name.startswith("utf") else Decoded(text, name, ())
+    return decode(data) if text is None or name.startswith("utf") else DecodedText(text, name, ())
 
 
 def _parse_tree(source: str) -> ET.Element:

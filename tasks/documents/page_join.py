@@ -1,4 +1,4 @@
-"""Joins blocks, which have the text, with pages as a layout engine draws them, which have the places.
+"""Locates blocks on the pages that a layout engine draws: blocks have the text, drawn pages the positions.
 
 Letters and digits of both are compared; signs, white space and spelling variants of Unicode are left out. A block that
 goes over the end of a page becomes one block on each page.

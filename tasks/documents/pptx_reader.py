@@ -1,7 +1,7 @@
 """Reads PowerPoint presentations (PPTX, PPTM, PPSX): a page for each slide, with the places of its shapes.
 
 Text, tables, the data of charts and the texts of diagrams become blocks; speaker notes stand behind their slide. Hidden
-slides are read and said. Macros never run, and nothing outside the file is fetched.
+slides are read, and a note names them. Macros never run, and nothing outside the file is fetched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tasks.documents.archives import Package, parse_xml
 from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
-from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
 from tasks.documents.office_package import has_macros, local_name, read_core_properties, refuse_encrypted
 
 READER = "trivet pptx 1"
@@ -88,14 +88,14 @@ def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     refuse_encrypted(path, password, program="PowerPoint")
     Package(path).__exit__()  # refuses zip bombs before python-pptx unpacks anything
 
-    def embedded(shape: Any) -> Embedded:
+    def embedded(shape: Any) -> EmbeddedImage:
         blip = shape.element.blipFill.blip if shape.element.blipFill is not None else None
         if blip is None or not blip.rEmbed:
             return EXTERNAL_IMAGE  # a linked picture lies outside the file
         try:
-            return Embedded(shape.part.related_part(blip.rEmbed).blob)
+            return EmbeddedImage(shape.part.related_part(blip.rEmbed).blob)
         except KeyError:
-            return Embedded(b"", "the part of the image is missing from the document")
+            return EmbeddedImage(b"", "the part of the image is missing from the document")
 
     for number, slide in enumerate(_open_presentation(path).slides, start=1):
         pictures = [entry for entry in _place_shapes(slide.shapes) if _is_picture(entry.shape)]

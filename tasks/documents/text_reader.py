@@ -28,7 +28,7 @@ _HEADINGS = (
 _HEADING_CHARS = 60
 
 
-class Decoded(NamedTuple):
+class DecodedText(NamedTuple):
     """A text with the encoding that its bytes were read in."""
 
     text: str
@@ -62,7 +62,7 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def decode(data: bytes) -> Decoded:
+def decode(data: bytes) -> DecodedText:
     """Decode text of unknown encoding: by its byte order mark, else as UTF-8, else CP949, else by a guess."""
     notes: list[str] = []
     encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _detect_utf16(data)
@@ -83,7 +83,7 @@ def decode(data: bytes) -> Decoded:
         notes.append(f"Lone surrogates were replaced by U+FFFD: {lone}.")
     if broken := text.count("\ufffd") - lone:
         notes.append(f"Characters that could not be read stand as U+FFFD: {broken}.")
-    return Decoded(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, tuple(notes))
+    return DecodedText(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, tuple(notes))
 
 
 def looks_like_text(head: bytes) -> bool:

@@ -142,14 +142,14 @@ class StoryWalker:
         """Take note of what is anchored at this point of a paragraph."""
         if isinstance(token, docx_inline.NoteReference):
             self._findings.references.append((token, self.pages.turn()))
-        elif isinstance(token, docx_inline.Hidden):
+        elif isinstance(token, docx_inline.HiddenText):
             self._findings.hidden += 1
         elif isinstance(token, docx_inline.Picture):
             relationship = self._part.relationships.get(token.relationship or "")
             self._findings.external_images += bool(relationship and relationship.external)
             self._findings.pictures += [(self._part, token.relationship)] if token.relationship else []
             self._later.append(Item("figure", token.alt, self.pages.turn(), self._section))
-        elif isinstance(token, docx_inline.Drawn):
+        elif isinstance(token, docx_inline.LinkedDrawing):
             text, relationship = token.alt, self._part.relationships.get(token.relationship)
             if relationship and not relationship.external and relationship.target in self._package.names:
                 text = "\n".join(filter(None, (text, read_drawing(self._package.tree(relationship.target)))))

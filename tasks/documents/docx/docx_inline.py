@@ -33,7 +33,7 @@ class Picture(NamedTuple):
     """Relationship id of the image; None where the picture names none."""
 
 
-class Drawn(NamedTuple):
+class LinkedDrawing(NamedTuple):
     """A chart or diagram, whose text is in another part."""
 
     alt: str
@@ -54,12 +54,12 @@ class NoteReference(NamedTuple):
     id: str
 
 
-class Hidden(NamedTuple):
+class HiddenText(NamedTuple):
     """A run of hidden text, which is counted and not read."""
 
 
 T = TypeVar("T")
-Token = str | PageBreak | Picture | Drawn | TextBox | NoteReference | Hidden
+Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | HiddenText
 
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -92,7 +92,7 @@ def read_tokens(node: ET.Element) -> Iterator[Token]:
         elif tag in _CHARACTERS:
             yield _CHARACTERS[tag]
         elif tag == f"{W}r" and child_is_on(child, "rPr/vanish"):
-            yield from () if child.find(f"{W}t") is None else (Hidden(),)
+            yield from () if child.find(f"{W}t") is None else (HiddenText(),)
         elif tag == f"{W}br":
             yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":
@@ -154,9 +154,9 @@ def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
         elif tag == f"{VML}imagedata":
             yield Picture(node.get("alt", alt), child.get(f"{R}id"))
         elif tag == f"{CHART}chart":
-            yield Drawn(alt, child.get(f"{R}id", ""))
+            yield LinkedDrawing(alt, child.get(f"{R}id", ""))
         elif tag == f"{DIAGRAM}relIds":
-            yield Drawn(alt, child.get(f"{R}dm", ""))
+            yield LinkedDrawing(alt, child.get(f"{R}dm", ""))
         elif tag == f"{W}txbxContent":
             yield TextBox(child)
         elif tag == f"{A}t":

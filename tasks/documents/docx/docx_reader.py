@@ -18,7 +18,7 @@ from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_styles import Numbering, Styles, parse_integer
-from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.office_package import (
     Part,
     R,
@@ -170,11 +170,11 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
         findings = Findings()
         _items(package, package.main_part(), findings)
 
-        def pictures() -> Iterator[Embedded]:
+        def pictures() -> Iterator[EmbeddedImage]:
             for part, id_ in findings.pictures:
                 relationship = part.relationships.get(id_)
                 if relationship is None:
-                    yield Embedded(b"", f"the picture {id_} of {part.name} points to nothing")
+                    yield EmbeddedImage(b"", f"the picture {id_} of {part.name} points to nothing")
                 elif relationship.external:
                     yield EXTERNAL_IMAGE
                 else:

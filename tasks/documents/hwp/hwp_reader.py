@@ -14,7 +14,7 @@ from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
@@ -231,7 +231,7 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
         container = Container(ole, password, file_bytes=path.stat().st_size)
         streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
 
-        def pictures() -> Iterator[Embedded]:
+        def pictures() -> Iterator[EmbeddedImage]:
             """Yield the pictures that DocInfo lists, embedded or linked; OLE objects are left out."""
             for record in (record for top in container.docinfo() for record in (top, *top.children)):
                 if record.tag != hwp_streams.Tag.BIN_DATA or len(record.data) < _BIN_DATA_BYTES:
@@ -246,6 +246,6 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
                     if file in streams:
                         yield read_embedded(partial(container.stream, streams[file], compressed=compressed))
                     else:
-                        yield Embedded(b"", f"the document lists {file} and does not hold it")
+                        yield EmbeddedImage(b"", f"the document lists {file} and does not hold it")
 
         yield from make_candidates(pictures())

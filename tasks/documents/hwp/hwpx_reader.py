@@ -17,7 +17,7 @@ from tasks.documents import document_errors as errors
 from tasks.documents.archives import Package, ZipCaps, explain_excessive_size
 from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
-from tasks.documents.embedded_images import EXTERNAL_IMAGE, Embedded, make_candidates, read_embedded
+from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_layout import ENGINE
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
@@ -234,7 +234,7 @@ class _Parts:
             )
         return spine + forgotten
 
-    def images(self) -> Iterator[Embedded]:
+    def images(self) -> Iterator[EmbeddedImage]:
         """Yield the pictures in the order of the text, then those that only styles use."""
         pictures: dict[str, str | None] = {}
         """Member of each picture by item id, None for one outside the document."""

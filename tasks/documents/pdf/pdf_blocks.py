@@ -175,7 +175,7 @@ def build_blocks(
     fragments: Sequence[Fragment],
     tables: Sequence[Table] = (),
     *,
-    running: Running,
+    running: RunningRows,
     body: BodyStyle,
     page: int,
     comments: Iterable[tuple[str, BBox]] = (),
@@ -281,7 +281,7 @@ class Margins(NamedTuple):
     bottom: tuple[EdgeRow, ...]
 
 
-class Running(NamedTuple):
+class RunningRows(NamedTuple):
     """The runs (`Fragment.line`) that are headers and footers."""
 
     header: frozenset[tuple[int, int]]
@@ -296,13 +296,13 @@ def find_margins(text: PageText) -> Margins:
     return Margins(text.height, top, bottom)
 
 
-def find_running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> Running:
+def find_running_rows(own: Margins, neighbours: Mapping[int, Margins]) -> RunningRows:
     """Return the headers and footers of a page; neighbours: by distance in pages (-1 is the page before)."""
     above = {distance: margins.top for distance, margins in neighbours.items()}
     below = {distance: margins.bottom for distance, margins in neighbours.items()}
     header = _runs_from_edge([(row, row.y1) for row in own.top], own.height, above)
     footer = _runs_from_edge([(row, own.height - row.y0) for row in own.bottom], own.height, below)
-    return Running(header, footer - header)  # of a page of a few rows both ends may claim one
+    return RunningRows(header, footer - header)  # of a page of a few rows both ends may claim one
 
 
 def _edge_row(row: Sequence[Fragment]) -> EdgeRow:

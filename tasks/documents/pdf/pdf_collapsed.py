@@ -1,4 +1,4 @@
-"""Lines that a table's drawing lacks: between columns and between rows whose amounts share a cell, and above its head.
+"""Adds the lines that the drawing of a table lacks: between columns, between rows, and around its header.
 
 A shaded or half ruled table is often drawn with fewer lines than it has columns and rows; the reader sees them by the
 white between the amounts. Lines are added from what the words show, before the words are put into cells.

@@ -1,4 +1,4 @@
-"""Tables of a PDF page: words are put into drawn grids, shaded stripes become one table, empty lines of a grid go."""
+"""Tables of a PDF page: words are put into the cells of grids; grids around prose, charts and lists are no tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of a PDF page as lines and phrases, what of them is an amount, and the white between columns of them."""
+"""Words of a PDF page as lines and phrases, which of them are amounts, and the white between their columns."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 It reads the XML itself. python-calamine is the fastest and gives no number formats, hidden rows or notes: 3.5 % would
 be 0.035. openpyxl gives them only with the whole sheet in memory, and never both a formula and its value. Neither shows
 a number as its format does. The format of the files is an ISO standard that does not change.
-Hidden sheets, rows and columns are read and said; formulas show their stored value, and are never worked out.
+Hidden sheets, rows and columns are read, and notes name them. Formulas show their stored value and are not evaluated.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _formats(package: Package, part: str | None) -> Sequence[str]:
 
 
 class Sheet(WithoutDoctype):
-    """The cells of a sheet, up to a number, and what is not plainly seen of them; collected as its part is streamed."""
+    """The cells of a sheet up to a limit, with its hidden rows and columns; collected while its XML is streamed."""
 
     def __init__(self, book: Workbook, most_cells: int) -> None:
         super().__init__()
