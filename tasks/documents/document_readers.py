@@ -155,9 +155,8 @@ class BlockList:
             return
         path = self._headings.path_of(kind, text, level)
         place = Place(section=section, block=len(self._blocks), heading_path=path, cells=at)
-        self._blocks.append(
-            Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
-        )
+        block = Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
+        self._blocks.append(block)
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)

@@ -73,9 +73,8 @@ def _make_reader(
     format: str, blocks: BlockList, decoded: DecodedText, *, reader: str, title: str | None, metadata: dict[str, str]
 ) -> Reader:
     metadata |= {"encoding": decoded.encoding}
-    return read_whole(
-        blocks.unpaged(), format=format, reader=reader, title=title, metadata=metadata, notes=decoded.notes
-    )
+    pages = blocks.unpaged()
+    return read_whole(pages, format=format, reader=reader, title=title, metadata=metadata, notes=decoded.notes)
 
 
 def add_html(blocks: BlockList, source: str) -> ET.Element:

@@ -164,6 +164,7 @@ class _DrawnLetters:
         return near
 
     def _find_unused(self, key: str, start: int, end: int) -> int:
+        """Return where the key begins among the unused letters from `start` to `end`; -1 if it does not."""
         at = self.letters.find(key, start, end)
         while at >= 0 and any(self._used[at : at + len(key)]):
             at = self.letters.find(key, at + 1, end)

@@ -121,6 +121,7 @@ class StoryWalker:
             self._section += 1
 
     def _part_of_paragraph(self, text: str, look: ParagraphLook, *, labelled: bool) -> Iterator[Item]:
+        """Yield a part of a paragraph, behind its number unless an earlier part has it, then what is anchored in it."""
         if text.strip():
             label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
             text = f"{label} {text.strip()}" if label else text.strip()

@@ -98,6 +98,7 @@ class Styles:
         )
 
     def _item(self, paragraph: ET.Element, chain: list[_Style], numbering: Numbering) -> ListItem | None:
+        """Return the list of a paragraph, by its own properties or else by its styles; None if it is in none."""
         own_id, own_level = child_value(paragraph, "pPr/numPr/numId"), child_value(paragraph, "pPr/numPr/ilvl")
         from_style = next((style for style in chain if style.list_id is not None), None)
         list_id = own_id or (from_style.list_id if from_style else None)
@@ -179,6 +180,7 @@ class Numbering:
         return re.sub(r"%(\d)", number, rule.text).strip()
 
     def _advance(self, entry: _List, list_id: str, level: int, counters: dict[int, int]) -> None:
+        """Count the next paragraph on a level, and let the levels below it begin anew."""
         if level in entry.starts and (list_id, level) not in self._started:
             counters[level] = entry.starts[level]
         else:

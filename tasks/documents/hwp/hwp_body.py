@@ -44,12 +44,12 @@ def _read_levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
         more, offset = _read_patterns(record, offset, count=3)
         heads += more
         starts += _read_starts(record, offset, count=3)[0]
-    return tuple(
-        hwp.NumberingLevel(pattern, style, start) for (pattern, style), start in zip(heads, starts, strict=True)
-    )
+    rules = zip(heads, starts, strict=True)
+    return tuple(hwp.NumberingLevel(pattern, style, start) for (pattern, style), start in rules)
 
 
 def _read_patterns(record: Record, offset: int, *, count: int) -> tuple[list[tuple[str, str]], int]:
+    """Return the pattern and number style of `count` levels, and the offset behind them."""
     patterns: list[tuple[str, str]] = []
     for _ in range(count):
         patterns.append((record.text(offset + _HEAD_BYTES), hwp.number_style(record.u32(offset) >> 5 & 0x1F)))
@@ -58,6 +58,7 @@ def _read_patterns(record: Record, offset: int, *, count: int) -> tuple[list[tup
 
 
 def _read_starts(record: Record, offset: int, *, count: int) -> tuple[list[int], int]:
+    """Return the first numbers of `count` levels, 1 where the file has none, and the offset behind them."""
     if offset + 4 * count > len(record.data):
         return [1] * count, offset
     return [record.u32(offset + 4 * index) for index in range(count)], offset + 4 * count

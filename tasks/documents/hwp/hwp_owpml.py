@@ -41,12 +41,11 @@ def read_head(root: Element) -> hwp.ListStyles:
             case "numbering":
                 levels = [child for child in element if local_name(child) == "paraHead"]
                 levels.sort(key=lambda level: _number(level, "level"))
-                numberings[_number(element, "id")] = tuple(
-                    hwp.NumberingLevel(
-                        _text(level), level.get("numFormat", "DIGIT"), _number(level, "start", missing=1)
-                    )
-                    for level in levels
-                )
+                rules: list[hwp.NumberingLevel] = []
+                for level in levels:
+                    start = _number(level, "start", missing=1)
+                    rules.append(hwp.NumberingLevel(_text(level), level.get("numFormat", "DIGIT"), start))
+                numberings[_number(element, "id")] = tuple(rules)
             case "bullet":
                 # a bullet that is an image has no character of its own
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")

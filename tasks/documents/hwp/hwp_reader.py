@@ -116,9 +116,8 @@ class Container:
         if not numbers:
             raise hwp_streams.damage_error(f"The document has no {folder} section: it is damaged")
         names = [f"{folder}/Section{number}" for number in numbers]
-        sections = tuple(
-            read_section(hwp_streams.record_tree(self._section(name), name=name), styles) for name in names
-        )
+        trees = (hwp_streams.record_tree(self._section(name), name=name) for name in names)
+        sections = tuple(read_section(tree, styles) for tree in trees)
         # the summary is not encrypted even where the text is
         metadata = read_summary(self.raw(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = (
@@ -151,6 +150,7 @@ class Container:
         return records
 
     def _section(self, name: str) -> bytes:
+        """Return the record stream of a section, decrypted and inflated."""
         if not self.flags.distribution:
             return self.stream(name, compressed=self.flags.compressed)
         stream = self.raw(name)

@@ -240,6 +240,7 @@ def _row_text(row: Sequence[Fragment]) -> str:
 
 
 def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[Draft]:
+    """Return the draft of a paragraph or table; of a table that is a list, one for each item."""
     if isinstance(item, Table) and item.listed:
         rows = read_items(item.cells)
         return [Draft("list", row.text, row.bbox, left=item.bbox[0], mark=find_mark(row.text)) for row in rows]

@@ -161,6 +161,7 @@ def _grid_span(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -
 
 
 def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) -> bool:
+    """Return whether a cluster is a chart or a diagram, not a table or an ornament."""
     near = sum(box.grown(*LABEL_REACH_PT).touches(word) for word in words)
     if near < 2 and len(cluster) < 12:
         return False  # an ornament: what informs has labels

@@ -217,9 +217,13 @@ def drop_sign_columns(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> 
 
 
 def _are_one(group: Sequence[int], col: int, texts: Mapping[tuple[int, int], str], wide: Iterable[range]) -> bool:
+    """Return whether a column belongs to the group before it: no row fills both, but for signs, and a row joins both.
+
+    wide: the columns into which the words of each amount reach.
+    """
     joined = any(col in columns and group[-1] in columns for columns in wide)
-    for (row, column), text in texts.items():
-        for own in (texts.get((row, before), "") for before in group) if column == col else ():
+    for row, text in ((row, text) for (row, column), text in texts.items() if column == col):
+        for own in (texts.get((row, before), "") for before in group):
             if own and own not in CURRENCY and text not in CLOSING:
                 return False
             joined = joined or bool(own)

@@ -134,6 +134,5 @@ def _leads_to_pages(columns: Sequence[Sequence[str]]) -> bool:
     if not PAGE_TITLE.fullmatch(head) or len(pages) < MIN_ITEMS or not all(map(PAGE.fullmatch, pages)):
         return False
     numbers = [int(page.rpartition("-")[2]) for page in pages]
-    return all(a <= b for a, b in pairwise(numbers)) and not any(
-        is_amount(text) for column in columns[1:-1] for text in column
-    )
+    has_amounts = any(is_amount(text) for column in columns[1:-1] for text in column)
+    return not has_amounts and all(a <= b for a, b in pairwise(numbers))

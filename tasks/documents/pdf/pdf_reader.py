@@ -15,15 +15,7 @@ import pymupdf
 
 from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, make_storable
-from tasks.documents.pdf import pdf_document
-from tasks.documents.pdf.pdf_blocks import (
-    BodyStyle,
-    Margins,
-    build_blocks,
-    find_body_style,
-    find_margins,
-    find_running_rows,
-)
+from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
 from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, remove_table_words
@@ -47,7 +39,7 @@ MAX_PEEK_BYTES = 65_536  # compressed content of a page that is read within the 
 FEW_CHARS = 20  # a page with fewer characters that one image covers is a scan with a stamp or a number
 NOTED_SHARE = 0.02  # of characters without Unicode: a lower share are ticks and bullets, a higher one is noted
 MAX_REASON_CHARS = 200
-DEFAULT_BODY = BodyStyle(10.0, bold=False)
+DEFAULT_BODY = pdf_blocks.BodyStyle(10.0, bold=False)
 RUN_GAP_EMS = 0.8  # a wider gap ends a run of words
 
 
@@ -56,7 +48,7 @@ class _LoadedPage(NamedTuple):
     """1-based number of the page."""
     page: pymupdf.Page
     text: PageText
-    margins: Margins
+    margins: pdf_blocks.Margins
     complaints: tuple[str, ...]
     """MuPDF warnings while the page was read."""
 
@@ -110,6 +102,7 @@ class PdfReader:
                 yield Page(number=number, status=PageStatus.ERROR, reason=reason)
 
     def _read(self, loaded: _LoadedPage) -> Page:
+        """Return the page from its text; as recognised by tesseract where it is unreadable, a scan, or without text."""
         texts = [fragment.text for fragment in loaded.text.fragments]
         comments = read_remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
         chars = sum(len(text) - text.count(" ") for text in texts)
@@ -151,7 +144,7 @@ class PdfReader:
         text = loaded.text
         near = {distance: self._peek(loaded.number + distance) for distance in NEIGHBOURS}
         near_margins = {distance: page.margins for distance, page in near.items() if page}
-        running = find_running_rows(loaded.margins, near_margins)
+        running = pdf_blocks.find_running_rows(loaded.margins, near_margins)
 
         # tables, and the text outside of them
         fragments = list(text.fragments)
@@ -174,11 +167,11 @@ class PdfReader:
                 box = map_box(remark.bbox, to_reading)
                 # no run of the page has the block -1
                 fragments.append(Fragment(*box, remark.text, size=size, bold=False, upright=True, line=(-1, i)))
-        blocks = build_blocks(
+        blocks = pdf_blocks.build_blocks(
             fragments,
             tables,
             running=running,
-            body=self._body or find_body_style(text.fragments) or DEFAULT_BODY,
+            body=self._body or pdf_blocks.find_body_style(text.fragments) or DEFAULT_BODY,
             page=loaded.number,
             comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in comments if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),
@@ -190,7 +183,8 @@ class PdfReader:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
             text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
-            self._loaded[number] = _LoadedPage(number, page, text, find_margins(text), pdf_document.list_warnings())
+            margins, complaints = pdf_blocks.find_margins(text), pdf_document.list_warnings()
+            self._loaded[number] = _LoadedPage(number, page, text, margins, complaints)
         return self._loaded[number]
 
     def _peek(self, number: int) -> _LoadedPage | None:
@@ -208,12 +202,13 @@ class PdfReader:
             return None
 
     @cached_property
-    def _body(self) -> BodyStyle | None:
+    def _body(self) -> pdf_blocks.BodyStyle | None:
         """Style of the document's running text on a few pages that are cheap to read."""
         count = self.header.page_count
         numbers = sorted({1 + (count - 1) * i // STYLE_SAMPLES for i in range(1, STYLE_SAMPLES)})
         peeked = [loaded for loaded in map(self._peek, numbers) if loaded]
-        return find_body_style(fragment for loaded in peeked for fragment in loaded.text.fragments)
+        fragments = (fragment for loaded in peeked for fragment in loaded.text.fragments)
+        return pdf_blocks.find_body_style(fragments)
 
     @cached_property
     def _plumber(self) -> Plumber:
@@ -221,7 +216,7 @@ class PdfReader:
 
 
 def _with_text(loaded: _LoadedPage, text: PageText) -> _LoadedPage:
-    return loaded._replace(text=text, margins=find_margins(text))
+    return loaded._replace(text=text, margins=pdf_blocks.find_margins(text))
 
 
 def _empty_page(loaded: _LoadedPage, status: PageStatus, reason: str | None) -> Page:

@@ -196,9 +196,8 @@ def _restore_spaces(fragments: Iterable[Fragment], words: Iterable[Word]) -> lis
     for fragment in fragments:
         inside = sorted(by_line.get(fragment.line, ()), key=lambda word: word.x0)
         if inside and runs_right_to_left([fragment.text]):
-            fragment = fragment._replace(
-                text=join_right_to_left(inside), x0=inside[0].x0, x1=max(word.x1 for word in inside)
-            )
+            text, right = join_right_to_left(inside), max(word.x1 for word in inside)
+            fragment = fragment._replace(text=text, x0=inside[0].x0, x1=right)
         spaced.append(fragment)
     return spaced
 

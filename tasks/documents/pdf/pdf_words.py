@@ -110,6 +110,7 @@ def group_phrases(line: Sequence[Word]) -> list[Phrase]:
 
 
 def _belongs_to_phrase(before: Phrase, word: Word) -> bool:
+    """Return whether a word continues the phrase before it on its line."""
     height, gap = word.y1 - word.y0, word.x0 - before.x1
     if is_number(word.text) and before.text in CURRENCY:
         return True  # however far, since it stands at the column's other edge

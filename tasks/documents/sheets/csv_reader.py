@@ -29,9 +29,8 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     blocks, notes = BlockList(), list(decoded.notes)
     add_sheet(blocks, cells, sheet=None)
     if last_row is not None:
-        notes.append(
-            f"Only the rows up to {last_row:,} were read, as the file has more than {MOST_CELLS:,} cells; split it."
-        )
+        rows_read = f"Only the rows up to {last_row:,} were read"
+        notes.append(f"{rows_read}, as the file has more than {MOST_CELLS:,} cells; split it.")
     metadata = {"encoding": decoded.encoding, "delimiter": {"\t": "tab"}.get(delimiter, delimiter)}
     return read_whole(blocks.unpaged(), format="csv", reader=READER, metadata=metadata, notes=tuple(notes))
 
