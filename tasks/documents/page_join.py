@@ -158,6 +158,7 @@ class _DrawnLetters:
 
         One piece alone at a distance is a text box, or another place with the same words.
         """
+        # measured on 14 documents: .932 of the letters are on their page, .928 without this rule
         slack = _NEAR + 2 * letters
         near = piece.drawn_at - cursor <= slack or abs(piece.drawn_at - self._ahead) <= slack
         self._ahead = piece.drawn_at + piece.length

@@ -18,7 +18,7 @@ _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# 1A ended files of DOS, 1B begins signs of ISO 2022, and NULs are counted by themselves
+# 1A ended files of DOS, 1B begins escapes of ISO 2022, and NULs are counted by themselves
 _CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\v\b\x1a\x1b\0"))
 _HEADINGS = (
     (1, re.compile(r"(?:제\s*\d+\s*장|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+[.\s]|(?:CHAPTER|PART)\s+[\dIVX]+\b)", re.IGNORECASE)),
@@ -99,7 +99,7 @@ def _detect_utf16(data: bytes) -> str | None:
     """Return the name of UTF-16 without a byte order mark, recognized by zero bytes at even or odd positions only."""
     head = data[:4096]
     even, odd = head[::2].count(0), head[1::2].count(0)
-    # Latin letters, digits and spaces have a zero byte in UTF-16, Hangul has none
+    # in UTF-16, Latin letters, digits and spaces have a zero byte, and Hangul hardly ever
     if max(even, odd) * 2 < 0.3 * len(head) or min(even, odd) * 20 > max(even, odd):
         return None
     return "utf-16-le" if odd > even else "utf-16-be"

@@ -339,6 +339,7 @@ def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
     boxes = make_text_row_boxes(xs, _header_top(run[0], words), run[0].ys[0], words)
     for grid, following in zip(run, [*run[1:], None], strict=True):
         boxes += [grid.box(cell) for cell in grid.cells]
+        # the last row is often unshaded, and is often the total
         below = following.ys[0] if following else _last_row(grid, xs, words)
         boxes += make_text_row_boxes(xs, grid.ys[-1], below, words)
     return build_grid(tuple(xs), boxes)

@@ -67,7 +67,7 @@ def read_items(cells: Sequence[Cell]) -> list[Item]:
     for row in sorted(rows):
         first = min(rows[row], key=lambda cell: cell.col)
         if groups and not paged and (first.col > 0 or (begun and not BEGUN.match(first.text))):
-            groups[-1] += rows[row]
+            groups[-1] += rows[row]  # the rest of a title that is wrapped over several rows
         else:
             groups.append(rows[row])
     items: list[Item] = []
@@ -83,6 +83,7 @@ def drop_notes(grid: Grid, cell_words: Mapping[GridCell, list[Word]]) -> Grid:
     rows: dict[int, list[tuple[GridCell, list[Word]]]] = defaultdict(list)
     for cell, words in cell_words.items():
         rows[cell.row].append((cell, words))
+    # without amounts, sentences may well be cells
     if sum(is_amount(" ".join(word.text for word in words)) for words in cell_words.values()) < MIN_ITEMS:
         return grid
     width = grid.xs[-1] - grid.xs[0]
@@ -121,7 +122,7 @@ def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
     if median(sum(map(is_word, text.split())) for text in titles) < TITLE_WORDS:
         return False
     behind = [text for column in rest for text in column]
-    if any(SUM.search(text) for text in behind):
+    if any(SUM.search(text) for text in behind):  # sums of money or shares: a table whose rows are numbered
         return False
     if not behind:
         return max(map(len, titles)) > RUNNING_CHARS and any(REFERENCE.search(text) for text in titles)

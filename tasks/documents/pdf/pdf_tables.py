@@ -147,6 +147,7 @@ def count_header_rows(cells: Sequence[Cell]) -> int:
     A row between them that only its label fills ("ASSETS") heads the rows below and names no column.
     """
     first_amount = min(
+        # years name columns: "2022*" and "2015-2014" end no header
         (cell.row for cell in cells if cell.text and cell.col and is_number(cell.text) and not is_year(cell.text)),
         default=None,
     )
