@@ -135,7 +135,7 @@ def _without_digests(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"kind", "digest", "size"}:  # a Ref
             return NOTHING
-        inside = {name: _without_digests(element) for name, element in cast(dict[str, Any], value).items()}
-        rest = {name: element for name, element in inside.items() if element is not NOTHING}
+        cleaned = {name: _without_digests(element) for name, element in cast(dict[str, Any], value).items()}
+        rest = {name: element for name, element in cleaned.items() if element is not NOTHING}
         return rest if rest or not value else NOTHING
     return value

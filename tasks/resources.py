@@ -38,7 +38,7 @@ TEXTS_PER_SAVE = 32
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentStep:
     """A step that is sent to the work pool of a deployment."""
 
     step: str
@@ -59,7 +59,7 @@ class Resources:
     store: str
     database_url: str | None
     gpu_deployment: str | None
-    send: Callable[[Sent, str], Any]
+    send: Callable[[SentStep, str], Any]
     """Called with a step and a deployment; runs the step on that pool, and returns its result or raises its error."""
     llm_base_url: str | None
     """Address of the OpenAI-compatible endpoint of local language models; None for `openai_base_url`."""
@@ -129,10 +129,10 @@ def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
     return opened
 
 
-def configure(own: Resources) -> None:
+def configure(new: Resources) -> None:
     """Set the resources of this process; what was opened stays open if they are the present ones."""
-    if _configured != [own]:
-        _configured[:] = [own]
+    if _configured != [new]:
+        _configured[:] = [new]
         forget()
 
 

@@ -37,7 +37,7 @@ from storage.records import refs_in
 from storage.storage_errors import StorageError
 from tasks.keys import content_key
 from tasks.lineage import edges_of, parameters_of
-from tasks.resources import Sent, artifacts, lineage, resources, results
+from tasks.resources import SentStep, artifacts, lineage, resources, results
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ def _with_placement(function: Callable[P, R], key: StepKey) -> Callable[P, R]:
             bound = signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             run = context.task_run
-            sent = Sent(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, name=run.name)
+            sent = SentStep(key.name, key.key_of(bound.arguments, run=run.flow_run_id), bound.arguments, name=run.name)
             return resources().send(sent, deployment)
         with slot(GPU) if _has_device() else nullcontext():
             return function(*args, **kwargs)
@@ -301,11 +301,11 @@ def with_device(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
 
 def on_each(shards: Iterable[Any], step: Task[..., R], **settings: Any) -> Gathered[R]:
     """Run a step on every shard, in parallel, and gather; the UI shows `parse 3/16`."""
-    listed = list(shards)
+    in_order = list(shards)
     return gather(
         [
-            with_name(step, f"{step.name} {number}/{len(listed)}").submit(quoted(shard), **settings)
-            for number, shard in enumerate(listed, start=1)
+            with_name(step, f"{step.name} {number}/{len(in_order)}").submit(quoted(shard), **settings)
+            for number, shard in enumerate(in_order, start=1)
         ]
     )
 

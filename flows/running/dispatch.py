@@ -33,7 +33,7 @@ from flows.running.settings import settings
 from storage.records import Ref
 from tasks import progress
 from tasks.calls import refuse_when_stopped
-from tasks.resources import Sent, artifacts, results
+from tasks.resources import SentStep, artifacts, results
 
 POLL_S = 1.0
 """Seconds between two polls of the child, and of the run that waits for it."""
@@ -54,7 +54,7 @@ class PoolStepFailed(RuntimeError):
     """The run of a step on the pool failed, crashed or was cancelled; names the run and the remedy."""
 
 
-def send(sent: Sent, deployment: str) -> Any:
+def send(sent: SentStep, deployment: str) -> Any:
     """Run a step on the pool of `deployment` (`flow/name`); return its result. Raises its errors, PoolStepFailed."""
     with get_client(sync_client=True) as client:
         context = TaskRunContext.get()
@@ -107,7 +107,7 @@ def _run_and_parents(client: SyncPrefectClient, run: UUID) -> list[UUID]:
     return runs
 
 
-def _find_under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> FlowRun | None:
+def _find_under_way(client: SyncPrefectClient, sent: SentStep, deployment: str) -> FlowRun | None:
     """Find a child run of the same step that some run has sent and that is under way; None if there is none."""
     try:
         pool = client.read_deployment_by_name(deployment)
@@ -124,7 +124,7 @@ def _find_under_way(client: SyncPrefectClient, sent: Sent, deployment: str) -> F
     return runs[0] if runs else None
 
 
-def _start(sent: Sent, deployment: str, *, part_of: str) -> FlowRun:
+def _start(sent: SentStep, deployment: str, *, part_of: str) -> FlowRun:
     params: Any = _anything.dump_python(dict(sent.inputs), mode="json")
     text = json.dumps(params).encode()
     if len(text) > LARGEST_INLINE:

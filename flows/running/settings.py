@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.running.environment import home_folder, prepare_environment, program
-from tasks.resources import Resources, Sent, configure
+from tasks.resources import Resources, SentStep, configure
 
 RETRY = "Automatic retry"
 """Beginning of the message of the state in which a run waits for flows/service/run_worker.py."""
@@ -84,7 +84,7 @@ def step_resources() -> Resources:
     )
 
 
-def _send(sent: Sent, deployment: str) -> Any:
+def _send(sent: SentStep, deployment: str) -> Any:
     from flows.running.dispatch import send  # which imports prefect
 
     return send(sent, deployment)

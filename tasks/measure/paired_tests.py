@@ -86,16 +86,16 @@ def sign_flips(differences: Sequence[float], *, seed: int) -> tuple[float, Metho
     All sign flips are enumerated for few items, else PERMUTATIONS are drawn. Drawn flips count the observed one as one
     more draw, so that p is never 0. Source: Phipson and Smyth 2010, Permutation P-values Should Never Be Zero.
     """
-    moved = np.sort([abs(size) for size in differences if size])  # their signs are drawn: p is the same turned round
-    observed = abs(fsum(differences)) - 1e-9 * moved.sum()  # sums of the same terms may differ in the last bits
-    if len(moved) <= EXACT_UP_TO:
+    sizes = np.sort([abs(size) for size in differences if size])  # their signs are drawn: p is the same turned round
+    observed = abs(fsum(differences)) - 1e-9 * sizes.sum()  # sums of the same terms may differ in the last bits
+    if len(sizes) <= EXACT_UP_TO:
         sums = np.zeros(1)
-        for size in moved:
+        for size in sizes:
             sums = np.concatenate([sums + size, sums - size])
         return float((np.abs(sums) >= observed).mean()), "sign flips, exact"
     # eight values have 256 sums, which are worked out once: a byte draws one of them, not eight numbers
     rng, sums = np.random.default_rng(seed), np.zeros(PERMUTATIONS)
-    for eight in np.pad(moved, (0, -len(moved) % 8)).reshape(-1, 8):
+    for eight in np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8):
         sums += (SIGNS @ eight)[rng.integers(0, 256, PERMUTATIONS, np.uint8)]
     extreme = int((np.abs(sums) >= observed).sum())
     return (extreme + 1) / (PERMUTATIONS + 1), "sign flips, drawn"

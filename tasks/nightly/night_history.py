@@ -89,8 +89,8 @@ def build_report(
     pins = incidents.pins(night.file)
     before = night_comparison.rewind_incidents(incidents.of(night.file), night)  # a retried night counts once
     unsettled = [incident for incident in before if incident.open]
-    more = [*(pin.run for pin in pins), *(incident.baseline_run for incident in unsettled)]
-    scores_by_run = _read_scores((*window, night), evaluations, more=more)
+    other_runs = [*(pin.run for pin in pins), *(incident.baseline_run for incident in unsettled)]
+    scores_by_run = _read_scores((*window, night), evaluations, other_runs=other_runs)
     pinned = (_find_cell((pin.of, pin.task), pin.run, scores_by_run, at=pin.at) for pin in pins)
     last_good = (
         _find_cell(incident.figure, incident.baseline_run, scores_by_run, at=incident.baseline_at)
@@ -184,9 +184,9 @@ def build_pins(run: str, nights: Sequence[Night], evaluations: Evaluations) -> t
     raise NoIncident(f"no night and no run of one begins with {run!r}; the last nights are {listing}")
 
 
-def _read_scores(nights: Iterable[Night], evaluations: Evaluations, *, more: Iterable[str] = ()) -> ScoresByRun:
-    """Return the scores by which nights are compared, in one query. more: further runs."""
-    runs = {*more, *(run for night in nights for run in _list_runs(night))}
+def _read_scores(nights: Iterable[Night], evaluations: Evaluations, *, other_runs: Iterable[str] = ()) -> ScoresByRun:
+    """Return the scores by which nights are compared, in one query. other_runs: runs beside those of the nights."""
+    runs = {*other_runs, *(run for night in nights for run in _list_runs(night))}
     return evaluations.figures_of(runs, metrics=OF_INDEX) if runs else {}
 
 
@@ -232,11 +232,11 @@ def _group_by_key(nights: Iterable[Night], scores_by_run: ScoresByRun) -> dict[t
 def _build_trends(nights: Sequence[Night], scores_by_run: ScoresByRun) -> list[Trend]:
     """Return a trend for each benchmark; of each model only scores that are comparable with its last score."""
     through, last = _group_by_key(nights, scores_by_run), nights[-1]
-    drawn = [(model.label, task) for model in last.models for task in model.tasks]
-    drawn += [(INDEX, metric) for metric in OF_INDEX]
-    drawn += [cell.key for cell in _list_cells(last, scores_by_run) if cell.of == SELECTOR and not cell.stored_task]
+    keys = [(model.label, task) for model in last.models for task in model.tasks]
+    keys += [(INDEX, metric) for metric in OF_INDEX]
+    keys += [cell.key for cell in _list_cells(last, scores_by_run) if cell.of == SELECTOR and not cell.stored_task]
     by_task: dict[str, Trend] = {}
-    for of, task in drawn:
+    for of, task in keys:
         if cells := through.get((of, task)):
             last_score = cells[-1].figure
             points = tuple(

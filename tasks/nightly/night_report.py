@@ -139,10 +139,10 @@ def summarise_night(report: NightReport) -> str:
         moves: list[str] = []
         for change in regressions:
             assert change.before
-            moved = f"{change.of} on {change.task} {change.before.value:.3f} → {change.now.value:.3f}"
+            movement = f"{change.of} on {change.task} {change.before.value:.3f} → {change.now.value:.3f}"
             p = "" if change.p is None else f", p = {change.p:.3g}"
             runs = f"run {change.now.run[:8]} after {change.before.run[:8]}"
-            moves.append(f"{moved} ({change.difference:+.3f}{p}; {runs})")
+            moves.append(f"{movement} ({change.difference:+.3f}{p}; {runs})")
         parts.append(f"{count_nouns(len(regressions), 'regression')}: {_join_few(moves)}")
     regressed_keys = {change.key for change in regressions}
     if further := [incident for incident in report.open_incidents if incident.figure not in regressed_keys]:
@@ -157,23 +157,23 @@ def summarise_night(report: NightReport) -> str:
 def describe_incident(incident: Incident) -> str:
     """Return an incident as a sentence."""
     before, now = format_value(incident.baseline_value), format_value(incident.last.value)
-    moved = f"{incident.of} on {incident.task} {before} → {now}"
+    movement = f"{incident.of} on {incident.task} {before} → {now}"
     since = f"since {format_day(incident.opened.at)}, {count_nouns(len(incident.events), 'night')}"
     match incident.status:
         case "accepted":
-            return f"{moved}, {since}, accepted: {incident.word}"
+            return f"{movement}, {since}, accepted: {incident.word}"
         case "back":
-            return f"{moved}, {since}, back on {format_day(incident.last.at)}"
+            return f"{movement}, {since}, back on {format_day(incident.last.at)}"
         case "open":
             is_new_drift = incident.kind == "drift" and len(incident.events) == 1
             outcome = "slow fall" if is_new_drift else OUTCOMES[incident.last.found]
-            return f"{moved}, {since}, {outcome}; incident {incident.short_id}"
+            return f"{movement}, {since}, {outcome}; incident {incident.short_id}"
 
 
 def _join_few(parts: Iterable[str]) -> str:
-    listed = list(parts)
-    more = f" … and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    return "; ".join(listed[:MOST_NAMED]) + more
+    entries = list(parts)
+    more = f" … and {len(entries) - MOST_NAMED} more" if len(entries) > MOST_NAMED else ""
+    return "; ".join(entries[:MOST_NAMED]) + more
 
 
 def render_markdown(report: NightReport) -> str:
@@ -198,7 +198,7 @@ def render_page(report: NightReport) -> str:
     # the axis of differences is shared by all changes and includes zero
     ends = [end for change in report.changes for end in (change.low, change.difference, change.high) if end is not None]
     scale = fit_scale([0.0, *ends]) if any(ends) else Axis(-1, 1, (-1, 0, 1))  # nothing moved, or nothing was compared
-    drawn = {
+    positions = {
         change.key: {"dot": scale.across(change.difference), "bar": scale.span(change.low, change.high)}
         for change in report.changes
         if change.difference is not None
@@ -211,7 +211,7 @@ def render_page(report: NightReport) -> str:
         labels=labels,
         colour=assign_colours(labels),
         score=lambda label, task: scores.get((label, task)),
-        whiskers={"ticks": [(scale.across(tick), tick) for tick in scale.ticks], "of": drawn},
+        whiskers={"ticks": [(scale.across(tick), tick) for tick in scale.ticks], "of": positions},
         charts=draw_charts(report.trends, report.incidents),
         **_template_values(report),
     )
@@ -324,13 +324,13 @@ def _draw_line(line: Series, *, across: dict[datetime, str], scale: Axis) -> Lin
 
     def mark(point: Point) -> Mark:
         measure = point.measure
-        around = "" if measure.low is None else f", 95 % {format_interval(measure)}"
+        interval = "" if measure.low is None else f", 95 % {format_interval(measure)}"
         return Mark(
             x=across[point.night],
             y=scale.down(measure.value),
             low=None if measure.low is None else scale.down(measure.low),
             high=None if measure.high is None else scale.down(measure.high),
-            tooltip=f"{line.label} {point.night:%F %R}: {format_value(measure.value)}{around}, run {measure.run}",
+            tooltip=f"{line.label} {point.night:%F %R}: {format_value(measure.value)}{interval}, run {measure.run}",
         )
 
     last = line.points[-1]

@@ -138,12 +138,12 @@ def write_files(report: Ref, *, output: Path) -> Written:
     from tasks.nightly.night_report import render_markdown, render_page
 
     read = artifacts().load(NightReport, report)
-    written: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for name, text in (("report.md", render_markdown(read)), ("report.html", render_page(read))):
         data = text.encode("utf-8", "replace")  # names may hold lone surrogates
         files.write(output / name, data)
-        written[str(output / name)] = hashlib.sha256(data).hexdigest()
-    return Written(files=written)
+        digests[str(output / name)] = hashlib.sha256(data).hexdigest()
+    return Written(files=digests)
 
 
 @step(version=1, reads_world=True)

@@ -206,13 +206,13 @@ def _read_options(options: Mapping[str, JsonValue], place: Place, yaml: YamlFile
 
     Raises SuiteUnusable for options that a suite may not set.
     """
-    for written, value in options.items():
-        if written.replace("-", "_") in OF_THE_SUITE:
+    for option, value in options.items():
+        if option.replace("-", "_") in OF_THE_SUITE:
             why = ": a suite keeps its results itself, below `output`; leave it out"
-            raise _refusal(yaml, (*place, written), f"{written}{why}")
+            raise _refusal(yaml, (*place, option), f"{option}{why}")
         if mask_secrets(value) != value:
             why = "would be kept with the night; name the environment variable that has it: api_key_env"
-            raise _refusal(yaml, (*place, written), f"{written} holds a key or a password, which {why}")
+            raise _refusal(yaml, (*place, option), f"{option} holds a key or a password, which {why}")
     return {name.replace("-", "_"): value for name, value in options.items()}
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from storage.lineage import Lineage, Origin, StepRun
 from storage.records import Record
 
-MOST = 2_000
+MOST_DIGESTS = 2_000
 """Most digests that are followed from the roots of a tree."""
 MOST_SOURCES = 12
 """Most sources of one digest that are shown; of the others only their number."""
@@ -37,7 +37,7 @@ def build_trees(
     Raises StoreUnreachable, DatabaseUnavailable.
     """
     roots = tuple(dict.fromkeys(digests))
-    origins = lineage.origins(roots, most=MOST)
+    origins = lineage.origins(roots, most=MOST_DIGESTS)
     return tuple(_tree(digest, origins, names or {}, set()) for digest in roots)
 
 
@@ -50,15 +50,15 @@ def _tree(digest: str, origins: Mapping[str, Origin], names: Mapping[str, str], 
     visited.add(digest)
     # the nearest sources: without what another of them was made of itself
     used = [ancestor for ancestor in origin.used if ancestor in origins]
-    further = set[str]()
+    indirect = set[str]()
     for source in used:
         waiting = list(origins[source].used)
         while waiting:
             ancestor = waiting.pop()
-            if ancestor in origins and ancestor not in further:
-                further.add(ancestor)
+            if ancestor in origins and ancestor not in indirect:
+                indirect.add(ancestor)
                 waiting += origins[ancestor].used
-    followed = [source for source in used if source not in further]
+    followed = [source for source in used if source not in indirect]
     sources = [_tree(ancestor, origins, names, visited) for ancestor in followed[:MOST_SOURCES]]
     notes: list[str] = []
     if origin.collected:

@@ -31,7 +31,7 @@ def trace_run(run_files: FoundRun, lineage: Lineage, *, task: str | None = None)
             OriginTree(
                 what="figure",
                 name=f"{result.task}{value}, benchmark version {result.version}",
-                notes=(*_spent("model", result.usage), *_spent("judge", result.judge_usage), *result.notes),
+                notes=(*_usage("model", result.usage), *_usage("judge", result.judge_usage), *result.notes),
                 sources=(*build_trees([ref.digest for ref in result.samples], lineage), _data(result)),
             )
         )
@@ -58,8 +58,8 @@ def trace_score(
             sources += [OriginTree(what=kind, name=shorten(text, TEXT_CHARS, placeholder=" …")) for text in texts]
         for call in found_item.calls:
             tokens = f"{call.prompt_tokens or 0:,} + {call.completion_tokens or 0:,} tokens, {call.latency_s:.1f} s"
-            sent = ", ".join(f"{name} {value}" for name, value in call.sent.items())
-            name = f"{call.model}, {tokens}{f'; {sent}' if sent else ''}"
+            parameters = ", ".join(f"{name} {value}" for name, value in call.sent.items())
+            name = f"{call.model}, {tokens}{f'; {parameters}' if parameters else ''}"
             kind = "model call" if call.by == "model" else "judge's call"
             sources.append(OriginTree(what=kind, name=name, key=call.key))
         name = f"{sample.score} for {task} {sample.item}{read}"
@@ -68,7 +68,7 @@ def trace_score(
     return tuple(scores)
 
 
-def _spent(role: str, usage: Usage | None) -> Iterator[str]:
+def _usage(role: str, usage: Usage | None) -> Iterator[str]:
     """Yield `model: 500 calls, 81,000 + 12,400 tokens, cost 0.31`; nothing where nobody was asked."""
     if usage and usage.calls:
         cost = "" if usage.cost is None else f", cost {usage.cost:.4g}"

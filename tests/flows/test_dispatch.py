@@ -25,7 +25,7 @@ from models.model_errors import ModelUnavailable, TransientModelError  # noqa: E
 from storage.records import Record, Ref  # noqa: E402
 from tasks.rag.rag_errors import TooManyFailed  # noqa: E402
 from tasks.resources import (  # noqa: E402
-    Sent,
+    SentStep,
     artifacts,
     results,
 )
@@ -125,7 +125,7 @@ def send(
     monkeypatch.setattr(dispatch, "_wait_for", wait)
     monkeypatch.setattr(dispatch, "say", lambda _: None)
     monkeypatch.setattr(dispatch, "PAUSE_S", 0)
-    return dispatch.send(Sent("tasks.x.steps.x", key * 64, {}, "embed 1/1"), "run-step/gpu")
+    return dispatch.send(SentStep("tasks.x.steps.x", key * 64, {}, "embed 1/1"), "run-step/gpu")
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "of another run"])

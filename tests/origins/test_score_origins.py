@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.evaluation.evaluation_records import Usage
-from tasks.origins.score_origins import _spent
+from tasks.origins.score_origins import _usage
 
 CALLS = Usage(calls=500, recalled=20, prompt_tokens=81_000, completion_tokens=12_400)
 
@@ -20,4 +20,4 @@ CALLS = Usage(calls=500, recalled=20, prompt_tokens=81_000, completion_tokens=12
     ],
 )
 def test_calls_tokens_and_money(usage: Usage | None, said: list[str]) -> None:
-    assert list(_spent("judge", usage)) == said
+    assert list(_usage("judge", usage)) == said

@@ -135,8 +135,8 @@ class Book:
         kinds = concepts()
         for row in filter(_is_in_statement, self.rows()):
             keys = {key for key, score in score_concepts(label_of(row["row_path"])).items() if score >= NEARLY}
-            own = {key for key in keys if kinds[key].statement == row["statement"]}
-            concepts_of[row["document"], row["statement"]][_table_of(row)] |= own
+            of_kind = {key for key in keys if kinds[key].statement == row["statement"]}
+            concepts_of[row["document"], row["statement"]][_table_of(row)] |= of_kind
         primary: set[tuple[str, int]] = set()
         for tables in concepts_of.values():
             fullest = max(map(len, tables.values()))

@@ -34,17 +34,17 @@ def write_evidence(
     locate: the file of a document by its digest; None where its bytes are no longer kept. Raises StoreUnreachable where
     `folder` cannot be written.
     """
-    written: list[Path] = []
+    pictures: list[Path] = []
     notes: list[str] = []
     files.make_folder(folder)
     for digest in dict.fromkeys(citation.digest for citation in citations):
         cited = [citation for citation in citations if citation.digest == digest]
         try:
-            written += _pictures(cited, folder, locate(digest), limits=limits)
+            pictures += _pictures(cited, folder, locate(digest), limits=limits)
         except (DocumentUnreadable, NoPicture) as reason:
             marks = ", ".join(f"[{citation.n}]" for citation in cited)
             notes.append(f"no picture of {marks}, {cited[0].document}: {reason}")
-    return Evidence(tuple(written), tuple(notes))
+    return Evidence(tuple(pictures), tuple(notes))
 
 
 class NoPicture(Exception):
@@ -59,15 +59,15 @@ def _pictures(cited: Sequence[Citation], folder: Path, path: Path | None, *, lim
             boxes.setdefault(citation.page, []).extend([citation.bbox] if citation.bbox else [])
     if not boxes:
         raise NoPicture("it has no pages")
-    written: list[Path] = []
+    pictures: list[Path] = []
     # a document's name may hold characters that a path must not
     stem = re.sub(r"[^\w.()-]+", "_", Path(cited[0].document).stem)[:MOST_NAME_CHARS].strip("_")
     with tempfile.TemporaryDirectory() as scratch:
         for page, png in draw_pages(path, cited[0].digest, boxes, scratch=Path(scratch), limits=limits):
             first = min(citation.n for citation in cited if citation.page == page)
-            written.append(folder / f"{first}-{stem}-p{page}.png")
-            files.write(written[-1], png.read_bytes())
-    return written
+            pictures.append(folder / f"{first}-{stem}-p{page}.png")
+            files.write(pictures[-1], png.read_bytes())
+    return pictures
 
 
 def draw_pages(

@@ -337,9 +337,9 @@ def _extract_draft(state: State, desk: Desk) -> Draft:
     # a table answers all parts at once; facts of one document may answer only one of them
     has_parts = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
     if has_parts and not any(part.computed for part in state["parts"]):
-        stated = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
-        if stated:
-            return withhold_unsure(state["question"], stated, least=desk.least_confidence)
+        from_facts = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
+        if from_facts:
+            return withhold_unsure(state["question"], from_facts, least=desk.least_confidence)
     drafts = [(part.question, _answer_part(part, desk)) for part in state["parts"]]
     return join_drafts([withhold_unsure(question, draft, least=desk.least_confidence) for question, draft in drafts])
 
@@ -348,8 +348,8 @@ def _answer_part(part: Part, desk: Desk) -> Draft:
     """Answer a part without a model: by a computation, facts of the catalogue, a cell, or sentences, in this order."""
     if part.computed and not part.computed.abstained:
         return part.computed
-    if stated := answer_from_facts(part.question, part.plan, desk.index.catalogue):
-        return withhold_uncomputed(part.question, stated)
+    if from_facts := answer_from_facts(part.question, part.plan, desk.index.catalogue):
+        return withhold_uncomputed(part.question, from_facts)
     if part.cell:
         return part.cell
     names = desk.index.names

@@ -61,8 +61,8 @@ def answer_from_facts(question: str, plan: RetrievalPlan, catalogue: Sequence[Ca
         digests = [digest for digest in plan.filters.documents if digest in stating] or list(plan.filters.documents)
     entries = [by_digest[digest] for digest in dict.fromkeys(digests) if digest in by_digest]
     if plan.needs_multi_doc:
-        stated = compare_facts(names, entries, question) if 2 <= len(entries) <= MOST_DOCUMENTS else None
-        return stated if stated and stated.citations else None
+        table = compare_facts(names, entries, question) if 2 <= len(entries) <= MOST_DOCUMENTS else None
+        return table if table and table.citations else None
     is_certain = plan.filters.mode == "only" or plan.query_type == "followup"
     # a HWP and its HWPX have one stem: they count as one document
     stems = {stem_of(entry.name) for entry in catalogue if entry.document in plan.filters.documents}
@@ -155,7 +155,7 @@ def compare_facts(names: Sequence[FactName], entries: Sequence[CatalogueEntry], 
 
 def _read_canonical(name: FactName, text: str) -> str | None:
     """Return a value of the metadata table in comparable form; None where it cannot be read."""
-    return next((stated.canonical for stated in read_value(name, "", text)), None)
+    return next((value.canonical for value in read_value(name, "", text)), None)
 
 
 def _contradicts(name: FactName, fact: Fact, metadata: str) -> bool:

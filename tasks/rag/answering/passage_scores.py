@@ -98,10 +98,10 @@ def _has_measure(question: Question, passage: Passage) -> bool:
     """Return whether the passage has a number in a unit of what is asked for: meters for a length."""
     if not new_numbers(question, passage.text) and not NUMBER_WORDS.search(passage.text):
         return False
-    measured = {term.word for term in question.terms if term.focus}
-    signs = [sign for words, sign in SIGNS if measured & words]
-    around = f"{passage.text} {passage.before if passage.is_row else ''}"
-    return not signs or any(sign.search(around) for sign in signs) or bool(passage.unit)
+    measures = {term.word for term in question.terms if term.focus}
+    patterns = [pattern for words, pattern in SIGNS if measures & words]
+    text = f"{passage.text} {passage.before if passage.is_row else ''}"
+    return not patterns or any(pattern.search(text) for pattern in patterns) or bool(passage.unit)
 
 
 def _has_count(question: Question, passage: Passage) -> bool:
@@ -197,7 +197,7 @@ class Scored(NamedTuple):
 def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[Passage]) -> list[Scored]:
     """Return each passage with its scores, in the given order."""
     reader = _Reader(question.terms)
-    around = _Around(reader, hits, passages)
+    around = _Surroundings(reader, hits, passages)
     terms_of = [reader.words_in(passage.text) for passage in passages]
     # a word weighs more, the fewer passages and the fewer surroundings hold it
     rarities = [
@@ -211,7 +211,7 @@ def score_passages(question: Question, hits: Sequence[Hit], passages: Sequence[P
     return [_score(question, passage, weights, around) for passage in passages]
 
 
-def _score(question: Question, passage: Passage, weights: Sequence[float], around: _Around) -> Scored:
+def _score(question: Question, passage: Passage, weights: Sequence[float], around: _Surroundings) -> Scored:
     """Return a passage with its scores. weights: of the question's words, in their order."""
     shares = around.shares(passage)
     everywhere = range(len(weights))
@@ -267,7 +267,7 @@ def _rarity(position: int, texts: Sequence[frozenset[int]]) -> float:
     return math.log(1 + (count - holding + 0.5) / (holding + 0.5)) / math.log(1 + (count + 0.5) / 0.5)
 
 
-class _Around:
+class _Surroundings:
     """The places around a passage where words of a question stand."""
 
     def __init__(self, reader: _Reader, hits: Sequence[Hit], passages: Sequence[Passage]) -> None:

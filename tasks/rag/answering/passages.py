@@ -98,11 +98,11 @@ def _rows(chunk: Chunk) -> Iterator[Passage]:
     for line in lead:
         for start, end in split_sentences(line):
             yield Passage(line[start:end], is_label=_names_only(line, chunk))
-    around = "\n".join((*(line for line in lead if len(line) <= 200), header))
+    context = "\n".join((*(line for line in lead if len(line) <= 200), header))
     names = _column_names(chunk.sentences)
     for place, sentence in enumerate(chunk.sentences):
         is_label = (bool(names) and place == 0) or _without_words(sentence) or _is_entry(sentence, chunk)
-        yield Passage(sentence, True, around, unit, is_label, names=names)
+        yield Passage(sentence, True, context, unit, is_label, names=names)
 
 
 def _sentences(chunk: Chunk) -> Iterator[Passage]:
@@ -123,8 +123,8 @@ def _lists(text: str) -> Iterator[Passage]:
     """Yield the items of each list, with the line that introduces it; a list of one item is none."""
     lead, start, end, count = "", 0, 0, 0
     for line in re.finditer(r"[^\n]+", text):
-        marked = _ITEM.match(line.group())
-        if marked and not _DOTTED.search(line.group()):
+        item = _ITEM.match(line.group())
+        if item and not _DOTTED.search(line.group()):
             start, end, count = (start if count else line.start()), line.end(), count + 1
             continue
         if count > 1:
@@ -191,8 +191,8 @@ def _is_entry(line: str, chunk: Chunk) -> bool:
     if _NUMBERED_HEADING.fullmatch(line.replace(" — ", " ")):
         return True
     leads = (*chunk.heading_path[-1:], *chunk.text.splitlines()[:1])
-    listed = any(_CONTENTS.fullmatch(lead.strip()) for lead in leads)
-    return listed and (_CONTENTS.fullmatch(line) is not None or re.search(r"\D\s?\d{1,3}$", line) is not None)
+    in_contents = any(_CONTENTS.fullmatch(lead.strip()) for lead in leads)
+    return in_contents and (_CONTENTS.fullmatch(line) is not None or re.search(r"\D\s?\d{1,3}$", line) is not None)
 
 
 def _without_words(line: str) -> bool:
