@@ -58,7 +58,7 @@ _SPACE_AT_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
 _WORD_CHARACTER = rf"[^\W{_CJK}]"
 
 
-class Renumbered(NamedTuple):
+class RenumberedAnswer(NamedTuple):
     """An answer whose marks number the cited blocks in the order of first use."""
 
     text: str
@@ -75,7 +75,7 @@ class Sentence(NamedTuple):
     marks: frozenset[int]
 
 
-def renumber_citations(answer: str, *, blocks: int) -> Renumbered:
+def renumber_citations(answer: str, *, blocks: int) -> RenumberedAnswer:
     """Renumber the marks of `answer` by first use; a mark that names none of the `blocks` is removed."""
     used: list[int] = []
 
@@ -87,7 +87,7 @@ def renumber_citations(answer: str, *, blocks: int) -> Renumbered:
     text = CITATION_MARK.sub(new_marks, answer.strip())
     # a mark that goes leaves a space before the full stop
     tidy = (re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$))", "", line).rstrip() for line in text.splitlines())
-    return Renumbered("\n".join(tidy).strip(), used)
+    return RenumberedAnswer("\n".join(tidy).strip(), used)
 
 
 def split_sentences(answer: str) -> list[Sentence]:
@@ -259,7 +259,7 @@ class Amount(NamedTuple):
     """Value of 1 as written: 1000000 for numbers in millions."""
 
 
-class Signed(NamedTuple):
+class SignedNumber(NamedTuple):
     """A number that may be negative by a word or brackets beside it."""
 
     number: Number
@@ -295,14 +295,14 @@ def has_close_number(answer: str, gold: str) -> bool:
         )
 
 
-def _signed_numbers(text: str) -> Iterator[Signed]:
+def _signed_numbers(text: str) -> Iterator[SignedNumber]:
     for sentence in sentences_of(text.translate(FULL_WIDTH)):
         plain = _BRACKETS.sub(
             lambda bracket: f" -{bracket['before'] or bracket['after'] or ''}{bracket['digits']}", sentence
         )
         either_sign = FALLING.search(plain) is not None
         for number in read_numbers(plain):
-            yield Signed(number, either_sign or "(" in number.text or plain != sentence)
+            yield SignedNumber(number, either_sign or "(" in number.text or plain != sentence)
 
 
 def _is_calendar(number: Number) -> bool:

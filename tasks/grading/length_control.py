@@ -23,14 +23,14 @@ STRENGTHS = np.logspace(-4, 4, 10)  # the ten of scikit-learn's LogisticRegressi
 Floats = NDArray[np.float64]
 
 
-class Gamed(NamedTuple):
+class GamedBaseline(NamedTuple):
     """The result of a gamed baseline on an instruction."""
 
     length_difference: float  # in standard deviations
     preference: float  # 0 to 1
 
 
-class Compared(NamedTuple):
+class OutputComparison(NamedTuple):
     """The output of a model compared with that of the reference."""
 
     preference: float | None
@@ -38,10 +38,10 @@ class Compared(NamedTuple):
     longer_by: float
     """Characters of the reference less those of the model's output."""
     difficulty: float
-    gamed: tuple[Gamed, ...] = ()
+    gamed: tuple[GamedBaseline, ...] = ()
 
 
-def length_controlled_win_rate(compared: Sequence[Compared]) -> float | None:
+def length_controlled_win_rate(compared: Sequence[OutputComparison]) -> float | None:
     """Return the length-controlled win rate, 0 to 1; None with fewer than five verdicts or where no lengths differ."""
     spread = float(np.std([pair.longer_by for pair in compared], ddof=1)) if len(compared) > 1 else 0.0
     if not spread or sum(pair.preference is not None for pair in compared) < FOLDS:

@@ -20,6 +20,7 @@ PYTHON = ("bin", "lib", "lib64")
 INSTALLED = (".dist-info", ".egg-info")
 EXAMINATION = (
     "import json, os, sys, sysconfig; paths = sysconfig.get_paths(); "
+    # of a virtual environment it is the Python below, which the sandbox shows
     "print(json.dumps([os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable), sys.base_prefix, "
     "sorted({paths['purelib'], paths['platlib'], *[p for p in sys.path if p.endswith('-packages')]}), "
     "sys.version.split()[0], list(sys.version_info[:2])]))"

@@ -48,7 +48,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = 0
         self._limited: tuple[int, int] | None = None
-        self._output = os.fdopen(os.memfd_create("zygote"), "w+b")
+        self._output = os.fdopen(os.memfd_create("zygote"), "w+b")  # the last line in it is the reason of a WorkerLost
         self._channel, zygote_end = socket.socketpair()
         try:
             with ExitStack() as stack:
@@ -89,13 +89,14 @@ class Worker:
                 "number": self._asked,
                 "tested": tests is not None,
                 "files": list(program.files),
-                "token": secrets.token_hex(16),
+                "token": secrets.token_hex(16),  # of this program alone: no earlier one knows it
                 "path": language.file,
                 "argv": run,
                 "compile": compiles,
                 "bound": language.limits_memory_by,
                 "limits": program.limits._asdict(),
             }
+            # 120: the runner gives a compiler twice its CPU seconds, `COMPILER["cpu_s"] * 2`
             patience = program.limits.wall_s + WAITING_S + GRACE_S + (120 + WAITING_S if compiles else 0)
             blobs = (source, tests or b"", program.stdin, *program.files.values())
             reply = self._exchange(fields, blobs, patience, most=2 * program.limits.output_bytes + (1 << 20))

@@ -17,7 +17,7 @@ from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
 from tasks.grading.judge_grading import Judged
-from tasks.grading.length_control import Compared, Gamed, length_controlled_win_rate
+from tasks.grading.length_control import GamedBaseline, OutputComparison, length_controlled_win_rate
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimate_groups, scale_estimate
 
@@ -157,11 +157,11 @@ class AlpacaEval(JudgedBenchmark):
         # the published regression has one output for each instruction
         if len(all_samples) > 1 and all("difficulty" in sample.detail and not sample.repeat for sample in all_samples):
             compared = [
-                Compared(
+                OutputComparison(
                     preference=sample.score,
                     longer_by=sample.values["reference_length"] - sample.values["length"],
                     difficulty=cast("float", sample.detail["difficulty"]),
-                    gamed=tuple(Gamed(*pair) for pair in cast("Any", sample.detail["gamed"])),
+                    gamed=tuple(GamedBaseline(*pair) for pair in cast("Any", sample.detail["gamed"])),
                 )
                 for sample in all_samples
             ]

@@ -97,8 +97,8 @@ class Likelihoods:
         return log_probs
 
 
-class Doc(NamedTuple):
-    """An item of a task of the harness."""
+class DocKey(NamedTuple):
+    """Identifies an item of a task of the harness by its number."""
 
     task: str
     number: int
@@ -108,8 +108,8 @@ class AnswerLog:
     """Collects the model's answers to each item and their keys, in the order in which the harness asked."""
 
     def __init__(self) -> None:
-        self.answers: defaultdict[Doc, list[Answer | ModelError]] = defaultdict(list)
-        self.keys: defaultdict[Doc, list[str]] = defaultdict(list)
+        self.answers: defaultdict[DocKey, list[Answer | ModelError]] = defaultdict(list)
+        self.keys: defaultdict[DocKey, list[str]] = defaultdict(list)
 
 
 def harness_model(
@@ -172,8 +172,8 @@ def harness_model(
     return Model()
 
 
-def _identify_doc(instance: Any) -> Doc:
-    return Doc(str(instance.task_name), int(instance.doc_id))
+def _identify_doc(instance: Any) -> DocKey:
+    return DocKey(str(instance.task_name), int(instance.doc_id))
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:

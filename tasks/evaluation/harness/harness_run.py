@@ -24,7 +24,7 @@ from tasks.calls import Answer, ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
-from tasks.evaluation.harness.harness_model import AnswerLog, Doc, Likelihoods, harness_model
+from tasks.evaluation.harness.harness_model import AnswerLog, DocKey, Likelihoods, harness_model
 from tasks.evaluation.harness.harness_tasks import (
     LoadedTasks,
     installed_version,
@@ -330,7 +330,7 @@ class _Task:
     def responses(self) -> Iterator[Response]:
         """Yield the model's responses, in the order of items and repeats; none for log-probabilities."""
         for number in self._by_doc if self.generates else ():
-            for repeat, answer in enumerate(self._answer_log.answers[Doc(self.name, number)]):
+            for repeat, answer in enumerate(self._answer_log.answers[DocKey(self.name, number)]):
                 answered = isinstance(answer, Answer)
                 turns, missed = ((build_reply(answer),), None) if answered else ((), str(answer))
                 yield Response(item=self._id(number), repeat=repeat, turns=turns, missed=missed)
@@ -338,7 +338,7 @@ class _Task:
     def samples(self) -> Iterator[Sample]:
         """Yield a graded sample for each item, scored by the headline metric."""
         for number, logged in self._by_doc.items():
-            doc = Doc(self.name, number)
+            doc = DocKey(self.name, number)
             answers = self._answer_log.answers[doc]
             # numeric metrics, under all filters
             values: dict[str, float] = {}

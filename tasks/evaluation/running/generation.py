@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     unfinished: dict[str, str]
 
 
-class Place(NamedTuple):
+class ConversationKey(NamedTuple):
     """A conversation, identified by the number of its item (from 0) and its repeat."""
 
     item: int
@@ -89,28 +89,28 @@ class _Conversations:
         self._task = task
         self._items = items
         self._file = file
-        self._starts: dict[tuple[Place, int], int] = {}
+        self._starts: dict[tuple[ConversationKey, int], int] = {}
         """Offset in the file at which the reply to a turn of a conversation begins."""
         self._prices = prices
-        self._missed: dict[Place, str] = {}
-        self._away: dict[Place, str] = {}
+        self._missed: dict[ConversationKey, str] = {}
+        self._away: dict[ConversationKey, str] = {}
         self.unfinished: dict[str, str] = {}
         self.usage = Usage()
 
-    def requests(self, turn: int) -> Iterator[tuple[Place, ChatRequest]]:
+    def requests(self, turn: int) -> Iterator[tuple[ConversationKey, ChatRequest]]:
         """Yield the requests of one turn of all conversations that are neither refused nor away."""
         for number, item in enumerate(self._items()):
             if turn >= len(item.prompts):
                 continue
             for repeat in range(self._task.repeats):
-                place = Place(number, repeat)
+                place = ConversationKey(number, repeat)
                 if place not in self._missed and place not in self._away:
                     yield (
                         place,
                         build_request(self._task, item, repeat=repeat, earlier_replies=self._replies(place, turn)),
                     )
 
-    def keep(self, place: Place, turn: int, answer: Answer | ModelError) -> None:
+    def keep(self, place: ConversationKey, turn: int, answer: Answer | ModelError) -> None:
         """Store the reply to a turn, or note why there is none: for good if it was refused, else for now."""
         if isinstance(answer, RequestRefused):
             self._missed[place] = str(answer)
@@ -125,14 +125,14 @@ class _Conversations:
         """Yield the responses in the order of the items; unfinished ones are left out and noted in `unfinished`."""
         for number, item in enumerate(self._items()):
             for repeat in range(self._task.repeats):
-                place = Place(number, repeat)
+                place = ConversationKey(number, repeat)
                 if place in self._away:
                     self.unfinished[item.id] = self._away[place]
                     continue
                 turns = tuple(self._replies(place, len(item.prompts)))
                 yield Response(item=item.id, repeat=repeat, turns=turns, missed=self._missed.get(place))
 
-    def _replies(self, place: Place, turns: int) -> Iterator[Reply]:
+    def _replies(self, place: ConversationKey, turns: int) -> Iterator[Reply]:
         """Yield the replies to the first turns of a conversation; a refused turn and those after it have none."""
         for turn in range(turns):
             start = self._starts.get((place, turn))

@@ -56,7 +56,7 @@ def find_recorded(model: ModelSpec, task: str) -> Path:
     )
 
 
-class Line(NamedTuple):
+class RecordedLine(NamedTuple):
     """The answers on one line of the file."""
 
     repeats: list[list[str]]
@@ -66,7 +66,7 @@ class Line(NamedTuple):
     """Language of a program, as the line names it."""
 
 
-class Recorded(dict[str, list[Line]]):
+class RecordedAnswers(dict[str, list[RecordedLine]]):
     """The lines of each ID of the file, in order: a line for each program, else a single line."""
 
     def __init__(self, path: Path, *, programs: bool) -> None:
@@ -88,12 +88,12 @@ class Recorded(dict[str, list[Line]]):
         return most
 
 
-def read_recorded(path: Path) -> Recorded:
+def read_recorded(path: Path) -> RecordedAnswers:
     """Return the answers in a file, all in the form of its first line. Raises DataUnusable, which names the line.
 
     Without any IDs the answers are in the order of the items, and their IDs are row numbers from 0.
     """
-    recorded, shape = Recorded(path, programs=False), ""
+    recorded, shape = RecordedAnswers(path, programs=False), ""
     numbered, repeats = False, 0
     for row in read_rows(path):
         shapes = [name for name in SHAPES if name in row]
@@ -111,7 +111,7 @@ def read_recorded(path: Path) -> Recorded:
             language = row.get("language")
             if not isinstance(language, str | None):
                 row.unusable(f"language: expected a name such as python, found {type(language).__name__}")
-            recorded.setdefault(item, []).append(Line(answers, row.line, language or None))
+            recorded.setdefault(item, []).append(RecordedLine(answers, row.line, language or None))
             continue
         if is_first:
             numbered, repeats = row_id is None, len(answers)
@@ -123,13 +123,13 @@ def read_recorded(path: Path) -> Recorded:
         item = row_id or str(row.number)
         if item in recorded:
             row.unusable(f"item {item!r} stands on line {recorded[item][0].line} already; put repeats in `responses`")
-        recorded[item] = [Line(answers, row.line)]
+        recorded[item] = [RecordedLine(answers, row.line)]
     if not shape:
         raise DataUnusable(f"{path}: there is no answer in it; expected lines of {EXPECTED}")
     return recorded
 
 
-def match_responses(items: Iterable[Item], recorded: Recorded, *, partial: bool = False) -> Iterator[Response]:
+def match_responses(items: Iterable[Item], recorded: RecordedAnswers, *, partial: bool = False) -> Iterator[Response]:
     """Yield the answers in the order of the items, each with its repeats; items without a recorded answer are left out.
 
     partial: `items` are not all of the benchmark, so answers to others are no mistake.

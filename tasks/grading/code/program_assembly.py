@@ -37,7 +37,7 @@ JAVA_IMPORT = re.compile(r"^[ \t]*import[ \t][^\n]*\n?", re.M)
 RUST_USE = re.compile(r"^use[ \t][^;]*?(\w+);[ \t]*\n?", re.M)
 
 
-class Tested(NamedTuple):
+class TestedProgram(NamedTuple):
     """A program and its tests, as `Program` takes them."""
 
     source: str
@@ -54,7 +54,7 @@ class Parts(NamedTuple):
 
 def assemble_program(
     prompt: str, code: str, entry_point: str, language: str, *, tests: str, stops: Sequence[str]
-) -> Tested:
+) -> TestedProgram:
     """Return the program of a prompt that ends within a function, of code that continues or defines it, and of tests.
 
     stops: a continuation ends at the first that occurs; none for code that was fenced. The function is closed once,
@@ -66,17 +66,17 @@ def assemble_program(
         parts = _prepare(before, code, entry_point, language, tests)
         # a quote in a here-document may mislead the count, but not a last line that is a brace
         still_open = _depth(parts.code, language) > 0 and not re.search(r"^\}[;)]*\s*\Z", parts.code, re.M)
-        tested = _close_once(Tested(parts.before + parts.code, tests), still_open=still_open)
+        tested = _close_once(TestedProgram(parts.before + parts.code, tests), still_open=still_open)
         tested = tested._replace(tests=tested.tests + parts.after)
     else:
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
-        tested = Tested(code_extraction.complete_program(prompt, code, entry_point, language), tests)
+        tested = TestedProgram(code_extraction.complete_program(prompt, code, entry_point, language), tests)
         if language not in WITHOUT_BRACES:
             tested = _close_once(tested, still_open=_depth(code, language) >= 0)
     return TO_ONE_FILE[language](tested) if language in TO_ONE_FILE else tested
 
 
-def _close_once(tested: Tested, *, still_open: bool) -> Tested:
+def _close_once(tested: TestedProgram, *, still_open: bool) -> TestedProgram:
     tests_close = tested.tests.lstrip().startswith("}")
     if still_open and not tests_close:
         return tested._replace(source=tested.source.rstrip("\n") + "\n}\n")
@@ -182,7 +182,7 @@ def _blank_strings(code: str, language: str) -> str:
     return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M)
 
 
-def _go_program(tested: Tested) -> Tested:
+def _go_program(tested: TestedProgram) -> TestedProgram:
     """Return a program with a `main`, since no `go test` runs here; `testing.Main` exits with 1 on a failure."""
     names = re.findall(r"^func (Test\w*)\(", tested.tests, re.M)  # go test finds them by this name, too
     listed = ", ".join(f'{{Name: "{name}", F: {name}}}' for name in names)
@@ -190,17 +190,17 @@ def _go_program(tested: Tested) -> Tested:
         "func main() {\n\tevery := func(string, string) (bool, error) { return true, nil }\n"
         f"\ttesting.Main(every, []testing.InternalTest{{{listed}}}, nil, nil)\n}}\n"
     )
-    return Tested(GO_PACKAGE.sub("package main\n", tested.source, count=1), f"{tested.tests}\n{main}")
+    return TestedProgram(GO_PACKAGE.sub("package main\n", tested.source, count=1), f"{tested.tests}\n{main}")
 
 
-def _java_program(tested: Tested) -> Tested:
+def _java_program(tested: TestedProgram) -> TestedProgram:
     """Return the program with our own Pair in place of org.javatuples, of which tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
     needs_pair = re.search(r"\bPair\b", source + tested.tests)
-    return Tested(source, tested.tests + (_read_helper("Pair.java") if needs_pair else ""))
+    return TestedProgram(source, tested.tests + (_read_helper("Pair.java") if needs_pair else ""))
 
 
-def _perl_program(tested: Tested) -> Tested:
+def _perl_program(tested: TestedProgram) -> TestedProgram:
     """Return the program with our own eq_deeply in place of Test::Deep, of which tests use nothing else."""
     helper = _read_helper("eq_deeply.pl")
     return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: helper, tested.tests, flags=re.M))

@@ -27,12 +27,12 @@ from tasks.grading.math.math_reading import (
     Based,
     Bracketed,
     Formula,
-    Joined,
     Listed,
     Matrix,
     Percentage,
     Ratio,
     Relation,
+    SetOperation,
     Words,
 )
 
@@ -145,13 +145,13 @@ def _drop_equal(items: Sequence[Answer]) -> list[Answer]:
 def _same_list(gold: Answer, answer: Answer) -> bool:
     """Return whether lists agree: in order where names, tuples or coordinates ask for it, else as sets."""
     # `x < 1 or x > 2` beside a set is a set too
-    if isinstance(gold, Joined | Bracketed) and isinstance(answer, Listed):
+    if isinstance(gold, SetOperation | Bracketed) and isinstance(answer, Listed):
         answer = solution_set(answer) or answer
-    elif isinstance(answer, Joined | Bracketed) and isinstance(gold, Listed):
+    elif isinstance(answer, SetOperation | Bracketed) and isinstance(gold, Listed):
         gold = solution_set(gold) or gold
     if not isinstance(gold, Listed) and not isinstance(answer, Listed):
         return is_same_answer(gold, answer)
-    if isinstance(gold, Joined) or isinstance(answer, Joined):
+    if isinstance(gold, SetOperation) or isinstance(answer, SetOperation):
         return False
     golds, answers = (side.items if isinstance(side, Listed | Bracketed) else (side,) for side in (gold, answer))
     if len(golds) == 1 < len(set(answers)) and all(is_same_answer(golds[0], item) for item in answers):
@@ -195,7 +195,7 @@ def _same_collection(gold: Answer, answer: Answer) -> bool:
         return _same_vector(answer, gold)
     bracketed, compared = (gold, answer) if isinstance(gold, Bracketed) else (answer, gold)
     assert isinstance(bracketed, Bracketed)
-    if isinstance(compared, Joined):
+    if isinstance(compared, SetOperation):
         raise Undecided("a set and a union")
     if isinstance(compared, Formula) and compared.node == Symbol("emptyset"):
         return not bracketed.items
@@ -223,7 +223,7 @@ def _evaluate_sets(side: Answer) -> Answer:
     """Return an answer with `\\{1\\} \\cup \\{2\\}` and other finite sets evaluated, and the reals in one spelling."""
     if side == _REAL_LINE or (isinstance(side, Words) and side.text in _REALS):
         return Words("set R")
-    if not isinstance(side, Joined):
+    if not isinstance(side, SetOperation):
         return side
     sets: list[Sequence[Answer]] = []
     for part in side.parts:
@@ -242,7 +242,7 @@ def _evaluate_sets(side: Answer) -> Answer:
 
 
 def _same_union(gold: Answer, answer: Answer) -> bool:
-    if isinstance(gold, Joined) and isinstance(answer, Joined) and gold.sign == answer.sign:
+    if isinstance(gold, SetOperation) and isinstance(answer, SetOperation) and gold.sign == answer.sign:
         are_same_parts = _same_items if gold.sign == "setminus" else _same_set
         if are_same_parts(gold.parts, answer.parts):
             return True
@@ -266,10 +266,10 @@ def _same_relation(gold: Answer, answer: Answer) -> bool:
         if not is_assignment(relation) and symbols_of(last) and not is_identity(relation):
             return False
         return is_same_answer(compared, last)
-    if not isinstance(compared, Bracketed | Joined):
+    if not isinstance(compared, Bracketed | SetOperation):
         return False
     interval = as_interval(relation)
-    if interval is None or isinstance(compared, Joined):
+    if interval is None or isinstance(compared, SetOperation):
         raise Undecided("a relation and a set")
     return is_same_answer(interval, compared)
 
@@ -308,7 +308,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Relation, _same_relation),
     (Listed, _same_list),
     ((Bracketed, Matrix), _same_collection),
-    (Joined, _same_union),
+    (SetOperation, _same_union),
     (Percentage, _same_percentage),
     (Ratio, _same_ratio),
     (Words, _same_words),
@@ -426,4 +426,4 @@ def solution_set(listed: Listed) -> Answer | None:
             with suppress(Undecided, KeyError, ArithmeticError):
                 if evaluate(low.node, {}).real < evaluate(high.node, {}).real:
                     return Bracketed(rising[0].opening, (low, high), falling[0].closing)
-    return Joined("cup", tuple(parts))
+    return SetOperation("cup", tuple(parts))

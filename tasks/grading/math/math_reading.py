@@ -77,7 +77,7 @@ class Listed(NamedTuple):
     items: tuple[Answer, ...]
 
 
-class Joined(NamedTuple):
+class SetOperation(NamedTuple):
     """Sets with `\\cup`, `\\cap` or `\\setminus` between them."""
 
     sign: str
@@ -99,7 +99,7 @@ class Relation(NamedTuple):
     """The left side as it was written."""
 
 
-Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | Listed | Joined | Matrix | Relation
+Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | Listed | SetOperation | Matrix | Relation
 
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
@@ -184,7 +184,7 @@ def _read(tokens: list[Token]) -> Answer:
     for sign in ("cup", "cap", "setminus"):
         parts = _split(tokens, {sign})
         if len(parts) > 1:
-            return Joined(sign, tuple(_read(part) for part in parts))
+            return SetOperation(sign, tuple(_read(part) for part in parts))
     if len(_split(tokens, {"pm", "mp"})) > 1:
         return Listed((_read(_replace_signs(tokens, pm="+", mp="-")), _read(_replace_signs(tokens, pm="-", mp="+"))))
     ratio = _split(tokens, {":"})

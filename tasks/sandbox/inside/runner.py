@@ -106,31 +106,31 @@ def run(request: Frame, settings: Settings, channel: socket.socket) -> Task | No
     pipes = {name: Pipe(*os.pipe()) for name in ("stdout", "stderr", "report", "token", "status")}
     os.write(pipes["token"].write, task.token)
     os.close(pipes["token"].write)
-    watched = _Watched(pipes, task, channel)
+    running = _RunningProgram(pipes, task, channel)
     try:
         stdin = _become_init(settings, task)
         if task.compile:
             compiler = os.fork()
             if compiler == 0:
                 _become_compiler(task, settings, pipes)
-            watched.wait_for(compiler, within_s=COMPILER["cpu_s"] * 2)
-        watched.compiled = watched.waited in (None, 0) and not watched.killed_for
-        if watched.compiled and not watched.host_is_gone:
+            running.wait_for(compiler, within_s=COMPILER["cpu_s"] * 2)
+        running.compiled = running.waited in (None, 0) and not running.killed_for
+        if running.compiled and not running.host_is_gone:
             program = os.fork()
             if program == 0:
                 os.close(channel.detach())
                 _become_program(task, settings, pipes, stdin=stdin)
                 return task
-            watched.wait_for(program, within_s=task.limits["wall_s"])
+            running.wait_for(program, within_s=task.limits["wall_s"])
     except OSError as error:
-        watched.failed = str(error)
-    watched.end_all()
+        running.failed = str(error)
+    running.end_all()
     if not settings.isolated:
         import shutil
 
         shutil.rmtree(task.folder, ignore_errors=True)
-    if not watched.host_is_gone:
-        send(channel, watched.reply(), (bytes(watched.taken["stdout"]), bytes(watched.taken["stderr"])))
+    if not running.host_is_gone:
+        send(channel, running.reply(), (bytes(running.taken["stdout"]), bytes(running.taken["stderr"])))
     return None
 
 
@@ -241,8 +241,8 @@ def _limit(settings: Settings, limits: dict[str, Any], bound: str) -> None:
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_MEMLOCK: 64 << 10,
-        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_MEMLOCK: 64 << 10,  # Linux's default until 5.16
+        resource.RLIMIT_MSGQUEUE: 0,  # no POSIX queues, also where there is no filter
         resource.RLIMIT_STACK: (STACK_BYTES, stack),  # which a program may raise to the hard limit
         resource.RLIMIT_AS if bound == "address_space" else resource.RLIMIT_DATA: limits["memory_bytes"],
     }.items():
@@ -274,7 +274,7 @@ def _execute(argv: list[str]) -> None:
     os.execve(argv[0], argv, dict(os.environ))
 
 
-class _Watched:
+class _RunningProgram:
     """A program that is running, with what it has written so far."""
 
     def __init__(self, pipes: dict[str, Pipe], task: Task, channel: socket.socket) -> None:

@@ -18,7 +18,7 @@ from tasks.evaluation.benchmarks.base import Judge, Tools
 from tasks.evaluation.evaluation_errors import DataMissing, PreflightFailed
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.grading.length_control import Compared, Gamed, length_controlled_win_rate
+from tasks.grading.length_control import GamedBaseline, OutputComparison, length_controlled_win_rate
 from tests.evaluation.judging.judges import SAMPLES, prompt_of, response
 
 
@@ -109,7 +109,7 @@ def test_difficulties_give_a_length_controlled_rate_and_are_no_items(with_diffic
     assert with_difficulties.facts("AlpacaEval", BENCHMARK.files).count == 6
 
 
-def drawn(*, length: float, model: float, seed: int = 0) -> list[Compared]:
+def drawn(*, length: float, model: float, seed: int = 0) -> list[OutputComparison]:
     """805 preferences by the regression's own rule, beside two gamed baselines of the same rule."""
     rng = np.random.default_rng(seed)
     longer, difficulty = rng.normal(-1, 1, 805), rng.normal(0, 1, 805)  # the model writes more
@@ -118,11 +118,11 @@ def drawn(*, length: float, model: float, seed: int = 0) -> list[Compared]:
         return float(1 / (1 + np.exp(-(length * np.tanh(delta) + 0.3 * hard + own))))
 
     return [
-        Compared(
+        OutputComparison(
             preference=preferred(delta, hard, model),
             longer_by=1_000 * delta,
             difficulty=hard,
-            gamed=tuple(Gamed(gamed, preferred(gamed, hard, 0)) for gamed in (1.5, -1.5)),
+            gamed=tuple(GamedBaseline(gamed, preferred(gamed, hard, 0)) for gamed in (1.5, -1.5)),
         )
         for delta, hard in zip(longer / longer.std(ddof=1), difficulty, strict=True)
     ]
