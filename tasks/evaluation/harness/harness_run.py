@@ -137,7 +137,7 @@ def evaluate_harness(
                 "it with `--model hf`, or choose a task that generates its answers"
             )
         for own_name, task in loaded.tasks.items():
-            if getattr(task, "UNSAFE_CODE", False):
+            if getattr(task, "UNSAFE_CODE", False):  # lm_eval's mark of such tasks
                 why = "runs code that the model writes in this process, which is not done here"
                 raise BenchmarkUnusable(f"{own_name} {why}")
             if getattr(task, "MULTIMODAL", False):

@@ -100,7 +100,7 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
         mark = error.problem_mark
         where = f"{mark.name}:{mark.line + 1}" if mark else name
         raise BenchmarkUnusable(f"{where}: {error.problem}; see that the YAML is well-formed") from error
-    except Exception as error:
+    except Exception as error:  # code of tasks runs here, which raises what it likes
         message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         no_data = isinstance(error, DatasetsError | OSError)  # ConnectionError and FileNotFoundError among them
         if no_data or "Couldn't find" in str(error) or "offline" in str(error).lower():

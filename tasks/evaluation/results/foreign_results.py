@@ -230,14 +230,14 @@ def as_lm_eval(report: EvalReport) -> dict[str, Any]:
             "limit": config.get("limit"),
             "batch_size": config.get("batch_size"),
             "gen_kwargs": config.get("gen_kwargs"),
-            **dict(zip(SEEDS, [*seed_values, None, None, None, None], strict=False)),
+            **dict(zip(SEEDS, [*seed_values, None, None, None, None], strict=False)),  # those that were given
         },
         "git_hash": run.git_commit,
         "date": run.started_at.timestamp(),
         "model_source": model.backend,
         "model_name": model.name,
         "model_name_sanitized": model.name.replace("/", "__"),
-        "total_evaluation_time_seconds": None if seconds is None else str(seconds),
+        "total_evaluation_time_seconds": None if seconds is None else str(seconds),  # a text in lm_eval
     }
 
 

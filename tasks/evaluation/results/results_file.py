@@ -203,6 +203,7 @@ def store_run_with(
     """Write a run to the database, with samples from any source, and return the number of changed rows."""
     changed = evaluations.write_run(build_run_row(report))
     for result in report.results:
+        # a transaction for each task
         changed += evaluations.write([build_rows(report, result, partial(samples, result))])
     return changed
 

@@ -91,6 +91,7 @@ class RunSettings(Record):
         """Number of items that are asked of each task, or below 1 the part of them; None for all."""
         if not self.debug:
             return self.limit
+        # what a part of the items comes to is not known here
         return min(DEBUG_ITEMS, self.limit) if isinstance(self.limit, int) else DEBUG_ITEMS
 
 
@@ -213,6 +214,7 @@ def plan_task(
         )
     ids = set[bytes]()
     run_items = iter(()) if whole else _require_distinct(make_items(benchmark, data), benchmark.name, ids)
+    # items are made as they are written, which fills `ids`
     items = write_lines(artifacts, "items", take_first(run_items, settings.first))
     if not ids and not whole:
         sources = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"

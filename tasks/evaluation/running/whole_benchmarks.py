@@ -155,6 +155,7 @@ def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> Ta
     metrics = cast(
         "dict[str, JsonValue]",
         json.loads(
+            # numbers and arrays of NumPy, which benchmarks return, know `tolist`
             json.dumps(scores, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)),
             parse_constant=lambda _: None,  # NaN and infinity, which JSON and the database cannot hold
         ),
