@@ -260,7 +260,7 @@ def wait_for_twin() -> None:
 
 
 def estimate_tokens(request: ChatRequest) -> Tokens:
-    """Estimate the tokens of a request, on the high side."""
+    """Return an estimate of the tokens of a request, on the high side."""
     parts = [part for turn in request.messages for part in turn.content]
     chars = sum(len(part.text) for part in parts if isinstance(part, Text))
     images = sum(isinstance(part, Image) for part in parts)

@@ -109,14 +109,14 @@ def resources() -> Resources:
 
 
 def _open_once(open_: Callable[P, R]) -> Callable[P, R]:
-    """Cache the function by its arguments, until other resources are configured."""
+    """Return the function with a cache by its arguments, until other resources are configured."""
     cached = cache(open_)
     _forget.append(cached.cache_clear)
     return cast("Callable[P, R]", cached)
 
 
 def _one_at_a_time(open_: Callable[P, R]) -> Callable[P, R]:
-    """Cache the function as `_open_once` does, and let one thread open at a time: for what is slow to open."""
+    """Return the function as `_open_once` does, for what is slow to open: one thread opens at a time."""
     cached, shape = _open_once(open_), signature(open_)
 
     @wraps(open_)

@@ -253,7 +253,7 @@ def _record_lineage(key: StepKey, inputs: dict[str, Any], run: str, started: dat
 
 
 def slot(name: str) -> AbstractContextManager[None]:
-    """Hold one of the places that a server gives out under `name` (deployments/limits.yaml); unlimited elsewhere."""
+    """Return a context that holds a place of `name` while the server limits them (deployments/limits.yaml)."""
     return concurrency(name)
 
 
@@ -300,7 +300,7 @@ def with_device(step: Task[P, R], *, in_process: bool) -> Task[P, R]:
 
 
 def on_each(shards: Iterable[Any], step: Task[..., R], **settings: Any) -> Gathered[R]:
-    """Run a step on every shard, in parallel, and gather; the UI shows `parse 3/16`."""
+    """Run a step on every shard, in parallel, and return what `gather` does; the UI shows `parse 3/16`."""
     in_order = list(shards)
     return gather(
         [
@@ -316,7 +316,7 @@ def quoted(value: V) -> V:
 
 
 def gather(futures: Iterable[PrefectFuture[R]]) -> Gathered[R]:
-    """Wait for mapped steps and gather their results; any failure but Incomplete is raised once all have ended."""
+    """Wait for mapped steps and return their results; a failure other than Incomplete is raised once all have ended."""
     results: list[R] = []
     unfinished: dict[str, str] = {}
     failures: list[BaseException] = []

@@ -68,7 +68,7 @@ class Cell(NamedTuple):
 
 
 class History(NamedTuple):
-    """What is known of earlier nights before a night is judged."""
+    """Earlier nights, their incidents and pins, as they are known before a night is judged."""
 
     earlier: Mapping[tuple[str, str], Sequence[Cell]]
     """Scores of earlier nights by key, oldest night first."""
@@ -110,7 +110,7 @@ class History(NamedTuple):
 def compare_night(
     now: Sequence[Cell], history: History, evaluations: Evaluations, rules: RegressionRules
 ) -> list[Change]:
-    """Compare each score of a night with its baseline. Raises DatabaseUnavailable.
+    """Return the comparison of each score of a night with its baseline, in their order. Raises DatabaseUnavailable.
 
     Among the scores without an open incident, the false discovery rate of those that count as moved is kept at 5 %.
     A score that stays within noise is examined for a slow fall over many nights.
@@ -137,7 +137,7 @@ def compare_night(
 
 
 def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluations, least_drop: float = 0.0) -> Change:
-    """Compare a score with the first of `earlier` that is comparable with it. Raises DatabaseUnavailable."""
+    """Return the comparison of a score with the first comparable one of `earlier`. Raises DatabaseUnavailable."""
     rest = iter(earlier)
     last = next(rest, None)
     if last is None:

@@ -108,7 +108,7 @@ def measure_index(
 
 @step(version=1, reads_world=True)
 def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
-    """Store the night, its incidents and its report, which compares it with the nights before."""
+    """Store the night and its incidents, and return the report, which compares it with the nights before."""
     earlier = [past for past in night_history.read_nights(Path(night.file), artifacts()) if past.run != night.run]
     try:
         report = night_history.build_report(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)

@@ -30,7 +30,7 @@ from tasks.step import Incomplete, StepKey, paying_run, step
 
 @step(version=1, reads_world=True)
 def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) -> ScanResult:
-    """Hash every document of the folder and keep its bytes."""
+    """Hash every document of the folder, keep its bytes, and return the list of them."""
     from tasks.rag.indexing.scan import scan_folder
 
     return scan_folder(folder, artifacts=artifacts(), include=include, exclude=exclude)
@@ -99,7 +99,7 @@ class Shards(Record):
 
 @step(version=1)
 def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: FigureSettings) -> Shards:
-    """Mark pictures that stand in several places, in any document, so that each is asked about once."""
+    """Return the shards with pictures marked that stand in several places, so that each is asked about once."""
     from tasks.rag.indexing.picturing import with_duplicates_marked
 
     return Shards(shards=with_duplicates_marked(shards, artifacts(), settings=settings))
@@ -132,7 +132,7 @@ def extract_figures(
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:
-    """Cut each document into chunks and find the words of each."""
+    """Return each document cut into chunks, with the words of each chunk."""
     from tasks.rag.indexing.document_stages import cut
 
     readable = [item for item in pictured if item.parsed.document]
@@ -184,7 +184,7 @@ def catalogue(
     centres: Ref | None,
     metadata: Path | None,
 ) -> Catalogued:
-    """Join names, titles and metadata of the documents with their chunks, as the corpus of an index."""
+    """Return the corpus of an index: names, titles and metadata of the documents beside their chunks."""
     from tasks.rag.indexing.publishing import build_corpus
 
     corpus, warnings = build_corpus(found, parsed, embedded, segments=segments, centres=centres, metadata=metadata)

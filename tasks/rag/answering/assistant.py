@@ -45,7 +45,7 @@ class Answering(Protocol):
 
 
 class Assistant:
-    """Answers questions over one index with one set of models."""
+    """An assistant that answers questions over one index with one set of models."""
 
     def __init__(
         self,

@@ -313,7 +313,7 @@ class _Surroundings:
 
 
 class _Reader:
-    """Finds the words of a question in texts, split as the index splits them but without its Korean tokenizer.
+    """A finder of the question's words in texts, split as the index splits them but without its Korean tokenizer.
 
     Splitting twelve chunks with kiwi takes longer than all else. So a Korean noun is found by its syllables, and a verb
     by the letters of its stem at the start of a word.

@@ -102,7 +102,7 @@ class AnswerScores(Record):
 def check_answers(
     questions: Iterable[Question], assistant: Answering, *, name_of: Callable[[str], str] = str
 ) -> tuple[AnswerCheck, ...]:
-    """Ask every question, after its earlier turns, and compare each answer with the gold of its question.
+    """Ask every question, after its earlier turns, and return the checks of each answer against its gold.
 
     name_of: the catalogue's name of a gold document. A question that is refused is unscored; a broken index raises.
     """
@@ -122,7 +122,7 @@ def check_answers(
 
 
 def check_answer(question: Question, answered: Answered, *, document: str | None) -> AnswerCheck:
-    """Compare one answer with the gold of its question; document: the gold document's name in the catalogue."""
+    """Return the checks of an answer against its gold; document: the gold document's name in the catalogue."""
     is_answered = not answered.abstained
     check = AnswerCheck(
         id=question.id,

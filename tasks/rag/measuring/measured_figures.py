@@ -202,7 +202,7 @@ def places_in(
 
 
 def subject_of(opened: Index, folder: Path) -> Subject:
-    """Describe an index as it is recorded with a run: version, digest, embedder, settings and counts."""
+    """Return an index as it is recorded with a run: version, digest, embedder, settings and counts."""
     manifest = opened.manifest
     return Subject(
         generation=opened.generation,

@@ -107,5 +107,5 @@ def is_statement(title: str, statements: tuple[str, ...]) -> bool:
 
 @cache
 def _compile_words(pattern: str) -> re.Pattern[str]:
-    """Compile `pattern` to match whole words; Hangul may begin within a word and go on with a particle."""
+    """Return `pattern` compiled to match whole words; Hangul may begin within a word and go on with a particle."""
     return re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})(?![A-Za-z0-9])", re.IGNORECASE)

@@ -69,7 +69,7 @@ class Retrievers:
         names: Mapping[str, float],
         settings: SearchSettings,
     ) -> None:
-        """names: what the question calls its documents, where those are known, and how surely (0 to 1)."""
+        """Rank nothing yet. names: what the question calls documents that are known, and how surely (0 to 1)."""
         self.index, self._embedder, self.settings = index, embedder, settings
         self.question = unicodedata.normalize("NFC", question)
         self._names = names
@@ -223,7 +223,7 @@ def maximal_marginal_relevance(
 
 
 def _search_with_bonus(search: Callable[..., BestRows | Nearest], k: int, scope: Scope) -> Ranked:
-    """Search the allowed rows, and again those with a bonus, which is added to their scores."""
+    """Return the best `k` rows of the scope by score and bonus; a bonus is a share of the best score."""
     everywhere = search(k, allowed=scope.allowed)
     rows, scores = everywhere.rows.tolist(), everywhere.scores.tolist()
     if scope.bonus is None or not rows:

@@ -125,7 +125,7 @@ def retrieve(
     embedder: Callable[[], Embedder],
     reranker: Reranker | None = None,
 ) -> SearchResult:
-    """Run the search that a plan describes, or the nearest one that the index allows, with a note about the change.
+    """Return the hits of the search that a plan describes, or with a note of the nearest one that the index allows.
 
     Raises what `search` raises, except NoLexicalIndex.
     """
@@ -172,7 +172,7 @@ class _Search:
     settings: SearchSettings
 
     def within(self, allowed: Rows | None, filters: Filters) -> _Pool:
-        """Rank the chunks of the allowed documents, in those of the filters first where they hold anything."""
+        """Return the ranking of the allowed chunks, those of the filters' documents alone or first, if any."""
         if filters.mode == "all" or not filters.documents:
             return _Pool(*self.rank(Scope(allowed)))
         of_filters = self.index.rows_of(filters.documents)
@@ -202,7 +202,7 @@ class _Search:
         )
 
     def _search_sides(self, allowed: Rows | None, bonus: NDArray[np.float32] | None, filters: Filters) -> _Pool:
-        """Search each side of a comparison by itself and take turns; with `prefer` also search the other documents."""
+        """Return the hits of each side of a comparison, in turn; with `prefer` those of other documents too."""
         sides = (self.index.rows_of(group) for group in filters.groups)
         rows = tuple(side if allowed is None else allowed & side for side in sides)
         ranked = [self.rank(Scope(side, bonus if filters.favoured else None)) for side in rows]

@@ -97,7 +97,7 @@ def alone(name: str, ranked: Ranked) -> Ranking:
 def reciprocal_rank_fusion(
     rankings: Mapping[str, Sequence[int]], *, weights: Mapping[str, float], rank_constant: int = 60
 ) -> list[Fused]:
-    """Fuse rankings: the score of a row is the sum of `weight / (rank_constant + rank)` over those that hold it.
+    """Return rankings as one: a row's score is the sum of `weight / (rank_constant + rank)` over those that hold it.
 
     rankings: name → rows, best first. weights: by the same names; 1 where absent. Ties: the lower row first.
     Source: Cormack, Clarke, Büttcher 2009, "Reciprocal rank fusion outperforms Condorcet", k = 60.
@@ -114,7 +114,7 @@ def reciprocal_rank_fusion(
 
 
 def _rrf(retrievers: Retrievers, count: int, scope: Scope) -> Ranking:
-    """Fuse the ranks of all retrievers that can read the question."""
+    """Return the fused ranking of all retrievers that can read the question."""
     from tasks.language.tokens import WrongTokenizer
 
     settings = retrievers.settings
