@@ -136,7 +136,8 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
         if remark:
             text_of_choice = next(group for group in remark.groups() if group)
             number = NUMBERED.fullmatch(f"{text_of_choice}번")
-            if letters := _read_number(number, question) if number else _collect_letters(text_of_choice, question):
+            letters = _read_number(number, question) if number else _collect_letters(text_of_choice, question)
+            if letters:
                 return Choice(letters, "remark")
     return None
 

@@ -130,7 +130,8 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
         golds = [str(gold) for gold in (item.gold if isinstance(item.gold, list) else [item.gold]) if gold is not None]
         gold_text = " | ".join(golds)[:SHOWN_CHARS] or None
         graded = partial(make_sample, item, response, gold=gold_text)
-        if not (answer := visible_answer(response.text)):
+        answer = visible_answer(response.text)
+        if not answer:
             yield graded(score=0.0, reason=why_missing(response), missing=True)
             continue
         try:

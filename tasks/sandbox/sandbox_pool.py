@@ -106,7 +106,8 @@ class Sandbox:
             pure = PurePosixPath(path)
             if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path:
                 raise ValueError(f"files: {path!r} is no relative path within a program's folder")
-        if (execution := refuse_too_long(program)) is not None:
+        execution = refuse_too_long(program)
+        if execution is not None:
             return execution
         execution = broken_execution("")
         for _ in range(TRIES):

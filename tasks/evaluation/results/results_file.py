@@ -318,7 +318,8 @@ def import_all(path: Path, evaluations: Evaluations) -> tuple[list[Imported], di
     """
     if not path.is_dir():
         return [_import(path, evaluations)], {}
-    if not (files := sorted({*path.glob("*.json"), *path.rglob("results_*.json")})):
+    files = sorted({*path.glob("*.json"), *path.rglob("results_*.json")})
+    if not files:
         raise ResultsUnusable(f"{path} has no results file; name results_TIME.json or the folder it is in")
     imported: list[Imported] = []
     unusable: dict[str, str] = {}

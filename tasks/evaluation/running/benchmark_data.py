@@ -135,7 +135,8 @@ class Data:
         stems = dict.fromkeys([stem, stem.replace("-", "_"), stem.replace("_", "-")])
         usual = (plain, *(f"{variant}.{kind}" for variant in stems for kind in READERS))
         names = [file.file, *(name + packed for name in usual for packed in PACKED)]
-        path = next((path for folder in folders for name in names if (path := folder / name).exists()), None)
+        candidates = (folder / name for folder in folders for name in names)
+        path = next((candidate for candidate in candidates if candidate.exists()), None)
         if path and path.is_dir():
             raise DataUnusable(f"{path} is a folder; expected a file of items")
         return path
@@ -150,7 +151,8 @@ class Data:
 
     def text(self, file: DataFile) -> str:
         """Return the whole text of a local file, such as a prompt. Raises DataMissing, DataUnusable."""
-        if not (path := self.find(file)):
+        path = self.find(file)
+        if not path:
             raise DataMissing(self._where(file, "it is on no hub that this program reads"))
         try:
             with _open_unpacked(path) as opened:
@@ -160,7 +162,8 @@ class Data:
 
     def count(self, file: DataFile) -> int | None:
         """Return the number of items in a local file; None if there is no such file."""
-        if not (path := self.find(file)):
+        path = self.find(file)
+        if not path:
             return None
         if path.name.removesuffix(".gz").endswith(".jsonl"):
             with _open_unpacked(path) as opened:

@@ -146,7 +146,8 @@ def build_request(task: PlannedTask, item: Item, *, repeat: int, earlier_replies
 
     Earlier replies are sent without the model's reasoning, as chat templates do it.
     """
-    turns = [_build_message("system", system)] if (system := task.system or item.system) else []
+    system = task.system or item.system
+    turns = [_build_message("system", system)] if system else []
     turns += [_build_message(message.role, message.text) for message in item.history]
     replies = list(earlier_replies)
     for prompt, reply in zip(item.prompts, replies, strict=False):

@@ -154,12 +154,14 @@ def _open_cached(spec_json: str) -> Chat:
     name = spec.name or spec.args.get("model")
     if spec.backend == "curator" and name:
         defaults = find_access(str(name), resources().secret, defaults)
+    base_url = _read_variable("base_url_env", spec.base_url_env) or spec.base_url or defaults.base_url
+    key = _read_variable("api_key_env", spec.api_key_env)
     return open_backend(
         spec.backend,
         name=spec.name,
         args=spec.args,
-        base_url=_read_variable("base_url_env", spec.base_url_env) or spec.base_url or defaults.base_url,
-        api_key=SecretStr(key) if (key := _read_variable("api_key_env", spec.api_key_env)) else defaults.api_key,
+        base_url=base_url,
+        api_key=SecretStr(key) if key else defaults.api_key,
         timeout_s=spec.calls.timeout_s,
     )
 
@@ -175,7 +177,8 @@ def _read_variable(field: str, name: str | None) -> str | None:
     """Return the value of the environment variable that a field names; None for no name. Raises ModelUnavailable."""
     if name is None:
         return None
-    if not (value := resources().secret(name)):
+    value = resources().secret(name)
+    if not value:
         raise ModelUnavailable(
             f"{field}={name}: there is no such environment variable here; export it where the run is"
         )

@@ -42,7 +42,8 @@ def replay(task: PlannedTask, recorded: Path, artifacts: Artifacts) -> Generated
 
 def find_recorded(model: ModelSpec, task: str) -> Path:
     """Return the file of recorded answers: `path`, or TASK.jsonl in that folder. Raises DataMissing, OptionUnusable."""
-    if not (location := model.args.get("path")):
+    location = model.args.get("path")
+    if not location:
         raise OptionUnusable("--model replay needs the recorded answers: --model_args path=FOLDER (or a file)")
     path = Path(str(location))
     if path.is_file():

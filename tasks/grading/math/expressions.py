@@ -225,7 +225,6 @@ for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
 FUNCTIONS = frozenset((*_VALUES, "lg")) - {"add", "mul", "div", "neg", "pow", "root", "factorial", "binomial"}
 """Operations that are written as a name before their argument."""
 
-
 RATIONAL_DIGITS, IRRATIONAL_DIGITS, CUT_DIGITS = 3, 4, 5
 """Significant digits needed of a decimal rounded from a rational or an irrational value, and of a truncated one."""
 FINITE_PLACES = 6

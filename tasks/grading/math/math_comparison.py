@@ -316,7 +316,6 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
 )
 """Kind of answer → how it is compared with any other; the first that matches either side decides."""
 
-
 _FUNCTION = re.compile(r"[A-Za-z]+'*(?:_\{?\w+\}?)?\((\w(?:,\w)*)\)|y")
 MIRRORED = {"<": ">", ">": "<", "le": "ge", "ge": "le", "=": "=", "ne": "ne", "equiv": "equiv"}
 """Sign → the sign with its sides exchanged."""

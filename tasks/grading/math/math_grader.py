@@ -150,7 +150,8 @@ def decide_equality(gold: str, answer: str) -> Verdict | None:
     if remove_spaces(left) == remove_spaces(right) or (len(words) > 1 and words == plain_words(right)):
         return Verdict(True, "string")
     letter = math_reading.choice_letter(left)
-    if letter and len(left) <= 12 and (answer_letter := math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)):
+    answer_letter = (math_reading.choice_letter(right) or _LOWER_CHOICE.get(right)) if letter else None
+    if answer_letter and len(left) <= 12:  # as \text{(B)}: a longer gold has its option's text behind the letter
         return Verdict(letter == answer_letter, "choice")
     verdict = _compare_structure(left, right)
     if verdict and not verdict.equal and (_PLAIN_LOG.search(left) or _PLAIN_LOG.search(right)):

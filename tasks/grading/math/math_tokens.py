@@ -14,7 +14,6 @@ MAX_TOKENS = 2_000
 MAX_SHIFT = 2_000
 """Most digits, and the largest exponent in scientific notation."""
 
-
 WORDS: dict[str, Any] = json.loads(Path(__file__).with_name("math_words.json").read_text("utf-8"))
 
 
