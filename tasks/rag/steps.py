@@ -205,10 +205,10 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
     from tasks.rag.indexing.publishing import publish_corpus
     from tasks.rag.planning.routing import learn_names
 
-    generation = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
+    version = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
     with open_index(index) as opened:
         learn_names(opened)
-    return Published(generation=generation.id, digest=generation.digest)
+    return Published(generation=version.id, digest=version.digest)
 
 
 @step(version=1, reads_world=True)
