@@ -68,7 +68,7 @@ def read_scales(text: str) -> tuple[Scale, ...]:
 
 
 def is_same_number(a: Number, b: Number) -> bool:
-    """Whether two numbers have one value, in units that do not contradict each other."""
+    """Return whether two numbers have one value, in units that do not contradict each other."""
     return a.value == b.value and _agree(a.unit, b.unit)
 
 
@@ -92,14 +92,12 @@ def missing_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
 
 
 def _agree(a: str, b: str) -> bool:
-    """Whether two units may be the same: they are equal, or one is not written and neither is of a calendar."""
+    """Return whether two units may be one: they are equal, or one is not written and neither is of a calendar."""
     return a == b or (not (a and b) and a not in CALENDAR and b not in CALENDAR)
 
 
 def _readings(number: Number, stated: Sequence[Scale], *, either_sign: bool) -> Iterator[tuple[Decimal, str]]:
-    """Yield each value and unit that a number of a source supports: its own, scaled by a stated unit, a part of a
-    date.
-    """
+    """Yield each value and unit that a number of a source supports: as is, scaled by a stated unit, parts of dates."""
     value, unit = number.value, number.unit
     yield value, unit
     if unit == "date":
@@ -173,7 +171,7 @@ def _time(match: re.Match[str]) -> list[Number]:
         hour += 12
     if half in {"오전", "am"} and hour == 12:
         hour = 0
-    if hour > 24 or minute > 59:
+    if hour > 24 or minute > 59:  # 24:00 ends a day
         return []
     return [Number(Decimal(hour * 100 + minute), "time", "", match.start(), match.end())]
 
@@ -198,6 +196,7 @@ def _quantities(text: str) -> Iterator[Number]:
         if digits.start() < position or len(digits.group()) > MOST_DIGITS:
             continue
         start, amount = digits.start(), _amount(text, digits.start())
+        # sign, currency and brackets take no more than 12 characters; a bound keeps the search linear
         before = words.BEFORE.search(text, max(position, start - 12), start)
         assert before is not None  # it may be empty
         # with its sign, currency and unit
@@ -209,6 +208,7 @@ def _quantities(text: str) -> Iterator[Number]:
         elif unit:
             value *= SCALE_WORDS.get((unit["scale"] or unit["short"] or "").lower(), Decimal(1))
             name = _currency(unit["money"] or unit["scaled_money"]) or _unit_name(unit["word"] or unit["glued"] or "")
+            # 2024년 is a year, 3년 and 2천년 are lengths of time
             if unit["word"] == "년" and 1900 <= amount.value <= 2100 and not amount.multiplied:
                 name = "year"
         if text[end : end + 1].isascii() and text[end : end + 1].isalnum():
@@ -252,7 +252,7 @@ def _amount(text: str, start: int) -> _Amount:
     digits = words.FIRST_DIGITS.match(text, start)
     position = digits.end() if digits else start
     part = _part(digits["digits"]) if digits else part
-    longest = certain = _Amount(part, position, multiplied=False)
+    longest = certain = _Amount(part, position, multiplied=False)  # certain: up to the last 만, 억 or 조
     while multiplier := words.MULTIPLIER.match(text, position):
         sign, position = multiplier["sign"] or multiplier["spaced"], multiplier.end()
         if factor := SMALL.get(sign):

@@ -47,6 +47,7 @@ def language_of(text: str) -> Language:
     if not korean:
         return "en"
     latin = [word.lower() for word in re.findall("[A-Za-z]+", text)]
+    # an English sentence may quote Korean names; a Korean one with many Latin names has no English grammar
     grammar = sum(word in FUNCTION_WORDS for word in latin)
     return "en" if grammar >= 2 and len(latin) > 2 * korean else "ko"
 
@@ -110,7 +111,7 @@ def _lines(text: str) -> Iterator[Span]:
 
 
 def _numbers_or_shortens(before: str, after: str) -> bool:
-    """Whether the full stop between two texts belongs to a number, list item, article of a law, or abbreviation."""
+    """Return whether the full stop between two texts belongs to a number, list item, article or abbreviation."""
     if _LIST_ITEM.match(before) or _ARTICLE.search(before) or _SHORTENED.search(before[-16:]):
         return bool(after.strip())
     if not before[-1:].isdigit():

@@ -87,9 +87,11 @@ def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
         runs = re.compile(f"{HANGUL.pattern}+")
         return [[*_words(text), *chain.from_iterable(map(_pairs, runs.findall(text)))] for text in composed]
     hangul = [text for text in composed if HANGUL.search(text)]
-    if hangul and tokenizer != (have := installed_tokenizer()):
+    installed = installed_tokenizer() if hangul else tokenizer  # texts without Korean need no kiwi
+    if tokenizer != installed:
         raise WrongTokenizer(
-            f"the index splits Korean with {tokenizer}, here is {'no kiwipiepy' if have == BIGRAM else have}; "
+            f"the index splits Korean with {tokenizer}, "
+            f"here is {'no kiwipiepy' if installed == BIGRAM else installed}; "
             f"run `pip install kiwipiepy=={tokenizer.removeprefix('kiwi-')}`, index again here, "
             "or search with --strategy similarity"
         )
@@ -108,7 +110,7 @@ def syllable_pairs(text: str) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the tokens other than Hangul; dates and amounts also in one normalised form."""
+    """Yield the tokens of a text other than Hangul; dates and amounts come in a normalised form too."""
     for match in TOKEN.finditer(text):
         match match.lastgroup:
             case "number" | "unit":

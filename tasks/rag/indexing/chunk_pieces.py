@@ -142,6 +142,7 @@ def read_table(cells: Sequence[Cell], *, above: Table | None) -> Table:
         flagged += 1
     flagged = flagged if flagged < grid.rows else 0
     continues = above is not None and bool(above.header) and above.columns == grid.columns
+    # a page may repeat the header: then its rows are counted as a header below
     if continues and above and not flagged and grid.line(0) != above.header[0]:
         rows = tuple(_make_row(grid, row, above.names) for row in range(grid.rows))
         return Table(above.header, above.names, rows, grid.columns)
@@ -223,9 +224,10 @@ class _Grid:
             spot = _Spot(row, column, last, text, cell.header)
             for covered in range(row, max(row + 1, bisect_left(rows, cell.row + cell.row_span))):
                 for across in range(column, last + 1):
-                    self._at.setdefault((covered, across), spot)
+                    self._at.setdefault((covered, across), spot)  # where spans overlap the first cell stands
 
     def text(self, row: int, column: int) -> str:
+        """Return the text of the cell that covers a position; empty where none does."""
         spot = self._at.get((row, column))
         return spot.text if spot else ""
 
@@ -239,6 +241,7 @@ class _Grid:
         return [spot for spot in self.covering(row) if spot.row == row]
 
     def line(self, row: int) -> str:
+        """Return the texts of the cells that begin in a row, joined by ` | `."""
         return " | ".join(spot.text for spot in self.own(row))
 
 

@@ -92,15 +92,15 @@ def chunk_document(
         parts = list(_group_blocks(page, captions_follow=captions_follow, most_chars=chunk_chars))
         for number, part in enumerate(parts):
             if part.table is None:
-                drafts += cutter.text(part)
+                drafts += cutter.draft_text(part)
                 continue
             table = read_table(part.table.cells, above=above if number == 0 else None)
-            drafts += cutter.table(part, table)
+            drafts += cutter.draft_table(part, table)
             above = table
         if parts and parts[-1].table is None:
             above = None  # a table goes on only from the foot of one page to the head of the next
-        drafts += cutter.figures([figure for figure in figures if figure.page == page.number])
-    drafts += cutter.margins(document)
+        drafts += cutter.draft_figures([figure for figure in figures if figure.page == page.number])
+    drafts += cutter.draft_margins(document)
     return [
         Chunk(id=f"{digest[:16]}-{ordinal:05d}", document=digest, **draft._asdict())
         for ordinal, draft in enumerate(drafts)
@@ -244,8 +244,8 @@ class _Cutter(NamedTuple):
     chunk_chars: int
     overlap_chars: int
 
-    def text(self, part: _Part) -> Iterator[_Draft]:
-        """Cut running text into chunks that overlap by whole sentences."""
+    def draft_text(self, part: _Part) -> Iterator[_Draft]:
+        """Yield chunks of running text, which overlap by whole sentences."""
         text = "\n".join(block.text for block in part.blocks)
         # where each block ends in the joined text
         ends = [end - 1 for end in accumulate(len(block.text) + 1 for block in part.blocks)]
@@ -253,37 +253,37 @@ class _Cutter(NamedTuple):
             used = part.blocks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
             yield _make_draft("text", text[start:end], used, part.heading_path)
 
-    def table(self, part: _Part, table: Table) -> Iterator[_Draft]:
-        """Cut a table into chunks between its rows, each with the lines that lead to the table."""
+    def draft_table(self, part: _Part, table: Table) -> Iterator[_Draft]:
+        """Yield chunks of a table, which is cut between its rows, each with the lines that lead to the table."""
         assert part.table is not None
         lead = [line for block in part.blocks for line in block.text.splitlines()]
-        if not part.table.cells:
+        if not part.table.cells:  # a table of which only the text was read
             lead += part.table.text.splitlines()
         cells = part.table.place.cells
         span = _RANGE.search(cells) if cells else None
         for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars):
             draft = _make_draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
-            own = cells
+            piece_cells = cells
             if cells and span and piece.rows and span["bottom"]:
                 first, last = (int(span["top"]) + row for row in piece.rows)
-                own = f"{cells[: span.start()]}{span['left']}{first}:{span['right']}{last}"
-            yield draft._replace(cells=own, sentences=piece.sentences)
+                piece_cells = f"{cells[: span.start()]}{span['left']}{first}:{span['right']}{last}"
+            yield draft._replace(cells=piece_cells, sentences=piece.sentences)
 
-    def figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
-        """Cut the descriptions of figures into chunks, each of which begins with the label of its figure."""
+    def draft_figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
+        """Yield chunks of the descriptions of figures, each of which begins with the label of its figure."""
         for figure in sorted(figures, key=lambda figure: figure.n):
             label = figure_label(figure.page, figure.n)
             room = max(self.chunk_chars - len(label) - 1, self.overlap_chars + 1)
             for start, end in split_text(figure.text, most_chars=room, overlap_chars=0):
                 yield _Draft("figure", f"{label}\n{figure.text[start:end]}", figure.page, figure.bbox)
 
-    def margins(self, document: Document) -> Iterator[_Draft]:
-        """Make chunks of the headers and footers of the first page with any, if they say more than a page number."""
+    def draft_margins(self, document: Document) -> Iterator[_Draft]:
+        """Yield chunks of the headers and footers of the first page with any, if they say more than a page number."""
         blocks = [block for page in document.pages for block in page.blocks if block.kind in ("header", "footer")]
         first = [block for block in blocks if block.page == blocks[0].page]
         wordy_blocks = {block.text: block for block in first if sum(sign.isalpha() for sign in block.text) > 3}
         if wordy_blocks:
-            yield from self.text(_Part(tuple(wordy_blocks.values())))
+            yield from self.draft_text(_Part(tuple(wordy_blocks.values())))
 
 
 def _make_draft(

@@ -74,7 +74,7 @@ def parse_source(
             document=artifacts.save("document-blocks", document),
             format=document.format,
             reader=document.reader,
-            pages=sum(page.number is not None for page in document.pages) or 1,
+            pages=sum(page.number is not None for page in document.pages) or 1,  # without pages it counts as one
             page_source=document.page_source,
             troubled=tuple(
                 PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
@@ -84,7 +84,7 @@ def parse_source(
             notes=(*sniffed.notes, *document.notes),
             retryable_pages=read.retryable,
         )
-    locked = parsed.failure and parsed.failure.reason == "needs_password"
+    locked = parsed.failure and parsed.failure.reason == "needs_password"  # the next run may bring the password
     if not parsed.may_pass and not locked:
         artifacts.remember(key, artifacts.save("parsed", parsed))
     return parsed
@@ -156,7 +156,7 @@ MOST_SHARDS = 64
 """Tasks of a run that make segments; beyond it each makes several."""
 
 Leaf = tuple[Embedded, ...]
-"""The documents that make up one segment."""
+"""The documents that make up one segment: a leaf of the tree over the bits of their digests."""
 
 
 def shard_segments(embedded: Sequence[Embedded]) -> list[tuple[Leaf, ...]]:
@@ -168,7 +168,7 @@ def shard_segments(embedded: Sequence[Embedded]) -> list[tuple[Leaf, ...]]:
             [(document.chunked.digest, document.chunked.count, document) for document in ordered]
         )
     ]
-    each = -(-len(leaves) // MOST_SHARDS) or 1
+    each = -(-len(leaves) // MOST_SHARDS) or 1  # rounded up
     return [tuple(leaves[at : at + each]) for at in range(0, len(leaves), each)]
 
 
@@ -216,15 +216,15 @@ def find_centres(embedded: Sequence[Embedded], artifacts: Artifacts, *, index: P
     rows = sum(document.chunked.count for document in embedded)
     try:
         with open_index(index) as opened:
-            path, before = opened.centres_file, opened.vectors.dimension
+            path, dimension = opened.centres_file, opened.vectors.dimension
             if (
                 path is not None
-                and Centres.open(path).serve(rows, before)
-                and before == _load_vectors(embedded[0], artifacts).shape[1]
+                and Centres.open(path).serve(rows, dimension)
+                and dimension == _load_vectors(embedded[0], artifacts).shape[1]
             ):
                 return artifacts.put_file("centres", path)
     except (NotAnIndex, DamagedIndex):
-        pass
+        pass  # a first build, or one that replaces what is broken: centres are trained
     key = content_key("centres", SEGMENT_VERSION, {"vectors": sorted(document.vectors.digest for document in embedded)})
     if recalled_ref := artifacts.recall(key):
         return recalled_ref

@@ -156,7 +156,7 @@ def measure(candidate: ImageCandidate) -> Measures:
     small = np.asarray(thumbnail, dtype=np.float32)
     # the mean step to the right and down, 0 to 1
     steps = [np.abs(np.diff(small, axis=axis)).mean() for axis in (0, 1) if small.shape[axis] > 1]
-    # signs of the 8 × 8 lowest frequencies of the picture at 32 × 32, against their median
+    # as pHash does: the signs of the 8 × 8 lowest frequencies of the picture at 32 × 32, against their median
     side = 4 * HASH_SIDE
     tiny = np.asarray(picture.convert("L").resize((side, side)), dtype=np.float64)
     # rows of the discrete cosine transform (type II) for the lowest frequencies, (8, side)
@@ -236,7 +236,7 @@ def look_alike(first: bytes, second: bytes) -> bool:
     pictures = [_open(data).convert("L") for data in (first, second)]
     small, large = sorted(pictures, key=lambda picture: picture.width * picture.height)
     if abs(small.width * large.height - large.width * small.height) > 0.02 * small.width * large.height:
-        return False
+        return False  # their proportions differ by more than rounding of a size does
     # the blur levels out what scaling and compression change at edges
     levels = [
         np.asarray(picture.resize(small.size).filter(ImageFilter.BoxBlur(1)), dtype=np.int16)

@@ -100,6 +100,7 @@ def read_status(index: Path) -> IndexStatus | None:
         return None
     except ValidationError as error:
         raise NotAnIndex(f"{index / STATUS_FILE} is not of this program or version; run `trivet rag index`") from error
+    # of a process on another host nothing is known
     if status.state == "running" and status.host == socket.gethostname() and not psutil.pid_exists(status.pid):
         return status.model_copy(update={"state": "interrupted"})
     return status
@@ -141,6 +142,7 @@ class StatusFile:
             fields_written = {"heartbeat": datetime.now(UTC), "progress": dict(self._progress)}
             self.status = self.status.model_copy(update=fields_written | changes)
             self._written = time.monotonic()
+            # the next heartbeat writes it anew: not worth waiting for the disk
             write(self._path, self.status.model_dump_json(indent=1).encode(), durable=False)
 
     def beat_until(self, ended: threading.Event) -> None:
@@ -163,7 +165,7 @@ def status_of_build(
         beat.start()
         with listening(file.count):
             yield file
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C too, which leaves `interrupted`
         state = "failed" if isinstance(error, Exception) else "interrupted"
         failure = {"state": state, "error": f"{type(error).__name__}: {error}"}
         raise

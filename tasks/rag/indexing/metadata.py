@@ -20,7 +20,7 @@ from tasks.rag.rag_errors import MetadataUnusable
 
 COLUMNS: dict[str, str] = WORDS["columns"]
 """Header of a column of the CSV, without spaces and brackets → the name of its field."""
-MOST_FIELD_CHARS = 10_000_000
+MOST_FIELD_CHARS = 10_000_000  # of a cell; the csv module's own limit is 131,072
 
 
 class MetadataTable(NamedTuple):
@@ -110,9 +110,8 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
     for line, row in table.rows.items():
         file_name = row.get("file_name", "")
         # several files when the same name stands in several folders
-        files = (
-            next((matches for key in _file_keys(file_name) if (matches := by_key.get(key))), []) if file_name else []
-        )
+        keys = _file_keys(file_name) if file_name else []
+        files = next((by_key[key] for key in keys if key in by_key), [])
         if not files:
             warnings.append(f"Line {line} names the file `{file_name}`, which is not in the folder.")
         for file in files:
@@ -124,6 +123,7 @@ def match_rows(table: MetadataTable, names: Iterable[str]) -> MatchedMetadata:
 
 def _file_keys(name: str) -> list[str]:
     """Return the keys by which a file name is matched, the most specific first: path, name, name without suffix."""
+    # lstrip takes off `./`, `../` and `/` alike; no file begins with a dot, as the scan passes hidden ones over
     path = unicodedata.normalize("NFC", name).replace("\\", "/").strip().lstrip("./").casefold()
     file = path.rpartition("/")[2]
     stem = re.sub(r"\.(pdf|hwpx?|docx?|docm|txt|md|html?)$", "", file)
@@ -151,14 +151,15 @@ _COMPANY = re.compile(
     r"[A-Z0-9][\w&.,'’\- ]{1,80}?,?\s+(?:Inc\.?|Incorporated|Corp\.?|Corporation|Company|Co\.|Ltd\.?|Limited|plc|LLC"
     r"|N\.V\.|S\.A\.|INC\.?|CORP\.?|CORPORATION|COMPANY|LTD\.?|PLC)"
 )
+# what programs fill in by themselves: the file's name, `untitled`, a number
 _NO_TITLE = re.compile(r"[\W\d_]*$|microsoft word|untitled|제목 ?없음|.*\.(?:docx?|hwpx?|pdf|indd)$", re.IGNORECASE)
 _FORM = re.compile(r"form\s+(?:10-[KQ]|8-K|20-F|6-K|40-F|S-1)(?:/A)?", re.IGNORECASE)  # above it stands the commission
 _REGISTRANT = re.compile(r"\(?\s*exact\s+name\s+of\s+(?:the\s+)?registrant", re.IGNORECASE)
 
 
 def read_facts(document: Document) -> dict[str, str]:
-    """Read what the first pages state under a label: title, project_name, issuer, publish_date, project_amount,
-    bid_end, notice_id and period_end. A fact on a known page comes with `…_page`. Nothing is guessed.
+    """Return what the first pages state, by the name of its field: title, project_name, issuer, publish_date,
+    project_amount, bid_end, notice_id and period_end; `…_page` is the page of a field. Nothing is guessed.
     """
     facts: dict[str, str] = {}
     blocks = [block for page in document.pages[:FIRST_PAGES] for block in page.blocks]

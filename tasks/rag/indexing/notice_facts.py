@@ -48,7 +48,7 @@ DURATIONS = {"months": ("months", 1), "years": ("months", 12), "weeks": ("days",
 _DOTTED = re.compile(r"\.{4}|…{2}|·{4}")
 """Dot leaders of a table of contents."""
 _BULLET = r"[\s○●◦■□▪▶❍◎ㅇ•*·※◇◆△▷-]{0,12}(?:\(?(?:[0-9]{1,2}|[가-하]|[a-z])[.)]\s*)?"
-_LINE = re.compile(
+_LINE = re.compile(  # a colon behind a digit may be that of a time, and needs a space behind it
     rf"{_BULLET}(?P<label>(?:[^:：\n(（]|[(（][^)）\n]{{0,30}}[)）]){{2,60}}?)\s?(?:(?<![0-9])[:：]|[:：](?=\s))\s*(?P<value>\S.*)"
 )
 _NOTICE = re.compile(
@@ -97,13 +97,16 @@ def _find_in_lines(text: str) -> Iterator[Stated]:
     for line in (line.strip()[:MOST_LINE_CHARS] for line in text.splitlines()):
         if not line or _DOTTED.search(line):
             continue
-        if (match := _LINE.match(line)) and (name := fact_name(match["label"])):
+        match = _LINE.match(line)
+        name = fact_name(match["label"]) if match else None
+        if match and name:
             yield from read_value(name, match["label"], match["value"])
         elif match := _NOTICE.fullmatch(line):
             yield Stated("notice", line[: match.start("id")].strip(), match["id"], match["id"])
         elif day := next((number for number in read_numbers(line) if number.unit in ("date", "day of month")), None):
             label = re.sub(rf"^{_BULLET}", "", line[: day.start])
-            if (name := fact_name(label)) and name in DATED:
+            name = fact_name(label)
+            if name and name in DATED:
                 yield from read_value(name, label, line[day.start :])
 
 
@@ -196,7 +199,7 @@ def _read_day(value: str, *, first: bool) -> str | None:
     if not days:
         return "" if any(number.unit == "day of month" for number in numbers) else None
     day = days[0 if first else -1]
-    if len(days) == 1:  # 3:00 PM on Friday, May 24, 2024
+    if len(days) == 1:  # its hour may stand before it: 3:00 PM on Friday, May 24, 2024
         hours = [number for number in numbers if number.unit == "time"]
     else:
         after = [number for number in numbers if number.start >= day.end and number.unit in ("date", "time")]

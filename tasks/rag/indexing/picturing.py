@@ -74,7 +74,7 @@ def figures_of(
                     record = record.model_copy(update={"image": artifacts.put("figure", png)})
                 records.append(record)
     except DocumentUnreadable as error:
-        return Pictured(parsed=parsed, failure=error.failure)
+        return Pictured(parsed=parsed, failure=error.failure)  # not remembered: the next run looks again
     figures = artifacts.save("figures", DocumentFigures(document=parsed.source.digest, figures=tuple(records)))
     artifacts.remember(key, figures)
     return Pictured(parsed=parsed, figures=figures)
@@ -129,7 +129,7 @@ def describe_figures(
         progress.expect(DESCRIBE, len({picture.digest for record in records if (picture := _picture_of(record))}))
         if isinstance(asking, BatchChat):
             requests = _make_requests(records, artifacts, settings)
-            with suppress(BudgetSpent):
+            with suppress(BudgetSpent):  # `describe` tells of each figure that is left that the budget was spent
                 for digest, answer in ask_all(asking, requests, responses=responses, limits=limits, budget=budget):
                     if isinstance(answer, ModelError):
                         troubles[digest] = answer
@@ -223,6 +223,7 @@ def plan_folder(
             sniffed = sniff(artifacts.path(source.content), suffix=source.suffix)
         except DocumentError:
             continue  # a document that cannot be read has no figures; indexing reports it
+        # the original stands for a document that was read: finding figures only asks whether there is one
         parsed = Parsed(source=source, document=source.content, format=sniffed.format)
         pictured.append(figures_of(parsed, artifacts, settings=settings, limits=limits, password=password))
     marked = flat(with_duplicates_marked((tuple(pictured),), artifacts, settings=settings))

@@ -25,7 +25,7 @@ from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.metadata import MatchedMetadata, match_rows, read_table
 from tasks.rag.indexing.scan import ScanResult
 
-NAMED_FILES = 5
+NAMED_FILES = 5  # the most files without a row that a warning names; it counts the others
 
 
 class Catalogued(Record):
@@ -55,6 +55,7 @@ def build_corpus(
     entries: list[CatalogueEntry] = []
     for file in sorted(scanned.files, key=lambda file: file.content.digest):
         digest, alias_names = file.content.digest, tuple(aliases.get(file.name, ()))
+        # the table may name a document by any of its copies
         row = next((matched.by_file[name] for name in (file.name, *alias_names) if name in matched.by_file), {})
         item = by_digest[digest]
         chunked = vectors[digest].chunked if digest in vectors else None
@@ -74,7 +75,7 @@ def build_corpus(
                 status=item.failure.reason if item.failure else "ok",
             )
         )
-    plain = {"facts": {}, "stated": ()}  # what the entry of a document tells too
+    plain = {"facts": {}, "stated": ()}  # the catalogue entry holds both already
     ordered = tuple(
         document.model_copy(update={"chunked": document.chunked.model_copy(update=plain)})
         for entry in entries
@@ -121,7 +122,7 @@ class Published(Record):
 
 @contextmanager
 def build(index: Path, *, run: str | None, parameters: dict[str, JsonValue]) -> Generator[Build]:
-    """Claim the folder and keep its status file from start to end. Raises NotAnIndex."""
+    """Claim the folder and yield its build, with a status file from start to end. Raises NotAnIndex."""
     claim(index)
     generation, settings = None, dict[str, JsonValue]()
     entries: Sequence[CatalogueEntry] = ()
@@ -171,6 +172,7 @@ class Build:
 
         warnings: about the metadata. refused: why the model refused a figure.
         """
+        # other settings give other chunks of the same document: then nothing is unchanged
         unchanged = {entry.document: entry for entry in self._entries} if self._settings == settings else {}
         statuses = reporting.document_statuses(entries, parsed, scanned, before=unchanged)
         figures = reporting.count_figures(pictured)

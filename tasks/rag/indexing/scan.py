@@ -110,11 +110,11 @@ def scan_folder(
         first.setdefault(file.content.digest, file)
     names = ((file.name, first[file.content.digest].name) for file in ordered)
     # an installed package or program may read some; files of other suffixes are not opened for it
-    added = any(format.distribution for format in formats())
+    has_packages = any(format.distribution for format in formats())
     suffixes_of_programs = {suffix for format in formats() if format.program for suffix in format.suffixes}
     files = [
         file.model_copy(update={"reader": find_outside_reader(artifacts.path(file.content), suffix=file.suffix)})
-        if added or file.suffix in suffixes_of_programs
+        if has_packages or file.suffix in suffixes_of_programs
         else file
         for file in first.values()
     ]
@@ -167,12 +167,13 @@ class _Scan:
                 self._scan_entry(entry, prefix + _name(entry.name))
 
     def _scan_entry(self, entry: os.DirEntry[bytes], name: str) -> None:
+        is_zip = name.lower().endswith(".zip")
         if entry.is_symlink() and (message := self._bad_link(entry)):
             self._refuse(name, "link", message)
         elif entry.is_dir():
             if not self._excludes(f"{name}/"):
                 self.scan_folder(entry.path, f"{name}/")
-        elif (is_zip := name.lower().endswith(".zip")) and self._excludes(name):
+        elif is_zip and self._excludes(name):
             return
         elif not is_zip and not self._takes(name):
             self.skipped.append(name)
@@ -236,7 +237,7 @@ class _Scan:
         if not is_zip and not self._takes(name):
             self.skipped.append(name)
             return
-        self._unpackable -= info.file_size
+        self._unpackable -= info.file_size  # what the zip says of itself; read_member unpacks no more than that
         if self._unpackable < 0:
             most = f"{self.caps.total_bytes:,} bytes"
             self._refuse(name, "refused", f"The zip and the zips in it unpack to more than {most}; unpack it yourself.")
@@ -297,7 +298,7 @@ def _matcher(pattern: str) -> re.Pattern[str]:
     for part in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", glob, re.DOTALL):
         if part in _WILDCARDS:
             expression += _WILDCARDS[part]
-        elif len(part) > 1:  # a set of characters
+        elif len(part) > 1:  # a set of characters, of which `]` may be the first, as in fnmatch
             negated = part[1] == "!"
             expression += ("[^" if negated else "[") + re.escape(part[1 + negated : -1]).replace(r"\-", "-") + "]"
         else:

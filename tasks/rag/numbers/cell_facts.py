@@ -127,8 +127,8 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 goes_on = last is not None and _continues_table(block, above, page.number or 0, last)
                 heads = [line for line in above if len(line) < TITLE_CHARS] if goes_on else []
                 last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0, block)
-                begun = last.block if goes_on else None
-                facts = list(_read_table(block, document, table, last.above, page.number, begun, heads))
+                continued = last.block if goes_on else None
+                facts = list(_read_table(block, document, table, last.above, page.number, continued, heads))
                 yield from facts
                 last = last._replace(page=page.number or 0, part=block)
                 table += 1
@@ -148,7 +148,7 @@ def _continues_table(block: Block, between: Sequence[str], page: int, last: _Tab
     """
     if any(cell.header for cell in block.cells) or _count_columns(block) != _count_columns(last.part):
         return False
-    # the right edges of the columns behind the first, in points; none where a column has no box
+    # the right edges of the columns behind the first, in points (amounts are set flush right); none without boxes
     edges: list[list[float]] = []
     for part in (block, last.part):
         rights: dict[int, float] = {}
@@ -173,15 +173,15 @@ def _read_table(
     table: int,
     above: Sequence[str],
     page: int | None,
-    begun: Block | None,
+    continued: Block | None,
     headings: Sequence[str],
 ) -> Iterator[CellFact]:
     """Yield the numbers of one table.
 
-    begun: the table that this one continues, and whose header is this one's too. headings: the lines between them.
+    continued: the table that this one continues, and whose header is this one's too. headings: the lines between them.
     """
-    cells, before = _prepend_header(block, begun)
-    at = {
+    cells, before = _prepend_header(block, continued)
+    grid = {
         (row, col): cell
         for cell in cells
         for row in range(cell.row, cell.row + cell.row_span)
@@ -190,48 +190,49 @@ def _read_table(
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
-    amounts = _find_amounts(cells, at)
+    amounts = _find_amounts(cells, grid)
     first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
     titles = [cell.text for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in read_scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
-    currencies, levels = _find_currencies(at, amounts), collect_headers(at)
+    currencies, levels = _find_currencies(grid, amounts), collect_headers(grid)
     filled = {row for row, _ in amounts}
-    over = {(row, col): find_headers(at, levels, filled, row, col) for row, col in amounts}
-    dated = any(find_period(" ".join(headers)) for headers in over.values())
-    of_all = None if dated else _find_table_period(stubs, above)
+    headers_of = {(row, col): find_headers(grid, levels, filled, row, col) for row, col in amounts}
+    dated = any(find_period(" ".join(headers)) for headers in headers_of.values())
+    table_period = None if dated else _find_table_period(stubs, above)
     paths = list(row_paths(rows, amounts, headings))
     between = periods_between({row: path for (row, _), path in paths})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     first_col = min((col for _, col in amounts), default=0)
     for (row, col), path in paths:
-        path = add_span_labels(path, [at[row, c] for c in range(first_col) if (row, c) in at])
+        path = add_span_labels(path, [grid[row, c] for c in range(first_col) if (row, c) in grid])
         amount = amounts[row, col]
-        headers = over[row, col]
+        headers = headers_of[row, col]
         scale = find_scale(path, headers, amount, stated)
         yield CellFact(
             document=document,
             value=amount.value * scale.factor,
-            shown=" ".join(at[row, col].text.split()),
+            shown=" ".join(grid[row, col].text.split()),
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
-            period=_find_period(headers, (*stubs, *days), path) or groups.get(col) or between.get(row) or of_all,
+            # what stands nearest wins: header or label, group of columns, dated balances around, the whole table
+            period=_find_period(headers, (*stubs, *days), path) or groups.get(col) or between.get(row) or table_period,
             row_path=path,
             column_path=headers,
             page=page,
-            bbox=at[row, col].bbox,
+            bbox=grid[row, col].bbox,
             cells=cell_name(block.place.cells, row - before, col),
             table=table,
-            row=row - before,
+            row=row - before,  # in the document's own count, without the header that was put above
             col=col,
         )
 
 
-def _prepend_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], int]:
+def _prepend_header(block: Block, continued: Block | None) -> tuple[Sequence[Cell], int]:
     """Put the header of the table that a table continues above its cells; also return how many rows that header has."""
-    heads = [cell for cell in begun.cells if cell.header and cell.col] if begun else []
+    heads = [cell for cell in continued.cells if cell.header and cell.col] if continued else []
     if not heads:
         return mark_header_rows(block.cells), 0
     before = 1 + max(cell.row for cell in heads)
@@ -239,15 +240,15 @@ def _prepend_header(block: Block, begun: Block | None) -> tuple[Sequence[Cell], 
     return mark_header_rows([*heads, *moved]), before
 
 
-def _find_amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
+def _find_amounts(cells: Sequence[Cell], grid: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
     """Return the amounts of a table by row and column."""
     amounts = {(cell.row, cell.col): amount for cell in cells if (amount := read_amount(cell))}
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in sorted(amounts):
         columns[place[1]].append(place)
-    of_years = {row for (row, col), cell in at.items() if not col and IN_YEARS.search(cell.text)}
+    of_years = {row for (row, col), cell in grid.items() if not col and IN_YEARS.search(cell.text)}
     for places in columns.values():
-        texts = [at[place].text.strip() for place in places]
+        texts = [grid[place].text.strip() for place in places]
         units = [amounts[place].unit for place in places]
         # a column that holds nothing but footnote marks such as (3), or dashes, is none of amounts
         if all(A_NOTE.fullmatch(text) or text in NIL for text in texts):
@@ -261,11 +262,11 @@ def _find_amounts(cells: Sequence[Cell], at: Mapping[tuple[int, int], Cell]) -> 
     return amounts
 
 
-def _find_currencies(at: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
+def _find_currencies(grid: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
     """Return the currency of each column: its first sign holds for the amounts below, and may stand left of them."""
     currencies: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
-        before = at.get((row, col - 1))
+        before = grid.get((row, col - 1))
         sign = amount.unit or (CURRENCIES.get(before.text.strip(), "") if before else "")
         if sign in CURRENCIES.values():
             currencies.setdefault(col, sign)
@@ -325,14 +326,12 @@ WHOLE_YEAR = range(350, 380)
 
 def periods_between(labels: Mapping[int, Sequence[str]]) -> dict[int, Period]:
     """Return the period of each row that stands between two dated balances; labels: the path of each row."""
-    dated = [
-        (row, period)
-        for row, path in sorted(labels.items())
-        if BALANCE.search(balance_label := " ".join(path[-2:]))
-        and (period := find_period(balance_label))
-        and period.kind == "instant"
-        and period.end
-    ]
+    dated: list[tuple[int, Period]] = []
+    for row, path in sorted(labels.items()):
+        row_label = " ".join(path[-2:])
+        period = find_period(row_label) if BALANCE.search(row_label) else None
+        if period and period.kind == "instant" and period.end:
+            dated.append((row, period))
     by_row: dict[int, Period] = {}
     for (first, opening), (last, closing) in pairwise(dated):
         begin, end = opening.end, closing.end

@@ -24,23 +24,9 @@ from tasks.rag.numbers.computations import (
     spread_over_periods,
 )
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
-from tasks.rag.numbers.expressions import (
-    Line,
-    Operation,
-    find_years,
-    lines_of,
-    parse,
-)
+from tasks.rag.numbers.expressions import Line, Operation, find_years, lines_of, parse
 from tasks.rag.numbers.periods import When, find_parts, spelled_out
-from tasks.rag.numbers.question_shape import (
-    NAME,
-    OWNER,
-    WORDS,
-    Shape,
-    mark_names,
-    parse_shape,
-    strip_instructions,
-)
+from tasks.rag.numbers.question_shape import NAME, OWNER, WORDS, Shape, mark_names, parse_shape, strip_instructions
 from tasks.rag.numbers.written_formulas import (
     PERCENT,
     SHARE,

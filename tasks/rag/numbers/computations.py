@@ -8,21 +8,9 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language
-from tasks.rag.numbers.expressions import (
-    Aggregate,
-    Constant,
-    Expression,
-    Line,
-    Operation,
-    Over,
-    find_years,
-)
+from tasks.rag.numbers.expressions import Aggregate, Constant, Expression, Line, Operation, Over, find_years
 from tasks.rag.numbers.periods import WHOLE_YEAR, Part, When, find_parts
-from tasks.rag.numbers.question_shape import (
-    LINE,
-    WORDS,
-    any_of,
-)
+from tasks.rag.numbers.question_shape import LINE, WORDS, any_of
 
 DisplayUnit = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)

@@ -197,7 +197,7 @@ def _find_hangul(name: str, text: str) -> Iterator[tuple[int, int]]:
 def _tokenize(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text, as words_of returns them, with start and end of each."""
     lowered = text.lower().replace("’", "'")
-    marked = JOINED.sub("\ufffc", lowered).replace("'s", "  ").replace("'", " ")
+    marked = JOINED.sub("\ufffc", lowered).replace("'s", "  ").replace("'", " ")  # offsets stay
     for match in re.finditer(r"(?:[a-z]\ufffc?)+(?<!\ufffc)|[가-힣]+|\d+", marked):
         word = match.group().replace("\ufffc", "")
         if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):  # a plural

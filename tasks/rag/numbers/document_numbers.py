@@ -46,28 +46,30 @@ def document_numbers(pages: Iterable[Page], *, document: str) -> list[CellFact]:
 
 def _date_by_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[CellFact]:
     """Date facts by Korean business terms: 제23기 (2023. 1. 1. ~ 2023. 12. 31.), 당기, 전기."""
-    begun = Counter(int(match["year"]) - int(match["term"]) for text in texts for match in TERM_OF_YEAR.finditer(text))
+    # the year of "term 0": with a term added it is the year in which that term ends
+    named = (match for text in texts for match in TERM_OF_YEAR.finditer(text))
+    zero_years = Counter(int(match["year"]) - int(match["term"]) for match in named)
     spoken = Counter(int(term) for text in texts for term in TERM.findall(text))
     if not spoken:
         return list(facts)
-    current = spoken.most_common(1)[0][0]
-    whole = Counter(int(year) - current for text in texts for year in BUSINESS_YEAR.findall(text))
-    if not (begun or whole):
+    current = spoken.most_common(1)[0][0]  # the term that a report speaks of most is its own
+    zero_years_of_current = Counter(int(year) - current for text in texts for year in BUSINESS_YEAR.findall(text))
+    if not (zero_years or zero_years_of_current):
         return list(facts)
-    before = (begun or whole).most_common(1)[0][0]
+    zero_year = (zero_years or zero_years_of_current).most_common(1)[0][0]
     dated = list(facts)
     for place, fact in enumerate(facts):
         labels = " ".join((*fact.column_path, *fact.row_path[-1:]))
         own = find_period(labels)
         if own and own == fact.period:
-            continue  # the line above a table may name the date of one of its terms, its header only its own
+            continue  # a header names its own date; the line above a table may name that of one term alone
         if match := TERM.search(labels):
             term = int(match[1])
         elif match := RELATIVE_TERM.search(labels):
             term = current - len(match["before"])
         else:
             continue
-        period = Period(kind="none", year=before + term, label=f"제{term}기")
+        period = Period(kind="none", year=zero_year + term, label=f"제{term}기")
         dated[place] = fact.model_copy(update={"period": period})
     return dated
 
@@ -86,6 +88,7 @@ def _rename_early_years(facts: Sequence[CellFact], texts: Sequence[str]) -> Sequ
     votes, spoken = Counter[int](), Counter[int]()
     for text in texts:
         for pattern in (FISCAL_YEAR_NAMED, CALLED):
+            # 0: named for the year of its last day; 1: for the year before
             votes.update(int(match["end"]) - int(match["year"]) for match in pattern.finditer(text))
         spoken.update(map(int, SPOKEN.findall(text)))
     if votes:
@@ -94,14 +97,14 @@ def _rename_early_years(facts: Sequence[CellFact], texts: Sequence[str]) -> Sequ
         ends = Counter(period.end.year for period in early.values() if period.end)
         commonest = [max(years, key=lambda year: (years[year], year), default=0) for years in (spoken, ends)]
         for_end = commonest[0] == commonest[1] > 0
-    renamed = list(facts)
+    result = list(facts)
     for place, period in early.items() if for_end else ():
         year = period.end.year if period.end else period.year
         label = f"FY{year}" if period.label.startswith("FY") else period.label
-        renamed[place] = facts[place].model_copy(
+        result[place] = facts[place].model_copy(
             update={"period": period.model_copy(update={"year": year, "label": label})}
         )
-    return renamed
+    return result
 
 
 FEWEST_LINES = 4
@@ -144,7 +147,7 @@ def infer_scales(facts: Iterable[CellFact]) -> list[CellFact]:
                 scales_of[key].add(fact.scale)
     scales: dict[int, Decimal] = {}
     for table, own in tables.items():
-        keys = {key for fact in own if (key := _value_key(fact)) in scales_of and key}
+        keys = scales_of.keys() & {_value_key(fact) for fact in own}
         shared = {scale for key in keys for scale in scales_of[key]}
         if all(fact.scale <= 1 for fact in own) and len(keys) >= FEWEST_SHARED and len(shared) == 1:
             scales[table] = shared.pop()
@@ -205,13 +208,13 @@ def infer_years(facts: Sequence[CellFact]) -> list[CellFact]:
 def _are_years(days: Sequence[date], ends: set[tuple[int, int]], *, has_only_years: bool) -> bool:
     """Return whether days are ends of years: of those that the document names, else days that are a year apart.
 
-    sure: whether the document has no shorter spans, without which days a year apart prove nothing.
+    has_only_years: whether the document has no shorter spans, beside which days a year apart prove nothing.
     """
     if not ends:
         return (
             has_only_years and len(days) > 1 and all((late - early).days in YEAR_DAYS for early, late in pairwise(days))
         )
-    year_days = [date(2024, *end).timetuple().tm_yday for end in ends]
+    year_days = [date(2024, *end).timetuple().tm_yday for end in ends]  # a leap year, as a year may end on February 29
     for day in days:
         apart = [abs(day.timetuple().tm_yday - end) for end in year_days]
         if min(min(days_apart, 366 - days_apart) for days_apart in apart) > DAYS_APART:

@@ -75,7 +75,7 @@ class Evaluator:
     """Evaluates the expressions of one question, and numbers the cells that it uses in the order of their use."""
 
     def __init__(self, lines: Lines, statements: Lines | None, rows: Rows, describe: Describe) -> None:
-        """statements: the lines of the primary statements alone. rows: all numbers."""
+        """Make an evaluator. statements: the lines of the primary statements alone; rows: all numbers."""
         self._describe = describe
         self.by_words: dict[Place, float] = {}
         """Numbers that were found by words alone → the certainty that they are meant, 0 to 1."""
@@ -87,7 +87,7 @@ class Evaluator:
         self.used: dict[Place, tuple[int, Number]] = {}
         self.lines: dict[int, tuple[Line, When]] = {}
         """Mark of a number → the line and the period that it was found for."""
-        self._open: set[str] = set()
+        self._open: set[str] = set()  # concepts whose formulas are being worked out: none may need itself
 
     def evaluate(self, expression: Expression, when: When | None) -> Value:
         """Return the value of an expression; when: the period of the lines that name none.
@@ -111,18 +111,18 @@ class Evaluator:
                     return self._evaluate_over(aggregate, operand, tuple(whens))
                 if when is None:
                     raise NoYear("average")
-                return self._evaluate_over(aggregate, operand, (when.before(), when))
+                return self._evaluate_over(aggregate, operand, (when.before(), when))  # opening and closing
 
     def _evaluate_over(self, aggregate: str, expression: Expression, whens: Sequence[When]) -> Value:
         if aggregate == "previous":
             return self.evaluate(expression, whens[0])
-        values = [
-            self.evaluate(expression, when) for when in whens
-        ]  # all must be there, or another could be the highest
+        # all must be there: a year that is missing could be the highest
+        values = [self.evaluate(expression, when) for when in whens]
         if aggregate in ("highest", "lowest"):
-            place = (max if aggregate == "highest" else min)(range(len(whens)), key=lambda at: values[at].value)
-            text = f"{'max' if aggregate == 'highest' else 'min'}({', '.join(value.text for value in values)})"
-            return Value(values[place].value, values[place].unit, text, when=whens[place])
+            choose, name = (max, "max") if aggregate == "highest" else (min, "min")
+            best = choose(range(len(whens)), key=lambda at: values[at].value)
+            text = f"{name}({', '.join(value.text for value in values)})"
+            return Value(values[best].value, values[best].unit, text, when=whens[best])
         unit = values[0].unit
         total = sum((value.value for value in values), Decimal(0))
         texts = ", ".join(value.text for value in values)
@@ -132,8 +132,8 @@ class Evaluator:
             return Value(total / len(values), unit, f"average({texts})")
         first, last = values[0], values[-1]
         if aggregate == "change":
-            rate = last.value / first.value - 1 if first.value > 0 else None
-            return _combine("-", last, first)._replace(precedence=0, rate=rate)
+            rate = last.value / first.value - 1 if first.value > 0 else None  # a loss has no rate of growth
+            return _combine("-", last, first)._replace(precedence=0, rate=rate)  # in brackets even within a sum
         span = whens[-1].year - whens[0].year
         if first.value <= 0 or last.value <= 0 or not span:
             raise ZeroDivisionError(f"{first.text} → {last.text}")
@@ -145,7 +145,10 @@ class Evaluator:
             raise NoYear(line.name)
         concept = line.concept
         ratio = concept is not None and concept.statement is None
-        cell = None if ratio else self._find_part(line, when) if concept and (line.of or line.preferred) else None
+        cell: Number | None = None
+        if concept and not ratio and (line.of or line.preferred):
+            cell = self._find_part(line, when)
+        # a line of a part of the company is never taken from the whole
         if not (cell or ratio or (concept and line.of)):
             cell = self._find_cell(line, when)
         if cell and concept and concept.formula and not line.of and self._statements:
@@ -173,7 +176,7 @@ class Evaluator:
         try:
             return self.evaluate(_restrict_to_part(parse(concept.formula), line.of), when)
         except NotFound:
-            self.used = used
+            self.used = used  # inputs that were found are not cited for a formula that lacks another
             if concept.statement:
                 raise NotFound(line.name, when) from None
             raise
@@ -186,10 +189,10 @@ class Evaluator:
         if cell:
             label = label_of(cell.row_path)
             if line.concept:
-                surely = score_label(line.concept, label) >= NEARLY
+                is_named = score_label(line.concept, label) >= NEARLY
             else:
-                surely = set(words_of(label)) - FREE_WORDS == set(words_of(line.name)) - FREE_WORDS
-            if surely:
+                is_named = set(words_of(label)) - FREE_WORDS == set(words_of(line.name)) - FREE_WORDS
+            if is_named:
                 return cell
         cell = self._lines.find(line, when.year, when.part)
         # the label of the row itself must have a word of the line, and not only its headings
@@ -206,9 +209,9 @@ class Evaluator:
     def _find_part(self, line: Line, when: When) -> Number | None:
         """Find the line of a part of the company: with its preferred words too, else with those that it must have."""
         qualifiers = f"{line.of} {line.preferred}".strip()
-        for of in dict.fromkeys((qualifiers, line.of)):
-            for book in (self._statements, self._lines) if of else ():
-                if book and (number := book.find(line._replace(of=of), when.year, when.part)):
+        for qualifier in dict.fromkeys((qualifiers, line.of)):
+            for book in (self._statements, self._lines) if qualifier else ():
+                if book and (number := book.find(line._replace(of=qualifier), when.year, when.part)):
                     return number
         return None
 
@@ -232,7 +235,7 @@ def _combine(sign: str, left: Value, right: Value) -> Value:
     units = {left.unit, right.unit} - {""}
     if sign in "+-" and len(units) > 1:
         raise UnitsDiffer(text)
-    unit = next(iter(units - {RATIO}), RATIO if units else "")
+    unit = next(iter(units - {RATIO}), RATIO if units else "")  # a share of dollars is in dollars
     match sign:
         case "+":
             return Value(left.value + right.value, unit, text, level)

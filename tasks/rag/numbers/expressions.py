@@ -49,7 +49,7 @@ NAME_BRACKETS = re.compile(
     r"\((?:loss|losses|deficit|income|expense|benefit|provision|net|used in|usage|or [^)]*|[A-Z]{2,6})\)"
 )
 """Brackets that belong to a name: "net income (loss)", "days payable outstanding (DPO)"."""
-MOST_DEPTH = 8
+MOST_DEPTH = 8  # of brackets: the parser calls itself for each, and anybody may write a question
 NEUTRAL_WORDS = re.compile(
     r"\b(?:the|total|its|their|of|and|for|company|net|year|end|ending|fiscal|consolidated|reported|to"
     r"|attributable|(?:share|stock)(?:owner|holder)s?)\b",
@@ -114,6 +114,7 @@ class _Token(NamedTuple):
 
 def parse(text: str) -> Expression:
     """Parse the formula that a text writes. Raises NoExpression."""
+    # the dash of "2017 - 2018" is no minus
     spelled = RANGE.sub(lambda match: f" from {match['first']} to {match['last']} ", NAME_BRACKETS.sub(" ", text))
     tokens = list(_tokenize(spelled))
     if spelled.rstrip(" .").endswith(tuple("+-−*×/÷")):

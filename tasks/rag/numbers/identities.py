@@ -135,7 +135,7 @@ def _find_totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, .
         summands = next((count for count, value in enumerate(sums, start=1) if agrees(value, fact, count)), 0)
         if GROSS.match(label) and len(above) > 1 and agrees(above[-2].value - above[-1].value, fact, 2):
             summands = 2
-        if any(sort.match(label) for sort in (TOTAL, NET_CASH, GROSS)) or is_unlabelled(column, at):
+        if any(pattern.match(label) for pattern in (TOTAL, NET_CASH, GROSS)) or is_unlabelled(column, at):
             if summands != 1 and len(above) > 1:
                 yield at, tuple(each.row for each in above[len(above) - summands :])
         elif summands == 1 or abs(fact.value) < LEAST * step_of(fact):
@@ -160,33 +160,36 @@ def find_column_sums(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]
     rows: dict[int, dict[int, CellFact]] = defaultdict(dict)
     for fact in facts:
         rows[fact.row][fact.col] = fact
-    for whole in {fact.col for fact in facts if any(map(WHOLE.match, fact.column_path))}:
-        scale, _ = Counter(row[whole].scale for row in rows.values() if whole in row).most_common(1)[0]
+    for total_col in {fact.col for fact in facts if any(map(WHOLE.match, fact.column_path))}:
+        scale, _ = Counter(row[total_col].scale for row in rows.values() if total_col in row).most_common(1)[0]
         # the rows whose total is in its usual scale, and is no dash
-        able = {at: row for at, row in rows.items() if whole in row and row[whole].value and row[whole].scale == scale}
+        rows_with_total = {
+            at: row
+            for at, row in rows.items()
+            if total_col in row and row[total_col].value and row[total_col].scale == scale
+        }
         counts: Counter[int] = Counter()
         """First column of a run up to the total that adds up to it → rows where it does, with two amounts or more."""
-        for row in able.values():
+        for row in rows_with_total.values():
             value, amounts = Decimal(0), 0
-            for count, part in enumerate(reversed(_parts_of_total(row, whole, whole - MOST_PARTS)), start=1):
+            for count, part in enumerate(reversed(_parts_of_total(row, total_col, total_col - MOST_PARTS)), start=1):
                 value, amounts = value + part.value, amounts + bool(part.value)
-                if amounts > 1 and agrees(value, row[whole], count):
+                if amounts > 1 and agrees(value, row[total_col], count):
                     counts[part.col] += 1
         if counts and max(counts.values()) >= FEWEST_ROWS:
             first = min(counts, key=lambda start: (-counts[start], start))
             for at, fact in enumerate(facts):
-                if (
-                    fact.col == whole
-                    and fact.row in able
-                    and len(parts := _parts_of_total(able[fact.row], whole, first)) > 1
-                ):
+                if fact.col != total_col or fact.row not in rows_with_total:
+                    continue
+                parts = _parts_of_total(rows_with_total[fact.row], total_col, first)
+                if len(parts) > 1:
                     yield at, make_identity("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
 
 
-def _parts_of_total(row: Mapping[int, CellFact], whole: int, first: int) -> list[CellFact]:
+def _parts_of_total(row: Mapping[int, CellFact], total_col: int, first: int) -> list[CellFact]:
     """Return the cells from the column `first` up to the total that are of its period, unit and scale."""
-    total = row[whole]
-    cells = (row[col] for col in range(first, whole) if col in row)
+    total = row[total_col]
+    cells = (row[col] for col in range(first, total_col) if col in row)
     return [cell for cell in cells if (cell.period, cell.unit, cell.scale) == (total.period, total.unit, total.scale)]
 
 

@@ -90,10 +90,10 @@ class Lines:
         self._rank = {document: at for at, document in enumerate(documents)}
         self._read = read
         self._years: dict[int, list[Number]] = {}
-        self._sizes: Counter[tuple[str, int, int]] = Counter()
+        self._sizes: Counter[tuple[str, int, int]] = Counter()  # cells by document, table and column
         self._named: dict[tuple[str, int], set[str]] = defaultdict(set)
         """Tables → the concepts that they hold of the statement that they are."""
-        self._columns: Counter[tuple[str, int, int, str]] = Counter()
+        self._columns: Counter[tuple[str, int, int, str]] = Counter()  # cells of a row for one period
 
     def find(self, line: Line, year: int, part: Part = WHOLE_YEAR) -> Number | None:
         """Find the cell of a line and a fiscal year or part of it; None where no cell scores LEAST_SCORE or more."""
@@ -112,7 +112,7 @@ class Lines:
         return max(near, key=self._preference)
 
     def _preference(self, number: Number) -> tuple[int, int, int, int]:
-        """Return the sort key of cells of about the same score: the document that is meant, then the statement."""
+        """Return the sort key of cells of about one score: by document, lines of the statement, length, first table."""
         size = self._sizes[number.document, number.table, number.col]
         return -self._rank.get(number.document, 0), len(self._named[number.document, number.table]), size, -number.table
 
@@ -145,6 +145,7 @@ class Lines:
         statement: Statement | None = line.concept.statement if line.concept else None
         if statement and number.statement != statement:
             score *= OTHER_TABLE
+        # several cells of a row for one period: only the column of the total is of the whole company
         if self._columns[_row_of_period(number)] > 1 and not TOTALS.intersection(
             words_of(" ".join(number.column_path))
         ):
@@ -169,6 +170,7 @@ def find_quarter_ends(numbers: Iterable[Number], part: Part) -> frozenset[tuple[
         if number.period.end and number.period.kind == "duration":
             key = (number.document, number.period.end)
             spans[key] = max(spans.get(key, 0), number.period.months or 0)
+    # the year so far: six months end where the second quarter does
     return frozenset(key for key, months in spans.items() if months == 3 * (part.quarter or 0))
 
 
@@ -215,8 +217,8 @@ def _score_line(line: Line, number: Number) -> float:
         return 1 - 0.1 * len(own - line_words - FREE_WORDS) - 0.1 * len(line_words - own)
     if line.of:
         return score_part_label(concept, line.of, number.row_path, number.column_path)
-    counted = any("share" in word for word in words_of(concept.key.replace("_", " ")))
-    if concept.statement and not counted and number.unit and number.unit not in AMOUNTS:
+    counts_shares = any("share" in word for word in words_of(concept.key.replace("_", " ")))
+    if concept.statement and not counts_shares and number.unit and number.unit not in AMOUNTS:
         return 0.0
     return score_label(concept, label) + (SAID_SO if words_of(label) == words_of(line.name) else 0)
 

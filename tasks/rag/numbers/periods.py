@@ -20,7 +20,7 @@ WEEKS_ENDED = re.compile(
     r"\b(thirteen|twenty-six|thirty-nine|fifty-(?:two|three)|\d\d)[\s-]weeks?[\s-]end", re.IGNORECASE
 )
 WEEKS = {"thirteen": 3, "13": 3, "twenty-six": 6, "26": 6, "thirty-nine": 9, "39": 9}
-"""Weeks in words or figures → months; any other number of weeks is a year."""
+"""Weeks, in words or digits → months; any other number of weeks is a year."""
 YEARS_ENDED = re.compile(r"\b(?:fiscal\s)?years?\s(?:end(?:ed|ing)\b)", re.IGNORECASE)
 QUARTER_ENDED = re.compile(r"\bquarters?\s(?:end(?:ed|ing)\b)", re.IGNORECASE)
 FISCAL = re.compile(r"\b(?:fiscal(?:\syear)?|FY)\s?['’]?(?P<year>(?:19|20)?\d\d)\b", re.IGNORECASE)
@@ -29,7 +29,7 @@ QUARTER = re.compile(
     re.IGNORECASE,
 )
 HALF = re.compile(r"(?P<ko>상|하)반기|\b(?P<word>first|second)\shalf\b|\bH(?P<h>[12])\b", re.IGNORECASE)
-YEAR = re.compile(r"(?<![\d,.$])(?P<year>(?:19|20)\d\d)(?![\d,.]|\s?-\s?\d)")
+YEAR = re.compile(r"(?<![\d,.$])(?P<year>(?:19|20)\d\d)(?![\d,.]|\s?-\s?\d)")  # none in 2,019.5 or 2015-2014
 
 
 class Period(Record):
@@ -49,7 +49,7 @@ class Period(Record):
     @property
     def months(self) -> int | None:
         """Length of a span in months, rounded; None where its days are not known."""
-        return round((self.end - self.start).days / 30.4) if self.start and self.end else None
+        return round((self.end - self.start).days / 30.4) if self.start and self.end else None  # 365 days / 12
 
 
 def find_period(text: str) -> Period | None:
@@ -64,6 +64,7 @@ def find_period(text: str) -> Period | None:
         months = _find_months(text)
         if months is None:
             return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
+        # "fourth quarter of the year ended …": the day ends the year, and when the quarter ended is not said
         if months == 12 and (quarter := _find_quarter(text)):
             return Period(kind="duration", year=fiscal_year(end), label=f"Q{quarter} {fiscal_year(end)}")
         return _make_span(end, months)
@@ -200,17 +201,15 @@ def spelled_out(question: str) -> str:
     Korean business terms are written out too: `23기` → `제23기`.
     """
 
-    def longer(match: re.Match[str]) -> str:
+    def write_out(match: re.Match[str]) -> str:
         if match["from"]:
-            later = int(match["to"]) > int(match["from"][2:])
+            later = int(match["to"]) > int(match["from"][2:])  # else a month: 2020-05
             return f"{match['from']}-{match['from'][:2]}{match['to']}" if later else match[0]
-        quarter, year = (
-            match["q"] or match["q2"],
-            next(filter(None, map(match.group, ("y1", "y2", "y3", "y4", "y5")))),
-        )
+        quarter = match["q"] or match["q2"]
+        year = next(filter(None, map(match.group, ("y1", "y2", "y3", "y4", "y5"))))
         return f"Q{quarter} 20{year}" if quarter else f"{'FY' if match['y3'] else ''}20{year}"
 
-    return A_TERM.sub("제", SHORT_YEAR.sub(longer, question))
+    return A_TERM.sub("제", SHORT_YEAR.sub(write_out, question))
 
 
 def part_of_year(question: str) -> Part | None:
@@ -292,7 +291,7 @@ class PeriodColumns(NamedTuple):
         """Return whether a column's period is the part, or its end for a balance; balance: None for an unknown line."""
         if self.part.month_and_day:
             month, day = self.part.month_and_day
-            last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+            last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31  # as `date` refuses other days
             then = date(self.year, month, min(day, last))
             if period.end is None or abs((period.end - then).days) > DAYS_APART:
                 return False

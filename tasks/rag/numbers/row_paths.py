@@ -22,7 +22,7 @@ NOTES = re.compile(r"(?<=[\d%)])\s?(?:\(\d{1,2}\)|\([a-z]\)|[*†‡])+$")
 """Footnote marks behind an amount."""
 OF_A_NOTICE = re.compile(r"^(?:일\s?)?금\s?(?=\d)|\s?\((?:부가(?:가치)?세|VAT)[^()]*\)$", re.IGNORECASE)
 """Words that a request for proposals writes around an amount: 금 728,000,000원 (부가가치세 포함)."""
-A_NOTE = re.compile(r"\((\d{1,2})\)")
+A_NOTE = re.compile(r"\((\d{1,2})\)")  # a footnote mark, or -3: the whole column decides (`_find_amounts`)
 PART_OF_DATE = re.compile(r"\d{1,2},")
 """A day whose month stands above it and whose year below."""
 PER_SHARE = re.compile(r"\bper\b[^|]{0,40}\bshare|\bper unit\b|주당", re.IGNORECASE)
@@ -102,10 +102,10 @@ def find_scale(path: Sequence[str], headers: Sequence[str], amount: Amount, stat
         return Scale(nearest.factor, "shares")
     # a heading or a header may say "per share" of "Basic", and of what is shown to the cent;
     # net income stands under "Earnings per share" too, where it is worked out
-    exponent = amount.value.as_tuple().exponent
-    is_one = (isinstance(exponent, int) and exponent <= CENTS) or any(map(BASIC.match, path[-1:]))
-    is_under = is_one and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
-    if PER_SHARE.search(A_RATE.sub("", label)) or is_under:
+    exponent = amount.value.as_tuple().exponent  # a letter for NaN, else an int
+    may_be_per_share = (isinstance(exponent, int) and exponent <= CENTS) or any(map(BASIC.match, path[-1:]))
+    is_per_share = may_be_per_share and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
+    if PER_SHARE.search(A_RATE.sub("", label)) or is_per_share:
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in stated if scale.unit), ""))
     of_one_unit = (header for header in headers if not OF_TWO_UNITS.search(header))
     if SHARE_OF.search(" | ".join((label, *of_one_unit))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
@@ -132,18 +132,18 @@ def row_paths(
 ) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
     """Yield row and column of each amount with the path of its row: a row without amounts heads those below it."""
     heads = list(headings)
-    fresh = bool(heads)
-    read: list[_Row] = []
+    fresh = bool(heads)  # headings in a row are nested; the first behind an amount begins anew
+    raw_rows: list[_Row] = []
     for number in sorted(rows):
         cells = sorted(rows[number], key=lambda cell: cell.col)
         places = tuple((number, cell.col) for cell in cells if (number, cell.col) in amounts)
         texts = (" ".join(cell.text.split()) for cell in cells if (number, cell.col) not in amounts)
         label = next(filter(None, texts), "")
         is_head = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
-        read.append(_Row(number, label, places, is_head))
-    whole = _join_labels(read)
-    above = _find_repeated(whole)
-    for at, row in enumerate(whole):
+        raw_rows.append(_Row(number, label, places, is_head))
+    joined = _join_labels(raw_rows)
+    above = _find_repeated(joined)
+    for at, row in enumerate(joined):
         if not row.places:
             if row.heads:
                 heads = [*heads[-MOST_HEADS + 1 :], row.label] if fresh else [row.label]
@@ -153,11 +153,11 @@ def row_paths(
         path = (*(head.rstrip(":") for head in heads), *filter(None, [above.get(at, ""), row.label]))
         yield from ((place, path) for place in row.places)
         if TOTAL.match(row.label):
-            heads = [head for head in heads if find_period(head) or _total_follows(head, whole[at + 1 :])]
+            heads = [head for head in heads if find_period(head) or _total_follows(head, joined[at + 1 :])]
 
 
 def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
-    """Return the label of the row that repeated rows are parts of, by the place of the repeated row.
+    """Return the label of the row that repeated rows are parts of, by the position of the repeated row in `rows`.
 
     "Households 30, capital 20, elsewhere 10; young households 9, capital 6, elsewhere 3" names its parts alike.
     """
@@ -188,12 +188,12 @@ def _total_follows(head: str, below: Sequence[_Row]) -> bool:
 
 def add_span_labels(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
     """Add the labels left of a row that span several rows to its path; stub: the cells before its amounts."""
-    over = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
+    spanning = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
     own = [" ".join(cell.text.split()) for cell in stub if cell.row_span == 1 and cell.text.strip()]
-    if not over or not own:
+    if not spanning or not own:
         return path
-    over = list(dict.fromkeys(over))
-    return (*(label for label in path if label not in (*over, *own)), *over, own[-1])
+    spanning = list(dict.fromkeys(spanning))
+    return (*(label for label in path if label not in (*spanning, *own)), *spanning, own[-1])
 
 
 def _join_labels(rows: Sequence[_Row]) -> list[_Row]:
@@ -201,18 +201,18 @@ def _join_labels(rows: Sequence[_Row]) -> list[_Row]:
 
     Two rows with small letters are items of a heading.
     """
-    whole: list[_Row] = []
+    joined: list[_Row] = []
     for at, row in enumerate(rows):
-        last = whole[-1] if whole else None
+        last = joined[-1] if joined else None
         goes_on = last and row.label[:1].islower() and not last.label.endswith(":")
         is_item = any(below.places and below.label[:1].islower() for below in rows[at + 1 : at + 2])
         if goes_on and last and not row.places and last.places:
-            whole[-1] = last._replace(label=f"{last.label} {row.label}")
+            joined[-1] = last._replace(label=f"{last.label} {row.label}")
         elif goes_on and last and row.places and last.heads and not last.places and not is_item:
-            whole[-1] = row._replace(label=f"{last.label} {row.label}")
+            joined[-1] = row._replace(label=f"{last.label} {row.label}")
         else:
-            whole.append(row)
-    return whole
+            joined.append(row)
+    return joined
 
 
 A_UNIT = re.compile(r"\(.*\)")
@@ -265,8 +265,10 @@ def mark_header_rows(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def _unlabelled_rows(rows: Mapping[int, Sequence[Cell]], row: int, step: int) -> Iterator[int]:
-    while (row := row + step) in rows and _may_head(rows[row]):
+    row += step
+    while row in rows and _may_head(rows[row]):
         yield row
+        row += step
 
 
 def _may_head(row: Sequence[Cell]) -> bool:
@@ -279,17 +281,17 @@ def _may_head(row: Sequence[Cell]) -> bool:
     )
 
 
-def collect_headers(at: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
+def collect_headers(grid: Mapping[tuple[int, int], Cell]) -> dict[int, dict[int, str]]:
     """Return the texts of header cells behind the first column, by row and column."""
     levels: dict[int, dict[int, str]] = defaultdict(dict)
-    for (row, col), cell in sorted(at.items()):
+    for (row, col), cell in sorted(grid.items()):
         if cell.header and col and (text := " ".join(cell.text.split())):
             levels[row][col] = text
     return levels
 
 
 def find_headers(
-    at: Mapping[tuple[int, int], Cell],
+    grid: Mapping[tuple[int, int], Cell],
     levels: Mapping[int, Mapping[int, str]],
     amounts: Collection[int],
     row: int,
@@ -300,9 +302,9 @@ def find_headers(
     A sign's own column lends its headers to the amounts behind it. A header row that is not the last has one text
     over several columns: an empty place takes the nearest.
     """
-    cell_left = at.get((row, col - 1))
+    cell_left = grid.get((row, col - 1))
     first = col - 1 if cell_left and cell_left.text.strip() in CURRENCIES else col
-    columns = range(first, col + at[row, col].col_span)
+    columns = range(first, col + grid[row, col].col_span)
     above = [level for level in levels if level < row]
     # of header rows behind other amounts only the last ones, where these name periods anew
     before = max((amount_row for amount_row in amounts if above and amount_row < above[-1]), default=-1)

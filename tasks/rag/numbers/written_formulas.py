@@ -32,10 +32,7 @@ from tasks.rag.numbers.expressions import (
     parse,
 )
 from tasks.rag.numbers.periods import WHOLE_YEAR, When
-from tasks.rag.numbers.question_shape import (
-    WORDS,
-    any_of,
-)
+from tasks.rag.numbers.question_shape import WORDS, any_of
 
 DEFINED = tuple(re.compile(pattern, re.IGNORECASE) for pattern in WORDS["defined"])
 """Words between the name of a ratio and its formula; group `body` is the formula."""
@@ -258,10 +255,10 @@ def substitute_meanings(expression: Expression, formulas: Mapping[str, Expressio
                 when = When(line.year, line.part or WHOLE_YEAR) if line.year else None
                 return at(inside, when) if when else inside
             if line.concept and line.concept.formula and not line.of:
-                worked = parse(line.concept.formula)
+                own_formula = parse(line.concept.formula)
                 remaining = {key: formula for key, formula in formulas.items() if key != line.concept.key}
-                with_inputs = substitute_meanings(worked, remaining)
-                return with_inputs if with_inputs != worked else line
+                with_inputs = substitute_meanings(own_formula, remaining)
+                return with_inputs if with_inputs != own_formula else line
             return line
         case Operation(sign, left, right):
             return Operation(sign, substitute_meanings(left, formulas), substitute_meanings(right, formulas))
