@@ -26,9 +26,9 @@ from tasks.rag.numbers.cell_search import (
     CellScorer,
     Context,
     Match,
+    column_words,
     search_cells,
     select_period,
-    telling,
 )
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.evaluation import Describe
@@ -131,7 +131,7 @@ def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
     matches = (scorer.match(number, context.around(number), 1.0) for number in dated)  # the period is what is asked for
     best = max(matches, key=lambda match: match.score, default=None)
     # the best cell's line: its table, row and column, in whatever year
-    line = lambda number: (number.document, number.table, number.row_path, telling(number.column_path))  # noqa: E731
+    line = lambda number: (number.document, number.table, number.row_path, column_words(number.column_path))  # noqa: E731
     years = {number.period.year: number for number in dated if best and line(number) == line(best.number)}
     confidence = best.question_share * (OF_YEARS if candidates.is_named else OF_YEARS_UNNAMED) if best else 0.0
     if len(years) < 2 or confidence < LEAST:  # a line of one year has no largest
@@ -269,7 +269,7 @@ def answer_of(cell: CellMatch, question: CellQuestion, *, is_named: bool, langua
     bare = not set(words_of(label)) - FREE
     row_heads = [head for head in heads if question_words & set(words_of(head))] or (heads[-1:] if bare else [])
     row = " › ".join(part.strip(" :") for part in (*row_heads, label))
-    column = " ".join(number.column_path) if telling(number.column_path) else ""
+    column = " ".join(number.column_path) if column_words(number.column_path) else ""
     head = " ".join(filter(None, (" — ".join(filter(None, (row, column))), number.period.label)))
     lacks = f", without {', '.join(word.text for word in cell.best.unheld)}" if cell.best.unheld else ""
     doubt = f"\n{describe_in_answer(1, number.broken, number.scale, language)}" if number.broken else ""

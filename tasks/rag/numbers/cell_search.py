@@ -103,7 +103,7 @@ def select_period(question: CellQuestion, numbers: Sequence[Number]) -> list[tup
         ]
     columns = PeriodColumns(question.year, question.part, find_quarter_ends(dated, question.part))
     tables = {(number.document, number.table) for number in dated}
-    # for each document the year that most of its figures are of, and the day that most of the asked year end with
+    # for each document the year that most of its values are of, and the day that most of the asked year end with
     years, days = defaultdict[str, Counter[int]](Counter), defaultdict[str, Counter[date]](Counter)
     for number in dated:
         years[number.document][number.period.year] += 1
@@ -195,11 +195,10 @@ class Words(NamedTuple):
         if word in self.words or (len(word) > 1 and HANGUL.search(word) and word in self.run):
             return 1.0
         meanings = SYNONYMS.get(word)
-        return (
-            SAME_THING
-            if meanings and any(meanings & SYNONYMS[synonym] for synonym in self.words if synonym in SYNONYMS)
-            else 0.0
-        )
+        if not meanings:
+            return 0.0
+        is_meant = any(meanings & SYNONYMS[synonym] for synonym in self.words if synonym in SYNONYMS)
+        return SAME_THING if is_meant else 0.0
 
 
 class LabelFit(NamedTuple):
@@ -221,7 +220,7 @@ class CellScorer:
         self._tokens: dict[str, frozenset[str]] = {}
         self._fits: dict[tuple[tuple[str, ...], tuple[str, ...], str], LabelFit] = {}
         self._tokenize({text for number in numbers for text in (*number.row_path, *number.column_path)})
-        self._tokenize({telling(number.column_path) for number in numbers})
+        self._tokenize({column_words(number.column_path) for number in numbers})
         labels = {label for number in numbers for label in number.row_path[-1:]}
         self._labels = len(labels) + 1
         self._seen = Counter(word for label in labels for word in self._tokens[label])
@@ -275,7 +274,7 @@ class CellScorer:
         unheld = tuple(word for word, share in shares.items() if not share)
         if max(shares.values()) <= AROUND:  # only the text before the table holds any
             return LabelFit(0.0, question_share, focus, labelled, unheld)
-        header_words = self._tokens[telling(number.column_path)]
+        header_words = self._tokens[column_words(number.column_path)]
         score = OF_QUESTION * question_share + LABELLED * labelled
         score *= 1 - UNASKED_COLUMN * (1 - self._share_in_question(header_words - FREE, alternative_words))
         score *= 1 - UNASKED_HEAD * (1 - self._share_in_question(above.words - FREE, alternative_words))
@@ -284,12 +283,9 @@ class CellScorer:
         if not question.change and CHANGE.search(" ".join(number.column_path)):
             score *= CHANGED
         labels = " ".join((*number.row_path[-2:], *number.column_path))
-        # whether one of the two says it and the other does not
-        score *= math.prod(
-            OPPOSED
-            for pattern in OPPOSITES
-            if ((pattern.search(question.text) is None) != (pattern.search(labels) is None))
-        )
+        # opposites that one of the two says and the other does not
+        opposed = [(pattern.search(question.text) is None) != (pattern.search(labels) is None) for pattern in OPPOSITES]
+        score *= OPPOSED ** sum(opposed)
         return LabelFit(score, question_share, focus, labelled, unheld)
 
     def _tokenize(self, texts: Iterable[str]) -> None:
@@ -326,10 +322,11 @@ def _weighted_share(weights: Mapping[Key, float], shares: Mapping[Key, float]) -
 
 
 def join_hangul(texts: Iterable[str]) -> str:
+    """Return the Hangul of texts without what stands between."""
     return "".join(re.findall("[가-힣]+", " ".join(texts)))
 
 
-def telling(column_path: Sequence[str]) -> str:
+def column_words(column_path: Sequence[str]) -> str:
     """Return what the headers of a column say beside its period and its unit; empty for the column of the total."""
     words = [word for header in column_path if not UNIT_LINE.search(header) for word in words_of(header)]
     if TOTALS.intersection(words):
@@ -402,10 +399,10 @@ def search_cells(
     documents: digests, those that fit the question best first. Raises WrongTokenizer.
     """
     dated = select_period(question, [number for number in numbers if number.shown not in NIL])
-    reader = CellScorer(question, [number for number, _ in dated], tokenizer)
+    scorer = CellScorer(question, [number for number, _ in dated], tokenizer)
     rank = {document: at for at, document in enumerate(documents)}
     matches = [
-        reader.match(number, context(number), share * OTHER_DOCUMENT ** rank.get(number.document, 0))
+        scorer.match(number, context(number), share * OTHER_DOCUMENT ** rank.get(number.document, 0))
         for number, share in dated
     ]
     matches = sorted((match for match in matches if match.score), key=lambda match: -match.score)
@@ -423,6 +420,7 @@ def search_cells(
 
 
 def digits_of(match: Match) -> str:
+    """Return the digits and the point of a cell: equal for one value in several tables, whatever its sign or unit."""
     return re.sub(r"[^\d.]", "", match.number.shown)
 
 
@@ -448,4 +446,4 @@ def _rank_by_meaning(question: CellQuestion, matches: Sequence[Match], embed: Em
 
 def label_phrase(number: Number) -> str:
     """Join the labels of a cell's row and column to the phrase that is embedded."""
-    return " ".join((*number.row_path[-2:], telling(number.column_path))).strip()
+    return " ".join((*number.row_path[-2:], column_words(number.column_path))).strip()

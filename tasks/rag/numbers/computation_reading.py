@@ -38,18 +38,11 @@ from tasks.rag.numbers.written_formulas import (
 )
 from tasks.rag.retrieval.expansion import expand
 
-FIGURE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_FIGURE, BOTH_ENDS, ASIDES = (
+SAYS_VALUE, OF_TWO, IN_UNIT, DECIMALS, ASKS_TEXT, ASKS_SHARE, ASKS_VALUE, BOTH_ENDS, ASIDES = (
     re.compile(WORDS[name], re.IGNORECASE)
     for name in (
-        "figure",
-        "of_two",
-        "in_unit",
-        "decimals",
-        "asks_text",
-        "asks_share",
-        "asks_figure",
-        "both_ends",
-        "aside",
+        *("figure", "of_two", "in_unit", "decimals", "asks_text", "asks_share"),
+        *("asks_figure", "both_ends", "aside"),
     )
 )
 MOST_CHARS = 2_000
@@ -74,7 +67,7 @@ def read_computation(
 ) -> Computation | None:
     """Read the computation that a question asks for; None where it asks for something else, or for more.
 
-    said: what the question calls the documents, as it writes them. names: their own names.
+    spoken_names: what the question calls the documents, as it writes them. names: their own names.
     """
     text = spelled_out(" ".join(question.split()))
     if len(text) > MOST_CHARS:
@@ -118,7 +111,7 @@ def asks_to_work_out(question: str) -> bool:
         return True
     operation_name = operation(text)
     two = SHARE.search(text) or OF_TWO.search(text)
-    return FIGURE.search(text) is not None and bool(
+    return SAYS_VALUE.search(text) is not None and bool(
         operation_name in ("growth", "cagr") or two or (operation_name and mentioned)
     )
 
@@ -144,7 +137,7 @@ def _read_values(
     for shape in _parse_shapes(plain, display, spoken_names=spoken_names, names=names, labels=labels):
         tasks = tuple(_make_tasks(shape, whens, display, plain))
         is_read = sum(len(phrase.split()) for phrase in shape.unread) <= MOST_UNREAD and not shape.loose
-        if tasks and is_read and ASKS_FIGURE.search(plain):
+        if tasks and is_read and ASKS_VALUE.search(plain):
             return display._replace(tasks=tasks, unread=shape.unread, assumed=assumed)
     return None
 
@@ -160,8 +153,8 @@ def _parse_shapes(
     if strict.lines and not named_more:
         yield _attach_parts(strict, labels)
     # lines of no concept are only guessed at where an operation is asked for
-    figures = combine(free.skeleton, free.lines, percent=display.in_percent)
-    asks_arithmetic = len(figures) == 1 and (len(free.lines) > 1 or operation(free.skeleton))
+    combined = combine(free.skeleton, free.lines, percent=display.in_percent)
+    asks_arithmetic = len(combined) == 1 and (len(free.lines) > 1 or operation(free.skeleton))
     if len(free.lines) > len(strict.lines) and asks_arithmetic:
         yield _attach_parts(free, labels)
 
@@ -196,16 +189,16 @@ def _are_in_labels(words: str, labels: Labels, *, most: int | None = None) -> bo
 
 
 def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain: str) -> Iterator[Task]:
-    figures = combine(shape.skeleton, shape.lines, percent=display.in_percent)
-    only = figures[0].expression if len(figures) == 1 else None
+    values = combine(shape.skeleton, shape.lines, percent=display.in_percent)
+    only = values[0].expression if len(values) == 1 else None
     if isinstance(only, Line) and not is_ratio(only) and ASKS_SHARE.search(shape.skeleton):
         return  # of two lines, of which one is not known
-    for figure in figures:
-        two = isinstance(figure.expression, Operation) and len(shape.lines) > 1
+    for value in values:
+        two = isinstance(value.expression, Operation) and len(shape.lines) > 1
         operation_name = extreme(plain) or operation(shape.skeleton)
         if two and len(whens) == 1 and operation_name in ("growth", "difference", "total"):
             operation_name = ""  # of the two lines, and not of two years
-        yield from spread_over_periods(figure, operation_name, whens)
+        yield from spread_over_periods(value, operation_name, whens)
 
 
 def drop_inputs(shape: Shape) -> Shape:

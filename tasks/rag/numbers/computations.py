@@ -16,15 +16,7 @@ DisplayUnit = Literal["", "amount", "%", "times", "days", "per share"]
 TIMES = re.compile(r"\btimes\b|\bratio\b|\bmultiple\b|(?<![가-힣])배|몇\s?배", re.IGNORECASE)
 SMALL, JOINED, TOGETHER, MINUS, MINUS_REVERSED, PART_FIRST, WHOLE_FIRST = (
     re.compile(WORDS[name], re.IGNORECASE)
-    for name in (
-        "small",
-        "joined",
-        "together",
-        "minus",
-        "minus_reversed",
-        "part_first",
-        "whole_first",
-    )
+    for name in ("small", "joined", "together", "minus", "minus_reversed", "part_first", "whole_first")
 )
 PER = re.compile(rf"{LINE}\s+per\s+{LINE}", re.IGNORECASE)
 UNITS: dict[str, DisplayUnit] = {
@@ -68,18 +60,15 @@ def combine(skeleton: str, lines: Sequence[Line], *, percent: bool) -> tuple[Com
 
 def _add_joined_terms(plain: str, terms: list[_Term]) -> tuple[str, list[_Term]]:
     """Add terms that the question takes together: "goodwill and intangible assets together" is one term."""
-    if not TOGETHER.search(plain):
+    match = JOINED.search(plain)
+    if match is None or not TOGETHER.search(plain):
         return plain, terms
-    for match in JOINED.finditer(plain):
-        first, count = plain[: match.start()].count(LINE), match.group().count(LINE)
-        added = terms[first]
-        for term in terms[first + 1 : first + count]:
-            added = _Term(
-                f"{added.title} + {term.title}", Operation("+", added.expression, term.expression), added.unit
-            )
-        plain = f"{plain[: match.start()]}{LINE}{plain[match.end() :]}"
-        return plain, [*terms[:first], added, *terms[first + count :]]
-    return plain, terms
+    first, count = plain[: match.start()].count(LINE), match.group().count(LINE)
+    added = terms[first]
+    for term in terms[first + 1 : first + count]:
+        added = _Term(f"{added.title} + {term.title}", Operation("+", added.expression, term.expression), added.unit)
+    plain = f"{plain[: match.start()]}{LINE}{plain[match.end() :]}"
+    return plain, [*terms[:first], added, *terms[first + count :]]
 
 
 def _relate_two(plain: str, terms: Sequence[_Term], *, percent: bool) -> tuple[Combined, ...]:
@@ -169,9 +158,9 @@ def extreme(plain: str) -> str:
     return next((name for name in ("highest", "lowest") if OPERATIONS[name].search(plain)), "")
 
 
-def spread_over_periods(figure: Combined, operation_name: str, whens: Sequence[When]) -> Iterator[Task]:
+def spread_over_periods(combined: Combined, operation_name: str, whens: Sequence[When]) -> Iterator[Task]:
     """Yield the tasks of an operation over periods; without an operation there is one task for each period."""
-    title, expression, display_unit = figure
+    title, expression, display_unit = combined
     first, last = whens[0], whens[-1]
     if operation_name == "" or (operation_name == "total" and len(whens) == 1):
         yield from (Task(title, expression, when.year, when.label, display_unit, when.part) for when in whens)
@@ -188,9 +177,8 @@ def spread_over_periods(figure: Combined, operation_name: str, whens: Sequence[W
     span = f"{first.label} → {last.label}"
     if operation_name == "cagr":
         yield _make_task(title, Over("cagr", expression, _bare_years((first, last))), last, span, "%")
-    elif (
-        operation_name == "difference" or display_unit == "%"
-    ):  # of a margin people name the points, not the growth of a percentage
+    elif operation_name == "difference" or display_unit == "%":
+        # of a margin people name the points, not the growth of a percentage
         yield _make_task(title, Over("change", expression, _bare_years((first, last))), last, span, display_unit)
     else:
         growth = Operation("-", Operation("/", at(expression, last), at(expression, first)), Constant(DECIMAL_ONE, "1"))
@@ -218,6 +206,7 @@ def at(expression: Expression, when: When) -> Expression:
 
 
 def is_ratio(line: Line) -> bool:
+    """Return whether a line is a ratio of concepts.toml, which has a formula and stands in no statement."""
     return line.concept is not None and line.concept.statement is None
 
 
@@ -241,6 +230,7 @@ def find_periods(text: str, latest: Latest) -> tuple[tuple[When, ...], bool]:
         whens, assumed = parts, False
     elif years:
         if back := YEARS_BACK.search(text):
+            # "three-year average, FY2019" is of the two years before too
             first = years[-1] - read_count(back["count"] or back["count_ko"]) + 1
             years = tuple(range(min(years[0], first), years[-1] + 1))
         whens, assumed = tuple(When(year) for year in years), False

@@ -52,7 +52,7 @@ class Reading(NamedTuple):
 def readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str] = ()) -> list[Reading]:
     """Return the ways to read a question in the order in which to try them; empty where it asks for no arithmetic.
 
-    whens: the periods that it names. said: what it calls the documents, as it writes them.
+    whens: the periods that it names. spoken_names: what it calls the documents, as it writes them.
     """
     if len(question) > MOST_CHARS or PATTERN["reasons"].search(question):
         return []

@@ -105,7 +105,7 @@ def _is_instruction(clause: str) -> bool:
 def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[str], free: bool = False) -> Shape:
     """Parse a question that holds no instructions.
 
-    said: what it calls the documents. names: their own names. free: whether words of no concept name lines too.
+    spoken_names: what it calls the documents. names: their own names. free: words of no concept may name lines too.
     """
     text = mark_names(NAME_BRACKETS.sub(" ", question), spoken_names)
     text = SPAN_OF_YEARS.sub(" ", YEAR_SAID.sub(PERIOD, PART_SAID.sub(PERIOD, text)))

@@ -27,14 +27,14 @@ from tasks.rag.numbers.expressions import Constant, Operation, Over
 from tasks.rag.numbers.identities import OTHERWISE, describe_in_answer
 from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number, agree
 
-DIGITS = 28
+DIGITS = 28  # Decimal's own default, whatever context the caller has set
 UNREAD, ASSUMED, QUALIFIED, OF_A_PART, ELSEWHERE, BREAKS, RESTATED = 0.9, 0.85, 0.85, 0.8, 0.85, 0.75, 0.8
 """Factors of an answer's confidence: for a word that nothing explains; a period that the question does not name; a line
 that is found by its words; a column of a part of the company; a table that is not the statement of the line; a cell
 whose sum does not hold; another value in another document."""
 NO_SCALE = 0.5
 """Factor of the confidence for an amount that seems to lack its scale."""
-SMALL = 1_000_000
+SMALL = 1_000_000  # an amount of a statement below it may be one in thousands or millions
 NO_UNIT = 0.4
 """Factor of the confidence for an amount without a unit beside one with a currency."""
 Years = Callable[[], Sequence[int]]
@@ -55,7 +55,7 @@ def work_out(
     """Write the answer: each value with its formula and a citation for each input; it abstains where all are missing.
 
     documents: names of those that were searched. statements: their primary statements alone.
-    others: the documents of one entity, each by itself, which may restate a value.
+    single_documents: the lines of each document of one entity by itself, which may restate a value.
     """
     evaluator = Evaluator(lines, statements, rows, describe)
     sentences: list[str] = []
@@ -89,7 +89,7 @@ def _evaluate_task(evaluator: Evaluator, task: Task, language: Language) -> Valu
     with localcontext(prec=DIGITS):
         evaluator.scale_words = {}
         value = evaluator.evaluate(task.expression, task.when)
-        if len({number.scale for _, number in evaluator.used.values()}) > 1:
+        if len({number.scale for _, number in evaluator.used.values()}) > 1:  # known only once all inputs are found
             evaluator.scale_words = INPUT_SCALES[language]
             value = evaluator.evaluate(task.expression, task.when)
         return value
@@ -205,8 +205,6 @@ INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
 }
 ENGLISH_SCALES = {Decimal(10) ** 9: "billion", Decimal(10) ** 6: "million"}
 POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
-
-
 FELL: Mapping[Language, str] = {"en": "a decrease", "ko": "감소"}
 
 
@@ -233,12 +231,12 @@ def write_sentence(task: Task, value: Value, computation: Computation) -> str:
 
 
 def write_result(value: Value, display_unit: DisplayUnit, computation: Computation) -> str:
+    """Write a value in the unit and with the decimals that are asked for: `2.00`, `34.21%`, `USD 302.58 million`."""
     if value.unit == "%":
         return rounded(value.value, computation, 2) + "%"
     share = display_unit == "" and value.unit == RATIO and abs(value.value) < 1
-    if (
-        (display_unit == "%" or share) and computation.defined and not computation.in_percent
-    ):  # as the question's formula gives it
+    if (display_unit == "%" or share) and computation.defined and not computation.in_percent:
+        # the formula of the question gives a fraction; people may want the percentage
         return f"{rounded(value.value, computation, 4)} ({rounded(100 * value.value, computation, 2)}%)"
     if display_unit == "%":
         plain = f" ({rounded(value.value, computation, 2)})" if value.value >= 1 and not computation.in_percent else ""
@@ -270,5 +268,7 @@ def _write_amount(value: Value, computation: Computation) -> str:
 
 
 def rounded(value: Decimal, computation: Computation, usual: int) -> str:
+    """Write a number with the decimals that the question asks for, else the usual ones; halves are rounded up."""
     decimals = usual if computation.decimals is None else computation.decimals
+    # by default halves go to the even digit: 0.125 would be 0.12
     return f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,f}"

@@ -122,7 +122,8 @@ def _parse_words(body: str) -> Expression:
         return Operation("/", parse(part), parse(whole))
     if match := SUBTRACTION.search(body):
         return Operation("-", parse(match["more"]), parse(match["less"]))
-    before, comma, after = body.rpartition(", divided by ")  # "a minus b, divided by c" divides the difference
+    # "a minus b, divided by c" divides the difference: the comma outweighs the precedence of the signs
+    before, comma, after = body.rpartition(", divided by ")
     return Operation("/", parse(before), parse(after)) if comma else parse(body)
 
 
@@ -138,6 +139,7 @@ def _is_no_formula(expression: Expression) -> bool:
 
 
 def display_unit_of(unit: str) -> DisplayUnit:
+    """Return how a concept's unit is displayed; empty for a plain number."""
     return UNITS.get(unit, "")
 
 
@@ -212,7 +214,7 @@ def _longest_formula(body: str, names: set[str]) -> Expression | None:
 def find_root(definitions: Sequence[Definition], question: str) -> Definition | None:
     """Return the definition of what a question asks for; None where it asks for a value with a defined input.
 
-    asked: the question without its definitions.
+    question: without its definitions.
     """
     named_there = {definition.concept.key for definition in mentions(question)}
     words = f" {' '.join(words_of(question))} "
