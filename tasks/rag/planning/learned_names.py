@@ -107,7 +107,7 @@ def consonants_of(spoken: str) -> str:
 
 
 def sounds_alike(korean: str, latin: str) -> bool:
-    """Whether a Korean name spells a Latin one by its sound, where both have equal `consonants_of`."""
+    """Return whether a Korean name spells a Latin one by its sound: equal `consonants_of`, and vowels much alike."""
     from rapidfuzz import fuzz
 
     korean_sound, latin_sound = spell_sound(korean), spell_sound(latin)
@@ -226,7 +226,7 @@ def load_names(catalogue: Sequence[CatalogueEntry], *, kept_at: Path | None = No
         path = kept_at / f"{digest}.{VERSION}"
         try:
             part = Learned(**map_arrays(path))
-            os.utime(path)
+            os.utime(path)  # in use: UNUSED_DAYS count from now
         except (OSError, ValueError, TypeError, KeyError):  # there is no file, or it is none of ours
             part, anew = learn_entries(catalogue[at] for at in range(begin, end)), True
             with suppress(StoreUnreachable):  # a home that is full or read-only: learnt again next time
@@ -254,7 +254,7 @@ def join_parts(parts: Sequence[Learned]) -> Learned:
     names = np.cumsum([0, *(len(part.kinds) for part in parts)])
     words = np.cumsum([0, *(len(part.word_ends) for part in parts)])
     shifts = dict.fromkeys(_OF_DOCUMENTS, documents) | dict.fromkeys(_OF_NAMES, names) | {"held": words}
-    shifts |= {ends: np.cumsum([0, *(len(getattr(part, of)) for part in parts)]) for ends, of in _ENDS.items()}
+    shifts |= {ends: np.cumsum([0, *(len(getattr(part, texts)) for part in parts)]) for ends, texts in _ENDS.items()}
     whole: dict[str, NDArray[Any]] = {}
     for field in Learned._fields:
         values = [getattr(part, field) for part in parts]
@@ -355,9 +355,11 @@ class _Pupil:
         lists = self._lists
         qualifier_lists = [[qualifiers.periods, qualifiers.rounds] for qualifiers in self._said]
         arrays: dict[str, NDArray[Any]] = {"said": _bytes(json.dumps(qualifier_lists))}
-        for ends, of in _ENDS.items():
-            encoded = [text.encode("utf-8", "surrogatepass") for text in (self._words if of == "words" else lists[of])]
-            arrays[of] = np.frombuffer(b"".join(encoded), np.uint8)
+        for ends, field in _ENDS.items():
+            texts = self._words if field == "words" else lists[field]
+            # lone surrogates, which UTF-8 refuses, are kept as they are
+            encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+            arrays[field] = np.frombuffer(b"".join(encoded), np.uint8)
             arrays[ends] = np.cumsum([len(encoded_text) for encoded_text in encoded], dtype=np.uint32)
         arrays["word_hashes"] = np.array([hash_of(word) for word in self._words], np.uint64)
         hashes = ("sames", "owners", "keys", "sounds", "entity_words", "spellings")
@@ -393,5 +395,5 @@ def spellings(kind: Kind, key: str, value: str, words: Sequence[str]) -> Iterato
 
 
 def is_hangul(text: str) -> bool:
-    """Whether the text begins with a Korean syllable."""
+    """Return whether the text begins with a Korean syllable."""
     return "가" <= text[:1] <= "힣"

@@ -114,7 +114,7 @@ class NameLookup:
     def _name(self, at: int) -> _Name:
         if at not in self._known:
             if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
+                self._known.clear()  # those that are still asked for are soon read again
             kind, field = KINDS[self._learned.kinds[at]], FIELDS[self._learned.fields[at]]
             (value,) = slice_texts(self._learned.texts, self._learned.text_ends, [at])
             self._known[at] = _Name(kind, field, value, frozenset(self._documents.of(at).tolist()))
@@ -125,7 +125,7 @@ class NameLookup:
         return self._holders.get(hash_of(word))[0]
 
     def holds(self, document: int, word: str) -> bool:
-        """Whether the names of a document hold the word."""
+        """Return whether the names of a document hold the word."""
         documents = self.documents_holding(word)
         at = int(documents.searchsorted(np.uint32(document)))
         return at < len(documents) and int(documents[at]) == document
@@ -141,7 +141,7 @@ class NameLookup:
             if compounds:
                 # alone or in a compound: 시스템 is as common as all that ends in it
                 holder_count = len(np.unique(np.concatenate([documents, *map(self.documents_holding, compounds)])))
-            alone = not holder_count or self._count == 1
+            alone = not holder_count or self._count == 1  # log(1) is 0
             rarity = float(holder_count > 0) if alone else math.log(self._count / holder_count) / math.log(self._count)
             self._rarities[word] = rarity
         return self._rarities[word]
@@ -285,7 +285,7 @@ class NameLookup:
         return dict(zip(unique_documents.tolist(), scores.tolist(), strict=True))
 
     def _is_held(self, word: str) -> bool:
-        """Whether the names of any document hold the word."""
+        """Return whether the names of any document hold the word."""
         return len(self.documents_holding(word)) > 0
 
 

@@ -114,7 +114,7 @@ def _round(match: re.Match[str]) -> int:
 
 
 def is_of_a_round(word: str) -> bool:
-    """Whether a folded word says a round (최초 공고, re-notice) and is no part of a name."""
+    """Return whether a folded word says a round (최초 공고, re-notice) and is no part of a name."""
     return _OF_A_ROUND.fullmatch(word) is not None
 
 
@@ -264,7 +264,7 @@ def find_named_documents(names: Collection[str], catalogue: Sequence[CatalogueEn
 
 
 def _is_leaf(entry: CatalogueEntry) -> bool:
-    """Whether a document may be one page of something longer, so that a name on it says little of whose it is.
+    """Return whether a document may be one page of something longer, so that a name on it says little of whose it is.
 
     Of 54 English questions over 330 pages kept as files of their own, 14 were sent to a cover page, none rightly.
     """

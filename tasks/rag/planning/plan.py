@@ -99,7 +99,7 @@ def classify_by_words(question: str, *, history: Sequence[Turn], names_documents
 
 
 def similarity_alone(embedder_id: str, question: str) -> bool:
-    """Whether similarity alone may look up single questions and follow-ups, as in the seed.
+    """Return whether similarity alone may look up single questions and follow-ups, as in the seed.
 
     False for the small models that come with a package, which then find far fewer pages than with BM25 beside them
     (README), and for a script that the embedder cannot read.
@@ -120,7 +120,7 @@ def narrow_filters(filters: Filters, history: Sequence[Turn], *, mode: RouteMode
 
 
 def _names(filters: Filters) -> bool:
-    """Whether the question itself names documents."""
+    """Return whether the question itself names documents."""
     return any(match.confidence >= SURE_NAME for match in filters.matches)
 
 
@@ -128,7 +128,7 @@ _RESET = re.compile(CONVERSATION["reset"], re.VERBOSE)
 
 
 def is_reset(question: str) -> bool:
-    """Whether the question opens a new conversation: `새 질문: …`, `start over`."""
+    """Return whether the question opens a new conversation: `새 질문: …`, `start over`."""
     return _RESET.match(normalise(question)) is not None
 
 
@@ -164,7 +164,8 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
     earlier = history[-TOPIC_TURNS:-1]
     if earlier and classify_by_words(last, history=earlier).query_type == "followup":
         last = standalone_question(last, earlier)
-    if (moved := _at_another_period(question, last)) is not None:
+    moved = _at_another_period(question, last)
+    if moved is not None:
         return moved
     topic, point = _topic_and_point(last)
     forms = {form for word in normalise(question).split() for form in without_particles(word)}
@@ -198,7 +199,7 @@ def _at_another_period(question: str, last: str) -> str | None:
     rest = re.findall(r"[\w가-힣]+", f"{text[: match.start()]} {text[match.end() :]}")
     if [word for word in rest if word not in _EMPTY and not _BESIDE_A_PERIOD.fullmatch(word)]:
         return None
-    latest = max(last_periods, key=lambda one: int(re.sub(r"\D", "", one.group())))
+    latest = max(last_periods, key=lambda period: int(re.sub(r"\D", "", period.group())))
     if before:
         replacement = re.sub(r"\d+", lambda number: str(int(number.group()) - 1), latest.group())
     elif len(last_periods) == 1 and match.lastgroup == latest.lastgroup:
@@ -297,7 +298,7 @@ def question_parts(question: str) -> tuple[str, ...]:
     if not 2 <= len(parts) <= MOST_PARTS or any(len(part.split()) < fewest for part in parts):
         return (text,)
     if any(_SAME_ASKED.fullmatch(part.strip(" .?!")) for part in parts[1:]):
-        return (text,)
+        return (text,)  # "… and how much was it?" asks for the value of the part before
     return parts
 
 
@@ -332,5 +333,5 @@ def parse_answers(stored: Sequence[JsonValue]) -> Recalled:
         try:
             answers.append(Answered.model_validate(value))
         except ValidationError:
-            continue
+            continue  # an answer of another version: the conversation goes on without it
     return Recalled(tuple(answers), len(stored) - len(answers))

@@ -43,15 +43,15 @@ CAN_HOLD = 0.3
 
 def learn_names(index: Index) -> None:
     """Learn the names of an index and store them, so that the first question does not wait for it."""
-    load_names(index.catalogue, kept_at=_kept_names())
+    load_names(index.catalogue, kept_at=_names_folder())
 
 
-def _kept_names() -> Path:
-    """Return the folder of learned names."""
+def _names_folder() -> Path:
+    """Return the folder that learned names are stored in."""
     return resources.resources().home / "cache" / "names"
 
 
-_routers: WeakKeyDictionary[Index, Router] = WeakKeyDictionary()
+_routers: WeakKeyDictionary[Index, Router] = WeakKeyDictionary()  # a router goes with its index
 _learning = Lock()
 
 
@@ -59,7 +59,7 @@ def open_router(index: Index) -> Router:
     """Return the router of an index, one for all callers in this process; learned names are stored in the home."""
     with _learning:
         if index not in _routers:
-            _routers[index] = Router(index.catalogue, kept_at=_kept_names())
+            _routers[index] = Router(index.catalogue, kept_at=_names_folder())
         return _routers[index]
 
 
@@ -85,7 +85,7 @@ class Router:
         return _Routing(self, question[:MOST_CHARS], query_type, history).filters()
 
     def lacks_round(self, question: str, filters: Filters) -> bool:
-        """Whether the question names a notice of a round, and all documents found for it are of others.
+        """Return whether the question names a notice of a round, and all documents found for it are of others.
 
         최초 공고 and re-notice name one. A document without a round may be of any.
         """
@@ -154,13 +154,13 @@ class _Routing:
         if not route.documents:
             return Filters()
         mode: RouteMode = "only" if route.is_certain else "prefer"
-        sides = self._sides(route) if self.query_type == "compare" else []
+        sides = self._find_sides(route) if self.query_type == "compare" else []
         if len(sides) > 1:
             groups = tuple(self._digests(side) for side in sides)
             documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
             matches = tuple(_match(mention) for mention in route.mentions)
             return Filters(mode=mode, documents=documents, matches=matches, groups=groups)
-        fitting = self._fitting(route.documents, route.scores)
+        fitting = self._fit(route.documents, route.scores)
         favoured = fitting.best_fitting if len(fitting.best_fitting) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
         # matched names, then the years and rounds on which question and document agree
@@ -179,7 +179,7 @@ class _Routing:
             favoured=self._digests(favoured),
             matches=(*names, *qualifier_matches),
             groups=(digests,),
-            ambiguous=self._ambiguous(fitting, route),
+            ambiguous=self._find_ambiguous(fitting, route),
         )
 
     def _choose_documents(self) -> _Route:
@@ -189,23 +189,23 @@ class _Routing:
         if ids:
             return _Route(_all(ids), {}, is_certain=True, mentions=ids)
         certain = [mention for mention in mentions if mention.confidence >= CERTAIN]
-        placed = self._sure_by_project(mentions)
+        by_project = self._confirm_by_project(mentions)
         if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
             # the documents of every issuer named; sure if every match is
-            better = {mention.value: mention for mention in certain + placed}
+            better = {mention.value: mention for mention in certain + by_project}
             entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
             scores = self.lookup.evidence(self.matched, without=_words(entities))
             all_sure = all(mention.confidence >= CERTAIN for mention in entities)
             return _Route(_all(entities), scores, is_certain=all_sure, mentions=entities)
-        if not (certain or placed):
-            return self._chosen_vaguely(mentions)
-        # issuers that are named in full beside the sure ones, and have documents of their own
-        wordings = {mention.spelling for mention in certain + placed}
+        if not (certain or by_project):
+            return self._choose_vaguely(mentions)
+        # issuers that are named in full beside the sure ones, and may mean documents of their own
+        wordings = {mention.spelling for mention in certain + by_project}
         full = [mention for mention in mentions if mention.kind == "entity" and mention.match_kind == "full"]
         further = [mention for mention in full if mention.spelling not in wordings and mention.confidence >= VAGUE]
-        return self._chosen_surely(certain + placed, further=further)
+        return self._choose_surely(certain + by_project, further=further)
 
-    def _chosen_surely(self, mentions: list[Mention], *, further: list[Mention]) -> _Route:
+    def _choose_surely(self, mentions: list[Mention], *, further: list[Mention]) -> _Route:
         """Choose by entity and title together where both are named, else by what is named.
 
         further: vaguer names beside them, whose documents are added.
@@ -220,7 +220,7 @@ class _Routing:
         documents = sorted({*documents, *_all(further)})
         return _Route(documents, scores, is_certain=agree and not further, mentions=[*mentions, *further])
 
-    def _sure_by_project(self, mentions: Sequence[Mention]) -> list[Mention]:
+    def _confirm_by_project(self, mentions: Sequence[Mention]) -> list[Mention]:
         """Return names that are too vague alone, with those of their documents whose project the question names too."""
         confirmed: list[Mention] = []
         for mention in mentions:
@@ -233,7 +233,7 @@ class _Routing:
                 confirmed.append(mention._replace(documents=documents, confidence=0.9))
         return confirmed
 
-    def _chosen_vaguely(self, mentions: list[Mention]) -> _Route:
+    def _choose_vaguely(self, mentions: list[Mention]) -> _Route:
         """Choose by vague names and by words of names, where these are rare or several are of one document."""
         scores = self.lookup.evidence(self.matched)
         name_scores: dict[int, float] = {}
@@ -256,7 +256,7 @@ class _Routing:
         best_score = max(accepted.values())
         documents = [at for at, score in accepted.items() if score >= NEAR_BEST * best_score]
         if len(documents) > max(4, len(self.router.files) // 2):
-            return _Route([], {}, is_certain=False, mentions=[])
+            return _Route([], {}, is_certain=False, mentions=[])  # what half of all documents share tells nothing
         if mentions:
             return _Route(documents, accepted, is_certain=False, mentions=mentions)
         by_words: list[Mention] = []
@@ -284,7 +284,7 @@ class _Routing:
                 words.add(word)
         return words
 
-    def _fitting(
+    def _fit(
         self, documents: Collection[int], scores: dict[int, float], qualified: Qualifiers | None = None
     ) -> _Fitting:
         """Return the documents by their fit in year and round. qualified: those to fit; None: those of the question."""
@@ -297,10 +297,10 @@ class _Routing:
         exact = shares[order[0]] == 1.0 and rounds and qualified.rounds  # a year alone does not single a document out
         return _Fitting(best_fitting if exact else order, best_fitting)
 
-    def _sides(self, route: _Route) -> list[list[int]]:
+    def _find_sides(self, route: _Route) -> list[list[int]]:
         """Return what is compared: issuers, else rounds or years of one, else the documents themselves."""
         entities = [mention for mention in route.mentions if mention.kind == "entity"]
-        sides = _distinct([self._fitting(sorted(m.documents), route.scores).documents for m in entities])
+        sides = _distinct([self._fit(sorted(m.documents), route.scores).documents for m in entities])
         if len(sides) > 1:
             return sides
         documents = route.documents
@@ -309,12 +309,12 @@ class _Routing:
             [Qualifiers(periods=(period,)) for period in self.said.periods],
         ):
             if len(parts) > 1:
-                sides = _distinct([self._fitting(documents, route.scores, part).best_fitting for part in parts])
+                sides = _distinct([self._fit(documents, route.scores, part).best_fitting for part in parts])
                 if len(sides) > 1:
                     return sides
         if self.last and not set(self.last) & set(documents):
-            return [self.last, self._fitting(documents, route.scores).documents]
-        families = self._families(self._fitting(documents, route.scores).documents)
+            return [self.last, self._fit(documents, route.scores).documents]
+        families = self._families(self._fit(documents, route.scores).documents)
         return families if len(families) <= MOST_SIDES else []
 
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
@@ -324,7 +324,7 @@ class _Routing:
             families.setdefault(self.router.stem(at), []).append(at)
         return list(families.values())
 
-    def _ambiguous(self, fitting: _Fitting, route: _Route) -> tuple[str, ...]:
+    def _find_ambiguous(self, fitting: _Fitting, route: _Route) -> tuple[str, ...]:
         """Return the names of documents of one kind that fit equally well, where the question means one."""
         if self.query_type not in {"single", "followup"}:
             return ()
