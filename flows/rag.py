@@ -32,8 +32,8 @@ from tasks.rag import steps
 from tasks.rag.batching import BatchReport
 from tasks.rag.corpus import Corpus, Parsed, Pictured, flat, refuse_too_many_failures, shard_sources
 from tasks.rag.indexing.document_stages import is_grouped, shard_segments
-from tasks.rag.indexing.index_report import IndexReport, failures, headline
-from tasks.rag.indexing.picturing import figure_model, refusal_in
+from tasks.rag.indexing.index_report import IndexReport, headline, list_failures
+from tasks.rag.indexing.picturing import figure_model, find_refusal
 from tasks.rag.indexing.publishing import Build, build
 from tasks.rag.indexing.scan import ScanResult, require_folder
 from tasks.rag.rag_errors import Unfinished
@@ -54,7 +54,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
     with build(config.index, run=flow_run.id, parameters=config.model_dump(mode="json")) as building:
         scanned = steps.scan(config.documents, include=config.include, exclude=config.left_out)
         parsed = _parse(config, scanned, building)
-        failed = failures(flat(parsed.results), scanned)
+        failed = list_failures(flat(parsed.results), scanned)
         described = _describe_figures(config, parsed.results, building, vlm=vlm, seen_by=seen_by)
 
         building.enter("chunk")
@@ -90,7 +90,7 @@ def build_index(config: IndexConfig) -> IndexReport | State[IndexReport]:
             settings=settings,
             preview_chunks=config.preview_chunks,
             warnings=catalogued.warnings,
-            refused=refusal_in(flat(described.results), artifacts()),
+            refused=find_refusal(flat(described.results), artifacts()),
         )
         steps.publish_report(report, failed=quoted(failed), documents=config.documents, index=config.index)
         say(headline(report))

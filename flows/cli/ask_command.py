@@ -26,7 +26,7 @@ from flows.running.config_reading import nest_values
 from models.model_errors import ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import StorageError, StoreUnreachable
-from tasks.language.sentences import language_of, without_marks
+from tasks.language.sentences import language_of, strip_marks
 from tasks.rag.answers import AnswerSettings, Calibration, cited_place, place_of
 from tasks.rag.rag_errors import Unfinished
 
@@ -307,7 +307,7 @@ def read_aloud(text: str) -> None:
 
 def speak(text: str, *, wav: Path | None = None) -> str | None:
     """Read `text` aloud, or into the file `wav`; returns why that is not possible."""
-    program, plain = shutil.which("espeak-ng"), without_marks(text).strip()
+    program, plain = shutil.which("espeak-ng"), strip_marks(text).strip()
     if program is None:
         return "espeak-ng is not installed; install it with `apt-get install espeak-ng`"
     if not plain:

@@ -52,12 +52,12 @@ def language_of(text: str) -> Language:
     return "en" if grammar >= 2 and len(latin) > 2 * korean else "ko"
 
 
-def without_marks(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return `text` without its citation marks and the space before them."""
     return _SPACED_MARK.sub("", text)
 
 
-def disarmed(text: str) -> str:
+def disarm_marks(text: str) -> str:
     """Return `text` with harmless citation marks: [1] becomes ⟨1⟩."""
     return CITATION_MARK.sub(lambda mark: f"⟨{mark.group()[1:-1].strip()}⟩", text)
 

@@ -82,11 +82,11 @@ def find_figures(
     parsed: tuple[Parsed, ...], *, settings: FigureSettings, limits: ReadLimits, password_env: str | None
 ) -> tuple[Pictured, ...]:
     """Return the pictures of each document, and which of them are worth a question to a vision model."""
-    from tasks.rag.indexing.picturing import figures_of
+    from tasks.rag.indexing.picturing import find_figures
 
     password = resources().secret(password_env) if password_env else None
     return tuple(
-        figures_of(item, artifacts(), settings=settings, limits=limits, password=password)
+        find_figures(item, artifacts(), settings=settings, limits=limits, password=password)
         for item in progress.counted("extract_figures", parsed)
     )
 
@@ -100,9 +100,9 @@ class Shards(Record):
 @step(version=1)
 def mark_duplicates(shards: tuple[tuple[Pictured, ...], ...], *, settings: FigureSettings) -> Shards:
     """Return the shards with pictures marked that stand in several places, so that each is asked about once."""
-    from tasks.rag.indexing.picturing import with_duplicates_marked
+    from tasks.rag.indexing.picturing import mark_duplicate_figures
 
-    return Shards(shards=with_duplicates_marked(shards, artifacts(), settings=settings))
+    return Shards(shards=mark_duplicate_figures(shards, artifacts(), settings=settings))
 
 
 # figures that one run could not pay for are asked about by the next
@@ -203,11 +203,11 @@ def publish_index(corpus: Ref, *, index: Path, settings: dict[str, JsonValue]) -
     """Write an index version beside the current one, verify it, and switch readers over."""
     from storage.index import open_index
     from tasks.rag.indexing.publishing import publish_corpus
-    from tasks.rag.planning.routing import learn_names
+    from tasks.rag.planning.routing import store_learned_names
 
     version = publish_corpus(artifacts().load(Corpus, corpus), artifacts(), index=index, settings=settings)
     with open_index(index) as opened:
-        learn_names(opened)
+        store_learned_names(opened)
     return Published(generation=version.id, digest=version.digest)
 
 

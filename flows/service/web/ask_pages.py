@@ -25,7 +25,7 @@ from storage import files
 from storage.engines import lasting_name
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
-from tasks.language.sentences import without_marks
+from tasks.language.sentences import strip_marks
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, cited_place
 from tasks.rag.planning.plan import parse_answers
@@ -255,7 +255,7 @@ def gold_of(answered: Answered) -> dict[str, Any]:
     pages = sorted(
         {citation.page for citation in answered.citations if citation.document == document and citation.page}
     )
-    return {"document": document, "pages": pages, "answer": without_marks(answered.answer)}
+    return {"document": document, "pages": pages, "answer": strip_marks(answered.answer)}
 
 
 def _read_correction(visit: Visit) -> dict[str, Any]:

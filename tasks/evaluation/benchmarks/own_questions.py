@@ -58,7 +58,7 @@ class RAGQuestions(BaseBenchmark):
         """
         from tasks.grading.cited_answers import abstains, has_numbers, has_words
         from tasks.language.numbers import read_numbers
-        from tasks.language.sentences import without_marks
+        from tasks.language.sentences import strip_marks
 
         del tools
         for item, response in answered:
@@ -70,7 +70,7 @@ class RAGQuestions(BaseBenchmark):
             elif answer and not abstained:
                 by_number = bool(read_numbers(str(gold)))
                 has_gold, reason = (has_numbers, "numbers") if by_number else (has_words, "words")
-                right = has_gold(without_marks(answer), str(gold))
+                right = has_gold(strip_marks(answer), str(gold))
             yield _build_sample(item, response, answer, score=float(right), reason=reason)
 
     def gold_response(self, item: Item) -> str | None:

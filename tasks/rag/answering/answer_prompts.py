@@ -15,7 +15,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from models.protocols import ChatRequest, Message, Text
-from tasks.language.sentences import disarmed, language_of, split_sentences, without_marks
+from tasks.language.sentences import disarm_marks, language_of, split_sentences, strip_marks
 from tasks.rag.answers import RetrievalPlan, Turn
 from tasks.rag.retrieval.search import Hit
 
@@ -161,7 +161,7 @@ def classify_request(question: str, history: Sequence[Turn]) -> ChatRequest:
 
 def answer_request(question: str, context: Context, history: Sequence[Turn], plan: RetrievalPlan) -> ChatRequest:
     """Return the request for an answer with the numbers of the passages that support it."""
-    passages = [(f"[{block.n}] {disarmed(_clean(block.label))}", block.text) for block in context.blocks]
+    passages = [(f"[{block.n}] {disarm_marks(_clean(block.label))}", block.text) for block in context.blocks]
     parts = [*passages, *_conversation(history), ("question", question)]
     task = _TASKS[plan.query_type]
     language = "Answer in Korean." if language_of(question) == "ko" else "Answer in the language of the question."
@@ -196,13 +196,13 @@ def _conversation(history: Sequence[Turn]) -> list[tuple[str, str]]:
         flat = " ".join(text.split())
         return flat if len(flat) <= MOST_TURN_CHARS else f"{flat[: MOST_TURN_CHARS - 1]}…"
 
-    turns = [f"Q: {short(turn.question)}\nA: {short(without_marks(turn.answer))}" for turn in history[-MOST_TURNS:]]
+    turns = [f"Q: {short(turn.question)}\nA: {short(strip_marks(turn.answer))}" for turn in history[-MOST_TURNS:]]
     return [("conversation", "\n".join(turns))] if turns else []
 
 
 def _fenced(parts: Sequence[tuple[str, str]], *, keep_marks: Sequence[str] = ()) -> str:
     """Return each text between two lines that begin with a fence: a word in none of them, equal for equal texts."""
-    cleaned = [(label, _clean(text) if label in keep_marks else disarmed(_clean(text))) for label, text in parts]
+    cleaned = [(label, _clean(text) if label in keep_marks else disarm_marks(_clean(text))) for label, text in parts]
     # a document cannot foresee its fence; equal texts have equal ones, so that the store knows the request
     everything = "\x00".join(f"{label}\x00{text}" for label, text in cleaned)
     fence = f"#{blake2b(everything.encode(errors='replace'), digest_size=8).hexdigest()}"

@@ -15,14 +15,14 @@ from tasks.rag.answering.cell_lookup import Cells, document_names_in
 from tasks.rag.answering.question_reading import BESIDE_WEIGHT, NAME_WEIGHT
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.cell_search import PERCENTS, Match, digits_of
-from tasks.rag.numbers.computation_reading import shown_as
+from tasks.rag.numbers.computation_reading import read_display
 from tasks.rag.numbers.computations import Task, find_periods
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.evaluation import place_of
 from tasks.rag.numbers.expressions import Expression, Line, Operation, lines_of
 from tasks.rag.numbers.line_lookup import TOTALS, Lines, Number
-from tasks.rag.numbers.operands import WHOLE, Reading, readings, strip_question
-from tasks.rag.numbers.periods import WHOLE_YEAR, When, spelled_out
+from tasks.rag.numbers.operands import WHOLE, Reading, list_readings, strip_question
+from tasks.rag.numbers.periods import WHOLE_YEAR, When, write_years_out
 from tasks.rag.numbers.working_out import POINTS, work_out
 from tasks.rag.retrieval.search import Hit
 
@@ -51,9 +51,9 @@ class CellReading(NamedTuple):
 
 def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], index: Index) -> Draft | None:
     """Return the value that a question asks for, computed from cells; None if none is sure. Raises WrongTokenizer."""
-    text = spelled_out(" ".join(question.split()))
+    text = write_years_out(" ".join(question.split()))
     names = document_names_in(plan)
-    if not readings(text, ANY_TWO, spoken_names=names):
+    if not list_readings(text, ANY_TWO, spoken_names=names):
         return None
     cells = Cells(text, plan, hits, index)
     # without a year the one that most of the values are of is meant
@@ -62,7 +62,7 @@ def compute_from_cells(question: str, plan: RetrievalPlan, hits: Sequence[Hit], 
     whens, _ = find_periods(text, lambda: latest)
     plain = strip_question(text, names)
     # "the seats of both rooms": which words belong to each value has several readings
-    possible = readings(text, whens, spoken_names=names)
+    possible = list_readings(text, whens, spoken_names=names)
     by_reading = [_fit_cells(reading, text, plain, cells) for reading in possible]
     candidates = [fitted for fitted in by_reading if fitted and _units_agree(fitted)]
     if not candidates:
@@ -163,7 +163,7 @@ def _draft(fitted: CellReading, question: str, confidence: float) -> Draft | Non
         ]
         fitted = fitted._replace(numbers=tuple(paid))
     numbers = {(line.name, line.year): number for line, number in zip(fitted.lines, fitted.numbers, strict=True)}
-    format = shown_as(question)
+    format = read_display(question)
     spanned = any(line.year for line in fitted.lines)  # the title names the periods then
     label = "" if spanned else next((number.period.label for number in fitted.numbers if number.period.label), "")
     task = Task(fitted.reading.title, fitted.reading.expression, 1, label, fitted.reading.display_unit)

@@ -14,15 +14,21 @@ from storage.index import Index
 from storage.records import Record
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
-from tasks.rag.numbers.computation_reading import MOST_YEARS, asks_to_work_out, defines, read_computation, shown_as
+from tasks.rag.numbers.computation_reading import (
+    MOST_YEARS,
+    asks_to_work_out,
+    read_computation,
+    read_display,
+    writes_formula,
+)
 from tasks.rag.numbers.computations import Combined, Computation, Latest, operation, spread_over_periods
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
-from tasks.rag.numbers.evaluation import Describe, never
+from tasks.rag.numbers.evaluation import Describe, find_no_cell
 from tasks.rag.numbers.expressions import Line, NoExpression, lines_of, parse
 from tasks.rag.numbers.line_lookup import Lines
-from tasks.rag.numbers.operands import PERCENT, TIMES, readings
-from tasks.rag.numbers.periods import Part, Period, When, spelled_out
+from tasks.rag.numbers.operands import PERCENT, TIMES, list_readings
+from tasks.rag.numbers.periods import Part, Period, When, write_years_out
 from tasks.rag.numbers.working_out import work_out
 from tasks.rag.planning.names import stem_of
 from tasks.rag.planning.plan import QUALIFIER_FIELDS
@@ -60,7 +66,7 @@ NO_TERM = {
 
 
 def compute_answer(
-    question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = (), describe: Describe = never
+    question: str, plan: RetrievalPlan, index: Index, *, hits: Sequence[Hit] = (), describe: Describe = find_no_cell
 ) -> Draft | None:
     """Return the values that the question asks for; None where it asks for something else or names no document.
 
@@ -69,7 +75,7 @@ def compute_answer(
     book = open_book(plan, index, hits)
     if book is None:
         return None
-    question = spelled_out(question)
+    question = write_years_out(question)
     if TERM.search(question):
         question = _with_years(question, book.rows())
         if term := TERM.search(question):
@@ -87,12 +93,12 @@ def compute_from_reply(question: str, reply: str, plan: RetrievalPlan, index: In
     """Return the values that a model's formula gives; None where it gives none or one that cannot be worked out."""
     book = open_book(plan, index)
     # the model names lines; their numbers are those of the tables
-    computation = parse_computation(reply, shown_as(question), book.latest) if book else None
+    computation = parse_computation(reply, read_display(question), book.latest) if book else None
     draft = run_computation(computation, book) if computation and book else None
     return draft if draft and not draft.abstained else None
 
 
-def run_computation(computation: Computation, book: Book, describe: Describe = never) -> Draft:
+def run_computation(computation: Computation, book: Book, describe: Describe = find_no_cell) -> Draft:
     """Return the answer that a computation gives over some documents."""
     draft = work_out(
         computation,
@@ -212,7 +218,7 @@ def _is_in_statement(row: Mapping[str, Any]) -> bool:
 
 def withhold_uncomputed(question: str, draft: Draft) -> Draft:
     """Return a draft of sentences; it abstains if the question asks for arithmetic whose result no sentence states."""
-    if draft.abstained or not (asks_to_work_out(question) or readings(question, ())):
+    if draft.abstained or not (asks_to_work_out(question) or list_readings(question, ())):
         return draft
     # a line may state the share or rate of what the question names, which needs no formula;
     # of an amount that is to be added up, no percentage is the answer
@@ -225,7 +231,7 @@ def withhold_uncomputed(question: str, draft: Draft) -> Draft:
             not concept_keys or bool(concept_keys & {mention.concept.key for mention in mentions(line)})
             for line in lines
         ]
-        if any(names_concept) and not defines(question):
+        if any(names_concept) and not writes_formula(question):
             return draft
     text = f"{NOT_WORKED[language_of(question)]}\n{draft.text}"
     return draft._replace(text=text, abstained=True, reason="the question asks for arithmetic that was not understood")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tasks.language.sentences import CITATION_MARK, disarmed
+from tasks.language.sentences import CITATION_MARK, disarm_marks
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, make_citation
 from tasks.rag.answering.passage_scores import Scored, score_passages, yes_or_no
@@ -203,7 +203,7 @@ def render_passage(question: Question, passage: Passage) -> str:
         text = _render_row(question, passage) if passage.is_row else _BULLET.sub("", " ".join(passage.text.split()))
     if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):  # the unit of a table stands once, above it
         text = f"{text} ({passage.unit})"
-    text = disarmed(" ".join(text.split()))  # marks such as [3] of the document are no citations of ours
+    text = disarm_marks(" ".join(text.split()))  # marks such as [3] of the document are no citations of ours
     return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1].rstrip()}…"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from storage.segments import CatalogueEntry, Fact
 from tasks.language.sentences import Language, language_of
 from tasks.rag.answers import Citation, Draft, RetrievalPlan
-from tasks.rag.indexing.notice_facts import DISPLAY, WORDS, FactName, bare, read_value
+from tasks.rag.indexing.notice_facts import DISPLAY, WORDS, FactName, read_value, strip_label
 from tasks.rag.planning.names import stem_of
 
 MOST_DOCUMENTS = 6
@@ -111,9 +111,9 @@ def _citation(n: int, entry: CatalogueEntry, fact: Fact) -> Citation:
 
 def _pick_fact(entry: CatalogueEntry, name: FactName, question: str) -> Fact | None:
     """Return the fact of this name whose label the question contains, else a budget, else the first, if any."""
-    facts, wording = [fact for fact in entry.facts if fact.name == name], bare(question)
-    labelled = [fact for fact in facts if bare(fact.label) in wording]
-    budgets = [fact for fact in facts if _BUDGET.search(bare(fact.label))]
+    facts, wording = [fact for fact in entry.facts if fact.name == name], strip_label(question)
+    labelled = [fact for fact in facts if strip_label(fact.label) in wording]
+    budgets = [fact for fact in facts if _BUDGET.search(strip_label(fact.label))]
     return next(iter(labelled or budgets or facts), None)
 
 

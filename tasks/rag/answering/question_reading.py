@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language, language_of
 from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
-from tasks.rag.numbers.cell_search import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, spelled
+from tasks.rag.numbers.cell_search import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, unify_spellings
 from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
 from tasks.rag.numbers.concepts import mentions
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import YEARS, find_years
-from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, spelled_out
+from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of_year, write_years_out
 from tasks.rag.retrieval.expansion import expand, find_terms
 
 AnswerType = Literal[
@@ -253,7 +253,7 @@ def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = 
 
     names: what the question calls the documents, as it writes them. Raises WrongTokenizer.
     """
-    text = spelled(expand(spelled_out(" ".join(question.split()))).question)
+    text = unify_spellings(expand(write_years_out(" ".join(question.split()))).question)
     part = part_of_year(text)
     years = find_years(text)
     terms = {match[1] for match in TERM.finditer(text)}
@@ -266,7 +266,7 @@ def read_cell_question(question: str, *, tokenizer: str, names: Sequence[str] = 
 
 def read_year_question(question: str, *, tokenizer: str, names: Sequence[str] = ()) -> tuple[CellQuestion, bool] | None:
     """Return a question for the year in which a value is largest (True) or smallest; None for other questions."""
-    text = spelled(expand(spelled_out(" ".join(question.split()))).question)
+    text = unify_spellings(expand(write_years_out(" ".join(question.split()))).question)
     least = LEAST.search(text) is not None
     if len(text) > MOST_CHARS or not WHICH_YEAR.search(text) or not (least or MOST.search(text)):
         return None

@@ -187,7 +187,7 @@ def drop_reason(measures: Measures, settings: FigureSettings) -> str | None:
     return None
 
 
-def without_duplicates(
+def mark_repeated(
     records: Sequence[FigureRecord], *, load: Callable[[Ref], bytes], settings: FigureSettings
 ) -> list[FigureRecord]:
     """Return the records in their order, those marked `duplicate` that look like another kept record.
@@ -298,7 +298,7 @@ def mark_failed(record: FigureRecord, error: ModelError) -> FigureRecord:
 NO_MODEL = "no vision model is configured; name one with `--vlm`"
 
 
-def plan(records: Sequence[FigureRecord], *, documents: int, answered: Collection[str] = ()) -> FigurePlan:
+def plan_descriptions(records: Sequence[FigureRecord], *, documents: int, answered: Collection[str] = ()) -> FigurePlan:
     """Count the model calls that describing the records would take.
 
     answered: digests of the PNGs whose description stands in the response store.

@@ -236,7 +236,7 @@ def document_statuses(
     return _add_refused(statuses, scanned)
 
 
-def failures(parsed: Iterable[Parsed], scanned: ScanResult) -> tuple[DocumentStatus, ...]:
+def list_failures(parsed: Iterable[Parsed], scanned: ScanResult) -> tuple[DocumentStatus, ...]:
     """Return the documents that could not be read and the files that were refused, in the order of names."""
     names = {file.content.digest: file.name for file in scanned.files}
     statuses = [_make_status(names[item.source.digest], item) for item in parsed if item.failure]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.text_reader import decode, read_bytes
-from tasks.rag.indexing.notice_facts import WORDS, bare
+from tasks.rag.indexing.notice_facts import WORDS, strip_label
 from tasks.rag.rag_errors import MetadataUnusable
 
 COLUMNS: dict[str, str] = WORDS["columns"]
@@ -196,14 +196,14 @@ def _find_labelled(block: Block) -> Iterator[tuple[str, str]]:
     if block.kind == "table":
         starts = {(cell.row, cell.col): cell for cell in block.cells}
         for cell in block.cells:
-            name = _LABELS.get(bare(cell.text))
+            name = _LABELS.get(strip_label(cell.text))
             value = starts.get((cell.row, cell.col + cell.col_span))
-            if name and value and value.text.strip() and bare(value.text) not in _LABELS:
+            if name and value and value.text.strip() and strip_label(value.text) not in _LABELS:
                 yield name, value.text
         return
     for line in block.text.splitlines():
         match = _LINE.match(line)
-        if match and (name := _LABELS.get(bare(match[1]))):
+        if match and (name := _LABELS.get(strip_label(match[1]))):
             yield name, match[2]
 
 

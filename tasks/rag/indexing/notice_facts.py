@@ -136,7 +136,7 @@ def _find_in_cells(cells: Sequence[Cell]) -> Iterator[Stated]:
         yield from values
 
 
-def bare(text: str) -> str:
+def strip_label(text: str) -> str:
     """Strip a label of numbering, brackets and everything but letters: `사 업 명`, `가. 사업명(공고명)` are 사업명."""
     text = re.sub(r"^\s*(?:[가-하]|[0-9]{1,2}|[ivxIVXⅠ-Ⅻ]{1,4}|[a-z])[.)]\s*", "", text)
     return re.sub(r"\(.*?\)|\[.*?\]|[\W\d_]", "", text).casefold()
@@ -144,7 +144,7 @@ def bare(text: str) -> str:
 
 def fact_name(label: str) -> FactName | None:
     """Return the fact that a label names; None where it names none."""
-    squeezed = bare(label)
+    squeezed = strip_label(label)
     return next((name for name, pattern in _LABELS.items() if pattern.fullmatch(squeezed)), None) if squeezed else None
 
 

@@ -35,9 +35,9 @@ from tasks.rag.indexing.figures import (
     describe,
     figure_request,
     mark_failed,
-    plan,
+    mark_repeated,
+    plan_descriptions,
     record_figure,
-    without_duplicates,
 )
 from tasks.rag.indexing.scan import scan_folder
 
@@ -49,7 +49,7 @@ DESCRIBE = "describe figures"
 Shards = tuple[tuple[Pictured, ...], ...]
 
 
-def figures_of(
+def find_figures(
     parsed: Parsed, artifacts: Artifacts, *, settings: FigureSettings, limits: ReadLimits, password: str | None
 ) -> Pictured:
     """Find the figures of a document, `kept` or `dropped`, or recall those that were found before."""
@@ -80,11 +80,11 @@ def figures_of(
     return Pictured(parsed=parsed, figures=figures)
 
 
-def with_duplicates_marked(shards: Shards, artifacts: Artifacts, *, settings: FigureSettings) -> Shards:
+def mark_duplicate_figures(shards: Shards, artifacts: Artifacts, *, settings: FigureSettings) -> Shards:
     """Mark the figures that repeat another one as `duplicate`, over all shards, which keep their order."""
     records_by_shard = [[_load_figures(item, artifacts).figures for item in shard] for shard in shards]
     records = [record for shard in records_by_shard for figures in shard for record in figures]
-    marked = iter(without_duplicates(records, load=artifacts.get, settings=settings))
+    marked = iter(mark_repeated(records, load=artifacts.get, settings=settings))
     return tuple(
         tuple(
             _store_figures(item, [next(marked) for _ in figures], artifacts)
@@ -177,7 +177,7 @@ def _make_requests(
         yield image.digest, figure_request(png, settings)
 
 
-def refusal_in(pictured: Sequence[Pictured], artifacts: Artifacts) -> str | None:
+def find_refusal(pictured: Sequence[Pictured], artifacts: Artifacts) -> str | None:
     """Return why a figure could not be described, of the first one; None if all could."""
     item = next((item for item in pictured if item.counts.get("failed")), None)
     records = _load_figures(item, artifacts).figures if item else ()
@@ -225,8 +225,8 @@ def plan_folder(
             continue  # a document that cannot be read has no figures; indexing reports it
         # the original stands for a document that was read: finding figures only asks whether there is one
         parsed = Parsed(source=source, document=source.content, format=sniffed.format)
-        pictured.append(figures_of(parsed, artifacts, settings=settings, limits=limits, password=password))
-    marked = flat(with_duplicates_marked((tuple(pictured),), artifacts, settings=settings))
+        pictured.append(find_figures(parsed, artifacts, settings=settings, limits=limits, password=password))
+    marked = flat(mark_duplicate_figures((tuple(pictured),), artifacts, settings=settings))
     described = [artifacts.load(DocumentFigures, item.figures) for item in marked if item.figures]
     records = [record for document in described for record in document.figures]
     answered: set[str] = set()
@@ -234,7 +234,7 @@ def plan_folder(
         images = {record.image.digest: record.image for record in records if record.status == "kept" and record.image}
         requests = ((digest, figure_request(artifacts.get(image), settings)) for digest, image in images.items())
         answered = {digest for digest, request in requests if is_answered(chat, request, responses)}
-    return plan(records, documents=len(scanned.sources), answered=answered)
+    return plan_descriptions(records, documents=len(scanned.sources), answered=answered)
 
 
 def figure_model(vlm: str, settings: FigureSettings) -> str | None:

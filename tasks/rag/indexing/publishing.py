@@ -152,7 +152,7 @@ class Build:
 
     def note_failures(self, parsed: Sequence[Parsed], scanned: ScanResult) -> None:
         """Write what could not be read to the status, so that a build that stops over it says why."""
-        self._status.update(documents=reporting.failures(parsed, scanned))
+        self._status.update(documents=reporting.list_failures(parsed, scanned))
 
     def finish(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from storage.records import Record
 from tasks.grading.cited_answers import has_close_number, has_words
 from tasks.language.numbers import read_numbers
-from tasks.language.sentences import without_marks
+from tasks.language.sentences import strip_marks
 from tasks.measure.estimates import clopper_pearson
 from tasks.rag.answers import Answered, Calibration
 from tasks.rag.measuring.ranking_metrics import Mean, Place, Question, mean_of
@@ -137,7 +137,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     if not question.answerable or document is None:
         return check
     in_gold = [citation for citation in answered.citations if citation.document == document]
-    text, gold = without_marks(answered.answer), question.answer
+    text, gold = strip_marks(answered.answer), question.answer
     numeric = gold is not None and bool(read_numbers(gold))
     return check.model_copy(
         update={

@@ -70,7 +70,7 @@ class CellQuestion(NamedTuple):
     """Whether it asks how a value changed."""
 
 
-def spelled(text: str) -> str:
+def unify_spellings(text: str) -> str:
     """Return a text with names of several spellings in one: `U.S.` is USA."""
     return UNITED_STATES.sub("USA", text)
 
@@ -290,7 +290,7 @@ class CellScorer:
 
     def _tokenize(self, texts: Iterable[str]) -> None:
         new = [text for text in texts if text not in self._tokens]
-        plain = [ABBREVIATED.sub(" ", spelled(text)) for text in new]
+        plain = [ABBREVIATED.sub(" ", unify_spellings(text)) for text in new]
         self._tokens.update(zip(new, map(frozenset, tokenize(plain, tokenizer=self._tokenizer)), strict=True))
 
     def _words_of(self, texts: Sequence[str]) -> Words:

@@ -16,7 +16,7 @@ from tasks.rag.numbers.computations import (
     Latest,
     Task,
     combine,
-    extreme,
+    find_extreme,
     find_periods,
     is_ratio,
     operation,
@@ -25,16 +25,16 @@ from tasks.rag.numbers.computations import (
 )
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
 from tasks.rag.numbers.expressions import Line, Operation, find_years, lines_of, parse
-from tasks.rag.numbers.periods import When, find_parts, spelled_out
+from tasks.rag.numbers.periods import When, find_parts, write_years_out
 from tasks.rag.numbers.question_shape import NAME, OWNER, WORDS, Shape, mark_names, parse_shape, strip_instructions
 from tasks.rag.numbers.written_formulas import (
     PERCENT,
     SHARE,
-    defined,
     definitions,
-    meanings,
+    formulas_by_key,
+    read_written_formula,
+    remove_definitions,
     substitute_meanings,
-    without,
 )
 from tasks.rag.retrieval.expansion import expand
 
@@ -69,15 +69,15 @@ def read_computation(
 
     spoken_names: what the question calls the documents, as it writes them. names: their own names.
     """
-    text = spelled_out(" ".join(question.split()))
+    text = write_years_out(" ".join(question.split()))
     if len(text) > MOST_CHARS:
         return None
-    display = shown_as(text)
+    display = read_display(text)
     marked = mark_names(text, spoken_names)
-    if read := defined(MARKED.sub(" ", marked), latest):
+    if read := read_written_formula(MARKED.sub(" ", marked), latest):
         return display._replace(tasks=(read,), defined=True, assumed=not (find_years(text) or find_parts(text)))
     if inputs := definitions(MARKED.sub(lambda mark: " " * len(mark[0]), marked)):  # of inputs of what is asked for
-        text, display = without(marked, inputs), display._replace(defined=True)
+        text, display = remove_definitions(marked, inputs), display._replace(defined=True)
     if ASKS_TEXT.search(text):
         return None
     question_alone = ASIDES.sub(_replace_aside, expand(text).question)
@@ -85,7 +85,7 @@ def read_computation(
     read = _read_values(plain, display, spoken_names=spoken_names, names=names, latest=latest, labels=labels)
     if read is None:
         return None
-    formulas = meanings(inputs)
+    formulas = formulas_by_key(inputs)
     tasks = tuple(task._replace(expression=substitute_meanings(task.expression, formulas)) for task in read.tasks)
     return read._replace(tasks=tasks)
 
@@ -95,7 +95,7 @@ def _replace_aside(match: re.Match[str]) -> str:
     return ", net" if "accumulated" in match[0].lower() else " "
 
 
-def shown_as(question: str) -> Computation:
+def read_display(question: str) -> Computation:
     """Read how the answer is to be shown: a computation without tasks, with language, decimals and scale."""
     decimals = next((read_count(match["count"] or match["count_ko"]) for match in DECIMALS.finditer(question)), None)
     scale = next((f"{match['scale'].lower().rstrip('s')}s" for match in IN_UNIT.finditer(question)), "")
@@ -107,7 +107,7 @@ def asks_to_work_out(question: str) -> bool:
     """Return whether a question asks for a value that takes arithmetic unless a document states it: growth, a ratio."""
     text = " ".join(question.split())[:MOST_CHARS]
     mentioned = mentions(text)
-    if defines(text) or any(mention.concept.statement is None for mention in mentioned):
+    if writes_formula(text) or any(mention.concept.statement is None for mention in mentioned):
         return True
     operation_name = operation(text)
     two = SHARE.search(text) or OF_TWO.search(text)
@@ -116,9 +116,9 @@ def asks_to_work_out(question: str) -> bool:
     )
 
 
-def defines(question: str) -> bool:
+def writes_formula(question: str) -> bool:
     """Return whether a question writes the formula of what it asks for."""
-    return defined(" ".join(question.split())[:MOST_CHARS]) is not None
+    return read_written_formula(" ".join(question.split())[:MOST_CHARS]) is not None
 
 
 def _read_values(
@@ -195,7 +195,7 @@ def _make_tasks(shape: Shape, whens: Sequence[When], display: Computation, plain
         return  # of two lines, of which one is not known
     for value in values:
         two = isinstance(value.expression, Operation) and len(shape.lines) > 1
-        operation_name = extreme(plain) or operation(shape.skeleton)
+        operation_name = find_extreme(plain) or operation(shape.skeleton)
         if two and len(whens) == 1 and operation_name in ("growth", "difference", "total"):
             operation_name = ""  # of the two lines, and not of two years
         yield from spread_over_periods(value, operation_name, whens)

@@ -153,7 +153,7 @@ def operation(text: str) -> str:
     return next((name for name, pattern in OPERATIONS.items() if pattern.search(text)), "")
 
 
-def extreme(plain: str) -> str:
+def find_extreme(plain: str) -> str:
     """Return `highest` or `lowest` where a question, with its years, asks for one of several years; else empty."""
     return next((name for name in ("highest", "lowest") if OPERATIONS[name].search(plain)), "")
 
@@ -181,7 +181,8 @@ def spread_over_periods(combined: Combined, operation_name: str, whens: Sequence
         # of a margin people name the points, not the growth of a percentage
         yield _make_task(title, Over("change", expression, _bare_years((first, last))), last, span, display_unit)
     else:
-        growth = Operation("-", Operation("/", at(expression, last), at(expression, first)), Constant(DECIMAL_ONE, "1"))
+        ratio = Operation("/", set_period(expression, last), set_period(expression, first))
+        growth = Operation("-", ratio, Constant(DECIMAL_ONE, "1"))
         yield _make_task(title, growth, last, span, "%")
 
 
@@ -193,14 +194,14 @@ def _bare_years(whens: Sequence[When]) -> tuple[int | When, ...]:
     return tuple(when.year if when.part == WHOLE_YEAR else when for when in whens)
 
 
-def at(expression: Expression, when: When) -> Expression:
+def set_period(expression: Expression, when: When) -> Expression:
     """Return an expression whose lines are of one period, where they name none of their own."""
     match expression:
         case Line():
             part = None if when.part == WHOLE_YEAR else when.part
             return expression._replace(year=expression.year or when.year, part=expression.part or part)
         case Operation(sign, left, right):
-            return Operation(sign, at(left, when), at(right, when))
+            return Operation(sign, set_period(left, when), set_period(right, when))
         case _:
             return expression
 

@@ -42,7 +42,7 @@ Describe = Callable[[str, When], tuple[Number, float] | None]
 """A function from words and a period to the cell that they mean and the certainty; None where that is too low."""
 
 
-def never(_name: str, _when: When) -> None:
+def find_no_cell(_name: str, _when: When) -> None:
     """Find no cell by words alone: a Describe for computations over statements only."""
 
 

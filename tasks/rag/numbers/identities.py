@@ -82,7 +82,8 @@ def add_identities(facts: Iterable[CellFact]) -> list[CellFact]:
         for places, column, totals in zip(
             columns.values(), column_facts, _find_table_totals(column_facts), strict=True
         ):
-            identities += [(places[at], identity) for at, identity in (*totals, *balances(column), *cash(column))]
+            checked = (*totals, *check_balance_sheet(column), *check_cash(column))
+            identities += [(places[at], identity) for at, identity in checked]
         places = sorted(place for column in columns.values() for place in column)
         identities += [(places[at], identity) for at, identity in find_column_sums([facts[place] for place in places])]
     for place, identity in (*identities, *find_split_balances(facts)):
@@ -114,7 +115,7 @@ def _find_table_totals(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[t
                 continue
             terms = [fact for fact in column if fact.row in (rows or usual[0][0])]
             expected = sum((term.value for term in terms), Decimal(0))
-            if GROSS.match(label_in(column[at])) and len(terms) > 1 and not agrees(expected, column[at], len(terms)):
+            if GROSS.match(label_in(column[at])) and len(terms) > 1 and not adds_up(expected, column[at], len(terms)):
                 expected = terms[0].value - terms[1].value  # revenue and its cost
             identities.append((at, make_identity("total", column[at], expected, terms)))
         yield identities
@@ -132,8 +133,8 @@ def _find_totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, .
         label = label_in(fact)
         # how many rows directly above add up to it; 0 if none do
         sums = accumulate(each.value for each in reversed(above))
-        summands = next((count for count, value in enumerate(sums, start=1) if agrees(value, fact, count)), 0)
-        if GROSS.match(label) and len(above) > 1 and agrees(above[-2].value - above[-1].value, fact, 2):
+        summands = next((count for count, value in enumerate(sums, start=1) if adds_up(value, fact, count)), 0)
+        if GROSS.match(label) and len(above) > 1 and adds_up(above[-2].value - above[-1].value, fact, 2):
             summands = 2
         if any(pattern.match(label) for pattern in (TOTAL, NET_CASH, GROSS)) or is_unlabelled(column, at):
             if summands != 1 and len(above) > 1:
@@ -174,7 +175,7 @@ def find_column_sums(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]
             value, amounts = Decimal(0), 0
             for count, part in enumerate(reversed(_parts_of_total(row, total_col, total_col - MOST_PARTS)), start=1):
                 value, amounts = value + part.value, amounts + bool(part.value)
-                if amounts > 1 and agrees(value, row[total_col], count):
+                if amounts > 1 and adds_up(value, row[total_col], count):
                     counts[part.col] += 1
         if counts and max(counts.values()) >= FEWEST_ROWS:
             first = min(counts, key=lambda start: (-counts[start], start))
@@ -218,7 +219,7 @@ MOST_TABLES = 3
 """Most tables that a balance sheet is spread over."""
 
 
-def balances(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+def check_balance_sheet(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     """Yield the identity of a balance sheet in one column: assets equal the other side, or liabilities and equity."""
     labels = [label_in(fact) for fact in column]
     assets_at = next((at for at, label in enumerate(labels) if ASSETS.fullmatch(label)), None)
@@ -260,7 +261,7 @@ def find_split_balances(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identi
                     break
 
 
-def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
+def check_cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     """Yield the identity of cash at the end of a period: cash at the beginning and its change."""
     of_cash = [
         (at, fact, label_in(fact))
@@ -274,7 +275,7 @@ def cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
         yield closing, make_identity("cash", column[closing], opening.value + change.value, [opening, change])
 
 
-def agrees(value: Decimal, fact: CellFact, terms: int) -> bool:
+def adds_up(value: Decimal, fact: CellFact, terms: int) -> bool:
     """Return whether a sum of `terms` numbers is a number within rounding; a single term must be equal to it.
 
     Rounding allows half a unit of the last digit for each term and for the number.
@@ -292,7 +293,7 @@ def make_identity(
     kind: IdentityKind, fact: CellFact, expected: Decimal, terms: Sequence[CellFact], *, table: int | None = None
 ) -> Identity:
     """Record whether a number is what its terms give, and else what they give; table: that of the terms, if another."""
-    holds = agrees(expected, fact, len(terms))
+    holds = adds_up(expected, fact, len(terms))
     rows = (fact.row,) if kind == "columns" else tuple(term.row for term in terms)
     cols = tuple(term.col for term in terms) if kind == "columns" else ()
     return Identity(kind=kind, holds=holds, rows=rows, cols=cols, table=table, expected=None if holds else expected)

@@ -246,6 +246,6 @@ def score_part_label(concept: Concept, of: str, row_path: Sequence[str], column_
     return best if best >= SURELY else 0.0
 
 
-def agree(first: Number, second: Number) -> bool:
+def is_same_amount(first: Number, second: Number) -> bool:
     """Return whether two cells show one amount, within the rounding of the coarser."""
     return abs(abs(first.value) - abs(second.value)) <= max(first.scale, second.scale)

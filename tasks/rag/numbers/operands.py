@@ -14,12 +14,12 @@ from functools import reduce
 from importlib.resources import files
 from typing import NamedTuple
 
-from tasks.rag.numbers.computations import DisplayUnit, at, operation
+from tasks.rag.numbers.computations import DisplayUnit, operation, set_period
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.expressions import Constant, Expression, Line, Operation, lines_of
 from tasks.rag.numbers.periods import PART_SAID, When
 from tasks.rag.numbers.question_shape import YEAR_SAID, mark_names
-from tasks.rag.numbers.written_formulas import defined
+from tasks.rag.numbers.written_formulas import read_written_formula
 
 WORDS = tomllib.loads((files("tasks.rag.numbers") / "operand_words.toml").read_text("utf-8"))
 PATTERN: dict[str, re.Pattern[str]] = {
@@ -49,7 +49,7 @@ class Reading(NamedTuple):
     title: str
 
 
-def readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str] = ()) -> list[Reading]:
+def list_readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str] = ()) -> list[Reading]:
     """Return the ways to read a question in the order in which to try them; empty where it asks for no arithmetic.
 
     whens: the periods that it names. spoken_names: what it calls the documents, as it writes them.
@@ -57,7 +57,7 @@ def readings(question: str, whens: Sequence[When], *, spoken_names: Sequence[str
     if len(question) > MOST_CHARS or PATTERN["reasons"].search(question):
         return []
     plain = strip_question(question, spoken_names)
-    if task := defined(MARKS.sub(" ", mark_names(question, spoken_names))):
+    if task := read_written_formula(MARKS.sub(" ", mark_names(question, spoken_names))):
         words = all(line.concept is None for line in lines_of(task.expression))
         return [Reading(task.expression, task.display_unit, task.title)] if words else []
     short = PATTERN["lead"].sub("", plain)
@@ -93,7 +93,7 @@ def _read_over_periods(text: str, question: str, whens: Sequence[When]) -> Itera
     for pattern, mean in ((PATTERN["over_mean"], True), (PATTERN["over_sum"], False)):
         if match := pattern.search(text):
             words = TOPIC.sub("", _strip_loose_words(match["rest"]))
-            total = _add_terms([at(_make_line(words), when) for when in whens])
+            total = _add_terms([set_period(_make_line(words), when) for when in whens])
             count = Constant(Decimal(len(whens)), str(len(whens)))
             yield Reading(Operation("/", total, count) if mean else total, "amount", f"{words} {span}")
             return
@@ -107,7 +107,7 @@ def _read_over_periods(text: str, question: str, whens: Sequence[When]) -> Itera
     else:
         return
     words = TOPIC.sub("", words)
-    first, last = (at(_make_line(words), when) for when in (whens[0], whens[-1]))
+    first, last = (set_period(_make_line(words), when) for when in (whens[0], whens[-1]))
     span = f"{words} {whens[0].label} → {whens[-1].label}"
     if TIMES.search(text):
         yield Reading(Operation("/", last, first), "times", span)

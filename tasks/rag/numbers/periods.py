@@ -195,7 +195,7 @@ class When(NamedTuple):
         return When(self.year - (quarter == 1), self.part._replace(quarter=(quarter - 2) % 4 + 1))
 
 
-def spelled_out(question: str) -> str:
+def write_years_out(question: str) -> str:
     """Write years with four digits: `3Q23` → `Q3 2023`, `FY19` → `FY2019`, `2018-19` → `2018-2019`.
 
     Korean business terms are written out too: `23기` → `제23기`.

@@ -20,12 +20,12 @@ from tasks.rag.numbers.evaluation import (
     Rows,
     UnitsDiffer,
     Value,
-    never,
+    find_no_cell,
     place_of,
 )
 from tasks.rag.numbers.expressions import Constant, Operation, Over
 from tasks.rag.numbers.identities import OTHERWISE, describe_in_answer
-from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number, agree
+from tasks.rag.numbers.line_lookup import AMOUNTS, PLAIN_HEADERS, TOTALS, Lines, Number, is_same_amount
 
 DIGITS = 28  # Decimal's own default, whatever context the caller has set
 UNREAD, ASSUMED, QUALIFIED, OF_A_PART, ELSEWHERE, BREAKS, RESTATED = 0.9, 0.85, 0.85, 0.8, 0.85, 0.75, 0.8
@@ -48,7 +48,7 @@ def work_out(
     documents: Sequence[str],
     statements: Lines | None = None,
     rows: Rows = tuple,
-    describe: Describe = never,
+    describe: Describe = find_no_cell,
     years: Years = tuple,
     single_documents: Sequence[Lines] = (),
 ) -> Draft:
@@ -144,7 +144,7 @@ def _find_restatements(
         line, when = evaluator.lines[n]
         for book in single_documents:
             rival = book.find(line, when.year, when.part) if not line.of else None
-            if rival and rival.document != number.document and not agree(number, rival):
+            if rival and rival.document != number.document and not is_same_amount(number, rival):
                 name = f"{line.name} {when.label}"
                 text = OTHERWISE[language].format(said=name, n=n, shown=rival.shown, document=rival.name)
                 doubts.append((RESTATED, text))
@@ -217,7 +217,7 @@ def write_sentence(task: Task, value: Value, computation: Computation) -> str:
         if result.endswith("%"):
             result = f"{result[:-1]}{POINTS[computation.language]}"
         elif value.rate is not None:
-            result = f"{result} ({rounded(100 * value.rate, computation, 2)}%)"
+            result = f"{result} ({write_rounded(100 * value.rate, computation, 2)}%)"
     match task.expression:
         case Over(aggregate="change") if value.value < 0:
             result = f"{result}, {FELL[computation.language]}"
@@ -233,19 +233,21 @@ def write_sentence(task: Task, value: Value, computation: Computation) -> str:
 def write_result(value: Value, display_unit: DisplayUnit, computation: Computation) -> str:
     """Write a value in the unit and with the decimals that are asked for: `2.00`, `34.21%`, `USD 302.58 million`."""
     if value.unit == "%":
-        return rounded(value.value, computation, 2) + "%"
+        return write_rounded(value.value, computation, 2) + "%"
     share = display_unit == "" and value.unit == RATIO and abs(value.value) < 1
     if (display_unit == "%" or share) and computation.defined and not computation.in_percent:
         # the formula of the question gives a fraction; people may want the percentage
-        return f"{rounded(value.value, computation, 4)} ({rounded(100 * value.value, computation, 2)}%)"
+        return f"{write_rounded(value.value, computation, 4)} ({write_rounded(100 * value.value, computation, 2)}%)"
     if display_unit == "%":
-        plain = f" ({rounded(value.value, computation, 2)})" if value.value >= 1 and not computation.in_percent else ""
-        return f"{rounded(100 * value.value, computation, 2)}%{plain}"
+        # 100 % and more are written as a multiple too, unless the question speaks of percent
+        is_multiple = value.value >= 1 and not computation.in_percent
+        plain = f" ({write_rounded(value.value, computation, 2)})" if is_multiple else ""
+        return f"{write_rounded(100 * value.value, computation, 2)}%{plain}"
     if display_unit == "days":
-        return rounded(value.value, computation, 2) + {"en": " days", "ko": "일"}[computation.language]
+        return write_rounded(value.value, computation, 2) + {"en": " days", "ko": "일"}[computation.language]
     if value.unit != RATIO and (value.unit or display_unit == "amount"):
         return _write_amount(value, computation)
-    return rounded(value.value, computation, 2)
+    return write_rounded(value.value, computation, 2)
 
 
 def _write_amount(value: Value, computation: Computation) -> str:
@@ -257,7 +259,7 @@ def _write_amount(value: Value, computation: Computation) -> str:
     least = SCALES.get(computation.scale) or largest
     number = value.value / least
     whole = computation.decimals is None and number == number.to_integral_value()
-    text = f"{number:,.0f}" if whole else rounded(number, computation, 2)
+    text = f"{number:,.0f}" if whole else write_rounded(number, computation, 2)
     if korean:
         scale = KOREAN_SCALES[computation.scale] if computation.scale else MYRIADS.get(least, "")
         if value.unit not in KOREAN_UNITS:  # what is counted
@@ -267,7 +269,7 @@ def _write_amount(value: Value, computation: Computation) -> str:
     return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
 
 
-def rounded(value: Decimal, computation: Computation, usual: int) -> str:
+def write_rounded(value: Decimal, computation: Computation, usual: int) -> str:
     """Write a number with the decimals that the question asks for, else the usual ones; halves are rounded up."""
     decimals = usual if computation.decimals is None else computation.decimals
     # by default halves go to the even digit: 0.125 would be 0.12

@@ -14,9 +14,9 @@ from tasks.rag.numbers.computations import (
     DisplayUnit,
     Latest,
     Task,
-    at,
     find_named_periods,
     operation,
+    set_period,
     spread_over_periods,
 )
 from tasks.rag.numbers.concepts import Concept, mentions, words_of
@@ -49,20 +49,20 @@ MOST_FREE_WORDS = 3
 """Most words of a line in a formula of which no line is known."""
 
 
-def defined(question: str, latest: Latest = lambda: None) -> Task | None:
+def read_written_formula(question: str, latest: Latest = lambda: None) -> Task | None:
     """Read the value whose formula a question writes; None where it writes none, or only those of inputs."""
     question = SOURCE.sub(" ", question)
     inputs = definitions(question)
     if len(inputs) > 1:
-        rest = without(question, inputs)
+        rest = remove_definitions(question, inputs)
         root = find_root(inputs, rest)
         if root is None:
             return None
         whole_formula = substitute_meanings(
-            root.expression, {key: formula for key, formula in meanings(inputs).items() if key != root.key}
+            root.expression, {key: formula for key, formula in formulas_by_key(inputs).items() if key != root.key}
         )
         return _make_task(whole_formula, question[: root.start] or question[: root.end], rest, "", latest)
-    if inputs and overrides(inputs[0], without(question, inputs)):
+    if inputs and defines_input(inputs[0], remove_definitions(question, inputs)):
         return None
     for match in (match for pattern in DEFINED for match in pattern.finditer(question)):
         # up to the end of its sentence, or what the pattern holds of it
@@ -227,7 +227,7 @@ def find_root(definitions: Sequence[Definition], question: str) -> Definition | 
     return next((definition for definition in definitions if definition.key not in used), None)
 
 
-def overrides(definition: Definition, question: str) -> bool:
+def defines_input(definition: Definition, question: str) -> bool:
     """Return whether a definition is that of an input of a ratio that a question asks for, not of the ratio itself."""
     ratios = [mention.concept for mention in mentions(question) if mention.concept.statement is None]
     formulas = {definition.key: definition.expression}
@@ -235,14 +235,14 @@ def overrides(definition: Definition, question: str) -> bool:
     return any(substitute_meanings(line, formulas) != line for line in lines)
 
 
-def without(question: str, definitions: Sequence[Definition]) -> str:
+def remove_definitions(question: str, definitions: Sequence[Definition]) -> str:
     """Return a question without its definitions."""
     for definition in reversed(definitions):
         question = f"{JOINS_DEFINITION.sub('', question[: definition.start])} . {question[definition.end :]}"
     return question
 
 
-def meanings(definitions: Sequence[Definition]) -> Mapping[str, Expression]:
+def formulas_by_key(definitions: Sequence[Definition]) -> Mapping[str, Expression]:
     """Return the formula of each definition by its key."""
     return {definition.key: definition.expression for definition in definitions}
 
@@ -255,7 +255,7 @@ def substitute_meanings(expression: Expression, formulas: Mapping[str, Expressio
                 remaining = {name: formula for name, formula in formulas.items() if name != key}
                 inside = substitute_meanings(formulas[key], remaining)
                 when = When(line.year, line.part or WHOLE_YEAR) if line.year else None
-                return at(inside, when) if when else inside
+                return set_period(inside, when) if when else inside
             if line.concept and line.concept.formula and not line.of:
                 own_formula = parse(line.concept.formula)
                 remaining = {key: formula for key, formula in formulas.items() if key != line.concept.key}

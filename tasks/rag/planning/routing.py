@@ -41,7 +41,7 @@ CAN_HOLD = 0.3
 """Fit from which a document of another year or round may hold the answer."""
 
 
-def learn_names(index: Index) -> None:
+def store_learned_names(index: Index) -> None:
     """Learn the names of an index and store them, so that the first question does not wait for it."""
     load_names(index.catalogue, kept_at=_names_folder())
 

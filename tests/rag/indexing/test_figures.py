@@ -26,10 +26,10 @@ from tasks.rag.indexing.figures import (
     describe,
     figure_request,
     is_informative,
+    mark_repeated,
     measure,
-    plan,
+    plan_descriptions,
     record_figure,
-    without_duplicates,
 )
 from tests.kept_responses import Kept
 
@@ -139,7 +139,7 @@ def test_a_picture_without_information_is_dropped_with_rule_and_value(store: Sto
 )
 def test_the_same_picture_is_one_figure(store: Store, other: Picture):
     records = [record(store, chart(90, 150, 60)), record(store, other, document="b" * 64)]
-    marked = without_duplicates(records, load=store.load, settings=FigureSettings())
+    marked = mark_repeated(records, load=store.load, settings=FigureSettings())
     assert [item.status for item in marked] == ["kept", "duplicate"]
     assert marked[1].reason == "looks like document aaaaaaaaaaaa [PAGE 3 IMAGE 2]"
 
@@ -155,7 +155,7 @@ def test_the_same_picture_is_one_figure(store: Store, other: Picture):
 )
 def test_a_chart_with_another_number_is_another_figure(store: Store, other: Picture):
     records = [record(store, chart(90, 150, 60)), record(store, other, document="b" * 64)]
-    marked = without_duplicates(records, load=store.load, settings=FigureSettings())
+    marked = mark_repeated(records, load=store.load, settings=FigureSettings())
     assert [item.status for item in marked] == ["kept", "kept"]
 
 
@@ -271,11 +271,11 @@ def test_an_answer_that_says_nothing_is_not(answer: str):
 def several(store: Store) -> Sequence[FigureRecord]:
     pictures = [chart(90, 150, 60), chart(90, 150, 60), chart(30, 40, 50), grey(np.full((200, 200), 255))]
     records = [record(store, picture, n=n) for n, picture in enumerate(pictures, start=1)]
-    return without_duplicates(records, load=store.load, settings=FigureSettings())
+    return mark_repeated(records, load=store.load, settings=FigureSettings())
 
 
 def test_the_plan_counts_what_a_run_would_do(store: Store):
-    subject = plan(several(store), documents=3)
+    subject = plan_descriptions(several(store), documents=3)
     assert (subject.found, subject.kept, subject.duplicates, subject.expected_calls) == (4, 2, 1, 2)
     assert subject.dropped == {"qwen3_vl_min_nonwhite_ratio": 1}
 
@@ -285,7 +285,7 @@ def test_a_duplicate_in_another_document_takes_over_the_description_without_a_se
         record(store, chart(90, 150, 60)),
         record(store, chart(90, 150, 60).resize((300, 225)), document="b" * 64),
     ]
-    first, repeated = without_duplicates(records, load=store.load, settings=FigureSettings())
+    first, repeated = mark_repeated(records, load=store.load, settings=FigureSettings())
     chat, kept, limits = (
         ScriptedChat([Rule(answer="매출 35억 원")]),
         Kept(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.rag.numbers.computation_reading import asks_to_work_out, defines, read_computation
+from tasks.rag.numbers.computation_reading import asks_to_work_out, read_computation, writes_formula
 from tasks.rag.numbers.expressions import lines_of
 from tasks.rag.numbers.periods import When
 from tasks.rag.numbers.written_formulas import definitions
@@ -130,7 +130,7 @@ def test_what_takes_arithmetic() -> None:
     given = "Loom ratio = revenue / inventory. What was it in FY2019?"
     assert all(map(asks_to_work_out, [*WORKED.strip().split("\n"), given]))
     assert not any(map(asks_to_work_out, plain))
-    assert [defines(one) for one in (given, *plain)] == [True, False, False]
+    assert [writes_formula(one) for one in (given, *plain)] == [True, False, False]
 
 
 ASKED = """

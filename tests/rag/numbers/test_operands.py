@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.rag.numbers.expressions import lines_of
-from tasks.rag.numbers.operands import WHOLE, readings
+from tasks.rag.numbers.operands import WHOLE, list_readings
 from tasks.rag.numbers.periods import When
 
 NOW = (When(2023),)
@@ -27,8 +27,8 @@ TWO_YEARS = (When(2021), When(2022), When(2023))
     ],
 )
 def test_the_figures_and_what_is_done_with_them(question: str, shown: str, lines: list[str]) -> None:
-    found = [(one.display_unit, [line.name for line in lines_of(one.expression)]) for one in readings(question, NOW)]
-    assert (shown, lines) in found
+    readings = list_readings(question, NOW)
+    assert (shown, lines) in [(each.display_unit, [n.name for n in lines_of(each.expression)]) for each in readings]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_figures_and_what_is_done_with_them(question: str, shown: str, lines
     ],
 )
 def test_one_figure_over_the_periods_that_are_named(question: str, shown: str, years: list[int]) -> None:
-    first = readings(question, TWO_YEARS)[0]
+    first = list_readings(question, TWO_YEARS)[0]
     lines = list(lines_of(first.expression))
     assert (first.display_unit, [line.year for line in lines]) == (shown, years)
     assert {line.name for line in lines} == {"visitors" if "visitors" in question else "방문객 수"}
@@ -60,4 +60,4 @@ def test_one_figure_over_the_periods_that_are_named(question: str, shown: str, y
     ],
 )
 def test_what_asks_for_no_arithmetic_that_is_known(question: str) -> None:
-    assert readings(question, NOW) == []
+    assert list_readings(question, NOW) == []

@@ -14,7 +14,7 @@ from tasks.rag.numbers.periods import (
     find_parts,
     find_period,
     part_of_year,
-    spelled_out,
+    write_years_out,
 )
 
 
@@ -89,11 +89,11 @@ def test_the_part_that_a_question_names(question: str, part: Part | None) -> Non
     ],
 )
 def test_the_parts_that_a_question_names(question: str, labels: list[str]) -> None:
-    assert [when.label for when in find_parts(spelled_out(question))] == labels
+    assert [when.label for when in find_parts(write_years_out(question))] == labels
 
 
 def test_years_of_two_digits_are_spelled_out() -> None:
-    assert spelled_out("FY19 to FY'21, 2018-19, Q3'22") == "FY2019 to FY2021, 2018-2019, Q3 2022"
+    assert write_years_out("FY19 to FY'21, 2018-19, Q3'22") == "FY2019 to FY2021, 2018-2019, Q3 2022"
 
 
 def period(header: str) -> Period:
@@ -132,4 +132,4 @@ def test_the_columns_that_a_part_is(part: Part, balance: bool, held: str, others
     ],
 )
 def test_korean_terms_and_years_are_written_out(question: str, spelled: str) -> None:
-    assert spelled_out(question) == spelled
+    assert write_years_out(question) == spelled
