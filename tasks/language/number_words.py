@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from tasks.language.tokens import MONTHS
 
-DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}
+DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}  # 륙: 육 inside a word
 
 _WORDS = tomllib.loads((files("tasks.language") / "number_words.toml").read_text("utf-8"))
 SCALE_WORDS = {

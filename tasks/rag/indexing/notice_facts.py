@@ -116,6 +116,7 @@ def _find_in_cells(cells: Sequence[Cell]) -> Iterator[Stated]:
     In a longer table every row is another project.
     """
     starts = {(cell.row, cell.col): cell for cell in cells}
+    # readers let a span be up to 1,024; the first 100 rows and columns are looked at
     covered = {(cell.row + down, cell.col): cell for cell in cells for down in range(min(cell.row_span, 100))}
     rows = max((cell.row + cell.row_span for cell in cells), default=0)
     for cell in cells:

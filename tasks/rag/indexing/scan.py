@@ -197,7 +197,7 @@ class _Scan:
         """Return why a link is not followed; None for a link to a file of the folder."""
         try:
             target = Path(os.fsdecode(entry.path)).resolve(strict=True)
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError):  # before Python 3.13 a loop of links is a RuntimeError
             return "The link leads nowhere, or to itself."
         if not target.is_relative_to(self.root):
             return "The link leads out of the folder; put the file itself there, or index its own folder."

@@ -304,9 +304,11 @@ class CellScorer:
         )
 
     def _rarity(self, word: str) -> float:
+        """Return 1 for a word that one label holds or none, and less the more labels hold it."""
         return math.log(1 + self._labels / (self._seen[word] or 1)) / math.log(1 + self._labels)
 
     def _weight(self, word: Word) -> float:
+        """Return what a word of the question counts: its own weight for a name, else the weight by its rarity."""
         if word.name:
             return word.weight
         meanings = SYNONYMS.get(word.text)

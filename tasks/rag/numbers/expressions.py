@@ -221,7 +221,7 @@ def _parse_line(text: str) -> Expression:
     if not any(sign.isalpha() for sign in name):
         raise NoExpression(f"{text!r} names no line")
     concept = find_concept(name)
-    line = Line(concept.names[0] if concept and name == concept.key else name, concept)
+    line = Line(concept.names[0] if concept and name == concept.key else name, concept)  # formulas name keys
     if aggregate:
         return Over(aggregate, line, years)
     if len(years) > 1:

@@ -137,7 +137,7 @@ def _find_totals(column: Sequence[CellFact]) -> Iterator[tuple[int, tuple[int, .
         if GROSS.match(label) and len(above) > 1 and adds_up(above[-2].value - above[-1].value, fact, 2):
             summands = 2
         if any(pattern.match(label) for pattern in (TOTAL, NET_CASH, GROSS)) or is_unlabelled(column, at):
-            if summands != 1 and len(above) > 1:
+            if summands != 1 and len(above) > 1:  # a number that only repeats the one above it is no sum
                 yield at, tuple(each.row for each in above[len(above) - summands :])
         elif summands == 1 or abs(fact.value) < LEAST * step_of(fact):
             summands = 0
@@ -178,7 +178,7 @@ def find_column_sums(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]
                 if amounts > 1 and adds_up(value, row[total_col], count):
                     counts[part.col] += 1
         if counts and max(counts.values()) >= FEWEST_ROWS:
-            first = min(counts, key=lambda start: (-counts[start], start))
+            first = min(counts, key=lambda start: (-counts[start], start))  # of equally many the longest run
             for at, fact in enumerate(facts):
                 if fact.col != total_col or fact.row not in rows_with_total:
                     continue
