@@ -160,6 +160,7 @@ class _Part(NamedTuple):
 
     @property
     def only_headings(self) -> bool:
+        """Whether it has no text below its headings."""
         return all(block.kind == "heading" for block in self.blocks)
 
 

@@ -134,7 +134,7 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 table += 1
                 above = [] if facts else above  # a table of words alone is a header that was read apart
             elif block.kind == "header":
-                # a line that is repeated on pages may say of when, or in what unit, the figures below are
+                # a line that is repeated on pages may say of when, or in what unit, the values below are
                 period = find_period(block.text)
                 above += [block.text] if (period and period.end) or read_scales(block.text) else []
             elif block.kind != "footer":
@@ -192,6 +192,7 @@ def _read_table(
         rows[cell.row].append(cell)
     amounts = _find_amounts(cells, grid)
     first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
+    # a unit that stands below the last amount is not that of this table
     titles = [cell.text for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
     stated = [scale for text in (*above, *titles) for scale in read_scales(text)]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]

@@ -35,8 +35,8 @@ OF_ANSWER: Mapping[Language, str] = {
     "ko": "[{n}]은(는) 합이 맞지 않습니다: {why}.",
 }
 OTHERWISE: Mapping[Language, str] = {
-    "en": "{said} [{n}] is {shown} in {document}: it may have been restated.",
-    "ko": "{said} [{n}]은(는) {document}에 {shown}(으)로 다르게 적혀 있습니다.",
+    "en": "{name} [{n}] is {shown} in {document}: it may have been restated.",
+    "ko": "{name} [{n}]은(는) {document}에 {shown}(으)로 다르게 적혀 있습니다.",
 }
 
 

@@ -86,7 +86,7 @@ class Lines:
     """The lines of some documents, found by name and year; rows are read once for each year."""
 
     def __init__(self, documents: Sequence[str], read: Read) -> None:
-        """documents: digests, those that fit the question best first."""
+        """Make a lookup over documents: digests, those that fit the question best first."""
         self._rank = {document: at for at, document in enumerate(documents)}
         self._read = read
         self._years: dict[int, list[Number]] = {}

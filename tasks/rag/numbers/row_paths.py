@@ -89,7 +89,7 @@ def find_scale(path: Sequence[str], headers: Sequence[str], amount: Amount, stat
 
     The order is: the cell itself, its row, its column, the lines above the table (`stated`).
     """
-    if amount.unit and amount.unit not in CURRENCIES.values():
+    if amount.unit and amount.unit not in CURRENCIES.values():  # 5 % of a table in thousands is 5 %
         return Scale(Decimal(1), amount.unit)
     label = path[-1] if path else ""
     own = [scale for text in (" | ".join(path), " | ".join(headers)) for scale in read_scales(text)]
@@ -152,6 +152,7 @@ def row_paths(
         fresh = False
         path = (*(head.rstrip(":") for head in heads), *filter(None, [above.get(at, ""), row.label]))
         yield from ((place, path) for place in row.places)
+        # a total ends its headings, but no year that heads several groups and none whose own total is still to come
         if TOTAL.match(row.label):
             heads = [head for head in heads if find_period(head) or _total_follows(head, joined[at + 1 :])]
 

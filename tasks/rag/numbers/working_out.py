@@ -68,7 +68,7 @@ def work_out(
         except NotFound as error:
             missing.append(_describe_missing(error, documents, language, years))
         except NoYear as error:
-            missing.append(NO_YEAR[language].format(said=error))
+            missing.append(NO_YEAR[language].format(name=error))
         except UnitsDiffer:
             missing.append(UNITS[language].format(**names).strip())
         except (ZeroDivisionError, DecimalException):
@@ -146,12 +146,12 @@ def _find_restatements(
             rival = book.find(line, when.year, when.part) if not line.of else None
             if rival and rival.document != number.document and not is_same_amount(number, rival):
                 name = f"{line.name} {when.label}"
-                text = OTHERWISE[language].format(said=name, n=n, shown=rival.shown, document=rival.name)
+                text = OTHERWISE[language].format(name=name, n=n, shown=rival.shown, document=rival.name)
                 doubts.append((RESTATED, text))
     return doubts
 
 
-NO_YEAR = {"en": "{said}: the question names no year.", "ko": "{said}: 질문에 연도가 없습니다."}
+NO_YEAR = {"en": "{name}: the question names no year.", "ko": "{name}: 질문에 연도가 없습니다."}
 BY_ZERO = {
     "en": "{title} {label} cannot be worked out: it would divide by zero.",
     "ko": "{title} {label}: 0으로 나누게 되어 계산할 수 없습니다.",
@@ -161,8 +161,8 @@ UNITS = {
     "ko": "{title} {label}: 단위가 다른 값을 더하게 되어 계산할 수 없습니다. 괄호가 빠졌을 수 있습니다.",
 }
 MISSING = {
-    "en": "{what} was not found in the tables of {where}.",
-    "ko": "{what}: {where}의 표에서 찾지 못했습니다.",
+    "en": "{name} was not found in the tables of {where}.",
+    "ko": "{name}: {where}의 표에서 찾지 못했습니다.",
 }
 ONLY_YEARS = {"en": "Their tables are of {span}.", "ko": "표에 있는 연도는 {span}입니다."}
 MOST_NAMED = 3
@@ -170,7 +170,7 @@ MOST_NAMED = 3
 
 def _describe_missing(error: NotFound, documents: Sequence[str], language: Language, years: Years) -> str:
     where = ", ".join(documents[:MOST_NAMED]) + (" …" if len(documents) > MOST_NAMED else "")
-    message = MISSING[language].format(what=error, where=where or "…")
+    message = MISSING[language].format(name=error, where=where or "…")
     table_years = years()
     if not table_years or error.when.year in table_years:
         return message

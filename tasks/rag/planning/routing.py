@@ -74,7 +74,7 @@ class Router:
         else:
             self.digests, self.files = [entry.document for entry in catalogue], [entry.name for entry in catalogue]
         distinct = qualifiers_in(names.said)
-        self.said = [distinct[at] for at in names.said_of.tolist()]
+        self.qualifiers = [distinct[at] for at in names.said_of.tolist()]
         have_period = np.array([bool(qualifiers.periods) for qualifiers in distinct], np.bool_)
         self.lookup = NameLookup(names, have_period[names.said_of])
         self.sames, self.dated = names.sames, names.dated
@@ -93,7 +93,7 @@ class Router:
         positions = [self.places[digest] for digest in filters.documents if digest in self.places]
         if not (question_rounds and positions):
             return False
-        document_rounds = [self.said[position].rounds for position in positions]
+        document_rounds = [self.qualifiers[position].rounds for position in positions]
         return all(rounds > (0,) and question_rounds.isdisjoint(rounds) for rounds in document_rounds)
 
     @cached_property
@@ -136,10 +136,10 @@ class _Routing:
 
     def __init__(self, router: Router, question: str, query_type: QueryType, history: Sequence[Turn]) -> None:
         self.router, self.lookup, self.query_type = router, router.lookup, query_type
-        self.said = read_qualifiers(question)
+        self.qualifiers = read_qualifiers(question)
         words = (word for word in words_of(question) if word.form)
         # 공고 of a question for the first one would mean the documents that are called a notice, such as the second
-        self.words = [word for word in words if not (self.said.rounds and is_of_a_round(word.form))]
+        self.words = [word for word in words if not (self.qualifiers.rounds and is_of_a_round(word.form))]
         self.by_word = [(word, self.lookup.matched_words(word)) for word in self.words]
         self.matched: dict[str, float] = {}
         """Words of names → how much of them the question holds."""
@@ -165,13 +165,13 @@ class _Routing:
         digests = self._digests(fitting.documents)
         # matched names, then the years and rounds on which question and document agree
         names = list(dict.fromkeys(map(_match, route.mentions)))[:MOST_NAMED]
-        document = self.router.said[fitting.best_fitting[0]]
+        document = self.router.qualifiers[fitting.best_fitting[0]]
         agreed = [
             ("year", f"제{period.number}기" if period.kind == "term" else str(period.number))
-            for period in self.said.periods
+            for period in self.qualifiers.periods
             if period in document.periods
         ]
-        agreed += [("round", str(number)) for number in self.said.rounds if number in document.rounds]
+        agreed += [("round", str(number)) for number in self.qualifiers.rounds if number in document.rounds]
         qualifier_matches = (NameMatch(field=field, value=value, said=value, confidence=0.6) for field, value in agreed)
         return Filters(
             mode=mode,
@@ -250,7 +250,7 @@ class _Routing:
         if not accepted:
             # siblings of the last documents, where the question only adds a year or a round
             follows = self.query_type in {"followup", "compare"}
-            if not self.last or not (self.said.periods or self.said.rounds):
+            if not self.last or not (self.qualifiers.periods or self.qualifiers.rounds):
                 return _Route([], {}, is_certain=False, mentions=[])
             return _Route(sorted({*self.router.kin(self.last), *self.last}), {}, is_certain=follows, mentions=[])
         best_score = max(accepted.values())
@@ -288,9 +288,9 @@ class _Routing:
         self, documents: Collection[int], scores: dict[int, float], qualified: Qualifiers | None = None
     ) -> _Fitting:
         """Return the documents by their fit in year and round. qualified: those to fit; None: those of the question."""
-        qualified = qualified or self.said
-        rounds = any(self.router.said[at].rounds > (0,) for at in documents)
-        shares = {at: fit_of(qualified, self.router.said[at], rounds=rounds) for at in documents}
+        qualified = qualified or self.qualifiers
+        rounds = any(self.router.qualifiers[at].rounds > (0,) for at in documents)
+        shares = {at: fit_of(qualified, self.router.qualifiers[at], rounds=rounds) for at in documents}
         can = [at for at in documents if shares[at] >= CAN_HOLD] or list(documents)
         order = sorted(can, key=lambda at: (-shares[at], -scores.get(at, 0.0), self.router.files[at]))
         best_fitting = [at for at in order if shares[at] == shares[order[0]]]
@@ -305,8 +305,8 @@ class _Routing:
             return sides
         documents = route.documents
         for parts in (
-            [Qualifiers(rounds=(number,)) for number in self.said.rounds],
-            [Qualifiers(periods=(period,)) for period in self.said.periods],
+            [Qualifiers(rounds=(number,)) for number in self.qualifiers.rounds],
+            [Qualifiers(periods=(period,)) for period in self.qualifiers.periods],
         ):
             if len(parts) > 1:
                 sides = _distinct([self._fit(documents, route.scores, part).best_fitting for part in parts])
