@@ -123,7 +123,7 @@ MatchKind = Literal["full", "lead", "sound"]
 """How a spelling matches a name: whole, by its first words, or by its sound in Korean letters."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-HOWS: tuple[MatchKind, ...] = get_args(MatchKind)
+MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 VERSION = 6
 """Version of the files of learned names; raised when the same entries would give other arrays."""
 UNUSED_DAYS = 30
@@ -187,7 +187,7 @@ class Learned(NamedTuple):
     spellings: NDArray[np.uint64]
     """Hashes of all spellings of names, each in one word; `spelt` holds the name of each."""
     hows: NDArray[np.uint8]
-    """For each spelling, the position in HOWS of how it matches its name."""
+    """For each spelling, the position in MATCH_KINDS of how it matches its name."""
     spelt: NDArray[np.uint32]
     """The name of each entry of `spellings`."""
     borne: NDArray[np.uint32]
@@ -280,10 +280,11 @@ def qualifiers_in(encoded: NDArray[np.uint8]) -> list[Qualifiers]:
     ]
 
 
-def slice_texts(texts: NDArray[np.uint8], ends: NDArray[np.uint32], which: Iterable[int]) -> list[str]:
-    """Return some of the texts that lie one after the other in an array. which: their positions."""
+def slice_texts(texts: NDArray[np.uint8], ends: NDArray[np.uint32], positions: Iterable[int]) -> list[str]:
+    """Return some of the texts that lie one after the other in an array, those at `positions`."""
     return [
-        texts[int(ends[at - 1]) if at else 0 : int(ends[at])].tobytes().decode("utf-8", "surrogatepass") for at in which
+        texts[int(ends[at - 1]) if at else 0 : int(ends[at])].tobytes().decode("utf-8", "surrogatepass")
+        for at in positions
     ]
 
 
@@ -347,7 +348,7 @@ class _Pupil:
             lists["entity_of_word"] += [number] * len(words)
         for spelling, match_kind in spellings(kind, key, value, words):
             lists["spellings"].append(hash_of(spelling))
-            lists["hows"].append(HOWS.index(match_kind))
+            lists["hows"].append(MATCH_KINDS.index(match_kind))
             lists["spelt"].append(number)
 
     def learned(self) -> Learned:

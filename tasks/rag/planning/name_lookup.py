@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from storage.lexical import hash_of
 from tasks.language.tokens import FUNCTION_WORDS
 from tasks.rag.planning.learned_names import (
-    HOWS,
     KINDS,
+    MATCH_KINDS,
     WHOLE,
     HashTable,
     Kind,
@@ -93,7 +93,7 @@ class NameLookup:
         self._hangul = sorted((text, at) for text, at in zip(texts, different, strict=True) if is_hangul(text))
         self._backwards = sorted((word[::-1], at) for word, at in self._hangul)
         first = first_equal(names.keys)
-        self._documents = bearers_of(names, first, self._holders)
+        self._documents = find_bearers(names, first, self._holders)
         self._tell = first == np.arange(len(first))
         """Per name, whether it tells documents apart."""
         often = self._tell & (self._documents.counts > COMMON_SHARE * self._count)
@@ -111,7 +111,7 @@ class NameLookup:
         self._known: dict[int, _Name] = {}
         self._rarities: dict[str, float] = {}
 
-    def _name(self, at: int) -> _Name:
+    def _load_name(self, at: int) -> _Name:
         if at not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()  # those that are still asked for are soon read again
@@ -164,14 +164,14 @@ class NameLookup:
         at = 0
         lower = not any(word.spelling[:1].isupper() for word in words)
         while at < len(words):
-            size, longest = self._longest(words, at, lower=lower)
+            size, longest = self._find_longest(words, at, lower=lower)
             mentions += longest
             at += size
         if not any(mention.confidence >= CERTAIN for mention in mentions):
-            mentions += self._sounded(words)
+            mentions += self._find_by_sound(words)
         return mentions
 
-    def _longest(self, words: Sequence[Word], at: int, *, lower: bool) -> tuple[int, list[Mention]]:
+    def _find_longest(self, words: Sequence[Word], at: int, *, lower: bool) -> tuple[int, list[Mention]]:
         """Return the names of the longest run of words from `at` on that is one, and the number of its words."""
         if words[at].form in CONNECTIVES:
             return 1, []
@@ -181,14 +181,15 @@ class NameLookup:
             head = "".join(form.removesuffix("'s") for word in run[:-1] if (form := word.form) not in CONNECTIVES)
             for last in _forms(run[-1].form):
                 names, hows = self._ways.get(hash_of(head + last))
-                whole = hows == HOWS.index("full")
+                whole = hows == MATCH_KINDS.index("full")
                 if whole.any():  # 가람시 itself rather than 가람시 시설공단
                     names, hows = names[whole], hows[whole]
                 wording = " ".join(word.spelling for word in run)
                 mentions: list[Mention] = []
-                for name, match_kind in zip(names.tolist(), hows.tolist(), strict=True):
-                    if confidence := self._confidence(self._name(name), HOWS[match_kind], run, lower):
-                        mentions.append(_mention(self._name(name), wording, confidence, HOWS[match_kind]))
+                for number, how in zip(names.tolist(), hows.tolist(), strict=True):
+                    name, match_kind = self._load_name(number), MATCH_KINDS[how]
+                    if confidence := self._confidence(name, match_kind, run, lower):
+                        mentions.append(_make_mention(name, wording, confidence, match_kind))
                 if mentions:
                     return size, mentions
         return 1, []
@@ -212,7 +213,7 @@ class NameLookup:
             return 0.9 if len(compact(name.words)) >= 6 else 0.6
         return 0.6 if name.place else 1.0
 
-    def _sounded(self, words: Sequence[Word]) -> list[Mention]:
+    def _find_by_sound(self, words: Sequence[Word]) -> list[Mention]:
         """Return the Latin names that the question writes in Korean letters, the longest at each place.
 
         아메리칸 워터 웍스 is found as American Water Works.
@@ -230,14 +231,12 @@ class NameLookup:
                 wording = " ".join(word.spelling for word in run)
                 head = " ".join(word.form for word in run[:-1])
                 spellings = [f"{head} {last}" for last in _forms(run[-1].form)]
-                alike = [
-                    name
-                    for spelling in spellings
-                    if (heard := consonants_of(spell_sound(spelling)))
-                    for at in self._sounds.get(hash_of(heard))[0].tolist()
-                    if sounds_alike(spelling, " ".join((name := self._name(at)).words))
-                ]
-                longest = [_mention(name, wording, SOUNDED, "sound") for name in dict.fromkeys(alike)]
+                alike: list[_Name] = []
+                for spelling in spellings:
+                    heard = consonants_of(spell_sound(spelling))
+                    names = map(self._load_name, self._sounds.get(hash_of(heard))[0].tolist() if heard else ())
+                    alike += [name for name in names if sounds_alike(spelling, " ".join(name.words))]
+                longest = [_make_mention(name, wording, SOUNDED, "sound") for name in dict.fromkeys(alike)]
                 if longest:
                     break
             mentions += longest
@@ -289,7 +288,7 @@ class NameLookup:
         return len(self.documents_holding(word)) > 0
 
 
-def _mention(name: _Name, wording: str, confidence: float, match_kind: MatchKind) -> Mention:
+def _make_mention(name: _Name, wording: str, confidence: float, match_kind: MatchKind) -> Mention:
     words = frozenset(name.words)
     return Mention(name.kind, name.field, name.value, wording, confidence, name.documents, words, match_kind)
 
@@ -327,7 +326,7 @@ def first_equal(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     return firsts[at]
 
 
-def bearers_of(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Documents:
+def find_bearers(names: Learned, first: NDArray[np.int64], holders: HashTable) -> Documents:
     """Return the documents that bear each name, with those that its words lead to.
 
     first: for each name, the first one that equals it, which alone gets documents.

@@ -68,7 +68,7 @@ def make_plan(
     the type. similarity_alone: False replaces the strategy `similarity` by `rrf`.
     """
     turns = () if is_reset(question) else history
-    by_words = classify_by_words(question, history=turns, names_documents=_names(filters))
+    by_words = classify_by_words(question, history=turns, names_documents=_names_documents(filters))
     query_type = label or by_words.query_type
     look = LOOKS[query_type]
     if query_type == "followup":
@@ -113,13 +113,13 @@ def narrow_filters(filters: Filters, history: Sequence[Turn], *, mode: RouteMode
     The filters stay as they are where the question names documents surely.
     """
     last = next((turn.documents for turn in reversed(history) if turn.documents), ())
-    if not last or filters.mode == "only" or _names(filters):
+    if not last or filters.mode == "only" or _names_documents(filters):
         return filters
     among = tuple(document for document in last if document in filters.documents) or last
     return Filters(mode=mode, documents=among, matches=filters.matches, groups=(among,))
 
 
-def _names(filters: Filters) -> bool:
+def _names_documents(filters: Filters) -> bool:
     """Return whether the question itself names documents."""
     return any(match.confidence >= SURE_NAME for match in filters.matches)
 
@@ -164,7 +164,7 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
     earlier = history[-TOPIC_TURNS:-1]
     if earlier and classify_by_words(last, history=earlier).query_type == "followup":
         last = standalone_question(last, earlier)
-    moved = _at_another_period(question, last)
+    moved = _move_to_period(question, last)
     if moved is not None:
         return moved
     topic, point = _topic_and_point(last)
@@ -175,9 +175,10 @@ def standalone_question(question: str, history: Sequence[Turn], *, filters: Filt
         rest = rest.replace(normalise(match.said), " ")
     words = [word for word in re.findall(r"[\w가-힣]+", without_qualifiers(rest)) if word not in _EMPTY]
     if not filters.matches or any(len(word) > 2 or not re.fullmatch("[가-힣]+", word) for word in words):
-        return " ".join([*_lacking(topic, forms), question])
+        return " ".join([*_select_lacking(topic, forms), question])
     names_document = any(match.field not in QUALIFIER_FIELDS for match in filters.matches)
-    return " ".join([*([] if names_document else _lacking(topic, forms)), question, *_lacking(point, forms)])
+    lacking = [] if names_document else _select_lacking(topic, forms)
+    return " ".join([*lacking, question, *_select_lacking(point, forms)])
 
 
 _PERIOD_BEFORE = re.compile(
@@ -189,7 +190,7 @@ _PERIOD_SAID = re.compile(r"(?P<year>(?<!\d)(?:19|20)\d\d(?!\d))|(?P<term>제\s?
 _BESIDE_A_PERIOD = re.compile(r"(?:년도?)?(?:에는|에|엔|는|은|것은)?|fy|fiscal|years?|please")
 
 
-def _at_another_period(question: str, last: str) -> str | None:
+def _move_to_period(question: str, last: str) -> str | None:
     """Return the last question with another year or term; None where the follow-up asks for more than that."""
     text = normalise(question)
     before, last_periods = _PERIOD_BEFORE.search(text), list(_PERIOD_SAID.finditer(last))
@@ -213,7 +214,7 @@ QUALIFIER_FIELDS = frozenset(["year", "round"])
 """Fields of matches that qualify a name and are none themselves."""
 
 
-def _lacking(words: list[str], forms: set[str]) -> list[str]:
+def _select_lacking(words: list[str], forms: set[str]) -> list[str]:
     """Return the words that are in no form among `forms`."""
     return [word for word in words if not forms & {*without_particles(word.lower())}]
 

@@ -158,13 +158,13 @@ class _Routing:
         if len(sides) > 1:
             groups = tuple(self._digests(side) for side in sides)
             documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
-            matches = tuple(_match(mention) for mention in route.mentions)
+            matches = tuple(_make_match(mention) for mention in route.mentions)
             return Filters(mode=mode, documents=documents, matches=matches, groups=groups)
         fitting = self._fit(route.documents, route.scores)
         favoured = fitting.best_fitting if len(fitting.best_fitting) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
         # matched names, then the years and rounds on which question and document agree
-        names = list(dict.fromkeys(map(_match, route.mentions)))[:MOST_NAMED]
+        names = list(dict.fromkeys(map(_make_match, route.mentions)))[:MOST_NAMED]
         document = self.router.qualifiers[fitting.best_fitting[0]]
         agreed = [
             ("year", f"제{period.number}기" if period.kind == "term" else str(period.number))
@@ -187,16 +187,16 @@ class _Routing:
         mentions = self.lookup.mentions(self.words)
         ids = [mention for mention in mentions if mention.kind == "id"]
         if ids:
-            return _Route(_all(ids), {}, is_certain=True, mentions=ids)
+            return _Route(_documents_of(ids), {}, is_certain=True, mentions=ids)
         certain = [mention for mention in mentions if mention.confidence >= CERTAIN]
         by_project = self._confirm_by_project(mentions)
         if self.query_type == "compare" and len({m.documents for m in mentions if m.kind == "entity"}) > 1:
             # the documents of every issuer named; sure if every match is
             better = {mention.value: mention for mention in certain + by_project}
             entities = [better.get(m.value, m) for m in mentions if m.kind == "entity"]
-            scores = self.lookup.evidence(self.matched, without=_words(entities))
+            scores = self.lookup.evidence(self.matched, without=_words_of(entities))
             all_sure = all(mention.confidence >= CERTAIN for mention in entities)
-            return _Route(_all(entities), scores, is_certain=all_sure, mentions=entities)
+            return _Route(_documents_of(entities), scores, is_certain=all_sure, mentions=entities)
         if not (certain or by_project):
             return self._choose_vaguely(mentions)
         # issuers that are named in full beside the sure ones, and may mean documents of their own
@@ -212,12 +212,12 @@ class _Routing:
         """
         entities = [mention for mention in mentions if mention.kind == "entity"]
         titles = [mention for mention in mentions if mention.kind == "title"]
-        documents, agree = _all(entities or titles), True
+        documents, agree = _documents_of(entities or titles), True
         if entities and titles:
-            common = set(_all(entities)) & set(_all(titles))
-            documents, agree = (sorted(common), True) if common else (_all(mentions), False)
-        scores = self.lookup.evidence(self.matched, without=_words(entities))
-        documents = sorted({*documents, *_all(further)})
+            common = set(_documents_of(entities)) & set(_documents_of(titles))
+            documents, agree = (sorted(common), True) if common else (_documents_of(mentions), False)
+        scores = self.lookup.evidence(self.matched, without=_words_of(entities))
+        documents = sorted({*documents, *_documents_of(further)})
         return _Route(documents, scores, is_certain=agree and not further, mentions=[*mentions, *further])
 
     def _confirm_by_project(self, mentions: Sequence[Mention]) -> list[Mention]:
@@ -347,16 +347,16 @@ class _Routing:
         return tuple(dict.fromkeys(self.router.digests[at] for at in documents))
 
 
-def _match(mention: Mention) -> NameMatch:
+def _make_match(mention: Mention) -> NameMatch:
     return NameMatch(field=mention.field, value=mention.value, said=mention.spelling, confidence=mention.confidence)
 
 
-def _all(mentions: Iterable[Mention]) -> list[int]:
+def _documents_of(mentions: Iterable[Mention]) -> list[int]:
     """Return the documents of all mentions, rising."""
     return sorted({at for mention in mentions for at in mention.documents})
 
 
-def _words(mentions: Iterable[Mention]) -> frozenset[str]:
+def _words_of(mentions: Iterable[Mention]) -> frozenset[str]:
     """Return the words of all mentions."""
     return frozenset(word for mention in mentions for word in mention.words)
 
