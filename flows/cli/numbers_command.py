@@ -150,7 +150,8 @@ def _read_years(period: str) -> tuple[int, int] | None:
 def _as_json_value(value: Any) -> Any:
     """Return a value as JSON takes it: decimals become exact strings, and dates ISO strings."""
     if isinstance(value, Decimal):
-        return f"{value:f}".rstrip("0").rstrip(".") if value else "0"
+        digits = f"{value:f}"
+        return digits.rstrip("0").rstrip(".") if "." in digits else digits  # of a whole number, zeros at the end count
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):

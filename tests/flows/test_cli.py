@@ -292,6 +292,12 @@ def test_numbers_are_filtered_queried_and_written(tmp_path: Path) -> None:
     assert (told["value"], json.loads(told["row_path"]), json.loads(told["period"])["year"]) == ("300", ["Rent"], 2023)
 
 
+def test_a_whole_number_that_a_query_works_out_keeps_its_zeros(tmp_path: Path) -> None:
+    query = "SELECT round(value) AS rounded FROM numbers ORDER BY 1"
+    rows = run_here("rag", "numbers", budget(tmp_path), "--sql", query, "--json").json["numbers"]
+    assert [row["rounded"] for row in rows] == ["100", "200", "300", "400", "700", "999"]
+
+
 def test_a_number_that_does_not_add_up_says_so_in_its_row(tmp_path: Path) -> None:
     rows = run_here("rag", "numbers", budget(tmp_path), "--line", "total", "--json").json["numbers"]
     doubts = {one["shown"]: one["doubt"] for one in rows}
