@@ -33,7 +33,7 @@ RATE_NAMES = {
 """How hard a model may be pressed: fields of tasks.calls.CallSettings, and what evalchemy's command lines call them."""
 CALLER_ARGS = frozenset({"api_key_env", "max_retries", *(alias for names in RATE_NAMES.values() for alias in names)})
 """Arguments about keys and rates, which whoever opens a backend reads; each kind takes them and leaves them alone."""
-WHOLE = re.compile(r"-?(0|[1-9]\d*)")
+WHOLE = re.compile(r"-?(0|[1-9]\d*)")  # not 0123: a revision may look like that too
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}
 
@@ -42,6 +42,7 @@ class BackendArgs(BaseModel):
     """Arguments that every backend takes in `--model_args`; a backend adds its own as fields of a subclass."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True)
+    # coerce: `revision=1234567` of a command line is read as a number
 
     batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """Accepted by every backend, used by those that run in this process."""
@@ -148,18 +149,18 @@ class Backend(NamedTuple):
     needs_subject: bool = True  # False if the kind alone is a model
 
 
-def open_backend(kind: str, **how: Any) -> Chat:
+def open_backend(kind: str, **fields: Any) -> Chat:
     """Return the backend of a kind, or of the dotted path of an lm_eval LM class. Raises ModelUnavailable.
 
-    how: fields of `BackendRequest`; the arguments precede the others.
+    fields: those of `BackendRequest`; what `args` says goes before the others.
     """
-    request = BackendRequest(kind, **how)
+    request = BackendRequest(kind, **fields)
     if backend := backends().get(kind):
         return backend.open(request)
     if "." in kind:
         from models.lm_eval_lm import HarnessLM
 
-        return HarnessLM(kind, _own(request.args))
+        return HarnessLM(kind, _backend_args(request.args))
     raise ModelUnavailable(
         f"There is no model backend called {kind!r}; there are {', '.join(backends())}, and any lm_eval model class by "
         "its dotted path (package.module.Class)."
@@ -175,7 +176,7 @@ def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
 def checked_args(kind: type[Args], request: BackendRequest) -> Args:
     """Return the arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
     try:
-        return kind.model_validate(_own(request.args))
+        return kind.model_validate(_backend_args(request.args))
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"][:1])
@@ -185,12 +186,12 @@ def checked_args(kind: type[Args], request: BackendRequest) -> Args:
         raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
 
 
-def _own(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _backend_args(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in args.items() if name not in CALLER_ARGS}
 
 
 def parse_model_args(text: str) -> dict[str, JsonValue]:
-    """The arguments of `k=v,k2=v2`, or of a JSON object: numbers and booleans as such. Raises ModelUnavailable."""
+    """Return the arguments of `k=v,k2=v2` or of a JSON object, with numbers and booleans. Raises ModelUnavailable."""
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text)
@@ -397,16 +398,15 @@ def open_chat(
             if not api_key:
                 raise ModelUnavailable(f"{rest}: there is no environment variable {variable} here, which holds its key")
     args = ({backend.subject: rest} if rest else {}) | args
-    place: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
-    return open_backend(kind, args=args, pictures=True, thinking=BRIEFLY, **place)
+    endpoint: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "timeout_s": timeout_s}
+    return open_backend(kind, args=args, pictures=True, thinking=BRIEFLY, **endpoint)
 
 
 def spellings() -> str:
     """Return how each backend is written after `--llm`, `--vlm` and `--judge`, as a list for error messages."""
     listed = ", ".join(backend.spelling for backend in backends().values())
-    return (
-        f"{listed}, with arguments behind a comma (`hf:FOLDER,dtype=float32`), or a name of the file in TRIVET_MODELS"
-    )
+    arguments = "with arguments behind a comma (`hf:FOLDER,dtype=float32`)"
+    return f"{listed}, {arguments}, or a name of the file in TRIVET_MODELS"
 
 
 def is_in_process(name: str) -> bool:
@@ -415,7 +415,7 @@ def is_in_process(name: str) -> bool:
 
 
 def local_of(name: str) -> Local | None:
-    """The parts of `hf:…` and `vllm:…`; None for another backend. Raises ModelUnavailable for arguments that are none.
+    """Return the parts of `hf:…` or `vllm:…`; None for another backend. Raises ModelUnavailable for broken arguments.
 
     A comma separates folder and arguments, unless it is part of the name of an existing folder.
     """
@@ -465,7 +465,8 @@ def revision_of(name: str) -> str:
 
         args: Any = {name: local.args[name] for name in WHICH_WEIGHTS if local.args.get(name)}
         weights = find_weights(local.pretrained, **args)
-        if not (adapter := local.args.get("peft") or local.args.get("lora_local_path")):
+        adapter = local.args.get("peft") or local.args.get("lora_local_path")
+        if not adapter:
             return weights.fingerprint
         return f"{weights.fingerprint}+{digest_folder(hub_folder(str(adapter), kind='LoRA', patterns=GENERATOR_FILES))}"
     kind, _, rest = name.partition(":")

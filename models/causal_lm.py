@@ -172,26 +172,25 @@ class CausalLM:
 
     def _room(self, tokens: Sequence[int]) -> int:
         """Return the number of tokens that fit into the context behind these. Raises ContextOverflow."""
-        most, sees = self._load().context_tokens, self._load().sight is not None
-        if len(tokens) >= most:
+        context_tokens, sees = self._load().context_tokens, self._load().sight is not None
+        if len(tokens) >= context_tokens:
             remedy = "show fewer or smaller pictures (max_pixels)" if sees else "shorten the prompt"
             raise ContextOverflow(
                 f"The prompt has {len(tokens)} tokens{', pictures included,' if sees else ''} and {self.id} takes "
-                f"{most}, answer included; {remedy}, or use a model with a longer context."
+                f"{context_tokens}, answer included; {remedy}, or use a model with a longer context."
             )
-        return most - len(tokens)
+        return context_tokens - len(tokens)
 
     def _inputs(self, rows: Sequence[tuple[ChatRequest, list[int]]]) -> dict[str, Tensor]:
-        """What the model reads: the tokens of each request, padded at the left, and the pictures of all in order."""
+        """Return the model's inputs: the tokens of each request, padded at the left, and all pictures in order."""
         loaded = self._load()
         width, blank = max(len(tokens) for _, tokens in rows), loaded.tokenizer.pad_token_id
         padded = [[blank] * (width - len(tokens)) + tokens for _, tokens in rows]
         mask = [[0] * (width - len(tokens)) + [1] * len(tokens) for _, tokens in rows]
         inputs = {"input_ids": torch.tensor(padded), "attention_mask": torch.tensor(mask)}
         if loaded.sight and loaded.pictures:
-            picture_inputs = loaded.pictures.join_inputs(
-                [png for request, _ in rows for png in pictures_of(request.messages)]
-            )
+            pngs = [png for request, _ in rows for png in pictures_of(request.messages)]
+            picture_inputs = loaded.pictures.join_inputs(pngs)
             if picture_inputs and loaded.sight.names_types:
                 inputs["mm_token_type_ids"] = (inputs["input_ids"] == loaded.sight.token_id).long()
             inputs |= picture_inputs
@@ -205,12 +204,12 @@ class CausalLM:
         inputs = self._inputs([(prompt.request, prompt.tokens) for prompt in batch])
         width = inputs["input_ids"].shape[1]
         limits = [prompt.limit for prompt in batch]
-        place: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": model.device}
-        ends = AnswerEnds([prompt.request.stop for prompt in batch], tokenizer=tokenizer, listener=listener, **place)
+        shared: dict[str, Any] = {"limits": limits, "prompt_tokens": width, "device": model.device}
+        ends = AnswerEnds([prompt.request.stop for prompt in batch], tokenizer=tokenizer, listener=listener, **shared)
         settings = copy.deepcopy(model.generation_config)  # the model's own, with drawing left to `DrawnTokens`
         settings.update(
             max_new_tokens=max(limits),
-            max_length=None,
+            max_length=None,  # else transformers warns of two limits
             do_sample=False,
             num_beams=1,
             temperature=1.0,
@@ -223,28 +222,27 @@ class CausalLM:
         generated = model.generate(
             **inputs,
             generation_config=settings,
-            logits_processor=[DrawnTokens([prompt.drawing for prompt in batch], **place)],
+            logits_processor=[DrawnTokens([prompt.drawing for prompt in batch], **shared)],
             stopping_criteria=[ends],
         )
         responses: list[ChatResponse] = []
         for row, prompt in enumerate(batch):
             stopped = ends.stopped.get(row)  # number of tokens up to a stop
             tokens = generated[row, width:].tolist()[: prompt.limit if stopped is None else stopped]
-            end = next((place for place, token in enumerate(tokens) if token in loaded.end_tokens), None)
+            end = next((position for position, token in enumerate(tokens) if token in loaded.end_tokens), None)
             tokens = tokens if end is None else tokens[: end + 1]
-            responses.append(
-                ChatResponse(
-                    text=cut_at_stops(decode_answer(tokenizer, tokens), prompt.request.stop),
-                    finish_reason="length" if stopped is None and end is None else "stop",
-                    prompt_tokens=len(prompt.tokens),
-                    completion_tokens=len(tokens),
-                    sent=_parameters_of(prompt, model.generation_config),
-                )
+            response = ChatResponse(
+                text=cut_at_stops(decode_answer(tokenizer, tokens), prompt.request.stop),
+                finish_reason="length" if stopped is None and end is None else "stop",
+                prompt_tokens=len(prompt.tokens),
+                completion_tokens=len(tokens),
+                sent=_parameters_of(prompt, model.generation_config),
             )
+            responses.append(response)
         return responses
 
     def _score_windows(self, windows: Sequence[Window]) -> Iterator[tuple[Window, LogProb]]:
-        """Yield each window with its log-probability; in packs where the model reads them, but for long ones."""
+        """Yield each window with its log-probability; short ones are read in packs, where the model can read a tree."""
         with self._lock:
             packs = windows and reads_trees(self._load())
         short = [window for window in windows if packs and len(window.read) <= PACKED_TOKENS]
@@ -321,11 +319,11 @@ class HFVision(CausalLM):
     """
 
     def __init__(
-        self, pretrained: str, *, min_pixels: int | None = None, max_pixels: int | None = None, **chosen: Any
+        self, pretrained: str, *, min_pixels: int | None = None, max_pixels: int | None = None, **options: Any
     ) -> None:
-        """min_pixels, max_pixels: bounds of a resized picture; None: the model's own. chosen: arguments of CausalLM."""
+        """min_pixels, max_pixels: bounds of a resized picture; None: the model's own. options: those of CausalLM."""
         bounds = {"min_pixels": min_pixels, "max_pixels": max_pixels}
-        super().__init__(pretrained, pixels={name: n for name, n in bounds.items() if n is not None}, **chosen)
+        super().__init__(pretrained, pixels={name: n for name, n in bounds.items() if n is not None}, **options)
 
     def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
         """Yield the sums over the answers' tokens, their end included, with their numbers; the longest first.
@@ -357,18 +355,17 @@ class HFVision(CausalLM):
     @torch.inference_mode()
     def _score_answers(self, batch: Sequence[Answer]) -> list[float]:
         """Return the log-probability of each answer; padding stands at the left, so that all answers end together."""
-        inputs = self._inputs(
-            [(answer.prompt.request, [*answer.prompt.tokens, *answer.tokens[:-1]]) for answer in batch]
-        )
-        most = max(len(answer.tokens) for answer in batch)
-        logits = self._load().model(**inputs, use_cache=False, logits_to_keep=most).logits  # (rows, most, V)
+        rows = [(answer.prompt.request, [*answer.prompt.tokens, *answer.tokens[:-1]]) for answer in batch]
+        longest = max(len(answer.tokens) for answer in batch)
+        # (rows, longest, V): the logits behind a token are those of the next one, so the last token is not read
+        logits = self._load().model(**self._inputs(rows), use_cache=False, logits_to_keep=longest).logits
         token_lists = [answer.tokens for answer in batch]
         answer_logits = (logits[row, -len(tokens) :] for row, tokens in enumerate(token_lists))
         return [likelihood.total for likelihood in likelihoods(token_lists, answer_logits)]
 
 
 def _parameters_of(prompt: Prompt, own: Any) -> dict[str, JsonValue]:
-    """What the tokens were picked by; a seed only where they were drawn. own: the model's generation_config."""
+    """Return the sampling parameters, a seed only where tokens were drawn. own: the model's generation_config."""
     sent: dict[str, JsonValue] = {"max_new_tokens": prompt.limit, "do_sample": prompt.drawing is not None}
     if drawing := prompt.drawing:
         sent |= {"temperature": drawing.temperature, "top_p": drawing.top_p, "top_k": drawing.top_k}
@@ -382,6 +379,7 @@ def _parameters_of(prompt: Prompt, own: Any) -> dict[str, JsonValue]:
 
 def _as_memory_error(error: RuntimeError) -> TransientModelError:
     """Return a lack of memory as a TransientModelError. Raises the error itself if it is another."""
+    # on a CPU torch has no class for it
     if not isinstance(error, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
         raise error
     return TransientModelError(

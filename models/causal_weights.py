@@ -75,7 +75,8 @@ class Loaded(NamedTuple):
     def prefix_token(self) -> int:
         """The id of the token that stands before a text without a context. Raises ModelUnavailable."""
         candidates = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
-        if (token := next((token for token in candidates if token is not None), None)) is None:
+        token = next((token for token in candidates if token is not None), None)  # Qwen names none for the beginning
+        if token is None:
             raise ModelUnavailable("the tokenizer has neither a token for the beginning of a text nor one for its end")
         return token
 
@@ -124,7 +125,8 @@ def check_dtype(dtype: str) -> None:
 
 def model_config(folder: Path) -> dict[str, Any]:
     """Return the model's config.json. Raises ModelUnavailable where the folder has none that can be read."""
-    if not (config := read_json(folder / "config.json")):
+    config = read_json(folder / "config.json")
+    if not config:
         raise ModelUnavailable(f"{folder} holds no model: there is no config.json in it; name the folder that has one")
     return config
 
@@ -132,7 +134,7 @@ def model_config(folder: Path) -> dict[str, Any]:
 def _dtype(config: dict[str, Any], dtype: str) -> str:
     if dtype != "auto":
         return dtype
-    text = config.get("text_config") or {}
+    text = config.get("text_config") or {}  # of the language model inside a vision-language model
     declared = [part.get(field) for part in (text, config) for field in ("dtype", "torch_dtype")]
     return next((name for name in declared if name in DTYPES and name != "auto"), "float32")
 
@@ -192,6 +194,7 @@ def load_model(
         sight = sight_of(processor, model.config)
         sight = sight._replace(names_types="mm_token_type_ids" in inspect.signature(model.forward).parameters)
     if tokenizer.pad_token_id is None:
+        # any token will do: the attention mask hides padding
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return Loaded(
         model=model.eval(),
@@ -218,13 +221,13 @@ def device_for(name: str | None) -> str:
 
 
 def context_tokens_of(config: Any, tokenizer: Any) -> int:
-    """Most tokens of prompt and answer together, as configuration or tokenizer say; UNKNOWN_CONTEXT if neither does."""
+    """Return the most tokens of prompt and answer together that config or tokenizer declare, else UNKNOWN_CONTEXT."""
     tokens = declared_context(config.to_dict()) or tokenizer.model_max_length
     return tokens if tokens and tokens < NO_LIMIT else UNKNOWN_CONTEXT
 
 
 def declared_context(config: Mapping[str, Any]) -> int | None:
-    """Return the context length in tokens that a config.json declares."""
+    """Return the context length in tokens that a config.json declares; None where it declares none."""
     declared = [part.get(field) for part in (config.get("text_config") or {}, config) for field in CONTEXT_NAMES]
     return next((tokens for tokens in declared if isinstance(tokens, int)), None)
 
@@ -237,8 +240,10 @@ def refuse_longer(weights: Weights, max_length: int | None) -> None:
     if not max_length or not positions:
         return
     rope = text.get("rope_scaling") or text.get("rope_parameters") or {}
+    # YaRN and its kin stretch the positions that the model was trained with by a factor
     stretched = (rope.get("original_max_position_embeddings") or positions) * (rope.get("factor") or 1)
-    if max_length > (most := max(positions, int(stretched))):
+    most = max(positions, int(stretched))
+    if max_length > most:
         raise ModelUnavailable(
             f"max_length={max_length} is more than the {most} tokens that {weights.label} has positions for; give no "
             "more than these, or leave it out"
@@ -323,20 +328,20 @@ def merge_adapter(model: Any, folder: Path) -> Any:
     try:
         # peft silently ignores adapters that were trained before the layers of Qwen-VL and LLaVA were moved
         moves = [move for move in get_model_conversion_mapping(model) if isinstance(move, WeightRenaming)]
-        renamed = {
+        moved_weights = {
             PREFIX + rename_source_key(name.removeprefix(PREFIX), moves, [])[0]: weight
             for name, weight in weights.items()
         }
         wrapped: Any = get_peft_model(model, config)
-        read = set_peft_model_state_dict(wrapped, renamed)
+        read = set_peft_model_state_dict(wrapped, moved_weights)
     except (ValueError, RuntimeError, KeyError) as error:
         raise _adapter_misfit(folder, " ".join(str(error).split())[:SAID_CHARS].rstrip(".")) from error
     if read.unexpected_keys:
         raise _adapter_misfit(folder, f"{read.unexpected_keys[0]} has no place in this one")
-    prefixes = (wrapped.base_model.prefix, ".modules_to_save.")
+    prefixes = (wrapped.base_model.prefix, ".modules_to_save.")  # the model's own weights are listed as missing too
     if missing := [name for name in read.missing_keys if any(part in name for part in prefixes)]:
         raise _adapter_misfit(folder, f"{missing[0]} is missing in its file")
-    return wrapped.merge_and_unload(safe_merge=True)
+    return wrapped.merge_and_unload(safe_merge=True)  # which refuses NaN
 
 
 def _adapter_misfit(folder: Path, reason: str) -> ModelUnavailable:
@@ -368,7 +373,7 @@ def kind_of(name: str, revision: str | None = None) -> Kind:
 
 
 def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
-    """Read the tokenizer and the picture processor of a model, which uses Pillow on every machine."""
+    """Return a model's processor: tokenizer and picture processor, by Pillow everywhere. Raises ModelUnavailable."""
     from transformers import AutoConfig, AutoImageProcessor
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
@@ -382,9 +387,8 @@ def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
     kind: Any = PROCESSOR_MAPPING[type(config)]
     # without its part for videos, which cannot be had without torchvision
     names = [name for name in kind.get_attributes() if name != "video_processor"]
-    processor = type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)}).from_pretrained(
-        folder, **source
-    )
+    without_videos: Any = type(kind.__name__, (kind,), {"get_attributes": staticmethod(lambda: names)})
+    processor = without_videos.from_pretrained(folder, **source)
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil", **source, **pixels)
     if pixels and "max_pixels" not in inspect.get_annotations(processor.image_processor.valid_kwargs):
         raise ModelUnavailable(
@@ -396,8 +400,9 @@ def read_processor(folder: Path, pixels: dict[str, int]) -> Any:
 def sight_of(processor: Any, config: Any) -> Sight:
     """Return how a model takes pictures; its tokenizer is given the processor's chat template on the way."""
     tokenizer, token = processor.tokenizer, processor.image_token
-    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template
+    tokenizer.chat_template = processor.chat_template or tokenizer.chat_template  # many keep theirs in a file apart
     around = [getattr(config, f"vision_{side}_token_id", None) for side in ("start", "end")]
+    # Qwen-VL writes <|vision_start|> and <|vision_end|> around a picture, LLaVA nothing
     marks: list[str] = tokenizer.convert_ids_to_tokens(around) if None not in around else ["", ""]
     token_id = tokenizer.convert_tokens_to_ids(token)
     return Sight(processor=processor, token=token, token_id=token_id, written=token.join(marks))

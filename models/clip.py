@@ -51,7 +51,7 @@ class ClipEmbedder:
 
         def forward(part: Sequence[bytes]) -> Tensor:
             pictures = [open_picture(png) for png in part]
-            return image_features(self.model, self._prepared(self.image_processor(pictures, return_tensors="pt")))
+            return image_features(self.model, self._on_device(self.image_processor(pictures, return_tensors="pt")))
 
         return self._embed(pngs, forward)
 
@@ -65,12 +65,12 @@ class ClipEmbedder:
         options["padding"] = "max_length" if self._batch > 1 else "longest"
 
         def forward(part: Sequence[str]) -> Tensor:
-            tokens = self._prepared(self.tokenizer([replace_surrogates(text) for text in part], **options))
+            tokens = self._on_device(self.tokenizer([replace_surrogates(text) for text in part], **options))
             return F.normalize(self.model.text_projection(self.model.text_model(**tokens).pooler_output), dim=-1)
 
         return self._embed(texts, forward)
 
-    def _prepared(self, inputs: Any) -> dict[str, Tensor]:
+    def _on_device(self, inputs: Any) -> dict[str, Tensor]:
         return {name: value.to(self._device) for name, value in inputs.items()}
 
     def embed_classes(self, pngs: Sequence[bytes]) -> None:
@@ -94,7 +94,7 @@ def image_features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
-    """Return the model with its adapters added to its weights, on the CPU, in fp32; tokenizer and image processor."""
+    """Return the model with its adapters merged, on the CPU in fp32, its tokenizer and its image processor."""
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}

@@ -67,7 +67,7 @@ def find_access(name: str, secret: Callable[[str], str | None], of_openai: Provi
 class CuratorChat(OpenAIChat):
     """A model by LiteLLM's name, at its provider or at `base_url`.
 
-    response_format: the format of each answer (models.response_format). place: timeout_s.
+    response_format: the format of each answer (models.response_format). endpoint: timeout_s.
     A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
     Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
     """
@@ -80,7 +80,7 @@ class CuratorChat(OpenAIChat):
         api_key: SecretStr | None = None,
         thinking: Thinking = AS_ASKED,
         response_format: Mapping[str, JsonValue] | None = None,
-        **place: Any,
+        **endpoint: Any,
     ) -> None:
         provider, model = parse_litellm_name(name)
         settings = PROVIDERS[provider]
@@ -98,7 +98,7 @@ class CuratorChat(OpenAIChat):
                     "name the variable that has it: --model_args api_key_env=NAME"
                 )
         self.base_url = base_url or settings.base_url
-        place |= {"base_url": self.base_url, "api_key": api_key}
-        super().__init__(model, thinking=thinking, response_format=response_format, **place)
+        endpoint |= {"base_url": self.base_url, "api_key": api_key}
+        super().__init__(model, thinking=thinking, response_format=response_format, **endpoint)
         self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"
         self._optional.add("seed")

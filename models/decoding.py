@@ -46,7 +46,7 @@ class DrawnTokens:
         self, drawings: Sequence[Drawing | None], *, limits: Sequence[int], prompt_tokens: int, device: Any
     ) -> None:
         drawn = [(row, drawing) for row, drawing in enumerate(drawings) if drawing]
-        numbers = np.full((len(drawn), max(limits)), 0.5)
+        numbers = np.full((len(drawn), max(limits)), 0.5)  # what a row draws beyond its own limit is thrown away
         for place, (row, drawing) in enumerate(drawn):
             numbers[place, : limits[row]] = np.random.default_rng(drawing.seed).random(limits[row])
         precise = torch.float32 if torch.device(device).type == "mps" else torch.float64  # mps has no float64
@@ -86,6 +86,7 @@ def pick_tokens(logits: Tensor, numbers: Tensor, *, top_p: Tensor | None = None,
         tokens = None
     mass = logits.softmax(dim=-1, dtype=torch.float32).to(numbers.dtype)
     if top_p is not None:
+        # a token stays while less than top_p lies before it, so that one always does
         mass = mass.masked_fill(mass.cumsum(-1) - mass >= top_p * mass.sum(-1, keepdim=True), 0.0)
     levels = mass.cumsum(-1)
     total = levels[:, -1:].contiguous()

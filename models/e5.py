@@ -80,6 +80,7 @@ class E5:
     def token_ids(self, text: str) -> list[int]:
         """Return the token ids of a text: at most 512, begin and end tokens included; the rest is cut off."""
         pieces = self._pieces
+        # SentencePiece's order: characters first, then runs of blanks
         normal = re.sub(" {2,}", " ", replace_surrogates(text).translate(pieces.normal))
         ids = self._tokenizer.encode(normal).ids[: MOST_TOKENS - 2]
         return [pieces.begin, *ids, pieces.end]
@@ -114,7 +115,7 @@ class Packed(NamedTuple):
 
 
 def read_packed(path: Path) -> Packed:
-    """Reads the file; the word vectors stay on the disk. Raises ModelUnavailable if it is of another form."""
+    """Return the content of the file; word vectors stay on the disk. Raises ModelUnavailable for another form."""
     try:
         return _parse(np.memmap(path, np.uint8, mode="r"))
     except (ValueError, KeyError, IndexError) as error:
@@ -129,16 +130,16 @@ def dequantize(blocks: NDArray[np.void]) -> NDArray[np.float32]:
 
 
 class _Cursor:
-    """Read the values of the file one after the other, from its beginning."""
+    """The values of the file, read one after the other from its beginning."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data, self._at = data, 0
+        self._data, self._offset = data, 0
 
     def take(self, count: int) -> bytes:
-        content = self._data[self._at : self._at + count].tobytes()
+        content = self._data[self._offset : self._offset + count].tobytes()
         if len(content) != count:
-            raise ValueError(f"it ends within {count} bytes at {self._at}")
-        self._at += count
+            raise ValueError(f"it ends within {count} bytes at {self._offset}")
+        self._offset += count
         return content
 
     def array(self, dtype: str, count: int) -> NDArray[np.generic]:
@@ -158,21 +159,21 @@ def _parse(data: NDArray[np.uint8]) -> Packed:
     if (width, heads, positions, file.number()) != (WIDTH, HEADS, MOST_TOKENS, BLOCK):
         raise ValueError(f"a model {width} wide with {heads} heads and {positions} positions")
     pieces = _read_pieces(file)
-    places: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     for _ in range(file.number()):
         name = file.take(file.number("<u2")).decode()
         file.take(5)  # kind and number of values
-        places[name] = file.number("<u8")
+        offsets[name] = file.number("<u8")
         file.number("<u8")  # bytes
 
     def floats(name: str, *shape: int) -> Tensor:
         size = int(np.prod(shape))
-        values = data[places[name] : places[name] + 4 * size].view("<f4")
+        values = data[offsets[name] : offsets[name] + 4 * size].view("<f4")
         return torch.from_numpy(values.reshape(shape).copy())
 
     def blocks(name: str, rows: int, columns: int) -> NDArray[np.void]:
         size = rows * columns // BLOCK * Q4.itemsize
-        return data[places[name] : places[name] + size].view(Q4).reshape(rows, columns // BLOCK)
+        return data[offsets[name] : offsets[name] + size].view(Q4).reshape(rows, columns // BLOCK)
 
     weights = {
         "embeddings.position_embeddings.weight": floats("emb.pos", positions, width),
@@ -198,9 +199,8 @@ def _read_pieces(file: _Cursor) -> Pieces:
     offsets = file.array("<u4", count + 1).tolist()
     scores = file.array("<f4", count).tolist()
     text = file.take(size)
-    scored = [
-        (text[start:stop].decode(), score) for start, stop, score in zip(offsets[:-1], offsets[1:], scores, strict=True)
-    ]
+    spans = zip(offsets[:-1], offsets[1:], scores, strict=True)
+    scored = [(text[start:stop].decode(), score) for start, stop, score in spans]
     normal: dict[int, str] = {}
     characters, _size = file.number(), file.number("<u4")
     for _ in range(characters):

@@ -51,12 +51,12 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
 
 
 class OpenAIEmbedder:
-    """An embedder behind an embeddings endpoint, asked in batches of 64. place: keyword arguments of Endpoint."""
+    """An embedder behind an embeddings endpoint, asked in batches of 64. endpoint: keyword arguments of Endpoint."""
 
-    def __init__(self, model: str, **place: Any) -> None:
+    def __init__(self, model: str, **endpoint: Any) -> None:
         self.id = f"openai:{model}"
         self._model = model
-        self._endpoint = Endpoint(model, **place)
+        self._endpoint = Endpoint(model, **endpoint)
 
     @cached_property
     def dimension(self) -> int:
@@ -82,10 +82,10 @@ class OpenAIEmbedder:
         with self._endpoint.name_failures():
             (answer,) = self._endpoint.events("/embeddings", body)
             # a few servers leave the numbers out, and give the vectors in the order of the texts
-            placed = {row.get("index", place): row["embedding"] for place, row in enumerate(answer["data"])}
-            if sorted(placed) != list(range(len(texts))):
-                raise ValueError(f"vectors with the numbers {sorted(placed)[:5]} … for {len(texts)} texts")
-            vectors = np.array([placed[place] for place in range(len(texts))], dtype=np.float32)  # (texts, dimension)
+            by_text = {row.get("index", number): row["embedding"] for number, row in enumerate(answer["data"])}
+            if sorted(by_text) != list(range(len(texts))):
+                raise ValueError(f"vectors with the numbers {sorted(by_text)[:5]} … for {len(texts)} texts")
+            vectors = np.array([by_text[number] for number in range(len(texts))], np.float32)  # (texts, dimension)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             if not np.isfinite(vectors).all() or not lengths.all():
                 raise ValueError("a vector of zeros, or with a number that is not finite")

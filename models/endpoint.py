@@ -81,10 +81,11 @@ class Endpoint:
         self._headers = {"Authorization": f"Basic {basic}"} if basic else {}
         # by words: an error quotes a key with a line break inside in another spelling
         secrets = [*self._key.split(), parts.password or parts.username, login.strip(":").rpartition(":")[2], basic]
+        # one of up to three characters stands in ordinary words, which would be starred out
         self._secrets = [str(secret) for secret in (*secrets, *self._query.values()) if secret and len(str(secret)) > 3]
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The events of a streamed answer; the whole answer alone where none is asked for, or the server has none."""
+        """Yield the events of a streamed answer; the whole answer alone where there is no stream."""
         from openai import Stream
 
         if "stream" not in body:
@@ -120,7 +121,7 @@ class Endpoint:
             max_retries=0,
         )
         # the client is a cycle of objects: left to the garbage collector, its sockets would be lost and not closed
-        weakref.finalize(self, client.close).atexit = False
+        weakref.finalize(self, client.close).atexit = False  # the system closes them when the process ends
         return client
 
     @contextmanager
@@ -133,7 +134,8 @@ class Endpoint:
         except openai.APIStatusError as error:
             raise self._status_error(error) from None
         except openai.APIConnectionError as error:
-            raise self._hung_up(error.__cause__ or error, timed_out=isinstance(error, openai.APITimeoutError)) from None
+            timed_out = isinstance(error, openai.APITimeoutError)
+            raise self._connection_error(error.__cause__ or error, timed_out=timed_out) from None
         except (openai.APIError, AnswerFailed) as error:  # the SDK's is an event of a stream
             failed = AnswerFailed(error.body or error.message) if isinstance(error, openai.APIError) else error
             message = f"{self._where} broke off: {self._clean(failed)}"
@@ -150,9 +152,9 @@ class Endpoint:
             ) from None
         except tuple(sys.modules[name].HTTPError for name in ("httpx", "httpx2") if name in sys.modules) as error:
             # an SDK before 3 lets them through in the middle of a stream
-            raise self._hung_up(error, timed_out="Timeout" in type(error).__name__) from None
+            raise self._connection_error(error, timed_out="Timeout" in type(error).__name__) from None
 
-    def _hung_up(self, cause: BaseException, *, timed_out: bool) -> ModelError:
+    def _connection_error(self, cause: BaseException, *, timed_out: bool) -> ModelError:
         reason = f"cannot be reached or hung up ({self._clean(cause)}); is it running?"
         if timed_out:
             reason = f"did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
@@ -160,7 +162,7 @@ class Endpoint:
         return TransientModelError(f"{self._where} {reason}")
 
     def _classify_failure(self, code: str, message: str) -> ModelError | None:
-        """Classify a failure by its code or its words, whatever its status; None where neither is known."""
+        """Return the error that a failure's code or words mean, whatever its status; None where neither is known."""
         if code in PERMANENT_LIMITS:
             return ModelUnavailable(f"{message}. The account has nothing left to spend; top it up.")
         if code == "context_length_exceeded" or OVERFLOW.search(message):
@@ -187,7 +189,7 @@ class Endpoint:
                 return TransientModelError(f"{text}.", retry_after_s=_retry_after_s(error.response.headers))
             case 400 | 413 | 422 | 429 if failure := self._classify_failure(str(error.code), text):
                 return failure
-            case status if status >= 500 or status in (408, 409, 425):
+            case status if status >= 500 or status in (408, 409, 425):  # as the SDK, and 425: Too Early, RFC 8470
                 return TransientModelError(f"{text}.", retry_after_s=_retry_after_s(error.response.headers))
             case _:
                 return RequestRefused(f"{text}. The same request will be refused again.")

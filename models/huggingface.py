@@ -37,11 +37,11 @@ class HuggingFaceEmbedder:
         on_gpu = device.startswith("cuda")
         self._batch = BATCH if on_gpu else 1
         self.precision: Literal["fp32", "bf16"] = "bf16" if on_gpu else "fp32"
-        with _whole_weights(folder, unused="pooler."):  # vectors are made of the last states
+        with _require_whole_weights(folder, unused="pooler."):  # vectors are made of the last states
             from sentence_transformers import SentenceTransformer
 
             dtype = torch.bfloat16 if on_gpu else torch.float32
-            self._model = SentenceTransformer(str(folder), device=device, **_safely(dtype))
+            self._model = SentenceTransformer(str(folder), device=device, **_loading_options(dtype))
             require_vocabulary(self._model.tokenizer, folder)
         self._normalize = type(self._model[-1]).__name__ != "Normalize"  # twice would be other bits
         self._using = threading.Lock()  # a fast tokenizer is not to be used by two threads at once
@@ -75,10 +75,10 @@ class CrossEncoderReranker:
 
     def __init__(self, name: str, *, device: str | None = None) -> None:
         folder = hub_folder(name, kind="reranker")
-        with _whole_weights(folder):
+        with _require_whole_weights(folder):
             from sentence_transformers import CrossEncoder
 
-            self._model = CrossEncoder(str(folder), device=device_for(device), **_safely(torch.float32))
+            self._model = CrossEncoder(str(folder), device=device_for(device), **_loading_options(torch.float32))
             require_vocabulary(self._model.tokenizer, folder)
         if self._model.num_labels not in (1, 2):
             raise ModelUnavailable(
@@ -99,11 +99,9 @@ class CrossEncoderReranker:
         """
         if not texts:
             return np.empty(0, np.float32)
-        # two long sides take the tokenizer the product of their lengths
-        pairs = [
-            (replace_surrogates(question[: self._most_chars]), replace_surrogates(text[: self._most_chars]))
-            for text in texts
-        ]
+        # cut first: two long sides take the tokenizer time in the product of their lengths
+        query = replace_surrogates(question[: self._most_chars])
+        pairs = [(query, replace_surrogates(text[: self._most_chars])) for text in texts]
         with self._using:
             logits: NDArray[np.float32] = self._model.predict(
                 pairs, batch_size=self._batch, activation_fn=torch.nn.Identity(), show_progress_bar=False
@@ -113,13 +111,14 @@ class CrossEncoderReranker:
         return logits[:, 1] - logits[:, 0] if logits.ndim == 2 else logits
 
 
-def _safely(dtype: torch.dtype) -> dict[str, Any]:
+def _loading_options(dtype: torch.dtype) -> dict[str, Any]:
+    """Return the arguments with which a model is loaded from files alone, and none of its code is run."""
     weights = {"use_safetensors": True, "dtype": dtype}
     return {"local_files_only": True, "trust_remote_code": False, "model_kwargs": weights}
 
 
 @contextmanager
-def _whole_weights(folder: Path, *, unused: str | None = None) -> Generator[None]:
+def _require_whole_weights(folder: Path, *, unused: str | None = None) -> Generator[None]:
     """Raise ModelUnavailable where the block loads a model whose weights are missing, or not safetensors.
 
     transformers makes missing weights up, and only reports them. unused: prefix of the names of those that may be.

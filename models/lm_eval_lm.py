@@ -16,7 +16,7 @@ from models.model_errors import ModelError, ModelUnavailable, RequestRefused
 from models.prompts import cut_at_stops, plain_text, raw_prompt, refuse_images
 from models.protocols import ChatRequest, ChatResponse, LogProb
 
-SECRETS = ("api_key", "token", "password")
+SECRETS = ("api_key", "token", "password")  # no part of an id: with another key it is the same model
 
 
 class HarnessLM:
@@ -56,18 +56,16 @@ class HarnessLM:
             except RequestRefused as error:
                 yield number, error
 
-        def sampled(row: tuple[int, str, ChatRequest]) -> str:
+        def sampling_of(row: tuple[int, str, ChatRequest]) -> str:
             return json.dumps(_sampling(row[2]))
 
-        for _, rows in groupby(sorted(ready, key=sampled), key=sampled):
+        for _, rows in groupby(sorted(ready, key=sampling_of), key=sampling_of):
             group = list(rows)
             sampling = _sampling(group[0][2])
             texts = self._ask("generate_until", [(prompt, dict(sampling)) for _, prompt, _ in group])
             for (number, _, request), text in zip(group, texts, strict=True):
-                yield (
-                    number,
-                    ChatResponse(text=cut_at_stops(str(text), request.stop), finish_reason="stop", sent=sampling),
-                )
+                answer = cut_at_stops(str(text), request.stop)
+                yield number, ChatResponse(text=answer, finish_reason="stop", sent=sampling)
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Yield each continuation's log-probability given its context, with its position. Raises ModelUnavailable."""
@@ -84,7 +82,8 @@ class HarnessLM:
         if not request.messages:
             raise RequestRefused("The request has no messages; give at least one.")
         if request.template is False:
-            if not (prompt := raw_prompt(request)):
+            prompt = raw_prompt(request)
+            if not prompt:
                 raise RequestRefused("The prompt is empty, and an lm_eval model is asked nothing; give it words.")
             return prompt
         refuse_images(request, "An lm_eval model")

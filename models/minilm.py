@@ -25,11 +25,11 @@ from models.weight_files import fingerprint, minilm_folder
 Precision = Literal["fp32", "bf16"]
 
 HEADS, WIDTH = 12, 384
-EPSILON = 1e-12
+EPSILON = 1e-12  # layer_norm_eps of BERT
 # oneDNN keeps compiled kernels per shape: exact lengths grow the process by 600 MB, multiples of 32 by 30 MB,
 # and the longer padding costs no more time than can be measured
 LENGTH_STEP = 32
-MOST_TOKENS = 256
+MOST_TOKENS = 256  # as the model's card says
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -86,10 +86,9 @@ class Encoder:
         # a text is one segment, so the segment's vector can ride on the positions
         segment = weights["embeddings.token_type_embeddings.weight"][0]
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
-        self._norm = Norm(*_of(weights, "embeddings.LayerNorm"), torch.float32)
-        names = takewhile(
-            lambda name: f"{name}.output.dense.weight" in weights, (f"encoder.layer.{layer}" for layer in count())
-        )
+        self._norm = Norm(*_weight_and_bias(weights, "embeddings.LayerNorm"), torch.float32)
+        names = (f"encoder.layer.{layer}" for layer in count())
+        names = takewhile(lambda name: f"{name}.output.dense.weight" in weights, names)
         self._layers = [Layer(weights, name, self._dtype) for name in names]
 
     @torch.inference_mode()
@@ -109,19 +108,19 @@ class Layer:
 
     def __init__(self, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> None:
         # query, key and value as one layer, attention's 1/√32 folded into the query
-        parts = [_of(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
+        parts = [_weight_and_bias(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
         scale = (WIDTH // HEADS) ** -0.5
         weight = torch.cat([parts[0][0] * scale, parts[1][0], parts[2][0]])  # (1152, 384)
         bias = torch.cat([parts[0][1] * scale, parts[1][1], parts[2][1]])
         self._query_key_value = Linear(weight, bias, dtype)
-        self._attended = Linear(*_of(weights, f"{name}.attention.output.dense"), dtype)
-        self._attention_norm = Norm(*_of(weights, f"{name}.attention.output.LayerNorm"), dtype)
-        self._widen = Linear(*_of(weights, f"{name}.intermediate.dense"), dtype)
-        self._narrow = Linear(*_of(weights, f"{name}.output.dense"), dtype)
-        self._output_norm = Norm(*_of(weights, f"{name}.output.LayerNorm"), dtype)
+        self._attended = Linear(*_weight_and_bias(weights, f"{name}.attention.output.dense"), dtype)
+        self._attention_norm = Norm(*_weight_and_bias(weights, f"{name}.attention.output.LayerNorm"), dtype)
+        self._widen = Linear(*_weight_and_bias(weights, f"{name}.intermediate.dense"), dtype)
+        self._narrow = Linear(*_weight_and_bias(weights, f"{name}.output.dense"), dtype)
+        self._output_norm = Norm(*_weight_and_bias(weights, f"{name}.output.LayerNorm"), dtype)
 
     def __call__(self, hidden: Tensor, tokens: int) -> Tensor:
-        """hidden: (length, 384); rows from `tokens` on are padding, which nothing attends to."""
+        """Return the new states of `hidden`, (length, 384); rows from `tokens` on are padding and unseen."""
         length = len(hidden)
         heads = self._query_key_value(hidden).view(length, 3, HEADS, WIDTH // HEADS)
         query, key, value = heads.permute(1, 2, 0, 3)  # (12, length, 32) each
@@ -147,7 +146,7 @@ class Linear:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self._packed else weight
 
     def __call__(self, x: Tensor, *, gelu: bool = False) -> Tensor:
-        """x Wᵀ + b of x (…, in): (…, out); with `gelu` of that, exact and not the tanh approximation."""
+        """Return x Wᵀ + b, (…, out), of x (…, in); with `gelu` of that, exact and not the tanh approximation."""
         if self._packed:
             last = ("gelu", [], "none") if gelu else ("none", [], "")
             return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, *last)
@@ -171,5 +170,5 @@ class Norm:
         return F.layer_norm(x, (WIDTH,), self._weight, self._bias, EPSILON)
 
 
-def _of(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+def _weight_and_bias(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
     return weights[f"{name}.weight"], weights[f"{name}.bias"]

@@ -20,8 +20,8 @@ from models.prompts import Listener, cut_at_stops, picture_size, plain_text, raw
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.response_format import add_schema_name, format_in_id
 
-REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")
-MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")
+REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")  # gpt-5-chat-latest answers at once
+MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")  # later ones, as gpt-5.1, refuse `minimal`
 REASONING_TOKENS = 8192
 """Allowed for reasoning beyond the answer: both count against one limit. At low effort a question takes up to 2000."""
 LIMITED_MODELS = re.compile(r"^(chat)?gpt-4o")
@@ -70,7 +70,7 @@ def reasoning_effort(model: str, thinking: Thinking = BRIEFLY) -> str | None:
 
 
 def _plain_name(model: str) -> str:
-    return model.rsplit("/", 1)[-1].removeprefix("ft:")
+    return model.rsplit("/", 1)[-1].removeprefix("ft:")  # openai/gpt-5 of a router; ft:gpt-4o:… is a fine-tuned one
 
 
 class OpenAIChat:
@@ -87,11 +87,11 @@ class OpenAIChat:
         responses: bool = False,
         thinking: Thinking = BRIEFLY,
         response_format: Mapping[str, JsonValue] | None = None,
-        **place: Any,
+        **endpoint: Any,
     ) -> None:
         """thinking: by default the least effort that a reasoning model (gpt-5, o3 …) takes.
 
-        response_format: see models.response_format; raw prompts are then refused. place: as Endpoint takes it.
+        response_format: see models.response_format; raw prompts are then refused. endpoint: arguments of Endpoint.
         """
         brief = thinking == BRIEFLY or (thinking.effort in (None, LEAST) and not is_reasoning(model))
         effort = "" if brief else f"@effort={thinking.effort or 'own'}"
@@ -103,7 +103,7 @@ class OpenAIChat:
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
             self._optional |= {"reasoning_effort", "reasoning"}
         self._refused, self._wants_newer = set[str](), False  # as this endpoint has said so far
-        self._endpoint = Endpoint(model, **place)
+        self._endpoint = Endpoint(model, **endpoint)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """Answer one request. Raises models.model_errors.ModelError; half a stream is a TransientModelError.
@@ -121,16 +121,16 @@ class OpenAIChat:
             body |= {"stream": True} | ({} if "store" in body else {"stream_options": {"include_usage": True}})
         answer, sent = self._send(path, body, listener)
         text = cut_at_stops(answer.words, request.stop)
-        ended = answer.finish_reason or "stop"
+        finish_reason = answer.finish_reason or "stop"
         if len(text) < len(answer.words):
-            ended = "stop"
+            finish_reason = "stop"
         elif answer.refusal and not answer.text:
-            ended = "refusal"
+            finish_reason = "refusal"
         if listener:
             listener.end(text)
         return ChatResponse(
             text=text,
-            finish_reason=ENDS.get(ended, ended),
+            finish_reason=ENDS.get(finish_reason, finish_reason),
             prompt_tokens=answer.prompt_tokens,
             completion_tokens=answer.completion_tokens,
             top_logprobs=dict(answer.top_logprobs),
@@ -138,17 +138,17 @@ class OpenAIChat:
         )
 
     def _request_body(self, request: ChatRequest) -> tuple[str, dict[str, Any]]:
-        """Path and body of a request; a reasoning model refuses temperature, top_p, stop and log-probabilities."""
+        """Return a request's path and body; reasoning models refuse temperature, top_p, stop and log-probabilities."""
         thinks = is_reasoning(self._model) and request.template is not False
-        most, freedom, stop = request.max_tokens, dict[str, Any](), dict[str, Any]()
+        max_tokens, sampling, stop = request.max_tokens, dict[str, Any](), dict[str, Any]()
         if LIMITED_MODELS.match(_plain_name(self._model)):
-            most = min(most, MOST_TOKENS)
+            max_tokens = min(max_tokens, MOST_TOKENS)
         if thinks:
-            most += self._thinking.tokens
+            max_tokens += self._thinking.tokens
         else:
-            freedom["temperature"] = request.temperature
+            sampling["temperature"] = request.temperature
             if request.top_p is not None:
-                freedom["top_p"] = request.top_p
+                sampling["top_p"] = request.top_p
             if request.stop:
                 stop["stop"] = list(request.stop[:MOST_STOPS])
         seed = {} if request.seed is None else {"seed": request.seed}
@@ -159,26 +159,26 @@ class OpenAIChat:
                     "A format is for chats, and this is a raw prompt; leave out response_format, or "
                     "`--apply_chat_template False`."
                 )
-            return "/completions", body | {"prompt": raw_prompt(request), OLDER: most} | freedom | stop | seed
+            return "/completions", body | {"prompt": raw_prompt(request), OLDER: max_tokens} | sampling | stop | seed
         effort = reasoning_effort(self._model, self._thinking)
         if self._responses:
             turns = [message for message in request.messages if message.role != "system"]
             body |= {"input": [_message_fields(turn, words="input_text") for turn in turns], "store": False}
             if instructions := [plain_text(message) for message in request.messages if message.role == "system"]:
                 body["instructions"] = "\n\n".join(instructions)
-            body |= {"max_output_tokens": max(most, LEAST_OUTPUT_TOKENS)} | freedom
+            body |= {"max_output_tokens": max(max_tokens, LEAST_OUTPUT_TOKENS)} | sampling
             if response_format := self._format:  # this API has the fields of json_schema beside the type
                 body["text"] = {"format": {"type": response_format["type"], **response_format.get("json_schema", {})}}
             return "/responses", body | ({"reasoning": {"effort": effort}} if effort else {})
         body |= {"messages": [_message_fields(message, words="text") for message in request.messages]}
-        body |= {NEWER if thinks else OLDER: most} | freedom | stop | seed
+        body |= {NEWER if thinks else OLDER: max_tokens} | sampling | stop | seed
         if request.top_logprobs is not None and not thinks:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         body |= {"response_format": self._format} if self._format else {}
         return "/chat/completions", body | ({"reasoning_effort": effort} if effort else {})
 
     def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> tuple[_Part, dict[str, JsonValue]]:
-        """The answer to a body, as far as the server knows its fields, and the sampling fields that were sent."""
+        """Return the answer to a body less the fields that the server refuses, and the sampling fields that it got."""
         is_chat = path == "/chat/completions"
         while True:
             sent = {name: value for name, value in body.items() if name not in self._refused}
@@ -220,7 +220,7 @@ class OpenAIChat:
 
 
 def _message_fields(message: Message, *, words: str) -> dict[str, Any]:
-    """A message as an API takes it; words: its type of a part of text. Raises RequestRefused for what is no picture."""
+    """Return a message as an API takes it. words: type of text parts. Raises RequestRefused for a broken picture."""
     # plain text where it can be: some servers take parts only where there is an image
     if all(isinstance(part, Text) for part in message.content):
         return {"role": message.role, "content": plain_text(message)}
@@ -232,7 +232,7 @@ def _message_fields(message: Message, *, words: str) -> dict[str, Any]:
         picture_size(part.png)
         url = "data:image/png;base64," + base64.b64encode(part.png).decode()
         if words == "input_text":
-            content.append({"type": "input_image", "image_url": url, "detail": "auto"})
+            content.append({"type": "input_image", "image_url": url, "detail": "auto"})  # `detail` is required here
         else:
             content.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": message.role, "content": content}
@@ -260,29 +260,31 @@ class _Part(NamedTuple):
             return part._replace(text=part.text or self.text, refusal=part.refusal or self.refusal)
         counts = self if part.completion_tokens is None else part
         text, refusal = self.text + part.text, self.refusal + part.refusal
-        ended = part.finish_reason or self.finish_reason
-        return _Part(text, refusal, ended, counts.prompt_tokens, counts.completion_tokens)
+        finish_reason = part.finish_reason or self.finish_reason
+        return _Part(text, refusal, finish_reason, counts.prompt_tokens, counts.completion_tokens)
 
 
 def _read_completion(answer: Any) -> _Part:
     """Return an answer of Chat Completions or Completions, or a piece of its stream; reasoning is part of neither."""
     counts = answer.get("usage") if isinstance(answer.get("usage"), dict) else {}
     usage = (counts.get("prompt_tokens"), counts.get("completion_tokens"))
-    if not (choices := answer.get("choices")):  # the piece with the usage has none
+    choices = answer.get("choices")
+    if not choices:  # the piece with the usage has none
         return _Part("", "", None, *usage)
     choice: dict[str, Any] = choices[0]
     message = choice.get("message") or choice.get("delta") or {"content": choice.get("text")}
     content = message.get("content")
     if isinstance(content, list):  # a few servers send parts, with reasoning in separate ones
         content = "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
+    # of a whole chat answer alone: Completions spells them otherwise
     first = ((choice.get("logprobs") or {}).get("content") or [{}])[0] if "message" in choice else {}
     likely = {token["token"]: token["logprob"] for token in first.get("top_logprobs") or ()}
-    ended, is_whole = choice.get("finish_reason"), "message" in choice
-    return _Part(content or "", message.get("refusal") or "", ended, *usage, top_logprobs=likely, is_whole=is_whole)
+    text, refusal, is_whole = content or "", message.get("refusal") or "", "message" in choice
+    return _Part(text, refusal, choice.get("finish_reason"), *usage, top_logprobs=likely, is_whole=is_whole)
 
 
 def _read_responses(event: Any) -> _Part:
-    """Return an answer of the Responses API, or an event of its stream: words, or the end, which repeats the answer."""
+    """Return what an answer of the Responses API, or an event of its stream, adds: words, or at the end all of them."""
     match event.get("type"):
         case "response.output_text.delta":
             return _Part(text=event["delta"])
@@ -300,17 +302,18 @@ def _read_responses(event: Any) -> _Part:
         case "failed":
             raise AnswerFailed(event.get("error") or {"message": "no reason given"})
         case "completed":
-            ended = "stop" if event["output"] else None
+            finish_reason = "stop" if event["output"] else None
         case "incomplete":
             reason = (event.get("incomplete_details") or {}).get("reason") or "incomplete"
-            ended = "length" if reason == "max_output_tokens" else reason
+            finish_reason = "length" if reason == "max_output_tokens" else reason
         case status:
             raise ValueError(f"its status is {status!r}")
     parts = [part for item in event["output"] if item["type"] == "message" for part in item["content"]]
     text = "".join(part["text"] for part in parts if part["type"] == "output_text")
     refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
     counts = event.get("usage") or {}
-    return _Part(text, refusal, ended, counts.get("input_tokens"), counts.get("output_tokens"), is_whole=True)
+    tokens = counts.get("input_tokens"), counts.get("output_tokens")
+    return _Part(text, refusal, finish_reason, *tokens, is_whole=True)
 
 
 def _mentions(error: Exception, *fields: str) -> bool:

@@ -89,7 +89,7 @@ class PointerSelector(nn.Module):
             nn.init.zeros_(self.query_update_gate.bias)
 
     def encode(self, query: Tensor, pool: Tensor, usable: Tensor | None = None) -> Encoded:
-        """Read queries (B, d) and their pools (B, K, d); `usable` (B, K) is False at padding."""
+        """Return states of queries (B, d) and keys of their pools (B, K, d); `usable` (B, K) is False at padding."""
         if query.ndim != 2 or pool.ndim != 3 or len(query) != len(pool):
             raise ValueError(f"queries {tuple(query.shape)} and pools {tuple(pool.shape)}: must be (B, d), (B, K, d)")
         if {query.shape[-1], pool.shape[-1]} != {self.config.embedding_dim}:
@@ -103,6 +103,7 @@ class PointerSelector(nn.Module):
         for attend, norm in zip(self.cross_attn_layers, self.attn_norms, strict=True):
             state = norm(attend(state, pool, usable, projection=self.input_proj.weight) + state)
         state = F.normalize(self.query_proj(self.dropout(state)), dim=-1)
+        # for fewer candidates than the width, the product of the weights costs more than it saves
         if (self.training and self.config.dropout > 0) or pool.shape[:2].numel() < self.config.embedding_dim:
             keys = self.cand_proj(self.dropout(self.input_proj(pool)))  # (B, K, H)
         else:
@@ -140,7 +141,7 @@ class PointerSelector(nn.Module):
     forward = log_probs
 
     def score(self, encoded: Encoded, pointers: Tensor) -> Tensor:
-        """Log-probabilities (B, G, S) of pointers (B, G, S) into pools that are encoded already; see `log_probs`.
+        """Return log-probabilities (B, G, S) of pointers (B, G, S) into encoded pools; see `log_probs`.
 
         Raises ValueError for positions outside the pool, and for pools smaller than a pointer.
         """
@@ -164,7 +165,7 @@ class PointerSelector(nn.Module):
         generator: torch.Generator,
         usable: Tensor | None = None,
     ) -> Drawn:
-        """Draw `draws` pointers of each query independently of each other; inside a pointer nothing repeats."""
+        """Return `draws` pointers of each query, drawn independently; no position repeats inside a pointer."""
         if temperature <= 0:
             raise ValueError(f"temperature {temperature}: must be above 0; `greedy` takes the likeliest")
 
@@ -208,7 +209,7 @@ class PointerSelector(nn.Module):
         return self.beam(query, pool, shots=shots, width=1, usable=usable).pointers[:, 0]
 
     def _walk(self, encoded: Encoded, pick: Callable[[int, Tensor], Tensor], *, shots: int, group: int) -> Drawn:
-        """Picks one after the other; `pick` gives positions (B, G) from a step's number and log-probs (B, G, K)."""
+        """Return `shots` picks in turn; `pick` gives positions (B, G) from a step's number and log-probs (B, G, K)."""
         state, blocked = encoded.state[:, None], ~encoded.usable[:, None]  # (B, 1, H), (B, 1, K): shared until a pick
         pointers: list[Tensor] = []
         steps: list[Tensor] = []
@@ -222,7 +223,7 @@ class PointerSelector(nn.Module):
 
     @contextmanager
     def _generating(self) -> Generator[None]:
-        """No gradient and no dropout: the log-probabilities are the policy's own."""
+        """Turn gradients and dropout off inside the block: the log-probabilities are then the policy's own."""
         training = self.training
         self.eval()
         try:
@@ -233,7 +234,7 @@ class PointerSelector(nn.Module):
 
 
 def _near_identity(width: int) -> nn.Linear:
-    """At first cosines of projected vectors are nearly those of the vectors themselves."""
+    """Return a projection near the identity: at first cosines are nearly those of the vectors themselves."""
     layer = nn.Linear(width, width, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.eye(width) + 0.01 * torch.randn(width, width))
@@ -245,12 +246,12 @@ def _at_least_float(values: Tensor) -> Tensor:
 
 
 def _block(blocked: Tensor, picked: Tensor) -> Tensor:
-    """(B, G, K) with the picks (B, G) blocked as well."""
+    """Return the flags (B, G, K) with the picks (B, G) blocked as well."""
     return blocked.expand(-1, picked.shape[1], -1).scatter(-1, picked[..., None], True)
 
 
 def _rows(values: Tensor, rows: Tensor) -> Tensor:
-    """(B, G, …) of values (B, N, …): for each query its rows (B, G)."""
+    """Return (B, G, …) of values (B, N, …): for each query its rows (B, G)."""
     return values.gather(1, rows[..., None].expand(-1, -1, values.shape[-1]))
 
 
@@ -284,9 +285,8 @@ class PoolAttention(nn.Module):
         # the bias of the keys adds the same to all scores of a state, which the softmax does not see
         bias_of_query, _, bias_of_value = (part.unflatten(0, (self.heads, -1)) for part in self.in_proj_bias.chunk(3))
         queries = torch.einsum("bw,hdw->bhd", state, of_query) + bias_of_query
-        queries = (
-            torch.einsum("bhd,hdw->bhw", queries / math.sqrt(queries.shape[-1]), of_key) @ projection
-        )  # (B, heads, d)
+        queries = queries / math.sqrt(queries.shape[-1])  # (B, heads, H / heads)
+        queries = torch.einsum("bhd,hdw->bhw", queries, of_key) @ projection  # (B, heads, d)
         weights = torch.softmax((queries @ pool.mT).masked_fill(~usable[:, None], -math.inf), dim=-1)  # (B, heads, K)
         weights = F.dropout(weights, self.dropout, self.training)
         read = torch.einsum("bhw,hdw->bhd", weights @ pool @ projection.T, of_value)

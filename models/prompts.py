@@ -38,7 +38,7 @@ def raw_prompt(request: ChatRequest) -> str:
 
 
 def refuse_images(request: ChatRequest, subject: str) -> None:
-    """Raises RequestRefused if there is an image in the request. what: subject of the sentence."""
+    """Raises RequestRefused if there is an image in the request. subject: that of the sentence."""
     if any(isinstance(part, Image) for message in request.messages for part in message.content):
         raise RequestRefused(f"{subject} takes no images; give a model that sees, or leave the images out.")
 
@@ -159,7 +159,7 @@ def _apply_template(tokenizer: Any, turns: list[Turn], template: str) -> str:
         dialogue = [turn for turn in turns if turn["role"] != "system"]
         if not instructions or not dialogue:
             raise RequestRefused(f"The model's chat template refuses these messages ({error}); {WITHOUT}.") from error
-    # the system's words at the head of the first turn of the user
+    # the system's words at the head of the first turn; there are none left then, so a second refusal is final
     first = dialogue[0]["content"]
     if isinstance(first, str):
         content = "\n\n".join([*instructions, first])
@@ -175,7 +175,7 @@ def pictures_of(messages: Sequence[Message]) -> Iterator[bytes]:
 
 def open_picture(png: bytes) -> PIL.Image.Image:
     """Return the picture in RGB, read to its end; what is transparent lies on white. Raises RequestRefused."""
-    with _opened(png) as picture:
+    with _open_png(png) as picture:
         if not picture.has_transparency_data:
             return picture.convert("RGB")
         layer = picture.convert("RGBA")
@@ -186,15 +186,16 @@ def open_picture(png: bytes) -> PIL.Image.Image:
 @lru_cache(maxsize=KNOWN_SIZES)
 def picture_size(png: bytes) -> tuple[int, int]:
     """Return the height and width in pixels of a picture that is whole, its pixels included. Raises RequestRefused."""
-    with _opened(png) as picture:
+    with _open_png(png) as picture:
         picture.verify()  # the checksums; it leaves the picture closed
-    with _opened(png) as picture:
+    with _open_png(png) as picture:
         picture.load()
         return picture.height, picture.width
 
 
 @contextmanager
-def _opened(png: bytes) -> Generator[PIL.Image.Image]:
+def _open_png(png: bytes) -> Generator[PIL.Image.Image]:
+    """Yield the picture, its pixels not read yet; what fails inside the block raises RequestRefused."""
     try:
         with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
             if picture.width * picture.height > MOST_PIXELS:
@@ -204,7 +205,7 @@ def _opened(png: bytes) -> Generator[PIL.Image.Image]:
         raise RequestRefused(
             f"A picture is too large ({error}); no more than {MOST_PIXELS:,} pixels are decoded, make it smaller."
         ) from error
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError) as error:  # Pillow raises the last one for a broken chunk
         raise RequestRefused(f"A picture of {len(png)} bytes cannot be read ({error}); give a whole PNG.") from error
 
 
@@ -218,19 +219,17 @@ class Sight(NamedTuple):
     names_types: bool = False  # True if the model takes a mask of the tokens that belong to a picture
 
     def expand_tokens(self, tokens: Sequence[int], pngs: Sequence[bytes]) -> list[int]:
-        """The tokens, with as many for each picture as it takes. Raises RequestRefused for what is no picture."""
+        """Return the tokens, with as many for each picture as it takes. Raises RequestRefused for a broken picture."""
         sizes = [picture_size(png) for png in pngs]
         try:
-            token_counts = (
-                self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens if sizes else []
-            )
+            counts = self.processor._get_num_multimodal_tokens(image_sizes=sizes).num_image_tokens if sizes else []
         except ValueError as error:
             shapes = ", ".join(f"{width} × {height}" for height, width in dict.fromkeys(sizes))
             raise RequestRefused(
                 f"The model takes no pictures of this shape ({error}; pictures of {shapes} pixels); crop them."
             ) from error
-        counts = iter(token_counts)
-        return [repeated for token in tokens for repeated in [token] * (next(counts) if token == self.token_id else 1)]
+        pending = iter(counts)
+        return [repeated for token in tokens for repeated in [token] * (next(pending) if token == self.token_id else 1)]
 
     def picture_tensors(self, png: bytes) -> dict[str, Tensor]:
         """Return the tensors of one picture, as the model's image processor makes them. Raises RequestRefused."""

@@ -97,7 +97,7 @@ class Entry(BaseModel):
         except ModelUnavailable as error:
             raise ValueError(str(error)) from None
         for name, value in self.rates.items():
-            if type(value) is not int or value < 1:
+            if type(value) is not int or value < 1:  # `true` is an int to isinstance
                 raise ValueError(f"{name}: expected a whole number from 1")
         return self
 
@@ -165,7 +165,7 @@ def read_models(file: Path) -> dict[str, Entry]:
     import yaml
 
     try:
-        content = yaml.safe_load(file.read_text("utf-8-sig"))
+        content = yaml.safe_load(file.read_text("utf-8-sig"))  # editors on Windows begin with a BOM
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RegistryUnusable(
             f"TRIVET_MODELS={file}: it cannot be read ({error}); name a YAML file of models, or unset the variable"
@@ -190,7 +190,8 @@ def read_models(file: Path) -> dict[str, Entry]:
             # whole paths, whatever folder a command is started in
             args = dict(entry.args)
             for argument in PERHAPS_LOCAL:
-                if isinstance(value := args.get(argument), str):
+                value = args.get(argument)
+                if isinstance(value, str):
                     args[argument] = _whole_path(value, file, always=False)
             place = entry.name and _whole_path(entry.name, file, always=entry.backend in FILES)
             entry = entry.model_copy(update={"name": place, "args": args})
@@ -199,7 +200,7 @@ def read_models(file: Path) -> dict[str, Entry]:
 
 
 def _whole_path(name: str, file: Path, *, always: bool) -> str:
-    """`name` as a whole path, where it is one; otherwise as it stands."""
+    """Return `name` as a whole path; unless `always`, a name that is no path here stays as it stands."""
     path = file.absolute().parent / Path(name).expanduser()
     if not always and not path.exists():
         return name

@@ -49,6 +49,7 @@ def format_in_id(response_format: Mapping[str, JsonValue] | None) -> str:
     """Return the suffix that a response format adds to a model's id; empty where there is no format."""
     if response_format is None:
         return ""
+    # not sorted: a model writes the fields of an answer in the order of the schema
     return f"@format={hashlib.sha256(json.dumps(response_format).encode()).hexdigest()[:8]}"
 
 

@@ -57,9 +57,9 @@ class ScriptedChat:
         if self.rules:  # names the script, so that answers of another one are not taken for its own
             # fields that came later or are gone leave the names of older scripts as they were
             former_fields = {"image_size": None, "image_sha256": None}
-            left_out = [None if rule.top_logprobs else {"top_logprobs"} for rule in self.rules]
             plain_rules = [
-                rule.model_dump(exclude=out) | former_fields for rule, out in zip(self.rules, left_out, strict=True)
+                rule.model_dump(exclude=None if rule.top_logprobs else {"top_logprobs"}) | former_fields
+                for rule in self.rules
             ]
             digest = hashlib.sha256(json.dumps(plain_rules, sort_keys=True).encode()).hexdigest()
             self.id = f"scripted:{digest[:16]}"
@@ -98,11 +98,11 @@ class ScriptedChat:
         )
 
     def answer_log_probs(self, pairs: Sequence[tuple[ChatRequest, str]]) -> Iterator[tuple[int, float]]:
-        """One half for the scripted answer; all other texts share the rest, the shorter the more (2⁻⁹ for a byte)."""
+        """Yield each log-probability with its number: one half for the scripted answer, the rest for all others."""
         for number, (request, answer) in enumerate(pairs):
             with self._lock:
                 self.calls += 1
-            size = len(answer.encode("utf-8", "replace"))
+            size = len(answer.encode("utf-8", "replace"))  # 256ⁿ texts of n bytes at 2^-(9n+2) sum to one half
             yield number, -math.log(2) * (1 if answer == self._answer(request) else 9 * size + 2)
 
     def _answer(self, request: ChatRequest) -> str:
@@ -194,13 +194,13 @@ class ReplayChat:
                 self.is_by_item = True
                 break
             key = _key_of(row, place)
-            if not isinstance(text := row.get("response"), str):
+            text = row.get("response")
+            if not isinstance(text, str):
                 raise ModelUnavailable(f'{place}: there is no `response`; write {{"prompt": "…", "response": "…"}}')
             self._answers[key] = text
             likely: Any = row.get("top_logprobs") or {}
-            if not isinstance(likely, dict) or not all(
-                isinstance(log_prob, int | float) for log_prob in likely.values()
-            ):
+            has_numbers = isinstance(likely, dict) and all(isinstance(value, int | float) for value in likely.values())
+            if not has_numbers:
                 raise ModelUnavailable(f"{place}: `top_logprobs` must hold a log-probability for each token")
             if likely:
                 self._likelihoods[key] = likely
@@ -213,8 +213,7 @@ class ReplayChat:
                 "it, or record lines with `prompt` and `response`."
             )
         turns = [(message.role, raw_prompt(ChatRequest(messages=(message,)))) for message in request.messages]
-        # under which the answer may be recorded, the closest first
-        keys = (
+        keys = (  # under which the answer may be recorded, the closest first
             _digest_prompt(tuple(turns)),
             _digest_prompt("\n\n".join(text for _, text in turns)),
             _digest_prompt("\n\n".join(text for role, text in turns if role == "user")),
@@ -231,6 +230,7 @@ class ReplayChat:
 
 
 def _key_of(row: dict[str, Any], place: str) -> str:
+    """Return the key of a line's prompt or messages. Raises ModelUnavailable for a line that has neither."""
     prompt, messages = row.get("prompt"), row.get("messages")
     if isinstance(prompt, str):
         return _digest_prompt(replace_surrogates(prompt))
@@ -246,7 +246,7 @@ def _key_of(row: dict[str, Any], place: str) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON objects of a file, each with where it stands (`FILE:LINE`)."""
+    """Yield the JSON objects of a file, each behind its place (`FILE:LINE`). Raises ModelUnavailable."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, 1):

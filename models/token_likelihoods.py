@@ -46,9 +46,8 @@ def prompt_tokens(loaded: Loaded, request: ChatRequest) -> list[int]:
     """Return the tokens of a request, one for each picture. Raises RequestRefused, NoChatTemplate, ModelUnavailable."""
     # a template has written the special tokens itself
     special = None if request.template is False else False
-    return encode(loaded, render_prompt(loaded.tokenizer, request, loaded.sight), special=special) or [
-        loaded.prefix_token
-    ]
+    tokens = encode(loaded, render_prompt(loaded.tokenizer, request, loaded.sight), special=special)
+    return tokens or [loaded.prefix_token]
 
 
 def encode_pair(loaded: Loaded, context: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -101,7 +100,7 @@ def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) ->
 def sum_windows(
     groups: Sequence[list[Window]], score: Callable[[list[Window]], Iterator[tuple[Window, LogProb]]]
 ) -> Iterator[tuple[int, LogProb]]:
-    """The sums over the windows of each text with its number, each as soon as `score` has given its last window."""
+    """Yield each text's number and the sum over its windows, as soon as `score` has given the last of them."""
     missing, sums = [len(group) for group in groups], [LogProb(0.0, True)] * len(groups)
     yield from ((number, sums[number]) for number, count in enumerate(missing) if not count)
     for window, part in score([window for group in groups for window in group]):
@@ -115,9 +114,8 @@ def sum_windows(
 def shared_rows(windows: Sequence[Window]) -> list[tuple[tuple[int, ...], list[Window]]]:
     """Return the texts to read, the longest first, each with the windows that read it or a beginning of it."""
     rows: list[tuple[tuple[int, ...], list[Window]]] = []
-    for window in sorted(
-        windows, key=lambda window: window.read, reverse=True
-    ):  # what goes on stands before its beginning
+    # in falling order a longer text comes just before its own beginnings
+    for window in sorted(windows, key=lambda window: window.read, reverse=True):
         if rows and rows[-1][0][: len(window.read)] == window.read:
             rows[-1][1].append(window)
         else:
@@ -127,7 +125,7 @@ def shared_rows(windows: Sequence[Window]) -> list[tuple[tuple[int, ...], list[W
 
 @torch.inference_mode()
 def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]]]) -> Iterator[tuple[Window, LogProb]]:
-    """Each window of a batch with its log-probability. rows: each text that is read, with the windows that read it."""
+    """Yield each window of a batch with its log-probability. rows: each text to read, with the windows that read it."""
     model = loaded.model
     width = max(len(read) for read, _ in rows)
     # padding at the right end: what is causal does not see it, so no mask is needed
@@ -138,21 +136,18 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     logits = model(input_ids=padded, use_cache=False, **options).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0
     placed = [(window, row) for row, (_, windows) in enumerate(rows) for window in windows]
-    ends = [len(window.read) - offset for window, _ in placed]
-    window_logits = (
-        logits[row, end - len(window.predicted) : end] for (window, row), end in zip(placed, ends, strict=True)
-    )
-    yield from zip(
-        (window for window, _ in placed),
-        likelihoods([window.predicted for window, _ in placed], window_logits),
-        strict=True,
-    )
+    window_logits = list[Tensor]()
+    for window, row in placed:
+        end = len(window.read) - offset
+        window_logits.append(logits[row, end - len(window.predicted) : end])
+    log_probs = likelihoods([window.predicted for window, _ in placed], window_logits)
+    yield from ((window, log_prob) for (window, _), log_prob in zip(placed, log_probs, strict=True))
 
 
 def likelihoods(texts: Sequence[Sequence[int]], logits: Iterable[Tensor]) -> list[LogProb]:
-    """The log-probability of each text's tokens, of which there is one at least. logits: for each, (its tokens, V).
+    """Return the log-probability of each text's tokens, one or more. logits: for each text, (its tokens, V).
 
-    What is found is fetched from the device at once: to wait for every text alone takes longer than to compute it.
+    The results are fetched from the device together: to wait for each text alone takes longer than to compute it.
     """
     totals, greedy = list[Tensor](), list[Tensor]()
     for tokens, text_logits in zip(texts, logits, strict=True):
@@ -237,7 +232,7 @@ def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, 
         use_cache=False,
         logits_to_keep=torch.tensor(places),
     ).logits[0]
-    logs = logits.float().log_softmax(-1)  # (len(wanted), V)
+    logs = logits.float().log_softmax(-1)  # (places, V)
     row, likeliest = {place: number for number, place in enumerate(places)}, logs.argmax(-1).tolist()
     scored = list[tuple[Window, LogProb]]()
     for window, path in zip(windows, paths, strict=True):

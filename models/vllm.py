@@ -29,7 +29,6 @@ from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens
 from models.vllm_engine import Job, JobRefused, Setup, ask_engine
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-SEED_BITS = (1 << 63) - 1
 JOBS_AT_ONCE = 256
 """Jobs of one call of `generate`, as many as vLLM runs together; the next ones begin when all of them are answered."""
 SEEN_AT_ONCE = 64
@@ -110,7 +109,7 @@ class VLLMChat:
         return answer
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
-        """Answers with their number in `requests`, batch by batch. Raises ModelUnavailable, TransientModelError."""
+        """Yield answers with their numbers in `requests` by batch. Raises ModelUnavailable, TransientModelError."""
         prompts: list[Prompt] = []
         for number, request in enumerate(requests):
             try:
@@ -125,16 +124,14 @@ class VLLMChat:
             answer = output.outputs[0]
             with self._lock:
                 text = decode_answer(self._loaded.tokenizer, list(answer.token_ids))
-            yield (
-                prompt.number,
-                ChatResponse(
-                    text=cut_at_stops(text, prompt.request.stop),
-                    finish_reason=answer.finish_reason,
-                    prompt_tokens=len(output.prompt_token_ids),
-                    completion_tokens=len(answer.token_ids),
-                    sent=self._sampling(prompt),
-                ),
+            response = ChatResponse(
+                text=cut_at_stops(text, prompt.request.stop),
+                finish_reason=answer.finish_reason,
+                prompt_tokens=len(output.prompt_token_ids),
+                completion_tokens=len(answer.token_ids),
+                sent=self._sampling(prompt),
             )
+            yield prompt.number, response
 
     def loglikelihood(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, LogProb]]:
         """Yield the log-probability of each continuation given its context, with its position. Raises ModelError.
@@ -203,14 +200,14 @@ class VLLMChat:
             tokens = prompt_tokens(self._loaded, request)
             pngs = tuple(pictures_of(request.messages))
             length = len(sight.expand_tokens(tokens, pngs)) if sight and pngs else len(tokens)
-            most = self._loaded.context_tokens + 1
-        if most - length < room_for:
+            context_tokens = self._loaded.context_tokens + 1  # of the whole context: see `_loaded`
+        if context_tokens - length < room_for:
             raise ContextOverflow(
-                f"The prompt has {length} tokens{', pictures included,' if pngs else ''} and the model takes {most}, "
-                "answer included; shorten the prompt, raise max_model_len where the model allows it, or use a model "
-                "with a longer context."
+                f"The prompt has {length} tokens{', pictures included,' if pngs else ''} and the model takes "
+                f"{context_tokens}, answer included; shorten the prompt, raise max_model_len where the model allows "
+                "it, or use a model with a longer context."
             )
-        return Prompt(number, request, tokens, pngs, min(request.max_tokens, most - length))
+        return Prompt(number, request, tokens, pngs, min(request.max_tokens, context_tokens - length))
 
     def _sampling_params(self, prompt: Prompt) -> Any:
         from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
@@ -231,8 +228,9 @@ class VLLMChat:
         sampling["structured_outputs"] = self._format
         if request.temperature > 0:
             top_p = defaults.top_p if request.top_p is None else request.top_p
+            # vLLM refuses a top_p of 0; a top_k of 0 is none in a model's generation config
             sampling |= {"top_p": None if top_p is None else max(top_p, 1e-6), "top_k": defaults.top_k or None}
-            sampling["seed"] = seed_of(request, prompt.tokens) & SEED_BITS
+            sampling["seed"] = seed_of(request, prompt.tokens)  # 48 bits; vLLM takes up to 63
         if defaults.repetition_penalty not in (None, 1.0):
             sampling["repetition_penalty"] = defaults.repetition_penalty
         if stops := [stop for stop in request.stop if stop]:
@@ -248,10 +246,9 @@ class VLLMChat:
         """Yield each window with the log-probability of what it predicts. Raises ModelError."""
         from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 
-        def scoring(window: Window) -> Any:
+        def scoring_params(window: Window) -> Any:
             # The last token is the one that is generated: no other is allowed, and the log-probabilities are those
-            # before that rule. So a window of one token needs none of its prompt's, and the prompt may come from the
-            # prefix cache.
+            # before that rule. So a window of one token needs none of its prompt's, which the prefix cache may hold.
             return SamplingParams(
                 temperature=0.0,
                 max_tokens=1,
@@ -261,7 +258,7 @@ class VLLMChat:
                 detokenize=False,
             )
 
-        jobs = [Job(list(window.read), window.pngs, scoring(window)) for window in windows]
+        jobs = [Job(list(window.read), window.pngs, scoring_params(window)) for window in windows]
         for window, output in zip(windows, self._outputs(jobs), strict=True):
             if isinstance(output, ModelError):
                 raise output
@@ -272,7 +269,7 @@ class VLLMChat:
             yield window, LogProb(sum(token.logprob for token in tokens), all(token.rank == 1 for token in tokens))
 
     def _outputs(self, jobs: Sequence[Job]) -> Iterator[Any]:
-        """vLLM's RequestOutput of each job in order, or a RequestRefused where vLLM refuses it.
+        """Yield vLLM's RequestOutput of each job in order, or a RequestRefused where vLLM refuses it.
 
         Raises ModelUnavailable, and TransientModelError where the engine ends under it.
         """

