@@ -51,10 +51,10 @@ class Folder:
         """Return the size and age of `name`, or None where there is none."""
         try:
             with files.reachable(self.root):
-                facts = (self.root / name).stat()
+                status = (self.root / name).stat()
         except FileNotFoundError:
             return None
-        return Stat(name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+        return Stat(name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
     def find(self, prefix: str) -> Iterator[Stat]:
         """Yield name, size and time of every finished file below `prefix`."""
@@ -133,7 +133,7 @@ class Remote:
 
     @contextmanager
     def _open(self, *, writing: bool = False) -> Generator[tuple[Any, str]]:
-        """The file system and the path of the root.
+        """Yield the file system and the path of the root. Raises StoreUnreachable.
 
         Asked for at every use, because a connection of fsspec does not survive a fork; fsspec keeps one per process.
         A missing file is FileNotFoundError, except where we write: then it is the bucket that is missing.
@@ -157,7 +157,7 @@ class Remote:
 
 
 def _stat(name: str, facts: dict[str, Any]) -> Stat:
-    """fsspec leaves the name of the time to each driver."""
+    """Return a listing's entry; fsspec leaves the name of the time to each driver."""
     modified = next((facts[field] for field in ("LastModified", "mtime", "created") if facts.get(field)), None)
     if isinstance(modified, int | float):
         modified = datetime.fromtimestamp(modified, UTC)
@@ -197,7 +197,7 @@ class Artifacts:
         self._cache = Folder(root)
         self._store = remote or self._cache
         self.place = self._store.url
-        # digest → inode and time of change: an object that nobody touched is hashed once by a process
+        # digest → inode and time of change (ctime, which nobody can set back): what nobody touched is hashed once
         self._verified: dict[str, tuple[int, int]] = {}
 
     @classmethod
@@ -248,7 +248,8 @@ class Artifacts:
     def find(self, kind: str, digest: str) -> Path | None:
         """Return a verified local file of an object whose size is not known; None where it is missing or damaged."""
         ref = Ref(kind=kind, digest=digest, size=0)
-        if not (entry := self._store.stat(_name(ref)) or self._cache.stat(_name(ref))):
+        entry = self._store.stat(_name(ref)) or self._cache.stat(_name(ref))
+        if not entry:
             return None
         try:
             return self.path(ref.model_copy(update={"size": entry.size}))
@@ -308,12 +309,12 @@ class Artifacts:
             yield Artifact(Ref(kind=kind, digest=digest, size=entry.size), entry.modified)
 
     def starts_with(self, ref: Ref, characters: tuple[bytes, ...]) -> bool:
-        """True when the object's first byte is one of these; not verified. Raises MissingArtifact, StoreUnreachable."""
+        """Return whether the first byte is one of these; not verified. Raises MissingArtifact, StoreUnreachable."""
         with self._reading(ref):
             return self._store.read(_name(ref), end=1) in characters
 
     def remove(self, ref: Ref, *, before: datetime) -> bool:
-        """Remove an object that nobody has put again since `before`; True when it is gone."""
+        """Remove an object that nobody has put again since `before`; return whether it is gone."""
         entry = self._store.stat(_name(ref))
         if entry and entry.modified >= before:
             return False
@@ -322,18 +323,18 @@ class Artifacts:
         return True
 
     def _ensure(self, ref: Ref) -> None:
-        """See to it that a whole copy lies below the root; brings it from the remote store if need be."""
+        """Make sure that a whole copy lies below the root, from the remote store if need be. Raises as `get` does."""
         if (verified := self._verified.get(ref.digest)) is not None:
             with suppress(OSError):  # said below, with a remedy
-                facts = os.stat(self._object(ref))  # noqa: PTH116 as in get
-                if (facts.st_ino, facts.st_ctime_ns) == verified and facts.st_size == ref.size:
+                status = os.stat(self._object(ref))  # noqa: PTH116 as in get
+                if (status.st_ino, status.st_ctime_ns) == verified and status.st_size == ref.size:
                     return
         try:
             with self._reading(ref), open(self._object(ref), "rb") as file:  # noqa: PTH123 as in get
-                facts = os.fstat(file.fileno())
-                is_whole = facts.st_size == ref.size
+                status = os.fstat(file.fileno())
+                is_whole = status.st_size == ref.size
                 if is_whole and hashlib.file_digest(file, "sha256").hexdigest() == ref.digest:
-                    self._verified[ref.digest] = (facts.st_ino, facts.st_ctime_ns)
+                    self._verified[ref.digest] = (status.st_ino, status.st_ctime_ns)
                     return
         except MissingArtifact:
             if not self.remote:
@@ -373,7 +374,7 @@ class Artifacts:
         return True
 
     def _set_aside(self, ref: Ref) -> DamagedArtifact:
-        """Move a damaged object out of the way, so that the next run makes it anew; gives the error to raise."""
+        """Move a damaged object out of the way, so that the next run makes it anew; return the error to raise."""
         self._store.move(_name(ref), f"damaged/{ref.kind}-{ref.digest}")
         return DamagedArtifact(
             f"{ref.kind} {ref.digest[:12]} in {self.place} is damaged; it now lies in `damaged`, so run the flow again"
@@ -428,7 +429,7 @@ class Results:
             self.write(name, content)
 
     def remove(self, name: str, *, before: datetime | None = None) -> bool:
-        """Forget a record, unless it was written or has served since `before`; True when it is gone."""
+        """Forget a record, unless it was written or has served since `before`; return whether it is gone."""
         entry = self._store.stat(f"{RESULTS}/{name}") if before else None
         if before and entry and entry.modified >= before:
             return False

@@ -65,7 +65,8 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
         with tarfile.open(file, "w") as tar:
             for name in sorted(entry.name for entry in results.listed()):
-                if (record := results.read(name)) is not None:  # else removed since it was listed
+                record = results.read(name)
+                if record is not None:  # else removed since it was listed
                     _add(tar, f"{RESULTS}/{name}", record)
             for key, ref in sorted(store.notes(), key=lambda note: note[0]):
                 _add(tar, f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
@@ -103,7 +104,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | Path) -> None:
 
 
 def _summarise(tar: tarfile.TarFile) -> Manifest:
-    """What all members but the manifest amount to. Raises BackupUnusable for one that is no plain file."""
+    """Return the counts and the digest of all members but the manifest. Raises BackupUnusable for no plain file."""
     counts, size, digest = Counter[str](), 0, hashlib.sha256()
     for member in tar:
         if not member.isreg():
@@ -181,7 +182,7 @@ def _load_database(dump: Path, url: str) -> None:
     script = dump.with_suffix(".sql")
     _run_client("pg_restore", url, "--no-owner", "--no-privileges", f"--file={script}", str(dump), connect=False)
     with script.open("r+b") as file:
-        start = file.read(4096)
+        start = file.read(4096)  # pg_restore writes settings first; blanks in their place keep the length
         file.seek(0)
         file.write(start.replace(TIMEOUT, b" " * len(TIMEOUT)))
     strictly = ("--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1")
@@ -203,7 +204,7 @@ def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -
     connection = [f"--dbname={plain_url}", "--no-password"] if connect else []
     process = subprocess.run(
         [str(client), *connection, *arguments],
-        # libpq's variables (certificates, services) hold for its programs as they do for our own connections
+        # libpq's own variables (certificates, services) hold for its programs as they do for our own connections
         env={**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": address.password} if address.password else {}),
         capture_output=True,
         text=True,

@@ -115,14 +115,14 @@ def _digests_in(data: bytes) -> set[str]:
 
 
 def _remove_leftovers(root: Path, *, older_than: timedelta, now: datetime, dry_run: bool) -> Iterator[Removal]:
-    """Unfinished files of killed processes, and damaged objects that nobody looked into for `older_than`."""
+    """Yield what is removed: files of killed processes, and damaged objects that nobody looked into for so long."""
     unfinished = ((path, LEFTOVER) for path in root.rglob(f"{files.TEMPORARY}*"))
     damaged = ((path, older_than) for path in (root / "damaged").glob("*"))
     for path, grace in [*unfinished, *damaged]:
         with suppress(FileNotFoundError), files.reachable(root):
-            facts = path.stat()
-            if facts.st_mtime < (now - grace).timestamp():
-                size = sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else facts.st_size
+            status = path.stat()
+            if status.st_mtime < (now - grace).timestamp():
+                size = sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else status.st_size
                 if not dry_run:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                 yield Removal(name=path.relative_to(root).as_posix(), size=size)

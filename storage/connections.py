@@ -41,7 +41,7 @@ def locate(database_url: str | None, home: Path) -> str:
 
 
 def address(url: str) -> URL:
-    """`url` for SQLAlchemy and psycopg 3. Raises DatabaseUnavailable when it is not PostgreSQL's."""
+    """Return `url` for SQLAlchemy with psycopg 3. Raises DatabaseUnavailable when it is not PostgreSQL's."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -97,7 +97,7 @@ def server_major(url: str) -> int:
 
 @contextmanager
 def connected(pool: Engine) -> Generator[Connection]:
-    """A transaction, committed at the end. Raises DatabaseUnavailable when the server cannot be used."""
+    """Yield a connection in a transaction, committed at the end. Raises DatabaseUnavailable."""
     try:
         with pool.begin() as connection:
             yield connection
@@ -114,7 +114,8 @@ def unavailable(pool: Engine, error: DBAPIError) -> DatabaseUnavailable:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    folder = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))  # ConfigParser interpolates %(name)s
     return config
 
 

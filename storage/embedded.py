@@ -102,14 +102,14 @@ class Cluster:
             ) from error
 
     def stop(self) -> bool:
-        """Stop the server in order; False when it was not running. Raises DatabaseUnavailable."""
+        """Stop the server in order; return whether it was running. Raises DatabaseUnavailable."""
         place = self._recorded()
         if place is None or _postmaster(place) is None:
             return False
         with self._lock():
             account = account_of(place.folder)
             binaries = self._binaries(_major(place), account)
-            stop = ("-D", place.data.name, "-m", "fast", "-w", "-t", "60", "stop")
+            stop = ("-D", place.data.name, "-m", "fast", "-w", "-t", "60", "stop")  # `smart` would wait for all clients
             output = _run(account, place, binaries.folder / "pg_ctl", *stop)
         if _postmaster(place) is not None:
             raise DatabaseUnavailable(f"PostgreSQL in {place.folder} does not stop ({output}); see {place.log}")
@@ -198,7 +198,7 @@ class Cluster:
         return self._shelter / f"postgres-{name}"
 
     def _binaries(self, major: int | None, account: pwd.struct_passwd | None) -> Binaries:
-        """Programs of the cluster's own version (any, for a new cluster) that the server's account may run."""
+        """Return programs of the cluster's own version (any, for a new one) that the server's account may run."""
         installations = self.programs()
         fitting = [installation for installation in installations if major in (None, installation.major)]
         if not fitting and installations:
@@ -220,7 +220,7 @@ class Cluster:
 
     @contextmanager
     def _lock(self) -> Generator[None]:
-        """One process at a time starts or stops; the kernel frees the lock of a killed one."""
+        """Hold the lock of starts and stops inside the block; the kernel frees that of a killed process."""
         files.make_folder(self._own)
         with (self._own / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -249,10 +249,10 @@ def _suits_a_socket(sockets: Path) -> bool:
 def _is_ours(sockets: Path, account: pwd.struct_passwd | None) -> bool:
     """Return whether the folder is real and belongs to the server's account: /tmp is swept, and open to others."""
     try:
-        facts = sockets.lstat()
+        status = sockets.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == (account.pw_uid if account else os.geteuid())
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == (account.pw_uid if account else os.geteuid())
 
 
 def _major(place: Place) -> int | None:
@@ -266,6 +266,7 @@ def _major(place: Place) -> int | None:
 def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd | None) -> None:
     unfinished = place.folder / "data.new"  # renamed when whole: a killed initdb leaves no half cluster
     shutil.rmtree(unfinished, ignore_errors=True)
+    # `trust` asks for no password: the one way in is a socket that only the server's account and root can reach
     output = _run(
         account,
         place,
@@ -281,7 +282,7 @@ def _make_cluster(place: Place, binaries: Binaries, account: pwd.struct_passwd |
 
 
 def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd | None, deadline: float) -> None:
-    """One attempt; returns without a server when another is worth it. Raises DatabaseUnavailable."""
+    """Try once to start; return without a server when another try is worth it. Raises DatabaseUnavailable."""
     pid = _pid(place)
     if pid is not None and psutil.pid_exists(pid):
         # PostgreSQL trusts a lock file when its pid is alive, whoever has that pid by now; no server of ours runs
@@ -307,8 +308,9 @@ def _start_server(place: Place, binaries: Binaries, account: pwd.struct_passwd |
 
 
 def _postmaster(place: Place) -> int | None:
-    """Return the pid of the running server of this cluster."""
-    if (pid := _pid(place)) is None:
+    """Return the pid of the running server of this cluster; None where there is none."""
+    pid = _pid(place)
+    if pid is None:
         return None
     try:
         command = f"{' '.join(psutil.Process(pid).cmdline())} "

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 WAIT_FOR_WRITERS_S = 30.0
-KEYS_PER_QUERY = 500
+KEYS_PER_QUERY = 500  # SQLite before 3.32 takes 999 parameters at most
 SECONDS_PER_DAY = 86_400
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used_day INTEGER NOT NULL)"
@@ -85,13 +85,13 @@ class EmbeddingCache:
         self._run(lambda connection: connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows))
 
     def prune(self, *, older_than_days: int, dry_run: bool = False) -> int:
-        """Number of vectors that were last used more than `older_than_days` ago; they go, and their space with them."""
+        """Remove vectors that were last used more than `older_than_days` ago, with their space; return their number."""
         if not self._path.exists():
             return 0
-        stale = "FROM vectors WHERE used_day < ?", (_today() - older_than_days,)
+        stale, values = "FROM vectors WHERE used_day < ?", (_today() - older_than_days,)
         if dry_run:
-            return self._run(lambda open_: open_.execute(f"SELECT count(*) {stale[0]}", stale[1]).fetchone())[0]
-        removed = self._run(lambda open_: open_.execute(f"DELETE {stale[0]}", stale[1]).rowcount)
+            return self._run(lambda connection: connection.execute(f"SELECT count(*) {stale}", values).fetchone())[0]
+        removed = self._run(lambda connection: connection.execute(f"DELETE {stale}", values).rowcount)
 
         def give_space_back(connection: sqlite3.Connection) -> None:
             connection.commit()  # VACUUM refuses to run inside a transaction
@@ -107,13 +107,13 @@ class EmbeddingCache:
             self._disconnect()
 
     def _run(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
-        """`work` in one transaction; begun anew on an empty file if this one turns out to be damaged."""
+        """Return what `work` gives in one transaction, begun anew on an empty file if this one is damaged."""
         with self._lock:
             try:
                 try:
                     return self._transaction(work)
                 except sqlite3.DatabaseError as error:
-                    if error.sqlite_errorcode & 0xFF not in DAMAGED:
+                    if error.sqlite_errorcode & 0xFF not in DAMAGED:  # extended codes hold the primary in this byte
                         raise
                     self._set_aside(error)
                     return self._transaction(work)
@@ -157,12 +157,12 @@ class EmbeddingCache:
 
 
 def cache_key(embedder_id: str, text: str) -> bytes:
-    """32 bytes that name a text under an embedder; lone surrogates are keyed as they are."""
+    """Return 32 bytes that name a text under an embedder; lone surrogates are keyed as they are."""
     return hashlib.sha256(f"{embedder_id}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Two that open a new file at once: the switch fails at once where any other statement would wait."""
+    """Switch a file to the write-ahead log; while another process does, SQLite fails at once instead of waiting."""
     deadline = time.monotonic() + WAIT_FOR_WRITERS_S
     while True:
         try:

@@ -26,7 +26,6 @@ ADDRESS = re.compile(rf"[a-z][a-z0-9+]*://|(?:{'|'.join(SCHEMES)}|lancedb):", re
 SECRETS = ("password", "sslpassword", "passfile", "token")
 """Parameters of an address that are never kept."""
 
-
 LANCEDB = (
     "an index is no longer kept in LanceDB; index again with `trivet rag index DIR --index FOLDER`, "
     "or into PostgreSQL with --index postgresql://host/name"
@@ -98,7 +97,7 @@ def lasting_name(folder: Path) -> str:
 
 
 def short_name(folder: Path) -> str:
-    """A word for the index: of an address the schema, or the last part of the path; else the name of the folder."""
+    """Return a word for the index: schema, database or host of an address; else the name of the folder."""
     url = address_of(folder)
     if url is None:
         return folder.absolute().name
@@ -107,7 +106,7 @@ def short_name(folder: Path) -> str:
 
 
 def engine_of(folder: Path) -> PostgresEngine | None:
-    """The engine that keeps the index of `folder`; None for a folder that holds its index itself. Raises NotAnIndex."""
+    """Return the engine of the address that `folder` stands for; None for a folder that holds its index itself."""
     url = address_of(folder)
     if url is None:
         return None

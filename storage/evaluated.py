@@ -217,13 +217,13 @@ class StoredScore(FiniteRecord):
 
 
 def without_figures(metrics: Mapping[str, JsonValue], results: Iterable[Result]) -> dict[str, JsonValue]:
-    """`metrics` with None for the figures that `results` hold, so that each is kept once."""
+    """Return `metrics` with None for the values that `results` hold, so that each is kept once."""
     values = {result.metric: result.value for result in results if not result.part}
     return {name: None if name in values and values[name] == value else value for name, value in metrics.items()}
 
 
 def with_figures(task: Task, results: Iterable[Result]) -> Task:
-    """Return the task with the figures of `results` in place of the nulls that `without_figures` left."""
+    """Return the task with the values of `results` in place of the nulls that `without_figures` left."""
     values = {result.metric: result.value for result in results if not result.part}
     metrics = {name: values.get(name) if value is None else value for name, value in task.metrics.items()}
     return task.model_copy(update={"metrics": metrics})

@@ -72,14 +72,14 @@ class Evaluations:
         self._database = Reconnecting(locate)
 
     def write(self, evaluated: Sequence[Evaluated]) -> int:
-        """Keep all or nothing, and count the rows that changed.
+        """Keep all or nothing, and return how many rows changed.
 
         A row of the same run, task, data set and metric or item is replaced; an equal one counts as unchanged.
         """
         return self._database.run(lambda connection: sum([_write(connection, evaluation) for evaluation in evaluated]))
 
     def write_run(self, run: Run) -> int:
-        """Write the row of the run itself, as when it ends."""
+        """Write the row of the run itself, as when it ends; return how many rows changed."""
         return self._database.run(lambda connection: _write_run(connection, run))
 
     def runs(self, *, kind: str | None = None, model: str | None = None, limit: int = 50) -> list[Run]:
@@ -111,9 +111,8 @@ class Evaluations:
 
         def whole(connection: Connection) -> Iterator[Evaluated]:
             for dataset, evaluation in _read_results(connection, run):
-                items = _select_samples(run, evaluation.task.task if evaluation.task else "").where(
-                    samples.c.dataset == dataset
-                )
+                task = evaluation.task.task if evaluation.task else ""
+                items = _select_samples(run, task).where(samples.c.dataset == dataset)
                 repeats = tuple(map(sample_of, connection.execute(items).mappings()))
                 yield evaluation.model_copy(update={"samples": repeats})
 
@@ -121,12 +120,11 @@ class Evaluations:
 
     def task_results(self, run: str) -> list[Evaluated]:
         """Return the run's results without samples: one value per task and data set."""
-        return [
-            evaluation for _, evaluation in self._database.run(lambda connection: [*_read_results(connection, run)])
-        ]
+        results = self._database.run(lambda connection: [*_read_results(connection, run)])
+        return [evaluation for _, evaluation in results]
 
     def figures_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[Figure]]:
-        """By run and task: its headline, and the figures over all items by these metrics; one query for any number."""
+        """Return each task's headline and its values over all items by these metrics, by run and task; in one query."""
         table, run_ids = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
         whole = (table.part == "") & table.metric.in_(escape(list(metrics)))
         columns = [table[name] for name in Figure._fields if name not in ("checksum", "settings")]
@@ -145,16 +143,15 @@ class Evaluations:
 
     def graded(self, run: str, task: str) -> Iterator[Graded]:
         """Yield the verdict on each sample of a task, without the fields that explain it; in the order of `samples`."""
-        cut = (
-            func.left(column, SHOWN_CHARS + 1).label(column.name) for column in (samples.c.extracted, samples.c.gold)
-        )
-        columns = [*(samples.c[name] for name in ("item", "repeat", "status", "score", "missing")), *cut]
+        texts = (samples.c.extracted, samples.c.gold)
+        beginnings = (func.left(column, SHOWN_CHARS + 1).label(column.name) for column in texts)
+        columns = [*(samples.c[name] for name in ("item", "repeat", "status", "score", "missing")), *beginnings]
         for row in self._pages(run, task, columns, rows=GRADED_PER_PAGE):
             item, extracted, gold = unescape(row["item"]), unescape(row["extracted"]), unescape(row["gold"])
             yield Graded(item, row["status"], row["score"], extracted, gold, row["missing"])
 
     def _pages(self, run: str, task: str, columns: Iterable[ColumnElement[Any]], *, rows: int) -> Iterator[RowMapping]:
-        """Samples by data set, item and repeat: with all other columns of the key given, each page begins in it."""
+        """Yield samples by data set, item and repeat, in pages; the primary key leads straight to each page."""
         place = tuple_(samples.c.item, samples.c.repeat)
         data = set[int]()
         for table in (eval_tasks, eval_results):  # selectors have figures and no task
@@ -171,19 +168,16 @@ class Evaluations:
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """Return the repeats of one item; none where there is no such item."""
-        return [
-            sample_of(row)
-            for row in self._database.rows(_select_samples(run, task).where(samples.c.item == escape(item)))
-        ]
+        rows = self._database.rows(_select_samples(run, task).where(samples.c.item == escape(item)))
+        return [sample_of(row) for row in rows]
 
     def has(self, run: str, counts: Mapping[str, int]) -> bool:
         """Return whether the run is there with each of these tasks and its number of samples."""
         of_task = (samples.c.run == eval_tasks.c.run) & (samples.c.task == eval_tasks.c.task)
         query = select(eval_runs.c.id, eval_tasks.c.task, func.count(samples.c.item).label("kept"))
         query = query.outerjoin(eval_tasks, eval_tasks.c.run == eval_runs.c.id).outerjoin(samples, of_task)
-        rows = self._database.rows(
-            query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task)
-        )
+        query = query.where(eval_runs.c.id == escape(run)).group_by(eval_runs.c.id, eval_tasks.c.task)
+        rows = self._database.rows(query)
         counted = {unescape(row["task"]): row["kept"] for row in rows}
         return bool(rows) and all(counted.get(task) == count for task, count in counts.items())
 
@@ -195,10 +189,8 @@ class Evaluations:
         models, tasks: names; None: all. Of several runs of the same model (name, revision and backend) on a task with
         the same settings the latest counts, completed ones before failed ones; `all_runs` gives each that has ended.
         """
-        return [
-            StoredScore.model_validate(unescape_row(row))
-            for row in self._database.rows(_select_scores(models, tasks, all_runs))
-        ]
+        rows = self._database.rows(_select_scores(models, tasks, all_runs))
+        return [StoredScore.model_validate(unescape_row(row)) for row in rows]
 
     def evaluated_before(
         self,
@@ -233,7 +225,7 @@ class Evaluations:
         )
 
     def _latest(self, *conditions: ColumnElement[bool]) -> str | None:
-        """Id of the latest completed run of a model on a task that fits."""
+        """Return the id of the latest completed run that meets the conditions; None if there is none."""
         query = select(eval_runs.c.id).join(models).join(eval_tasks).join(datasets)
         query = query.where(eval_runs.c.status == "completed", *conditions)
         rows = self._database.rows(query.order_by(eval_runs.c.started_at.desc()).limit(1))
@@ -300,7 +292,8 @@ def _select_samples(run: str, task: str, columns: Iterable[ColumnElement[Any]] =
 
 
 def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | None, all_runs: bool) -> Select[Any]:
-    """Headlines; of several runs of a model on a task with the same settings, that of the latest complete one."""
+    """Return the query of headlines: of a model's runs on a task with the same settings, the one that counts."""
+    # as `scores` promises: the latest counts, completed ones before failed ones
     same_work = (models.c.id, eval_tasks.c.task, eval_tasks.c.settings)
     ended = func.coalesce(eval_runs.c.ended_at, eval_runs.c.started_at)
     later = ((eval_runs.c.status == "completed").desc(), ended.desc(), eval_runs.c.id)
@@ -347,13 +340,12 @@ def _write(connection: Connection, evaluation: Evaluated) -> int:
     changed += new
     name = evaluation.task.task if evaluation.task else ""
     of_task = {"run": evaluation.run.id, "task": name, "dataset": dataset}
+    with_settings = of_task | {"settings": evaluation.settings.digest}
     if evaluation.task:
-        row = of_task | {"settings": evaluation.settings.digest} | _column_values(evaluation.task)
+        row = with_settings | _column_values(evaluation.task)
         row["metrics"] = without_figures(evaluation.task.metrics, evaluation.results)
         changed += _upsert(connection, eval_tasks, [row], key=("run", "task"))
-    results = (
-        of_task | {"settings": evaluation.settings.digest} | result.model_dump() for result in evaluation.results
-    )
+    results = (with_settings | result.model_dump() for result in evaluation.results)
     changed += _upsert(connection, eval_results, results, key=("run", "task", "dataset", "metric", "part"))
     all_samples = chain(evaluation.samples, evaluation.more_samples() if evaluation.more_samples else ())
     items = (
@@ -373,21 +365,21 @@ def _write_run(connection: Connection, run: Run) -> int:
 
 
 def _column_values(value: Record) -> dict[str, Any]:
-    """Its fields as columns take them; not as JSON, where pydantic gives up lone surrogates."""
+    """Return a value's fields as columns take them; not as JSON, where pydantic gives up lone surrogates."""
     return {name: list(field) if isinstance(field, tuple) else field for name, field in value.model_dump().items()}
 
 
 def _upsert_identified(
     connection: Connection, table: Table, row: dict[str, Any], *, key: Sequence[str]
 ) -> tuple[int, int]:
-    """Return the number of the row under its natural key, and how many rows changed for it."""
+    """Return the id of the row with this natural key, and how many rows changed for it."""
     changed = _upsert(connection, table, [row], key=key)
     conditions = (table.c[name] == escape(row[name]) for name in key)
     return connection.execute(select(table.c.id).where(*conditions)).scalar_one(), changed
 
 
 def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], *, key: Sequence[str]) -> int:
-    """Insert `rows`; where one of the same `key` is there, it takes the other values. Gives how many rows changed.
+    """Insert `rows`; where one of the same `key` is there, it takes the other values. Return how many rows changed.
 
     A value that is not known (None) leaves a known one of a model as it was: others may have said more of it.
     """
@@ -404,5 +396,6 @@ def _upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, An
         differs = tuple_(*(table.c[name] for name in new)).is_distinct_from(tuple_(*new.values()))
         statement = statement.on_conflict_do_update(index_elements=list(key), set_=new, where=differs)
         parameters = {"rows": json.dumps([*distinct.values()], default=str)}
-        changed += connection.execute(statement.execution_options(preserve_rowcount=True), parameters).rowcount
+        statement = statement.execution_options(preserve_rowcount=True)  # else SQLAlchemy counts no inserted rows
+        changed += connection.execute(statement, parameters).rowcount
     return changed

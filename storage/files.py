@@ -57,7 +57,7 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A file to fill, which takes the place of `path` when the block ends well and vanishes when it does not."""
+    """Yield a file to fill: it takes the place of `path` when the block ends well, and vanishes when it does not."""
     with scratch(path.parent) as temporary:
         with temporary.open("xb") as file:
             yield file
@@ -66,7 +66,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 @contextmanager
 def scratch(folder: Path) -> Generator[Path]:
-    """The name of an unfinished file in `folder`; what still lies there when the block ends is removed."""
+    """Yield the name of an unfinished file in `folder`; what still lies there when the block ends is removed."""
     make_folder(folder)
     temporary = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
     with reachable(folder):
@@ -78,7 +78,7 @@ def scratch(folder: Path) -> Generator[Path]:
 
 @contextmanager
 def scratch_folder(folder: Path) -> Generator[Path]:
-    """An empty folder in `folder` that is gone when the block ends."""
+    """Yield an empty folder in `folder` that is gone when the block ends."""
     make_folder(folder)
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder, ignore_cleanup_errors=True) as temporary:
         yield Path(temporary)
@@ -169,7 +169,7 @@ def alone(home: Path, name: str, *, wait: Callable[[], None]) -> Generator[None]
 
 def sync_file(path: Path) -> None:
     """Bring the content of a file to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY)  # of a folder too, which cannot be opened to write
     try:
         os.fsync(handle)
     finally:
@@ -189,9 +189,10 @@ def close_home(home: Path) -> None:
 
 def _close(path: Path, home: Path) -> None:
     with suppress(OSError):  # of another account, or of a file system without permissions
-        facts = path.lstat()
-        closed = stat.S_IMODE(facts.st_mode) & _mode(path, home)
-        if facts.st_uid == os.geteuid() and not stat.S_ISLNK(facts.st_mode) and closed != stat.S_IMODE(facts.st_mode):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        closed = mode & _mode(path, home)
+        if status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode) and closed != mode:
             path.chmod(closed)
 
 

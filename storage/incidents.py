@@ -132,7 +132,7 @@ class Incidents:
         return tuple(Pin.model_validate(unescape_row(row, "suite")) for row in self._database.rows(query))
 
     def pin(self, suite: str, pins: Sequence[Pin]) -> None:
-        """Replace the pinned figures of a suite file; none: every figure is compared with the last good one."""
+        """Replace the pins of a suite file; without pins every value is compared with the last good one."""
 
         def write(connection: Connection) -> None:
             connection.execute(delete(night_pins).where(night_pins.c.suite == escape(suite)))

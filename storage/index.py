@@ -114,7 +114,7 @@ class Pointer(Record):
 
 
 def name_of(ref: Ref) -> str:
-    """Name of a file of a part, below the folder of the version."""
+    """Return the name of a file of a part, below the folder of the version."""
     return f"{FILES}/{ref.digest}.{ref.kind}"
 
 
@@ -207,7 +207,8 @@ class Index:
     @property
     def centres(self) -> Centres | None:
         """The centres that the vectors are grouped around; None where every search is exact."""
-        return None if (path := self.centres_file) is None else Centres.open(path)
+        path = self.centres_file
+        return None if path is None else Centres.open(path)
 
     @cached_property
     def lexical(self) -> Lexical | None:
@@ -232,13 +233,11 @@ class Index:
     @cached_property
     def document_of_row(self) -> NDArray[np.int32]:
         """Per row, the position of its document in the catalogue."""
-        places = [
-            np.array([self._position_of[document] for document in texts_of(text["documents"])], np.int32)[
-                text["owners"]
-            ]
-            for text in self._texts
-        ]
-        return np.concatenate(places) if len(self) else np.empty(0, np.int32)
+        owners = list[NDArray[np.int32]]()
+        for text in self._texts:
+            positions = np.array([self._position_of[document] for document in texts_of(text["documents"])], np.int32)
+            owners.append(positions[text["owners"]])
+        return np.concatenate(owners) if len(self) else np.empty(0, np.int32)
 
     @cached_property
     def numbers(self) -> tuple[Path, ...]:
@@ -373,7 +372,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def pointer_of(path: Path) -> Pointer:
-    """Which version readers of a folder or an engine open. Raises NotAnIndex, StoreUnreachable."""
+    """Return which version readers of a folder or an engine open. Raises NotAnIndex, StoreUnreachable."""
     engine = engine_of(path)
     return engine.pointer() if engine else read_pointer(path)
 

@@ -71,11 +71,11 @@ def count_postings(tokens: Iterable[Sequence[str]]) -> Postings:
         lengths.append(len(words))
     counts = np.array(lengths, np.int64)
     hashes = np.array([hash_of(term) for term in number_of], np.uint64)
-    vocabulary, placed = np.unique(hashes, return_inverse=True)
+    vocabulary, term_of = np.unique(hashes, return_inverse=True)
     # one number per occurrence that sorts by term, then by row
     count = max(len(counts), 1)
     row_of = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    postings, frequencies = np.unique(placed[np.array(occurrences, np.int64)] * count + row_of, return_counts=True)
+    postings, frequencies = np.unique(term_of[np.array(occurrences, np.int64)] * count + row_of, return_counts=True)
     term, row = np.divmod(postings, count)
     rows_per_term = np.bincount(term, minlength=len(vocabulary))
     ends = np.cumsum(rows_per_term, dtype=np.int64)
@@ -98,7 +98,7 @@ class IndexCounts(NamedTuple):
 
     @classmethod
     def of(cls, segments: Sequence[Postings]) -> IndexCounts:
-        """Counted from all segments, a slice of their terms at a time."""
+        """Return the counts of all segments together, worked out for a slice of their terms at a time."""
         rows = sum(len(segment.lengths) for segment in segments)
         tokens = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments)
         total, terms = 0.0, 0
@@ -161,7 +161,7 @@ class Lexical:
         """Return the postings of a word from all segments; None where no row holds it."""
         code = np.uint64(hash_of(word))
         rows, frequencies = list[NDArray[Any]](), list[NDArray[Any]]()
-        for segment, first in zip(self._segments, self._firsts, strict=False):
+        for segment, first in zip(self._segments, self._firsts, strict=False):  # a first more: where the last one ends
             place = segment.hashes.searchsorted(code)
             if segment.hashes[place] == code:
                 begin, end = segment.starts[place : place + 2].tolist()
@@ -178,7 +178,7 @@ class Lexical:
     def _norms(self) -> NDArray[np.float64]:
         """The term of BM25 by which the length of each row dampens a word's frequency."""
         lengths = np.concatenate([segment.lengths for segment in self._segments]) if self._segments else np.empty(0)
-        mean = self._whole.tokens / max(self.size, 1) or 1.0
+        mean = self._whole.tokens / max(self.size, 1) or 1.0  # rows without any word: nothing to divide by
         return K1 * (1 - B + B * lengths / mean)
 
 
@@ -191,7 +191,7 @@ def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> BestRows:
     if 0 < k < groups:
         maxima = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
         floor = np.partition(maxima, groups - k)[groups - k]
-        above = max(above, np.nextafter(floor, -np.inf))
+        above = max(above, np.nextafter(floor, -np.inf))  # a little less, so that those equal to the floor stay
     rows = np.flatnonzero(scores > above)
     order = np.lexsort((rows, -scores[rows]))[: max(k, 0)]
     return BestRows(rows[order], scores[rows[order]])
@@ -203,5 +203,5 @@ def postings_of(arrays: Mapping[str, NDArray[Any]]) -> Postings:
 
 
 def hash_of(term: str) -> int:
-    """64-bit hash of a term, equal on every machine; never LAST, the largest, which ends the hashes of a segment."""
+    """Return a term's 64-bit hash, equal on every machine; never LAST, which ends the hashes of a segment."""
     return min(int.from_bytes(blake2b(term.encode(), digest_size=8).digest()), 2**64 - 2)

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 FILE = "lineage.sqlite"
 WAIT_FOR_WRITERS_S = 30.0
 AT_ONCE = 500
-"""Largest number of digests in one query."""
+"""Largest number of digests in one query: SQLite before 3.32 takes 999 parameters."""
 EVERY = -1
 """Item of an edge that holds for all items of its step."""
 
@@ -127,6 +127,7 @@ class Lineage:
     def beginning(self, prefix: str) -> list[str]:
         """Return the digests that steps made or used and that begin with `prefix`, at most ten."""
         column = lineage_edges.c.digest
+        # `g` comes after all hex digits: a range, for which the index serves on either engine
         query = select(column).distinct().where(column >= prefix, column < prefix + "g").order_by(column).limit(10)
         return self._database.run(lambda connection: [*connection.scalars(query)])
 
@@ -190,7 +191,7 @@ def _batches(digests: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _insert(connection: Connection) -> Any:
-    """`insert` of the dialect, which knows `on conflict`."""
+    """Return the dialect's own `insert`, which knows `on conflict`."""
     return postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
 
 
@@ -269,7 +270,7 @@ def _nearest_first(
 
 
 def _leaves(parameters: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
-    """Name and value, as JSON, of every parameter, however deep it stands."""
+    """Yield the name and the value, as JSON, of every parameter, however deep it stands."""
     if isinstance(parameters, dict):
         for inner, value in parameters.items():
             yield from _leaves(value, inner)
@@ -287,13 +288,12 @@ def _make_origin(
     key, item = last["key"], last["item"]
     sources = dict.fromkeys([*used.get((key, item), ()), *used.get((key, EVERY), ())])
     fields = {name: last[name] for name in StepRun.model_fields}
+    fields |= {"at": _in_utc(fields["at"]), "parameters": json.loads(fields["parameters"])}
     return Origin(
         kind=last["kind"],
         digest=digest,
         name=last["name"],
-        step=StepRun.model_validate(
-            fields | {"at": _in_utc(fields["at"]), "parameters": json.loads(fields["parameters"])}
-        ),
+        step=StepRun.model_validate(fields),
         item=item,
         used=tuple(source for source in sources if source != digest),
         collected=collected_at,

@@ -165,9 +165,8 @@ def _query(
 ) -> tuple[str, list[Any]]:
     """Return a SELECT of these columns, and the values of its parameters."""
     _name_documents(connection, names)
-    conditions_on = [("name", word) for word in filters.get("entity", ())] + [
-        (LINE, word) for word in filters.get("line", ())
-    ]
+    conditions_on = [("name", word) for word in filters.get("entity", ())]
+    conditions_on += [(LINE, word) for word in filters.get("line", ())]
     conditions = [f"contains(lower({column}), lower(?))" for column, _ in conditions_on]
     values: list[Any] = [word for _, word in conditions_on]
     if years := filters.get("years"):
@@ -212,7 +211,7 @@ def missing_columns(path: Path) -> list[str]:
 def _connect(**settings: int) -> DuckDBPyConnection:
     import duckdb
 
-    return duckdb.connect(config={**settings, "autoload_known_extensions": False})
+    return duckdb.connect(config={**settings, "autoload_known_extensions": False})  # none is looked for, here or online
 
 
 def _name_documents(connection: DuckDBPyConnection, names: Mapping[str, str]) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "trivet_index"
 """Schema of the tables if the address names none."""
+# PLAIN keeps a vector in its row, where the default would move a long one out (TOAST); EXTERNAL does not compress
 TABLES = """
 CREATE TABLE IF NOT EXISTS generations (
     number bigint PRIMARY KEY, id text NOT NULL, digest text NOT NULL, manifest text NOT NULL);
@@ -84,7 +85,7 @@ SELECT halfvec_send(v.vector)
 FROM unnest(%s::bigint[], %s::integer[]) WITH ORDINALITY AS r(segment, row, at) JOIN vectors v USING (segment, row)
 ORDER BY r.at
 """
-COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of an extension (manual, COPY)
 COPY_TRAILER = b"\xff\xff"
 
 
@@ -107,6 +108,7 @@ class PostgresEngine:
         """Make the tables where they are missing. Raises EngineAway."""
         with self.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"claim {self.schema}"])
+            # all tables are made in one transaction, so one name stands for them
             if cursor.execute("SELECT to_regclass('vectors_of_list')").fetchone() != (None,):
                 return
             cursor.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
@@ -114,7 +116,7 @@ class PostgresEngine:
                 raise EngineAway(f"{self.address}: this PostgreSQL has no pgvector; install it on the server")
             cursor.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
             cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"'.encode())
-            cursor.execute(TABLES.encode(), binary=False)
+            cursor.execute(TABLES.encode(), binary=False)  # binary results allow one statement a time
 
     def pointer(self) -> Pointer:
         """Read which index version readers open. Raises NotAnIndex, EngineAway."""
@@ -182,7 +184,7 @@ class PostgresEngine:
 
     @contextmanager
     def cursor(self) -> Generator[Cursor[Any]]:
-        """A cursor in a transaction, committed at the end. Raises EngineAway, NotAnIndex."""
+        """Yield a cursor in a transaction, committed at the end. Raises EngineAway, NotAnIndex."""
         import psycopg
         from sqlalchemy.exc import DBAPIError
 
@@ -212,7 +214,7 @@ class PostgresEngine:
         return Pointer(generation=name, previous=previous, manifest=digest), manifest, number
 
     def _segments(self, manifest: Manifest) -> list[int]:
-        """Return numbers of the segments of a version. Raises DamagedIndex where one, or a file, is missing."""
+        """Return the numbers of a version's segments. Raises DamagedIndex where one, or a file, is missing."""
         digests = {ref.digest for ref in manifest.refs}
         with self.cursor() as cursor:
             query = "SELECT digest, segment FROM segments WHERE digest = ANY(%s)"
@@ -269,9 +271,8 @@ class PostgresEngine:
             lock = "SELECT pg_try_advisory_xact_lock(hashtext(%s), %s::int)"
             if cursor.execute(lock, [self.schema, number]).fetchone() == (True,):
                 cursor.execute("DELETE FROM generations WHERE number = %s", [number])
-        manifests = [
-            Manifest.model_validate_json(data) for (data,) in cursor.execute("SELECT manifest FROM generations")
-        ]
+        rows = cursor.execute("SELECT manifest FROM generations")
+        manifests = [Manifest.model_validate_json(data) for (data,) in rows]
         digests = sorted({ref.digest for manifest in manifests for ref in manifest.refs})
         cursor.execute("DELETE FROM segments WHERE digest <> ALL(%s)", [digests])
         cursor.execute("DELETE FROM blobs WHERE digest <> ALL(%s)", [digests])
@@ -371,14 +372,13 @@ class PostgresVectors:
         parts = self._firsts.searchsorted(rows, "right") - 1
         rows_in_part = (rows - self._firsts[parts]).tolist()
         with self._engine.cursor() as cursor:
-            fetched = cursor.execute(
-                RECONSTRUCTED, [[self._segments[number] for number in parts.tolist()], rows_in_part]
-            ).fetchall()
+            segments = [self._segments[number] for number in parts.tolist()]
+            fetched = cursor.execute(RECONSTRUCTED, [segments, rows_in_part]).fetchall()
         sent = b"".join(data[4:] for (data,) in fetched)  # each begins with its dimension
         return np.frombuffer(sent, ">f2").astype(np.float32).reshape(len(rows), self.dimension)
 
     def _rank(self, query: str, values: dict[str, Any], firsts: NDArray[np.int64]) -> Nearest:
-        """firsts: row at which each of the segments that are searched starts."""
+        """Return the rows that a query ranks. firsts: row at which each of the segments that it searches starts."""
         with self._engine.cursor() as cursor:
             matches = cursor.execute(query.encode(), values).fetchall()
         rows = [int(firsts[number - 1]) + row for number, row, _ in matches]
@@ -386,7 +386,7 @@ class PostgresVectors:
 
 
 def ranges_of(allowed: NDArray[np.bool_], firsts: NDArray[np.int64]) -> dict[int, list[tuple[int, int]]]:
-    """The rows of a flag per row as ranges (first, end) of rows in each segment; segments without any are left out.
+    """Return flagged rows as ranges (first, end) within each segment, by its number; segments without any are left out.
 
     firsts: row at which each segment starts, and where the last one ends.
     """
@@ -402,7 +402,7 @@ def ranges_of(allowed: NDArray[np.bool_], firsts: NDArray[np.int64]) -> dict[int
 
 
 def _put_vectors(cursor: Cursor[Any], path: Path, digest: str) -> None:
-    """Rows of `vectors` in the binary form of COPY, in the order of their lists: arrays go as they are."""
+    """Insert a segment's vectors by a binary COPY, in the order of their lists: arrays go as they are."""
     arrays = map_arrays(path)
     vectors: NDArray[np.float16] = arrays["vectors"]
     into = "INSERT INTO segments (digest) VALUES (%s) RETURNING segment"

@@ -95,7 +95,7 @@ SERVER_ACCOUNTS = ("postgres", "nobody")
 
 
 def account_of(folder: Path) -> pwd.struct_passwd | None:
-    """Who runs the server: this account (None), or for root the folder's owner, or else a server account.
+    """Return who runs the server: None for this account; for root the folder's owner, or else a server account.
 
     Raises DatabaseUnavailable when the folder belongs to somebody else.
     """
@@ -108,8 +108,8 @@ def account_of(folder: Path) -> pwd.struct_passwd | None:
                 "work as that account, or choose another TRIVET_HOME"
             )
         return None
-    account = _entry(owner) if owner else None
-    account = account or next(filter(None, map(_entry, SERVER_ACCOUNTS)), None)
+    account = _find_account(owner) if owner else None
+    account = account or next(filter(None, map(_find_account, SERVER_ACCOUNTS)), None)
     if account is None:
         raise DatabaseUnavailable(
             "PostgreSQL refuses to run as root, and there is no account `postgres` or `nobody` to run it; "
@@ -118,7 +118,7 @@ def account_of(folder: Path) -> pwd.struct_passwd | None:
     return account
 
 
-def _entry(account: int | str) -> pwd.struct_passwd | None:
+def _find_account(account: int | str) -> pwd.struct_passwd | None:
     try:
         return pwd.getpwuid(account) if isinstance(account, int) else pwd.getpwnam(account)
     except KeyError:
@@ -132,11 +132,11 @@ def may_enter(folder: Path, account: pwd.struct_passwd | None) -> bool:
     for above in (folder, *folder.parents):
         if not above.exists():
             continue
-        facts = above.stat()
-        if facts.st_uid == account.pw_uid:
+        status = above.stat()
+        if status.st_uid == account.pw_uid:  # the owner's right holds even where others have more
             right = stat.S_IXUSR
         else:
-            right = stat.S_IXGRP if facts.st_gid == account.pw_gid else stat.S_IXOTH
-        if not facts.st_mode & right:
+            right = stat.S_IXGRP if status.st_gid == account.pw_gid else stat.S_IXOTH
+        if not status.st_mode & right:
             return False
     return True

@@ -58,7 +58,7 @@ def publish_segments(
     """
     claim(out)
 
-    def filled(contents: Contents) -> Manifest:
+    def fill(contents: Contents) -> Manifest:
         to_publish = segments or [contents.empty()]
         for ref in [ref for segment in to_publish for ref in (segment.text, segment.vectors, segment.numbers)]:
             contents.take(ref, path_of)
@@ -80,13 +80,13 @@ def publish_segments(
 
     if engine := engine_of(out):
         with files.scratch_folder(out) as folder:
-            manifest = filled(Contents(folder, before=None))
+            manifest = fill(Contents(folder, before=None))
             return engine.publish(manifest, folder.joinpath)
     with files.reachable(out), _unfinished_folder(out / "generations") as (folder, lock):
         is_first = not (out / "CURRENT").exists()
         before = None if is_first else out / "generations" / read_pointer(out).generation
         contents = Contents(folder, before=before)
-        digest = contents.seal(filled(contents))
+        digest = contents.seal(fill(contents))
         with _locked(out / "generations"):  # where locks change, so that no sweep comes between
             fcntl.flock(lock, fcntl.LOCK_SH)  # finished: others may read it, none may remove it
         with Index(folder, digest) as written:
@@ -96,13 +96,13 @@ def publish_segments(
 
 @contextlib.contextmanager
 def _unfinished_folder(generations: Path) -> Generator[tuple[Path, int]]:
-    """A folder for an unfinished version, gone afterwards unless it was renamed, and its lock.
+    """Yield a folder for an unfinished version, gone afterwards unless it was renamed, and its lock.
 
     The lock is exclusive while the builder writes, so that no other takes the folder for a leftover.
     """
     with _locked(generations):
         folder = Path(tempfile.mkdtemp(dir=generations, prefix=".building-"))
-        folder.chmod(0o755)
+        folder.chmod(0o755)  # mkdtemp closes it to other accounts, and an index is for all who may reach it
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
@@ -188,13 +188,13 @@ class Contents:
         """Write `data` as a file of the version, and return its Ref."""
         ref = Ref.of(kind, data)
 
-        def written(_: Ref) -> Path:
+        def write_data(_: Ref) -> Path:
             path = self._folder / "made"
             path.unlink(missing_ok=True)
             path.write_bytes(data)
             return path
 
-        self.take(ref, written)
+        self.take(ref, write_data)
         (self._folder / "made").unlink(missing_ok=True)
         return ref
 
@@ -206,7 +206,7 @@ class Contents:
         return packed.segment
 
     def parts(self, segments: Sequence[Segment], catalogue: Sequence[CatalogueEntry]) -> tuple[Part, ...]:
-        """The segments with the catalogue of their documents; one without chunks is listed where its digest stands."""
+        """Return segments with the catalogue of their documents; those without chunks are listed by their digest."""
         listed: list[list[CatalogueEntry]] = [[] for _ in segments]
         if len(segments) == 1:
             listed[0] = list(catalogue)
@@ -228,7 +228,7 @@ class Contents:
         return IndexCounts.of([postings_of(map_arrays(self._folder / name_of(part.text))) for part in parts]).mean_idf
 
     def seal(self, manifest: Manifest) -> str:
-        """Write the manifest and make all durable; gives the manifest's digest, which is that of the content."""
+        """Write the manifest and make all durable; return the manifest's digest, which is that of the content."""
         data = manifest.pack()
         files.write(self._folder / "manifest.json", data)
         for name in self.fresh:
@@ -239,14 +239,14 @@ class Contents:
 
 
 def _is_untouched(before: Path, name: str, ref: Ref) -> bool:
-    """Whether a version has the file as it was written: nobody wrote to it since, or its bytes are the right ones.
+    """Return whether a version has the file as it was written: untouched since, or with the right bytes.
 
     Reading all files would take longer than writing those of a change.
     """
     try:
-        facts = (before / name).stat()
-        if facts.st_mtime_ns <= (before / "manifest.json").stat().st_mtime_ns:
-            return facts.st_size == ref.size
+        status = (before / name).stat()
+        if status.st_mtime_ns <= (before / "manifest.json").stat().st_mtime_ns:  # which `seal` writes last
+            return status.st_size == ref.size
         with (before / name).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
     except OSError:

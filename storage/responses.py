@@ -103,7 +103,7 @@ class Responses:
             self._database.run(insert)
 
     def prune(self, *, before: datetime, dry_run: bool) -> int:
-        """Remove the answers that were stored before, and count them.
+        """Remove the answers that were stored before, and return their number.
 
         Their place in the table is used again, and not given back. Raises DatabaseUnavailable.
         """
@@ -173,13 +173,13 @@ class OptionalResponses:
 
 
 def escape(value: Any) -> Any:
-    """`value` with what PostgreSQL cannot hold in text, NUL and lone surrogates, written as ESCAPE and four digits."""
-    return _replace_texts(value, lambda text: UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", text))
+    """Return `value` with ESCAPE and four hex digits for what PostgreSQL cannot hold: NUL and lone surrogates."""
+    return _replace_texts(value, lambda text: UNSTORABLE.sub(lambda match: f"{ESCAPE}{ord(match[0]):04x}", text))
 
 
 def unescape(value: Any) -> Any:
     """Return the value that `escape` was given to make this one."""
-    return _replace_texts(value, lambda text: ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
+    return _replace_texts(value, lambda text: ESCAPED.sub(lambda match: chr(int(match[1], 16)), text))
 
 
 def unescape_row(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _select_rows(connection: Connection, *, keys: list[str]) -> Sequence[Row[Any
 
 
 def _replace_texts(value: Any, replace: Callable[[str], str]) -> Any:
-    """`value` with `replace` applied to each text in it, names of fields included."""
+    """Return `value` with `replace` applied to each text in it, names of fields included."""
     match value:
         case str():
             return replace(value)

@@ -94,10 +94,8 @@ class SamplePages:
     def pairs(self, first: str, second: str, task: str) -> list[Pairs]:
         """Count how often each pair of scores occurs among the items that both runs scored."""
         paired = _pair_scores(first, second, task)
-        query = select(paired.c.before, paired.c.after, func.count().label("n")).group_by(
-            paired.c.before, paired.c.after
-        )
-        query = query.order_by(paired.c.before, paired.c.after)
+        scores = paired.c.before, paired.c.after
+        query = select(*scores, func.count().label("n")).group_by(*scores).order_by(*scores)
         return [Pairs(**row) for row in self._read_grouped(query)]
 
     def flips(self, first: str, second: str, task: str, *, worse: bool, start: int, most: int) -> list[Flip]:
@@ -140,7 +138,7 @@ class SamplePages:
         query = (
             select(samples.c.item, samples.c.extracted, samples.c.gold)
             .where(samples.c.run == escape(run), samples.c.task == escape(task), samples.c.item.in_(items))
-            .order_by(samples.c.item, samples.c.repeat.desc())
+            .order_by(samples.c.item, samples.c.repeat.desc())  # the first repeat last: it stays in the dict
         )
         rows = self._database.rows(query) if items else []
         return {row["item"]: (unescape(row["extracted"]), unescape(row["gold"])) for row in rows}
@@ -149,13 +147,12 @@ class SamplePages:
 def sample_of(row: sa.RowMapping) -> Sample:
     """Return the sample in a row of the table."""
     fields = {column: field for field, column in SAMPLE_COLUMNS.items()}
-    return Sample.model_validate(
-        {fields.get(name, name): value for name, value in unescape_row(row, *KEY_COLUMNS).items()}
-    )
+    values = unescape_row(row, *KEY_COLUMNS)
+    return Sample.model_validate({fields.get(name, name): value for name, value in values.items()})
 
 
 def _task_conditions(table: sa.FromClause, run: str, task: str) -> tuple[ColumnElement[bool], ...]:
-    """Return the samples of a task of a run; the data set as a value lets the primary key give the order."""
+    """Return the conditions of a task's samples; the data set as a value lets the primary key give the order."""
     dataset_ids = (
         select(results.c.dataset).where(results.c.run == escape(run), results.c.task == escape(task)).limit(1)
         for results in (eval_tasks, eval_results)  # selectors have figures and no task
@@ -168,7 +165,7 @@ def _task_conditions(table: sa.FromClause, run: str, task: str) -> tuple[ColumnE
 
 
 def _pair_scores(first: str, second: str, task: str) -> sa.Subquery:
-    """Return the mean scores of each item that both runs scored.
+    """Return the subquery of the mean scores of each item that both runs scored.
 
     One pass over the samples: a join of two runs becomes a nested loop where the database has no statistics yet.
     """

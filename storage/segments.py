@@ -123,6 +123,7 @@ def pack_catalogue(entries: Sequence[CatalogueEntry]) -> bytes:
 
 
 def texts_of(joined: NDArray[np.uint8]) -> list[str]:
+    """Return the texts that `pack_catalogue` and `pack_segment` joined with NUL, which none of them holds."""
     return joined.tobytes().decode().split("\0") if joined.size else []
 
 
@@ -177,6 +178,7 @@ def split_documents(documents: Sequence[tuple[str, int, Payload]]) -> list[list[
 
 
 def _split(documents: list[tuple[str, int, Payload]], bit: int) -> list[list[tuple[str, int, Payload]]]:
+    """Return documents by segment. bit: of the digests, by which a segment is split that is too large."""
     if sum(chunks for _, chunks, _ in documents) <= MOST_CHUNKS or len(documents) < 2 or bit < 0:
         return [documents] if documents else []
     halves: tuple[list[tuple[str, int, Payload]], ...] = ([], [])

@@ -65,7 +65,7 @@ class Sessions:
         return _session(self._database.run(lambda connection: connection.execute(statement).mappings().one()))
 
     def append(self, session_id: str, *, question: str, answered: JsonValue) -> int:
-        """Add a turn; gives its number. Raises UnknownSession when the session is gone."""
+        """Add a turn, and return its number. Raises UnknownSession when the session is gone."""
         row = {"question": escape(question), "answered": escape(_finite.validate_python(answered))}
         titled = func.coalesce(chat_sessions.c.title, row["question"])
         # the lock of this row makes two writers number their turns one after the other
@@ -93,7 +93,7 @@ class Sessions:
         return _session(rows[0]) if rows else None
 
     def recent(self, n: int) -> tuple[Session, ...]:
-        """The `n` sessions that were talked in last, whatever their index; those without a question are left out."""
+        """Return the `n` sessions of any index that were talked in last; those without a question are left out."""
         return tuple(_session(row) for row in self._database.rows(_select_sessions().limit(n)))
 
     def get(self, prefix: str) -> Session:
@@ -103,9 +103,8 @@ class Sessions:
             raise UnknownSession(
                 f"{prefix!r} is no session id; an id is hex digits such as 1f0c9a3e; {self._latest_sessions()}"
             )
-        rows = self._database.rows(
-            select(chat_sessions).where(chat_sessions.c.id.startswith(beginning)).limit(LISTED_SESSIONS)
-        )
+        query = select(chat_sessions).where(chat_sessions.c.id.startswith(beginning)).limit(LISTED_SESSIONS)
+        rows = self._database.rows(query)
         if not rows:
             raise UnknownSession(f"no session has an id that begins with {prefix}; {self._latest_sessions()}")
         if len(rows) > 1:

@@ -154,7 +154,7 @@ class Vectors:
     def _scan_lists(
         self, stack: _Stack, probed: NDArray[np.int64], query: NDArray[np.float32], k: int, *, lists: int
     ) -> Nearest:
-        """Return the nearest rows of these lists, of which each part has so many."""
+        """Return the nearest rows of the probed lists, numbered through all parts. lists: how many each part has."""
         faiss = open_faiss()
         scores, hits = np.empty((1, k), np.float32), np.empty((1, k), np.int64)
         unused = np.zeros(len(probed), np.float32)
@@ -179,7 +179,8 @@ class Vectors:
         rows, scores = list[NDArray[np.int64]](), list[NDArray[np.float32]]()
         for number, part in enumerate(self._parts):
             allowed_here = allowed[self._firsts[number] : self._firsts[number + 1]]
-            if not (count := int(np.count_nonzero(allowed_here))):
+            count = int(np.count_nonzero(allowed_here))
+            if not count:
                 continue
             flags = np.packbits(allowed_here if part.order is None else allowed_here[part.order], bitorder="little")
             parameters = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(flags), nprobe=1)
@@ -207,9 +208,8 @@ class Vectors:
         one_list = faiss.IndexFlatIP(self.dimension)
         one_list.add(np.zeros((1, self.dimension), np.float32))
         kind, likeness = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-        index = faiss.IndexIVFScalarQuantizer(
-            one_list, self.dimension, max(len(inverted_lists), 1) * lists, kind, likeness, False
-        )
+        count = max(len(inverted_lists), 1) * lists
+        index = faiss.IndexIVFScalarQuantizer(one_list, self.dimension, count, kind, likeness, False)
         pointers = faiss.InvertedListsPtrVector()
         for lists_of_part in inverted_lists:
             pointers.push_back(lists_of_part)
@@ -250,7 +250,7 @@ class _Part:
         code_bytes = self.vectors.shape[1] * 2
         lists.nlist, lists.code_size, lists.read_only = len(starts) - 1, code_bytes, True
         lists.filename, lists.totsize = str(self._path), self._path.stat().st_size
-        lists.prefetch_nthread = 0
+        lists.prefetch_nthread = 0  # a search reads its pages itself
         lists.do_mmap()
         lists.lists.resize(len(starts) - 1)
         begins = starts[:-1].astype(np.uint64)
@@ -305,7 +305,7 @@ def count_lists(rows: int) -> int:
 
 
 def train_centres(sample: NDArray[np.float16], rows: int) -> Centres:
-    """Centres for an index of `rows` rows, from a sample of them: (`PER_CENTRE` * lists, dimension) or fewer.
+    """Return centres for an index of `rows` rows, from a sample of them: (`PER_CENTRE` * lists, dimension) or fewer.
 
     No centres where most lists would have to be scanned. The same sample gives the same centres on a CPU.
     """
@@ -331,7 +331,7 @@ def count_gpus() -> int:
 
 
 def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArray[np.float32]:
-    """Train the centres of so many lists, (lists, dimension), on a sample of the rows.
+    """Return the centres of so many lists, (lists, dimension), trained on a sample of the rows.
 
     gpu: the nearest centre of each row is found on the first GPU, else by one CPU thread. Raises RuntimeError where
     the GPU cannot do it.
@@ -340,6 +340,7 @@ def train_lists(sample: NDArray[np.float32], lists: int, *, gpu: bool) -> NDArra
     dimension = sample.shape[1]
     training = faiss.Clustering(dimension, lists)
     training.seed, training.niter, training.spherical = 1, 10, True
+    # with its own bounds FAISS warns of a small sample, and draws from a large one
     training.min_points_per_centroid, training.max_points_per_centroid = 1, PER_CENTRE
     flat = faiss.IndexFlatIP(dimension)
     if gpu:
