@@ -386,7 +386,7 @@ def open_chat(
         raise ModelUnavailable(f"There is no model backend called {name!r}; give {spellings()}.")
     args: dict[str, JsonValue] = {}
     if backend.place == "endpoint":
-        rest, has_args, written = rest.partition(",{")
+        rest, has_args, written = rest.partition(",{")  # JSON alone: a comma may be part of a model's name
         args = parse_model_args("{" + written) if has_args else {}
         variable = args.pop("api_key_env", None)
         if kind == "curator":

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
-CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
+CONTEXT_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # of GPT-2, of most others, of a few old ones
 UNKNOWN_CONTEXT = 2048  # tokens, where neither the model nor its tokenizer says; as lm-evaluation-harness takes it
-SAID_CHARS = 200
+SAID_CHARS = 200  # of the message of a library that an error quotes
 UNKNOWN_SHAPE = ("does not recognize this architecture", "Unrecognized configuration class", "Unrecognized model in")
 NO_LIMIT = 10**9  # a tokenizer's `model_max_length` beyond this means that it does not know
 ADAPTER_CONFIG = "adapter_config.json"
@@ -283,7 +283,7 @@ def name_failures(folder: Path) -> Generator[None]:
         if any(words in str(error) for words in UNKNOWN_SHAPE):
             remedy = "this kind of model does not run in this process: take another one, or serve it behind an "
             remedy += "OpenAI-compatible endpoint (vLLM, llama.cpp)"
-        elif "custom code" in str(error):
+        elif "custom code" in str(error):  # as transformers asks for trust_remote_code
             remedy = "give trust_remote_code=True if you trust the code that comes with it, where that can be given"
         reason = " ".join(str(error).split())[:SAID_CHARS].rstrip(".") or type(error).__name__
         raise ModelUnavailable(f"the model in {folder} cannot be loaded: {reason}; {remedy}") from error

@@ -84,7 +84,7 @@ class CuratorChat(OpenAIChat):
     ) -> None:
         provider, model = parse_litellm_name(name)
         settings = PROVIDERS[provider]
-        if base_url in (None, settings.base_url):
+        if base_url in (None, settings.base_url):  # a server of one's own may heed what the provider does not
             effort = thinking.effort not in (None, LEAST)
             requested = {"response_format": bool(response_format), "reasoning_effort": effort}
             if idle := [field for field in settings.ignores if requested.get(field)]:

@@ -69,7 +69,7 @@ class DrawnTokens:
         numbers = self._numbers[:, input_ids.shape[1] - self._prompt_tokens, None]  # (D, 1)
         drawn = pick_tokens(logits, numbers, top_p=self._top_p, top_k=self._top_k)
         scores[self._rows] = float("-inf")
-        scores[self._rows, drawn] = 0.0
+        scores[self._rows, drawn] = 0.0  # the only token that the greedy search of `generate` can take
         return scores
 
 

@@ -26,10 +26,10 @@ from models.model_errors import ModelUnavailable
 from models.prompts import replace_surrogates
 from models.weight_files import E5_REMEDY, e5_file, fingerprint
 
-MOST_TOKENS = 512
+MOST_TOKENS = 512  # positions that the model was trained with
 QUESTION_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
 """The prefixes that the model's card asks for before a question and before a passage."""
-MAGIC = b"E5S1"
+MAGIC = b"E5S1"  # the first bytes of the file
 BLOCK = 32
 Q4 = np.dtype([("scale", "<f2"), ("halves", "u1", BLOCK // 2)])
 

@@ -41,8 +41,8 @@ OVERFLOW = re.compile(
     re.I,
 )
 """The messages by which OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI refuse a prompt as too long."""
-PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")
-PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")
+PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")  # codes of status 429 that no wait mends
+PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")  # starts of codes
 
 
 class AnswerFailed(Exception):

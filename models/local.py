@@ -37,5 +37,5 @@ def release_model() -> None:
         _models.clear()
         torch = sys.modules.get("torch")  # never imported for this: without it no model is on a device
         if torch and torch.cuda.is_available():
-            gc.collect()
+            gc.collect()  # empty_cache gives back only what nothing refers to
             torch.cuda.empty_cache()

@@ -180,7 +180,7 @@ class OpenAIChat:
     def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> tuple[_Part, dict[str, JsonValue]]:
         """Return the answer to a body less the fields that the server refuses, and the sampling fields that it got."""
         is_chat = path == "/chat/completions"
-        while True:
+        while True:  # once more after each refusal that names a field
             sent = {name: value for name, value in body.items() if name not in self._refused}
             if "stream" not in sent:  # OpenAI streams some models to verified accounts only
                 sent.pop("stream_options", None)

@@ -242,7 +242,7 @@ def _near_identity(width: int) -> nn.Linear:
 
 
 def _at_least_float(values: Tensor) -> Tensor:
-    return values.to(torch.promote_types(values.dtype, torch.float32))
+    return values.to(torch.promote_types(values.dtype, torch.float32))  # float64 stays float64
 
 
 def _block(blocked: Tensor, picked: Tensor) -> Tensor:

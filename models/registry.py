@@ -40,7 +40,7 @@ ENTRY_FIELDS = ("model", "pretrained", "path", "rules", "revision", "base_url", 
 FILES = ("replay", "scripted")  # backends whose name is a file
 PERHAPS_LOCAL = ("peft", "tokenizer")  # arguments that are a folder or a name of the hub
 SECRET = re.compile(r"(\w+_)?(api_?key|key|token|password|passwd|secret|authorization)", re.I)
-NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")
+NO_SECRET = ("bos_token", "eos_token", "pad_token", "add_bos_token")  # of a vocabulary
 
 
 class RegistryUnusable(ModelUnavailable):

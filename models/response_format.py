@@ -55,7 +55,7 @@ def format_in_id(response_format: Mapping[str, JsonValue] | None) -> str:
 
 def _check_format(response_format: object) -> object:
     if isinstance(response_format, str):
-        with suppress(ValueError):
+        with suppress(ValueError):  # what is no JSON is refused below, in words
             response_format = json.loads(response_format)
     if response_format is not None:
         schema_of(response_format)

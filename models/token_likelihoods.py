@@ -131,7 +131,7 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     # padding at the right end: what is causal does not see it, so no mask is needed
     padded = torch.tensor([[*read, *[0] * (width - len(read))] for read, _ in rows], device=model.device)
     first = min(len(window.read) - len(window.predicted) for _, windows in rows for window in windows)
-    keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+    keeps = "logits_to_keep" in inspect.signature(model.forward).parameters  # some models compute all logits
     options = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
     logits = model(input_ids=padded, use_cache=False, **options).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0

@@ -219,7 +219,7 @@ class VLLMChat:
         if structure := sampling.pop("structured_outputs", None):
             sampling["structured_outputs"] = StructuredOutputsParams(**structure)
         # the text is made here, of the tokens, as transformers makes it of them
-        return SamplingParams(**sampling, detokenize="stop" in sampling)
+        return SamplingParams(**sampling, detokenize="stop" in sampling)  # vLLM looks for stops in a text of its own
 
     def _sampling(self, prompt: Prompt) -> dict[str, JsonValue]:
         """Return the sampling parameters of an answer under vLLM's names; a seed only where tokens are drawn."""
@@ -253,7 +253,7 @@ class VLLMChat:
                 temperature=0.0,
                 max_tokens=1,
                 allowed_token_ids=[window.predicted[-1]],
-                logprobs=0,
+                logprobs=0,  # of the chosen token alone
                 prompt_logprobs=0 if len(window.predicted) > 1 else None,
                 detokenize=False,
             )

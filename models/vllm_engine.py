@@ -90,7 +90,7 @@ def ask_engine(setup: Setup, jobs: Sequence[Job]) -> list[Any]:
     TransientModelError where the engine ends: the next call opens another one.
     """
     with ALONE:
-        if is_exiting():
+        if is_exiting():  # an engine opened now would miss the finalizers that end it
             raise TransientModelError("This process is about to end, and opens no engine; run it again.")
         engine = load_once(("vllm", setup), lambda: Engine(setup))
         try:

@@ -141,7 +141,7 @@ class Remote:
         try:
             from fsspec.core import url_to_fs
 
-            system, base = url_to_fs(self.url, use_listings_cache=False)
+            system, base = url_to_fs(self.url, use_listings_cache=False)  # others write to the store too
             yield system, base
         except FileNotFoundError as error:
             if not writing:

@@ -113,7 +113,7 @@ def _summarise(tar: tarfile.TarFile) -> Manifest:
             continue
         counts.update(kind for start, kind in KINDS.items() if member.name.startswith(start))
         size += member.size
-        digest.update(f"{member.name}\0{member.size}\0".encode("utf-8", "surrogateescape"))
+        digest.update(f"{member.name}\0{member.size}\0".encode("utf-8", "surrogateescape"))  # as tarfile reads names
         data = cast("IO[bytes]", tar.extractfile(member))  # a plain file has content
         while block := data.read(1 << 20):
             digest.update(block)
@@ -185,7 +185,7 @@ def _load_database(dump: Path, url: str) -> None:
         start = file.read(4096)  # pg_restore writes settings first; blanks in their place keep the length
         file.seek(0)
         file.write(start.replace(TIMEOUT, b" " * len(TIMEOUT)))
-    strictly = ("--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1")
+    strictly = ("--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1")  # all or nothing
     _run_client("psql", url, *strictly, f"--file={script}")
     database.upgrade(url)
 

@@ -15,7 +15,7 @@ from storage.embeddings import EmbeddingCache
 from storage.records import Record
 from storage.storage_errors import DamagedArtifact, MissingArtifact
 
-DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")  # no part of a longer hex number
 """A digest wherever it stands: a result of Prefect holds its JSON as an escaped string."""
 LEFTOVER = timedelta(hours=1)  # no write takes as long as this: an unfinished file this old belongs to a killed process
 

@@ -23,7 +23,7 @@ from storage.storage_errors import DatabaseUnavailable
 
 Result = TypeVar("Result")
 
-CONNECT_S = 10
+CONNECT_S = 10  # after which a server that does not answer counts as away
 UPGRADE_LOCK = 0x7472_6976  # "triv": any number that all of us use and nobody else does
 
 

@@ -26,7 +26,7 @@ from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, StoreUnreachable, WrongPostgresVersion
 
 DATABASE = "trivet"
-SOCKET_NAME = ".s.PGSQL.5432"
+SOCKET_NAME = ".s.PGSQL.5432"  # libpq makes this name of the port; no TCP port is opened
 SOCKET_PATH_BYTES = 103  # what every system allows: 107 on Linux, 103 on macOS
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+@-]+")
 START_S = 120.0  # longest wait for a start; recovery after a crash replays the log first
@@ -313,7 +313,7 @@ def _postmaster(place: Place) -> int | None:
     if pid is None:
         return None
     try:
-        command = f"{' '.join(psutil.Process(pid).cmdline())} "
+        command = f"{' '.join(psutil.Process(pid).cmdline())} "  # the blank ends the path below: /a is not /a-b
     except psutil.Error:
         return None
     return pid if "postgres" in command and f"unix_socket_directories={place.sockets} " in command else None

@@ -1,4 +1,4 @@
-"""What the evaluation tables hold: runs and the models they measured, tasks, figures, samples."""
+"""What the evaluation tables hold: runs and the models they measured, tasks, results, samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Dataset(FiniteRecord):
 
 
 class EvalSettings(FiniteRecord):
-    """Everything besides model, index and data that can change a figure."""
+    """Everything besides model, index and data that can change a result."""
 
     name: str
     """`rag`, or the task: equal parameters of two tasks are two settings."""
@@ -108,7 +108,7 @@ class Task(FiniteRecord):
 
 
 class Result(FiniteRecord):
-    """A figure over the items of a run, with its error bars."""
+    """The value of a metric over the items of a run, with its error bars."""
 
     metric: str
     """Name of the metric: `accuracy`, `prompt_level_strict`, `pass@4`, `page.mrr@10` …"""
@@ -123,7 +123,7 @@ class Result(FiniteRecord):
     n: int = Field(ge=0)
     """Number of items that `value` was worked out over."""
     headline: bool = False
-    """True for the one figure that a leaderboard shows."""
+    """True for the one result that a leaderboard shows."""
     higher_is_better: bool = True
 
 
@@ -144,7 +144,7 @@ class Sample(FiniteRecord):
     """The stage that decided, the rule that failed or the judge's words; never empty when unscored."""
     group: str | None = None
     values: dict[str, float] = Field(default_factory=dict)
-    """Further figures of this sample, by name: `prompt_level_strict`, `Turn 1` …"""
+    """Further values of this sample, by name: `prompt_level_strict`, `Turn 1` …"""
     detail: dict[str, JsonValue] = Field(default_factory=dict)
     """Data for a re-score or for inspection: rules followed, the whole judgment."""
     truncated: bool = False
@@ -187,7 +187,7 @@ class Evaluated(FiniteRecord):
 
 
 class StoredScore(FiniteRecord):
-    """A figure of a model on a benchmark, with everything that a leaderboard needs."""
+    """A score of a model on a benchmark, with everything that a leaderboard needs."""
 
     run: str
     status: Literal["running", "completed", "failed"]
@@ -216,14 +216,14 @@ class StoredScore(FiniteRecord):
     ended_at: datetime | None
 
 
-def without_figures(metrics: Mapping[str, JsonValue], results: Iterable[Result]) -> dict[str, JsonValue]:
+def without_values(metrics: Mapping[str, JsonValue], results: Iterable[Result]) -> dict[str, JsonValue]:
     """Return `metrics` with None for the values that `results` hold, so that each is kept once."""
     values = {result.metric: result.value for result in results if not result.part}
     return {name: None if name in values and values[name] == value else value for name, value in metrics.items()}
 
 
-def with_figures(task: Task, results: Iterable[Result]) -> Task:
-    """Return the task with the values of `results` in place of the nulls that `without_figures` left."""
+def with_values(task: Task, results: Iterable[Result]) -> Task:
+    """Return the task with the values of `results` in place of the nulls that `without_values` left."""
     values = {result.metric: result.value for result in results if not result.part}
     metrics = {name: values.get(name) if value is None else value for name, value in task.metrics.items()}
     return task.model_copy(update={"metrics": metrics})

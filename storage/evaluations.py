@@ -28,8 +28,8 @@ from storage.evaluated import (
     Sample,
     StoredScore,
     Task,
-    with_figures,
-    without_figures,
+    with_values,
+    without_values,
 )
 from storage.records import Record
 from storage.responses import escape, unescape, unescape_row
@@ -37,15 +37,15 @@ from storage.sample_pages import KEY_COLUMNS, sample_of
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
-SHORTEST_PREFIX = 6
+SHORTEST_PREFIX = 6  # characters of an id
 ROWS_PER_STATEMENT = 500  # most samples in memory at once
 LISTED_RUNS = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 GRADED_PER_PAGE = 5_000
 
 
-class Figure(NamedTuple):
-    """A figure of a run on a task, with what tells whether another one is comparable."""
+class RunScore(NamedTuple):
+    """A score of a run on a task, with what tells whether another one is comparable."""
 
     metric: str
     part: str
@@ -62,6 +62,7 @@ class Figure(NamedTuple):
 
     @property
     def comparable_by(self) -> tuple[str, str, str]:
+        """Data, settings and metric: scores are comparable where these are equal."""
         return self.checksum, self.settings, self.metric
 
 
@@ -123,18 +124,18 @@ class Evaluations:
         results = self._database.run(lambda connection: [*_read_results(connection, run)])
         return [evaluation for _, evaluation in results]
 
-    def figures_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[Figure]]:
-        """Return each task's headline and its values over all items by these metrics, by run and task; in one query."""
+    def scores_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[RunScore]]:
+        """Return each task's headline and its scores over all items by these metrics, by run and task; in one query."""
         table, run_ids = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
         whole = (table.part == "") & table.metric.in_(escape(list(metrics)))
-        columns = [table[name] for name in Figure._fields if name not in ("checksum", "settings")]
+        columns = [table[name] for name in RunScore._fields if name not in ("checksum", "settings")]
         query = select(table.run, table.task, *columns, datasets.c.checksum, table.settings).join(datasets)
         query = query.where(table.run == sa.any_(run_ids), table.headline | whole)
-        by_task = dict[tuple[str, str], list[Figure]]()
+        by_task = dict[tuple[str, str], list[RunScore]]()
         plain = cache(unescape)  # a few words stand in thousands of rows
         for run, task, metric, part, *rest in self._database.run(lambda connection: connection.execute(query).all()):
-            figure = Figure(plain(metric), plain(part), *rest)
-            by_task.setdefault((plain(run), plain(task)), []).append(figure)
+            score = RunScore(plain(metric), plain(part), *rest)
+            by_task.setdefault((plain(run), plain(task)), []).append(score)
         return by_task
 
     def samples(self, run: str, task: str) -> Iterator[Sample]:
@@ -154,7 +155,7 @@ class Evaluations:
         """Yield samples by data set, item and repeat, in pages; the primary key leads straight to each page."""
         place = tuple_(samples.c.item, samples.c.repeat)
         data = set[int]()
-        for table in (eval_tasks, eval_results):  # selectors have figures and no task
+        for table in (eval_tasks, eval_results):  # selectors have results and no task
             query = select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task)).distinct()
             data.update(row["dataset"] for row in self._database.rows(query))
         for dataset in sorted(data):
@@ -253,20 +254,22 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
 
 def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
     """Yield the results of a run without samples, each with the id of its data set: by task and data set."""
-    # figures and tasks of the run by task, data set and settings; texts as they are stored
-    figures, tasks = dict[tuple[str, int, str], list[RowMapping]](), dict[tuple[str, int, str], list[RowMapping]]()
-    for table, rows in ((eval_results, figures), (eval_tasks, tasks)):
+    # rows of the run by task, data set and settings; texts as they are stored
+    results_by_key = dict[tuple[str, int, str], list[RowMapping]]()
+    tasks_by_key = dict[tuple[str, int, str], list[RowMapping]]()
+    for table, rows in ((eval_results, results_by_key), (eval_tasks, tasks_by_key)):
         query = select(table).where(table.c.run == escape(run)).order_by(*table.primary_key)
         for row in connection.execute(query).mappings():
             rows.setdefault((row["task"], row["dataset"], row["settings"]), []).append(row)
-    keys = sorted(figures.keys() | tasks.keys())
+    keys = sorted(results_by_key.keys() | tasks_by_key.keys())
     runs = _read_runs(connection, eval_runs.c.id == escape(run), limit=1)
     data = _rows_by_key(connection, datasets.c.id, {dataset for _, dataset, _ in keys})
     settings_of = _rows_by_key(connection, eval_settings.c.digest, {settings for *_, settings in keys})
     for key in keys:
         _, dataset, settings = key
-        results = [Result.model_validate(unescape_row(row, *KEY_COLUMNS)) for row in figures.get(key, ())]
-        of_key = [Task.model_validate(unescape_row(row, "run", "dataset", "settings")) for row in tasks.get(key, ())]
+        results = [Result.model_validate(unescape_row(row, *KEY_COLUMNS)) for row in results_by_key.get(key, ())]
+        task_rows = (unescape_row(row, "run", "dataset", "settings") for row in tasks_by_key.get(key, ()))
+        tasks = [Task.model_validate(row) for row in task_rows]
         yield (
             dataset,
             Evaluated(
@@ -274,7 +277,7 @@ def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evalu
                 dataset=Dataset.model_validate(data[dataset]),
                 settings=EvalSettings.model_validate(settings_of[settings]),
                 results=tuple(results),
-                task=with_figures(of_key[0], results) if of_key else None,
+                task=with_values(tasks[0], results) if tasks else None,
             ),
         )
 
@@ -304,7 +307,7 @@ def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | Non
         ranked = ranked.where(models.c.name.in_(escape(list(model_names))))
     if tasks is not None:
         ranked = ranked.where(eval_tasks.c.task.in_(escape(list(tasks))))
-    latest, figures = ranked.subquery(), eval_results.c
+    latest, results = ranked.subquery(), eval_results.c
     query = (
         select(
             eval_runs.c.id.label("run"),
@@ -317,7 +320,7 @@ def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | Non
             eval_tasks.c.settings.label("settings_digest"),
             eval_settings.c.parameters.label("settings"),
             *(eval_tasks.c.counts, eval_tasks.c.usage, eval_runs.c.ended_at),
-            *(figures[name] for name in Result.model_fields),
+            *(results[name] for name in Result.model_fields),
         )
         .select_from(latest)
         .join(eval_tasks, (eval_tasks.c.run == latest.c.run) & (eval_tasks.c.task == latest.c.task))
@@ -325,9 +328,9 @@ def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | Non
         .join(models, models.c.id == eval_runs.c.model)
         .join(datasets, datasets.c.id == eval_tasks.c.dataset)
         .join(eval_settings, eval_settings.c.digest == eval_tasks.c.settings)
-        .join(eval_results, (figures.run == eval_tasks.c.run) & (figures.task == eval_tasks.c.task))
-        .where(figures.headline, figures.part == "")
-        .order_by(models.c.name, models.c.id, eval_tasks.c.task, figures.metric, eval_runs.c.started_at)
+        .join(eval_results, (results.run == eval_tasks.c.run) & (results.task == eval_tasks.c.task))
+        .where(results.headline, results.part == "")
+        .order_by(models.c.name, models.c.id, eval_tasks.c.task, results.metric, eval_runs.c.started_at)
     )
     return query if all_runs else query.where(latest.c.place == 1)
 
@@ -343,7 +346,7 @@ def _write(connection: Connection, evaluation: Evaluated) -> int:
     with_settings = of_task | {"settings": evaluation.settings.digest}
     if evaluation.task:
         row = with_settings | _column_values(evaluation.task)
-        row["metrics"] = without_figures(evaluation.task.metrics, evaluation.results)
+        row["metrics"] = without_values(evaluation.task.metrics, evaluation.results)
         changed += _upsert(connection, eval_tasks, [row], key=("run", "task"))
     results = (with_settings | result.model_dump() for result in evaluation.results)
     changed += _upsert(connection, eval_results, results, key=("run", "task", "dataset", "metric", "part"))

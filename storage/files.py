@@ -110,7 +110,7 @@ def make_folder(folder: Path) -> None:
             return
         make_folder(folder.parent)
         home = next((home for home in _homes if folder.is_relative_to(home)), None)
-        folder.mkdir(mode=_mode(folder, home) if home else 0o777, exist_ok=True)
+        folder.mkdir(mode=_mode(folder, home) if home else 0o777, exist_ok=True)  # another process may be first
     except OSError as error:
         raise StoreUnreachable(refusal(folder, error)) from error
     sync_folder(folder.parent)

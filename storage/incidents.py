@@ -20,7 +20,7 @@ SHORT_ID = 8
 
 
 class IncidentEvent(FiniteRecord):
-    """The figure of an incident in one night."""
+    """The score of an incident in one night."""
 
     night: str
     """Id of the flow run that the night was."""
@@ -32,11 +32,11 @@ class IncidentEvent(FiniteRecord):
     p: float | None = None
     """Two-sided p against the baseline; None where the two cannot be compared."""
     found: Literal["worse", "not back", "not comparable", "back"]
-    """`not back`: within noise of the baseline, but still nearer to the bad figure than to the good one."""
+    """`not back`: within noise of the baseline, but still nearer to the bad score than to the good one."""
 
 
 class Incident(FiniteRecord):
-    """A figure that got worse, from the night that saw it until it is back or somebody accepts it."""
+    """A score that got worse, from the night that saw it until it is back or somebody accepts it."""
 
     id: str
     suite: str
@@ -54,7 +54,7 @@ class Incident(FiniteRecord):
     baseline_at: datetime
     higher_is_better: bool = True
     events: tuple[IncidentEvent, ...] = Field(min_length=1)
-    """One per night that measured the figure, oldest first; the first one opened the incident."""
+    """One per night that measured the score, oldest first; the first one opened the incident."""
     status: Literal["open", "back", "accepted"] = "open"
     word: str = ""
     """The reason that a user gave for accepting it; empty while it is not accepted."""
@@ -62,27 +62,32 @@ class Incident(FiniteRecord):
 
     @property
     def short_id(self) -> str:
+        """The beginning of the id that people type."""
         return self.id[:SHORT_ID]
 
     @property
     def opened(self) -> IncidentEvent:
+        """The score that opened the incident."""
         return self.events[0]
 
     @property
     def last(self) -> IncidentEvent:
+        """The score of the latest night that measured it."""
         return self.events[-1]
 
     @property
     def open(self) -> bool:
+        """Whether the score is neither back nor accepted."""
         return self.status == "open"
 
     @property
-    def figure(self) -> tuple[str, str]:
+    def key(self) -> tuple[str, str]:
+        """Key that the score has in every night."""
         return self.of, self.task
 
 
 class Pin(FiniteRecord):
-    """A figure that later nights are compared with, instead of with the last good one."""
+    """A score that later nights are compared with, instead of with the last good one."""
 
     of: str
     task: str
@@ -98,7 +103,7 @@ class Incidents:
     def __init__(self, locate: Callable[[], str]) -> None:
         self._database = Reconnecting(locate)
 
-    def of(self, suite: str) -> tuple[Incident, ...]:
+    def of_suite(self, suite: str) -> tuple[Incident, ...]:
         """Return the incidents of a suite file, the oldest first."""
         table = night_incidents
         query = select(table).where(table.c.suite == escape(suite)).order_by(table.c.opened_at, table.c.id)

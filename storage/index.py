@@ -221,7 +221,7 @@ class Index:
 
     def chunk(self, row: int) -> bytes:
         """Return the chunk of a row as JSON, without reading its neighbours."""
-        row = range(len(self))[row]
+        row = range(len(self))[row]  # counts from the end below 0; raises IndexError
         part = int(self._firsts.searchsorted(row, "right")) - 1
         begin, end = self._texts[part]["offsets"][row - self._firsts[part] :][:2]
         return self._texts[part]["chunks"][begin:end].tobytes()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {
     "document": "VARCHAR",
-    "value": "DECIMAL(38, 12)",
+    "value": "DECIMAL(38, 12)",  # the widest that DuckDB has: exact, where a float is not
     "shown": "VARCHAR",
     "scale": "DECIMAL(38, 12)",
     "unit": "VARCHAR",

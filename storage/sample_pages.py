@@ -59,14 +59,7 @@ class SamplePages:
         self._database = Reconnecting(locate)
 
     def page(
-        self,
-        run: str,
-        task: str,
-        *,
-        kind: SampleKind,
-        after: After | None,
-        most: int,
-        since: str = "",
+        self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, since: str = ""
     ) -> list[Sample]:
         """Return the samples by item and repeat, from the one after `after` on.
 
@@ -155,13 +148,10 @@ def _task_conditions(table: sa.FromClause, run: str, task: str) -> tuple[ColumnE
     """Return the conditions of a task's samples; the data set as a value lets the primary key give the order."""
     dataset_ids = (
         select(results.c.dataset).where(results.c.run == escape(run), results.c.task == escape(task)).limit(1)
-        for results in (eval_tasks, eval_results)  # selectors have figures and no task
+        for results in (eval_tasks, eval_results)  # selectors have results and no task
     )
-    conditions = table.c.run == escape(run), table.c.task == escape(task)
-    return (
-        *conditions,
-        table.c.dataset == func.coalesce(*(dataset_id.scalar_subquery() for dataset_id in dataset_ids)),
-    )
+    dataset = func.coalesce(*(dataset_id.scalar_subquery() for dataset_id in dataset_ids))
+    return table.c.run == escape(run), table.c.task == escape(task), table.c.dataset == dataset
 
 
 def _pair_scores(first: str, second: str, task: str) -> sa.Subquery:

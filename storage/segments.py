@@ -174,7 +174,7 @@ def split_documents(documents: Sequence[tuple[str, int, Payload]]) -> list[list[
 
     documents: digest, number of chunks and what is to be listed of each, in the order of digests.
     """
-    return [[payload for _, _, payload in part] for part in _split(list(documents), 255)]
+    return [[payload for _, _, payload in part] for part in _split(list(documents), 255)]  # the first bit of a SHA-256
 
 
 def _split(documents: list[tuple[str, int, Payload]], bit: int) -> list[list[tuple[str, int, Payload]]]:

@@ -52,7 +52,7 @@ responses = Table(
     *_required(sa.Double, "latency_s"),
     *_created("created_at"),
     Index("responses_model_created_at", "model", "created_at"),
-    Index("responses_created_at", "created_at", postgresql_using="brin"),
+    Index("responses_created_at", "created_at", postgresql_using="brin"),  # small: rows lie in the order of time
 )
 """Every answer of a model, under the SHA-256 of everything that could change it."""
 
@@ -96,7 +96,7 @@ eval_settings = Table(
     *_required(Text, "name"),
     *_required(JSONB, "parameters"),
 )
-"""Everything besides model, index and data that can change a figure, under its SHA-256."""
+"""Everything besides model, index and data that can change a result, under its SHA-256."""
 
 models = Table(
     "models",
@@ -159,7 +159,7 @@ eval_results = Table(
     *_required(sa.Boolean, "higher_is_better", server_default=sa.true()),
     Index("eval_results_dataset_metric", "dataset", "metric"),
 )
-"""A figure with its interval; `part` is `kind=table` where it is of some of the items, and empty where it is of all."""
+"""A value with its interval; `part` is `kind=table` where it is of some of the items, and empty where it is of all."""
 
 samples = Table(
     "samples",
@@ -176,7 +176,7 @@ samples = Table(
     *_required(ARRAY(Text), "response_keys", server_default="{}"),
     *_required(sa.Boolean, "truncated", "missing", server_default=sa.false()),
     sa.CheckConstraint("status in ('scored', 'unscored')", name="samples_status"),
-    Index("samples_response_keys", "response_keys", postgresql_using="gin"),
+    Index("samples_response_keys", "response_keys", postgresql_using="gin"),  # finds rows by one of their keys
 )
 """The verdict on each item of a run; `response_keys` lead to the response store."""
 
@@ -195,7 +195,7 @@ night_incidents = Table(
     sa.CheckConstraint("status in ('open', 'back', 'accepted')", name="night_incidents_status"),
     Index("night_incidents_suite_opened_at", "suite", "opened_at"),
 )
-"""Figures of nights that got worse, from the night that saw it until they are back or accepted; `events` by night."""
+"""Scores of nights that got worse, from the night that saw it until they are back or accepted; `events` by night."""
 
 night_pins = Table(
     "night_pins",
@@ -204,7 +204,7 @@ night_pins = Table(
     *_required(Text, "run"),
     *_required(sa.DateTime(timezone=True), "at"),
 )
-"""Figures that later nights of a suite are compared with."""
+"""Scores that later nights of a suite are compared with."""
 
 lineage_steps = Table(
     "lineage_steps",

@@ -369,7 +369,7 @@ def _probes_for_recall(centres: NDArray[np.float32], sample: NDArray[np.float32]
     flat = faiss.IndexFlatIP(sample.shape[1])
     flat.add(np.ascontiguousarray(sample))
     neighbours = min(10, max(1, round(10 * len(sample) / rows)))
-    nearest = flat.search(queries, neighbours + 1)[1]
+    nearest = flat.search(queries, neighbours + 1)[1]  # one more: the row itself is among them
     lists = nearest_centres(centres, sample.astype(np.float16))
     likeness = queries @ centres.T  # (queries, centres)
     ranks = np.empty((len(queries), neighbours), np.int64)

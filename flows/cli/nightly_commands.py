@@ -116,7 +116,7 @@ def accept(
     from tasks.nightly import night_comparison, night_report
     from tasks.resources import incidents
 
-    open_incidents = incidents().of(_suite_file(suite))
+    open_incidents = incidents().of_suite(_suite_file(suite))
     accepted = night_comparison.accept_incident(open_incidents, incident, word=why, at=datetime.now(UTC))
     incidents().put(accepted)
     emit(accepted, as_json, lambda: screen.print(Text(harmless(night_report.describe_incident(accepted)))))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storage.evaluated import Sample
-from storage.evaluations import Evaluations, Figure
+from storage.evaluations import Evaluations, RunScore
 from storage.incidents import Incident, IncidentEvent, Pin
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
     run: str
     stored_task: str
     """Task under which the run stored the score; empty for an index and a selector."""
-    figure: Figure
+    score: RunScore
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
     @property
     def measure(self) -> Measure:
         """The score as reports hold it; it is not validated again, since a page draws thousands of scores."""
-        score = self.figure
+        score = self.score
         return Measure.model_construct(
             metric=score.metric,
             part=score.part,
@@ -80,7 +80,7 @@ class History(NamedTuple):
 
     def incident(self, key: tuple[str, str]) -> Incident | None:
         """Return the open incident of a score; None if there is none."""
-        return next((incident for incident in self.incidents if incident.open and incident.figure == key), None)
+        return next((incident for incident in self.incidents if incident.open and incident.key == key), None)
 
     def baselines(self, key: tuple[str, str]) -> Iterator[Cell]:
         """Yield the scores to compare with, the preferred one first."""
@@ -96,7 +96,7 @@ class History(NamedTuple):
 
         Nights of an incident do not count, except the one in which the score was back and one whose score was accepted.
         """
-        of_score = [incident for incident in self.incidents if incident.figure == key]
+        of_score = [incident for incident in self.incidents if incident.key == key]
         return [
             cell
             for cell in self.earlier.get(key, ())
@@ -142,9 +142,9 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
     last = next(rest, None)
     if last is None:
         return Change(of=now.of, task=now.task, verdict="first", now=now.measure)
-    comparable_by = now.figure.comparable_by
+    comparable_by = now.score.comparable_by
     # other data or settings are another question: an older night may be comparable where the last is not
-    before = next((cell for cell in chain([last], rest) if cell.figure.comparable_by == comparable_by), None)
+    before = next((cell for cell in chain([last], rest) if cell.score.comparable_by == comparable_by), None)
     if before is None:
         settings: list[dict[str, Any]] = []
         for cell in (last, now):
@@ -159,7 +159,7 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
     common |= {"before": before.measure, "night": before.night}
     if before.run == now.run:
         return Change(verdict="same run", difference=0.0, **common)
-    higher_is_better = now.figure.higher_is_better
+    higher_is_better = now.score.higher_is_better
     try:
         compared = compare(
             _read_samples(before, evaluations), _read_samples(now, evaluations), higher_is_better=higher_is_better
@@ -209,16 +209,16 @@ def _find_drift_start(now: Cell, history: History) -> Cell | None:
 
     Nights up to the end of the last incident or before a pinned one are another story.
     """
-    since = [incident.last.at for incident in history.incidents if incident.figure == now.key]
+    since = [incident.last.at for incident in history.incidents if incident.key == now.key]
     since += [pin.at for pin in history.pins if (pin.of, pin.task) == now.key]
     begin = max(since, default=None)
     points = [cell for cell in history.good_scores(now.key) if begin is None or cell.night >= begin]
-    points = [cell for cell in points if cell.figure.comparable_by == now.figure.comparable_by]
+    points = [cell for cell in points if cell.score.comparable_by == now.score.comparable_by]
     distinct = list({cell.run: cell for cell in points}.values())  # a run may stand for several nights
     if any(cell.run == now.run for cell in distinct):
         return None
-    values = [cell.figure.value for cell in (*distinct, now)]
-    start = find_fall(values, resolution=1 / max(1, now.figure.n), higher_is_better=now.figure.higher_is_better)
+    values = [cell.score.value for cell in (*distinct, now)]
+    start = find_fall(values, resolution=1 / max(1, now.score.n), higher_is_better=now.score.higher_is_better)
     return None if start is None else distinct[start]
 
 
@@ -290,13 +290,13 @@ def update_incidents(incidents: Sequence[Incident], changes: Sequence[Change], n
     """
     by_key = {change.key: change for change in changes}
     open_keys = {
-        incident.figure
+        incident.key
         for incident in incidents
         if incident.open or (incident.status == "accepted" and incident.last.night == night.run)
     }
     after: list[Incident] = []
     for incident in incidents:
-        change = by_key.get(incident.figure) if incident.open else None
+        change = by_key.get(incident.key) if incident.open else None
         if change is None:  # it has ended, or the night has no such score
             after.append(incident)
             continue

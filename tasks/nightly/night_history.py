@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.artifacts import Artifacts
 from storage.evaluated import Evaluated
-from storage.evaluations import Evaluations, Figure
+from storage.evaluations import Evaluations, RunScore
 from storage.incidents import Incident, Incidents, Pin
 from storage.records import Record
 from tasks.evaluation.evaluation_records import Counts, Usage
@@ -38,7 +38,7 @@ LISTED_NIGHTS = 5
 """Most nights that an error lists."""
 MOST_NIGHTS = 400
 """Most nights that are stored of a suite."""
-ScoresByRun = Mapping[tuple[str, str], Sequence[Figure]]
+ScoresByRun = Mapping[tuple[str, str], Sequence[RunScore]]
 """Scores by run and task; the task is empty for an index and a selector."""
 
 
@@ -87,13 +87,13 @@ def build_report(
     """Return the report of a night over the last `nights`; earlier: oldest first. Raises DatabaseUnavailable."""
     window = tuple(earlier)[-(nights - 1) :]  # nights is 2 or more: [-0:] would be all
     pins = incidents.pins(night.file)
-    before = night_comparison.rewind_incidents(incidents.of(night.file), night)  # a retried night counts once
+    before = night_comparison.rewind_incidents(incidents.of_suite(night.file), night)  # a retried night counts once
     unsettled = [incident for incident in before if incident.open]
     other_runs = [*(pin.run for pin in pins), *(incident.baseline_run for incident in unsettled)]
     scores_by_run = _read_scores((*window, night), evaluations, other_runs=other_runs)
     pinned = (_find_cell((pin.of, pin.task), pin.run, scores_by_run, at=pin.at) for pin in pins)
     last_good = (
-        _find_cell(incident.figure, incident.baseline_run, scores_by_run, at=incident.baseline_at)
+        _find_cell(incident.key, incident.baseline_run, scores_by_run, at=incident.baseline_at)
         for incident in unsettled
     )
     history = History(
@@ -187,7 +187,7 @@ def build_pins(run: str, nights: Sequence[Night], evaluations: Evaluations) -> t
 def _read_scores(nights: Iterable[Night], evaluations: Evaluations, *, other_runs: Iterable[str] = ()) -> ScoresByRun:
     """Return the scores by which nights are compared, in one query. other_runs: runs beside those of the nights."""
     runs = {*other_runs, *(run for night in nights for run in _list_runs(night))}
-    return evaluations.figures_of(runs, metrics=OF_INDEX) if runs else {}
+    return evaluations.scores_of(runs, metrics=OF_INDEX) if runs else {}
 
 
 def _list_runs(night: Night) -> Iterator[str]:
@@ -238,11 +238,11 @@ def _build_trends(nights: Sequence[Night], scores_by_run: ScoresByRun) -> list[T
     by_task: dict[str, Trend] = {}
     for of, task in keys:
         if cells := through.get((of, task)):
-            last_score = cells[-1].figure
+            last_score = cells[-1].score
             points = tuple(
                 Point.model_construct(night=cell.night, measure=cell.measure)
                 for cell in cells
-                if cell.figure.comparable_by == last_score.comparable_by
+                if cell.score.comparable_by == last_score.comparable_by
             )
             before = by_task[task].series if task in by_task else ()
             series = (*before, Series.model_construct(label=of, points=points))

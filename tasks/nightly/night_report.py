@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from storage.evaluations import Figure
+from storage.evaluations import RunScore
 from storage.incidents import Incident
 from tasks.measure.page_style import Axis, axis_around, plain_markdown, render
 from tasks.nightly.night_records import Change, Measure, NightReport, Point, Series, State, Trend, Verdict
@@ -68,7 +68,7 @@ def format_difference(value: float | None, *, like: float) -> str:
     return "±0" if float(text) == 0 else text.replace("-", MINUS)
 
 
-def format_interval(measure: Measure | Figure) -> str:
+def format_interval(measure: Measure | RunScore) -> str:
     """Return the 95 % interval of a score; a dash without one."""
     if measure.low is None or measure.high is None:
         return NONE
@@ -145,7 +145,7 @@ def summarise_night(report: NightReport) -> str:
             moves.append(f"{movement} ({change.difference:+.3f}{p}; {runs})")
         parts.append(f"{count_nouns(len(regressions), 'regression')}: {_join_few(moves)}")
     regressed_keys = {change.key for change in regressions}
-    if further := [incident for incident in report.open_incidents if incident.figure not in regressed_keys]:
+    if further := [incident for incident in report.open_incidents if incident.key not in regressed_keys]:
         parts.append(f"{count_nouns(len(further), 'open incident')}: {_join_few(map(describe_incident, further))}")
     for may_pass, begin, end in ((True, "not finished", "; Retry does only these"), (False, "failed for good", "")):
         failures = [f"{failure.what} ({failure.why})" for failure in report.failures if failure.may_pass == may_pass]

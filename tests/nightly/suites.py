@@ -58,7 +58,7 @@ class Suite:
         self.incidents.put(accepted)
 
     def known(self) -> Sequence[Incident]:
-        return self.incidents.of(self.file)
+        return self.incidents.of_suite(self.file)
 
     def _id(self, name: str) -> str:
         return hashlib.sha256(f"{self.file} {name}".encode()).hexdigest()[:32]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from storage.evaluated import Sample
-from storage.evaluations import Evaluations, Figure
+from storage.evaluations import Evaluations, RunScore
 from tasks.nightly.night_comparison import BY_PAGE, Cell, compare_score, compute_standard_scores, find_fall
 from tasks.nightly.night_records import Change
 from tests.nightly.nights import TWO, run
@@ -47,12 +47,12 @@ class Kept:
 
 
 def cell(number: int, value: float, *, settings: str = "", data: str = "a", task: str = "Sums") -> Cell:
-    """A figure of the night of that number."""
+    """A score of the night of that number."""
     of_index = task == BY_PAGE
     low, high = max(0.0, value - 0.1), min(1.0, value + 0.1)
     metric = task if of_index else "accuracy"
-    figure = Figure(metric, "", value, low, high, 40, True, True, data, settings)
-    return Cell("small", task, TWO + timedelta(days=number), run(number), "" if of_index else task, figure)
+    score = RunScore(metric, "", value, low, high, 40, True, True, data, settings)
+    return Cell("small", task, TWO + timedelta(days=number), run(number), "" if of_index else task, score)
 
 
 def changed(now: Cell, earlier: Sequence[Cell], right: dict[int, int], **rules: Any) -> Change:

@@ -73,7 +73,7 @@ def accept_incident(visit: Visit) -> Response:
     word = visit.form.get("why", "").strip()
     if not 0 < len(word) <= MOST_WORD_CHARS:
         raise Problem(422, f"say why the figure is right from now on, in 1 to {MOST_WORD_CHARS:,} characters")
-    open_incidents = incidents().of(visit.form.get("suite", ""))
+    open_incidents = incidents().of_suite(visit.form.get("suite", ""))
     try:
         accepted = night_comparison.accept_incident(
             open_incidents, visit.form.get("incident", ""), word=word, at=datetime.now(UTC)
