@@ -218,7 +218,7 @@ def _fields(answer: Any) -> dict[str, Any]:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait that the header Retry-After asks for, as seconds or as a date (RFC 9110, 10.2.3)."""
+    """Return the seconds that Retry-After asks for, as seconds or date (RFC 9110, 10.2.3); None if it does not."""
     value = headers.get("retry-after", "")
     try:
         seconds = float(value)

@@ -31,7 +31,7 @@ file which is rewritten afterwards has another time."""
 
 
 def fingerprint(embedder: str) -> str:
-    """Fingerprint of an embedder's weights; the name for an endpoint, which hides them. Raises ModelUnavailable."""
+    """Return the fingerprint of an embedder's weights; of an endpoint, its name. Raises ModelUnavailable."""
     backend = embedder.partition(":")[0]
     if backend == "minilm":
         return digest_files(minilm_folder() / name for name in MINILM_FILES)

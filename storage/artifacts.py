@@ -66,7 +66,7 @@ class Folder:
                     yield entry
 
     def move(self, name: str, to: str) -> None:
-        """Rename; a file that is gone is no error."""
+        """Rename a file; one that is gone is no error."""
         files.make_folder((self.root / to).parent)
         with files.reachable(self.root), suppress(FileNotFoundError):
             (self.root / name).replace(self.root / to)
@@ -121,7 +121,7 @@ class Remote:
             yield _stat(path.removeprefix("/").removeprefix(f"{base.removeprefix('/')}/"), facts)
 
     def move(self, name: str, to: str) -> None:
-        """Rename by copy and delete; an object that is gone is no error."""
+        """Rename an object by copy and delete; one that is gone is no error."""
         with suppress(FileNotFoundError), self._open() as (system, base):
             system.cp_file(f"{base}/{name}", f"{base}/{to}")
             system.rm_file(f"{base}/{name}")
@@ -324,7 +324,8 @@ class Artifacts:
 
     def _ensure(self, ref: Ref) -> None:
         """Make sure that a whole copy lies below the root, from the remote store if need be. Raises as `get` does."""
-        if (verified := self._verified.get(ref.digest)) is not None:
+        verified = self._verified.get(ref.digest)
+        if verified is not None:
             with suppress(OSError):  # said below, with a remedy
                 status = os.stat(self._object(ref))  # noqa: PTH116 as in get
                 if (status.st_ino, status.st_ctime_ns) == verified and status.st_size == ref.size:
@@ -357,7 +358,7 @@ class Artifacts:
             self.remote.upload(_name(ref), self._path(ref))
 
     def _remote_stat(self, ref: Ref) -> Stat | None:
-        """Return the remote object, if it has the right size."""
+        """Return the remote object; None where it is missing or has another size."""
         assert self.remote
         entry = self.remote.stat(_name(ref))
         return entry if entry and entry.size == ref.size else None

@@ -246,7 +246,7 @@ def _makers(connection: Connection, digests: Sequence[str]) -> dict[str, list[Ro
 def _nearest_first(
     connection: Connection, makers_of: dict[str, list[RowMapping]], reached: set[str], settings: set[tuple[str, str]]
 ) -> dict[str, list[RowMapping]]:
-    """Order the makers of each digest, the most likely one first.
+    """Return the makers of each digest, the most likely one first.
 
     Equal contents are one artifact, whoever made them: the numbers of all documents without any, say. First comes the
     maker that made, and used, most of what else is reached; among equals the one whose parameters are most like those

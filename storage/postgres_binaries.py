@@ -52,7 +52,7 @@ def has_extension(binaries: Binaries, extension: str) -> bool:
 
 
 def find_program(name: str, *, at_least: int) -> Path | None:
-    """Return a client program such as `pg_dump` that is not older than the server."""
+    """Return a client program such as `pg_dump` of at least this major version; None where there is none."""
     paths = (installation.folder / name for installation in installed() if installation.major >= at_least)
     return next((path for path in paths if path.exists()), None)
 
