@@ -98,7 +98,7 @@ def find_weights(
     check_dtype(dtype)
     dtype = dtype.removeprefix("torch.")
     if gguf_file is not None:
-        folder = hub_folder(name, kind="model", patterns=(gguf_file,))
+        folder = hub_folder(name, revision, kind="model", patterns=(gguf_file,))
         if peft:
             raise ModelUnavailable(f"peft={peft}: adapters are added to safetensors alone, and {gguf_file} is GGUF")
         file = gguf_in(folder, gguf_file)

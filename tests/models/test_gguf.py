@@ -41,6 +41,13 @@ def test_a_model_is_known_by_the_content_of_its_file(folder: Path) -> None:
     assert other == f"hf:a@{digest_files([folder / 'a.gguf'])}:bfloat16"
 
 
+def test_a_file_of_the_hub_is_of_the_revision_that_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {}
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda _, **given: options.update(given) or str(folder))
+    revision_of("hf:org/model,gguf_file=a.gguf,revision=abc")
+    assert options["revision"] == "abc"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -21,26 +21,9 @@ from models.model_errors import (
     RequestRefused,
     TransientModelError,
 )
-from models.openai import (
-    AS_ASKED,
-    BRIEFLY,
-    REASONING_TOKENS,
-    OpenAIChat,
-    Thinking,
-    is_reasoning,
-    reasoning_effort,
-)
+from models.openai import AS_ASKED, BRIEFLY, REASONING_TOKENS, OpenAIChat, Thinking, is_reasoning, reasoning_effort
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
-from tests.models.server import (
-    DIMENSION,
-    MODEL,
-    STREAM,
-    Reply,
-    Server,
-    error_reply,
-    stream_reply,
-    web_page,
-)
+from tests.models.server import DIMENSION, MODEL, STREAM, Reply, Server, error_reply, stream_reply, web_page
 from tests.models.tiny_vision import make_png
 
 KEY = "sk-very-secret-123456"

@@ -5,22 +5,10 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from models.model_errors import (
-    ModelError,
-    NoSuchPath,
-    RequestRefused,
-    TransientModelError,
-)
+from models.model_errors import ModelError, NoSuchPath, RequestRefused, TransientModelError
 from models.openai import REASONING_TOKENS, OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
-from tests.models.server import (
-    MODEL,
-    STREAM,
-    Reply,
-    Server,
-    error_reply,
-    stream_reply,
-)
+from tests.models.server import MODEL, STREAM, Reply, Server, error_reply, stream_reply
 
 KEY = "sk-very-secret-123456"
 

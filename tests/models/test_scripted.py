@@ -11,12 +11,7 @@ import pytest
 from models.backends import open_chat
 from models.model_errors import ModelUnavailable
 from models.protocols import ChatRequest, Image, Message, Text
-from models.scripted import (
-    Rule,
-    ScriptedChat,
-    ScriptedReranker,
-    read_rules,
-)
+from models.scripted import Rule, ScriptedChat, ScriptedReranker, read_rules
 
 
 def png(width: int = 8, height: int = 6) -> bytes:
