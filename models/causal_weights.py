@@ -323,7 +323,7 @@ def merge_adapter(model: Any, folder: Path) -> Any:
             f"the adapter in {folder} is of the kind {config.peft_type.value}, a prompt that was learned; "
             "only adapters that can be added to the weights are read, such as LoRA"
         )
-    config.inference_mode = True
+    config.inference_mode = True  # its weights are not to be trained
     weights = load_file(folder / ADAPTER_WEIGHTS)
     try:
         # peft silently ignores adapters that were trained before the layers of Qwen-VL and LLaVA were moved

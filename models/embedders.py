@@ -34,7 +34,7 @@ def open_embedder(name: str, *, base_url: str | None = None, api_key: SecretStr 
             raise ModelUnavailable(
                 f"there is no embedder called {name!r}; give `{backend}`, `{backend}:fp32` or `{backend}:bf16`"
             )
-        precision = rest if rest == "fp32" or rest == "bf16" else None
+        precision = rest if rest == "fp32" or rest == "bf16" else None  # spelled out, for its type
         if backend == "e5":
             from models.e5 import E5
 

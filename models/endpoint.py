@@ -200,8 +200,8 @@ class Endpoint:
 
     def _clean(self, message: object) -> str:
         """Return the message on one line, short, and without the key or what the base URL hides."""
-        text = re.sub(r"<[^>]*>", " ", str(message))
-        for secret in sorted(self._secrets, key=len, reverse=True):
+        text = re.sub(r"<[^>]*>", " ", str(message))  # proxies answer with web pages
+        for secret in sorted(self._secrets, key=len, reverse=True):  # one may stand inside another
             text = text.replace(secret, "***")
         return " ".join(text.split())[:300].rstrip(".") or type(message).__name__
 

@@ -86,7 +86,7 @@ class PointerSelector(nn.Module):
         nn.init.xavier_uniform_(self.input_proj.weight)
         if config.gate:
             self.query_update_gate = nn.Linear(2 * width, width)
-            nn.init.zeros_(self.query_update_gate.bias)
+            nn.init.zeros_(self.query_update_gate.bias)  # about half open at first
 
     def encode(self, query: Tensor, pool: Tensor, usable: Tensor | None = None) -> Encoded:
         """Return states of queries (B, d) and keys of their pools (B, K, d); `usable` (B, K) is False at padding."""
@@ -237,7 +237,7 @@ def _near_identity(width: int) -> nn.Linear:
     """Return a projection near the identity: at first cosines are nearly those of the vectors themselves."""
     layer = nn.Linear(width, width, bias=False)
     with torch.no_grad():
-        layer.weight.copy_(torch.eye(width) + 0.01 * torch.randn(width, width))
+        layer.weight.copy_(torch.eye(width) + 0.01 * torch.randn(width, width))  # as Lever-Plus does
     return layer
 
 

@@ -122,7 +122,7 @@ class Entry(BaseModel):
         args = {name: value for name, value in self.own_args.items() if name not in left_out}
         places = {"base_url": self.base_url, "api_key_env": self.api_key_env}
         args |= {name: value for name, value in places.items() if value}
-        return f"{self.backend}:{self.name or ''}{spell_args(args)}".removesuffix(":")
+        return f"{self.backend}:{self.name or ''}{spell_args(args)}".removesuffix(":")  # `scripted` needs no name
 
 
 def find_entry(name: str) -> Entry | None:

@@ -32,7 +32,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
         }
         offset += values.nbytes
     header = json.dumps(fields, separators=(",", ":")).encode()
-    header += b" " * (-(len(header) + 8) % ALIGNED)
+    header += b" " * (-(len(header) + 8) % ALIGNED)  # its length stands before it in 8 bytes
     data = (np.ascontiguousarray(values).view(np.uint8).data for values in arrays.values() if values.size)
     return b"".join([len(header).to_bytes(8, "little"), header, *data])
 

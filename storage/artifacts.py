@@ -218,7 +218,7 @@ class Artifacts:
 
     def put_file(self, kind: str, path: Path) -> Ref:
         """Store a copy of the file at `path`, block by block. Raises StoreUnreachable."""
-        with path.open("rb") as source, files.scratch(self.root / "objects") as copy:
+        with path.open("rb") as source, files.scratch(self.root / "objects") as copy:  # a rename puts it in place
             digest = hashlib.sha256()
             with copy.open("xb") as target:
                 while block := source.read(BLOCK_BYTES):

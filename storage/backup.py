@@ -212,5 +212,5 @@ def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -
     )
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
-        reason = next((line for line in lines if "error:" in line.lower()), lines[-1])
+        reason = next((line for line in lines if "error:" in line.lower()), lines[-1])  # in English: LC_ALL=C
         raise DatabaseUnavailable(f"{program} failed: {reason}; mend that and run again")

@@ -144,7 +144,7 @@ class Reconnecting:
         try:
             with opened.begin() as connection:
                 return work(connection)
-        except (OperationalError, InterfaceError):
+        except (OperationalError, InterfaceError):  # the connection was lost, or the server is starting
             with self._opening:
                 if self._engine is opened:
                     opened.dispose()

@@ -141,13 +141,13 @@ class Cluster:
         deadline = time.monotonic() + START_S
         while _postmaster(place) is None:
             _start_server(place, binaries, account, deadline)
-        while reason := _refusal(place.url("postgres")):
+        while reason := _refusal(place.url("postgres")):  # it runs before it takes connections
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
                     f"PostgreSQL in {place.folder} does not answer: {reason}; its log is {place.log}"
                 )
             time.sleep(0.05)
-        if _refusal(place.url()):
+        if _refusal(place.url()):  # our database is not there before the first start
             import psycopg
 
             with psycopg.connect(place.url("postgres"), autocommit=True) as connection:

@@ -62,7 +62,7 @@ def read_address(word: str) -> Address:
     password = unquote(password) if password else dict(parameters).get("password")
     query = urlencode([(name, value) for name, value in parameters if name not in SECRETS], quote_via=quote)
     host = parts.netloc.rpartition("@")[2]
-    user = f"{quote(parts.username, safe='%')}@" if parts.username else ""
+    user = f"{quote(parts.username, safe='%')}@" if parts.username else ""  # it may be quoted already
     # by hand: urlunsplit writes `postgresql:/name` for `postgresql:///name`
     return Address(f"{parts.scheme}://{user}{host}{parts.path}{f'?{query}' if query else ''}", password)
 

@@ -106,7 +106,7 @@ class IndexCounts(NamedTuple):
         for low, high in pairwise(bounds):
             hashes, counts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
             for segment in segments:
-                begin, end = segment.hashes[:-1].searchsorted(np.array([low, high]))
+                begin, end = segment.hashes[:-1].searchsorted(np.array([low, high]))  # LAST is no term
                 hashes.append(segment.hashes[begin:end])
                 counts.append(np.diff(segment.starts[begin : end + 1].astype(np.int64)))
             _, term_numbers = np.unique(np.concatenate(hashes), return_inverse=True)

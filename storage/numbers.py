@@ -177,7 +177,7 @@ def _query(
         values.append(list(statements))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document){where}"
-    return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values
+    return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values  # columns of read_parquet
 
 
 def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> Numbers:

@@ -409,6 +409,7 @@ def _put_vectors(cursor: Cursor[Any], path: Path, digest: str) -> None:
     [segment] = cursor.execute(into, [digest]).fetchone() or (0,)
     starts = arrays.get("starts")
     lists = 0 if starts is None else np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    # big-endian, each field behind its length; a halfvec is its dimension, two unused bytes and the values
     fields = [("fields", ">i2"), ("s", ">i4"), ("segment", ">i8"), ("r", ">i4"), ("row", ">i4"), ("l", ">i4")]
     fields += [("list", ">i4"), ("v", ">i4"), ("dimension", ">i2"), ("unused", ">i2")]
     packed = np.zeros(len(vectors), np.dtype([*fields, ("vector", ">f2", (vectors.shape[1],))]))

@@ -105,7 +105,7 @@ models = Table(
     *_required(Text, "name", "revision", "backend"),
     *_required(sa.Boolean, "is_external"),
     *_optional(Text, "weights_location", "base_model", "git_commit"),
-    *_optional(JSONB(none_as_null=True), "training_parameters"),
+    *_optional(JSONB(none_as_null=True), "training_parameters"),  # else None is the null of JSON
     *_created("created_at"),
     sa.UniqueConstraint("name", "revision", "backend", name="models_name_revision_backend"),
 )

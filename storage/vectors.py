@@ -247,7 +247,7 @@ class _Part:
         """Return the file as inverted lists of FAISS; starts: where each list begins, and where the last one ends."""
         faiss = open_faiss()
         lists = faiss.OnDiskInvertedLists()
-        code_bytes = self.vectors.shape[1] * 2
+        code_bytes = self.vectors.shape[1] * 2  # of a vector in half precision
         lists.nlist, lists.code_size, lists.read_only = len(starts) - 1, code_bytes, True
         lists.filename, lists.totsize = str(self._path), self._path.stat().st_size
         lists.prefetch_nthread = 0  # a search reads its pages itself
@@ -277,7 +277,7 @@ class Centres(NamedTuple):
     def near(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the numbers of the lists that a search scans for a query: those of the nearest centres."""
         likeness = self.vectors @ query
-        return np.argpartition(-likeness, min(self.probes, len(self.vectors) - 1))[: self.probes]
+        return np.argpartition(-likeness, min(self.probes, len(self.vectors) - 1))[: self.probes]  # in no order
 
     def pack(self) -> bytes:
         """Return the content of the centres' file."""
