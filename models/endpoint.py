@@ -50,9 +50,9 @@ class AnswerFailed(Exception):
 
     def __init__(self, error: object) -> None:
         inner: object = cast("Mapping[str, Any]", error).get("error", error) if isinstance(error, Mapping) else error
-        about: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {"message": inner}
-        super().__init__(str(about.get("message")))
-        self.code = str(about.get("code"))
+        details: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {"message": inner}
+        super().__init__(str(details.get("message")))
+        self.code = str(details.get("code"))
 
 
 class Endpoint:

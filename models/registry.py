@@ -173,14 +173,14 @@ def read_models(file: Path) -> dict[str, Entry]:
     if not isinstance(content, dict):
         raise RegistryUnusable(f"{file}: expected names of models, such as `qwen: {{backend: hf, name: …}}`")
     models: dict[str, Entry] = {}
-    for key, about in cast("dict[Any, Any]", content).items():
+    for key, fields_of_entry in cast("dict[Any, Any]", content).items():
         name = str(key)
         if name in WORDS or name in backends():
             raise RegistryUnusable(f"{file}: {name}: the name means something already; call the model otherwise")
         if not NAME.fullmatch(name):
             raise RegistryUnusable(f"{file}: {name!r}: a name has letters, digits, `-`, `_` and `.` only")
         try:
-            entry = Entry.model_validate(about)
+            entry = Entry.model_validate(fields_of_entry)
         except ValidationError as error:  # told without its value, which may be a key
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join((name, *(str(part) for part in first["loc"])))

@@ -28,8 +28,8 @@ def schema_of(response_format: object) -> dict[str, JsonValue] | None:
         case "json_object":
             return None
         case "json_schema":
-            about = fields.get("json_schema")
-            schema: object = cast("Mapping[str, Any]", about).get("schema") if isinstance(about, Mapping) else None
+            nested = fields.get("json_schema")
+            schema: object = cast("Mapping[str, Any]", nested).get("schema") if isinstance(nested, Mapping) else None
             if not isinstance(schema, dict):
                 raise _unusable("there is no schema in it, under json_schema.schema")
             return cast("dict[str, JsonValue]", schema)
@@ -41,8 +41,8 @@ def add_schema_name(response_format: Mapping[str, JsonValue]) -> dict[str, Any]:
     """Return the format as Chat Completions takes it, the schema named. Raises ModelUnavailable."""
     if schema_of(response_format) is None:
         return dict(response_format)
-    about = cast("Mapping[str, JsonValue]", response_format["json_schema"])
-    return {**response_format, "json_schema": {"name": NAME, **about}}
+    json_schema = cast("Mapping[str, JsonValue]", response_format["json_schema"])
+    return {**response_format, "json_schema": {"name": NAME, **json_schema}}
 
 
 def format_in_id(response_format: Mapping[str, JsonValue] | None) -> str:

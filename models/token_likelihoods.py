@@ -71,14 +71,14 @@ def pair_windows(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[list[
 
     One, which loses the beginning of a long context; several for a long continuation; none for one without tokens.
     """
-    groups, most = list[list[Window]](), loaded.context_tokens
+    groups, context_tokens = list[list[Window]](), loaded.context_tokens
     for number, pair in enumerate(pairs):
         context, continuation = encode_pair(loaded, *pair)
         context = context or [loaded.prefix_token]
-        if len(continuation) > most:
+        if len(continuation) > context_tokens:
             groups.append(list(_rolling(loaded, number, continuation, context[-1])))
             continue
-        tokens = (context + continuation)[-(most + 1) :]
+        tokens = (context + continuation)[-(context_tokens + 1) :]
         groups.append([Window(number, tuple(tokens[:-1]), tuple(continuation))] if continuation else [])
     return groups
 
@@ -91,10 +91,10 @@ def text_windows(loaded: Loaded, texts: Sequence[str]) -> list[list[Window]]:
 
 def _rolling(loaded: Loaded, number: int, tokens: Sequence[int], prefix: int) -> Iterator[Window]:
     """Yield the windows of a text; the last one reads as much context as it can hold."""
-    whole, most = (prefix, *tokens), loaded.context_tokens
-    for start in range(0, len(tokens), most):
-        end = min(start + most, len(tokens))
-        yield Window(number, whole[max(0, end - most) : end], tuple(tokens[start:end]))
+    whole, context_tokens = (prefix, *tokens), loaded.context_tokens
+    for start in range(0, len(tokens), context_tokens):
+        end = min(start + context_tokens, len(tokens))
+        yield Window(number, whole[max(0, end - context_tokens) : end], tuple(tokens[start:end]))
 
 
 def sum_windows(
@@ -135,13 +135,13 @@ def score(loaded: Loaded, rows: Sequence[tuple[tuple[int, ...], Sequence[Window]
     options = {"logits_to_keep": torch.arange(first, width, device=model.device)} if keeps else {}
     logits = model(input_ids=padded, use_cache=False, **options).logits  # (rows, width - first or width, V)
     offset = first if keeps else 0
-    placed = [(window, row) for row, (_, windows) in enumerate(rows) for window in windows]
+    window_rows = [(window, row) for row, (_, windows) in enumerate(rows) for window in windows]
     window_logits = list[Tensor]()
-    for window, row in placed:
+    for window, row in window_rows:
         end = len(window.read) - offset
         window_logits.append(logits[row, end - len(window.predicted) : end])
-    log_probs = likelihoods([window.predicted for window, _ in placed], window_logits)
-    yield from ((window, log_prob) for (window, _), log_prob in zip(placed, log_probs, strict=True))
+    log_probs = likelihoods([window.predicted for window, _ in window_rows], window_logits)
+    yield from ((window, log_prob) for (window, _), log_prob in zip(window_rows, log_probs, strict=True))
 
 
 def likelihoods(texts: Sequence[Sequence[int]], logits: Iterable[Tensor]) -> list[LogProb]:
@@ -213,30 +213,30 @@ def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, 
     model, tree = loaded.model, tree_of(windows)
     count = len(tree.tokens)
     sees, depth = torch.eye(count, dtype=torch.bool), [0] * count
-    for place, parent in enumerate(tree.parents):
+    for position, parent in enumerate(tree.parents):
         if parent >= 0:
-            sees[place] |= sees[parent]
-            depth[place] = depth[parent] + 1
+            sees[position] |= sees[parent]
+            depth[position] = depth[parent] + 1
     hidden = torch.zeros(sees.shape, dtype=model.dtype).masked_fill(~sees, torch.finfo(model.dtype).min)
-    paths = list[list[int]]()  # of each window, the places whose logits predict its tokens, in order
+    paths = list[list[int]]()  # of each window, the positions whose logits predict its tokens, in order
     for window, end in zip(windows, tree.ends, strict=True):
         path = [end]
         while len(path) < len(window.predicted):
             path.append(tree.parents[path[-1]])
         paths.append(path[::-1])
-    places = sorted({place for path in paths for place in path})
+    positions = sorted({position for path in paths for position in path})
     logits = model(
         input_ids=torch.tensor([tree.tokens]),
         attention_mask=hidden[None, None],
         position_ids=torch.tensor([depth]),
         use_cache=False,
-        logits_to_keep=torch.tensor(places),
+        logits_to_keep=torch.tensor(positions),
     ).logits[0]
-    logs = logits.float().log_softmax(-1)  # (places, V)
-    row, likeliest = {place: number for number, place in enumerate(places)}, logs.argmax(-1).tolist()
+    logs = logits.float().log_softmax(-1)  # (positions, V)
+    row, likeliest = {position: number for number, position in enumerate(positions)}, logs.argmax(-1).tolist()
     scored = list[tuple[Window, LogProb]]()
     for window, path in zip(windows, paths, strict=True):
-        rows = [row[place] for place in path]
+        rows = [row[position] for position in path]
         total = logs[rows, list(window.predicted)].sum()
         greedy = all(likeliest[index] == token for index, token in zip(rows, window.predicted, strict=True))
         scored.append((window, LogProb(float(total), greedy)))
@@ -245,5 +245,5 @@ def score_pack(loaded: Loaded, windows: Sequence[Window]) -> list[tuple[Window, 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the number of tokens that both sequences begin with."""
-    most = min(len(first), len(second))
-    return next((place for place in range(most) if first[place] != second[place]), most)
+    shorter = min(len(first), len(second))
+    return next((position for position in range(shorter) if first[position] != second[position]), shorter)

@@ -59,6 +59,6 @@ def start_of_arrays(path: Path) -> int:
 
 def narrow_integers(values: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers from 0 on, in the narrowest type that holds them."""
-    most = int(values.max(initial=0))
-    kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.iinfo(kind).max)
+    largest = int(values.max(initial=0))
+    kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if largest <= np.iinfo(kind).max)
     return values.astype(kind)

@@ -437,7 +437,7 @@ class Results:
         self._store.delete(f"{RESULTS}/{name}")
         return True
 
-    def listed(self) -> Iterator[Stat]:
+    def records(self) -> Iterator[Stat]:
         """Yield every record, with its size and when it was written or has last served (to the day)."""
         for entry in self._store.find(RESULTS):
             yield entry._replace(name=entry.name.removeprefix(f"{RESULTS}/"))

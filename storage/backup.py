@@ -64,7 +64,7 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
     results = Results.of_store(store, home)
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
         with tarfile.open(file, "w") as tar:
-            for name in sorted(entry.name for entry in results.listed()):
+            for name in sorted(entry.name for entry in results.records()):
                 record = results.read(name)
                 if record is not None:  # else removed since it was listed
                     _add(tar, f"{RESULTS}/{name}", record)
@@ -157,7 +157,7 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
                 store.put_file(artifact.ref.kind, objects.path(artifact.ref))
             for key, ref in objects.notes():
                 store.remember(key, ref)
-            for entry in staged.listed():
+            for entry in staged.records():
                 if record := staged.read(entry.name):
                     results.write(entry.name, record)
             if manifest.database:

@@ -60,14 +60,14 @@ def collect(
     unused_for: records that were written or have served since stay, and so do cached embeddings.
     """
     listed = list(store.objects())  # before the marks: what is put from now on is neither listed nor removed
-    old = [record for record in results.listed() if record.modified < now - unused_for]
+    old = [record for record in results.records() if record.modified < now - unused_for]
     removed = [
         Removal(name=f"{RESULTS}/{record.name}", size=record.size)
         for record in old
         if dry_run or results.remove(record.name, before=now - unused_for)
     ]
     removed_names = {removal.name.removeprefix(f"{RESULTS}/") for removal in removed}
-    staying = [record.name for record in results.listed() if record.name not in removed_names]
+    staying = [record.name for record in results.records() if record.name not in removed_names]
     marked = _mark(store, listed, results, staying)
     staying_objects: list[Artifact] = []
     for artifact in listed:

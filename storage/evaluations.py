@@ -236,10 +236,10 @@ class Evaluations:
         return self._database.run(lambda connection: _read_runs(connection, *conditions, limit=limit))
 
     def _latest_runs(self) -> str:
-        listed = ", ".join(
+        names = ", ".join(
             f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=LISTED_RUNS)
         )
-        return f"the latest are {listed}" if listed else "none has been kept yet"
+        return f"the latest are {names}" if names else "none has been kept yet"
 
 
 def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: int) -> list[Run]:

@@ -207,20 +207,20 @@ class Contents:
 
     def parts(self, segments: Sequence[Segment], catalogue: Sequence[CatalogueEntry]) -> tuple[Part, ...]:
         """Return segments with the catalogue of their documents; those without chunks are listed by their digest."""
-        listed: list[list[CatalogueEntry]] = [[] for _ in segments]
+        entries_of: list[list[CatalogueEntry]] = [[] for _ in segments]
         if len(segments) == 1:
-            listed[0] = list(catalogue)
+            entries_of[0] = list(catalogue)
         else:
             firsts = [segment.first for segment in segments]
             for entry in catalogue:
-                listed[max(bisect_right(firsts, entry.document) - 1, 0)].append(entry)
+                entries_of[max(bisect_right(firsts, entry.document) - 1, 0)].append(entry)
         return tuple(
             Part(
                 **segment.model_dump(),
                 documents=len(entries),
                 catalogue=self.put("segment-catalogue", pack_catalogue(entries)),
             )
-            for segment, entries in zip(segments, listed, strict=True)
+            for segment, entries in zip(segments, entries_of, strict=True)
         )
 
     def mean_idf(self, parts: Sequence[Part]) -> float:

@@ -192,25 +192,25 @@ def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | Non
 
     Raises ValueError if a document has not one vector and one token list for each chunk.
     """
-    listed = list(documents)
-    for content in listed:
+    contents = list(documents)
+    for content in contents:
         rows = {"chunks": len(content.chunks), "vectors": len(content.vectors)}
         rows |= {} if content.tokens is None else {"tokens": len(content.tokens)}
         if len(set(rows.values())) != 1:
             raise ValueError(f"an index needs one vector and one token list per chunk; these are {rows}")
-    vectors = np.concatenate([content.vectors for content in listed]) if listed else np.empty((0, 1), np.float16)
-    chunks = [chunk for content in listed for chunk in content.chunks]
-    postings = count_postings(words for content in listed for words in content.tokens or ())
+    vectors = np.concatenate([content.vectors for content in contents]) if contents else np.empty((0, 1), np.float16)
+    chunks = [chunk for content in contents for chunk in content.chunks]
+    postings = count_postings(words for content in contents for words in content.tokens or ())
     text: dict[str, NDArray[Any]] = {
         "offsets": np.cumsum([0, *map(len, chunks)], dtype=np.int64),
-        "owners": np.repeat(np.arange(len(listed), dtype=np.int32), [len(content.chunks) for content in listed]),
+        "owners": np.repeat(np.arange(len(contents), dtype=np.int32), [len(content.chunks) for content in contents]),
         **postings._asdict(),
-        "documents": np.frombuffer("\0".join(content.document for content in listed).encode(), np.uint8),
+        "documents": np.frombuffer("\0".join(content.document for content in contents).encode(), np.uint8),
         "chunks": np.frombuffer(b"".join(chunks), np.uint8),
     }
     with tempfile.TemporaryDirectory() as folder:
         numbers = Path(folder) / "numbers.parquet"
-        write_numbers(numbers, (content.numbers for content in listed))
+        write_numbers(numbers, (content.numbers for content in contents))
         data_of = {
             "segment-text": pack_arrays(text),
             "segment-vectors": pack_vectors(vectors, centres),
@@ -225,6 +225,6 @@ def pack_segment(documents: Iterable[DocumentContent], *, centres: Centres | Non
         text=text_ref,
         vectors=vectors_ref,
         numbers=numbers_ref,
-        first=listed[0].document if listed else "",
+        first=contents[0].document if contents else "",
     )
     return Packed(segment, files)

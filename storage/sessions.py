@@ -113,8 +113,8 @@ class Sessions:
         return _session(rows[0])
 
     def _latest_sessions(self) -> str:
-        listed = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(LISTED_SESSIONS))
-        return f"the latest are {listed}" if listed else "none has been kept yet"
+        names = ", ".join(f"{session.short_id} ({session.title})" for session in self.recent(LISTED_SESSIONS))
+        return f"the latest are {names}" if names else "none has been kept yet"
 
 
 def _select_sessions() -> Select[Any]:

@@ -123,16 +123,16 @@ class Vectors:
         # of equal scores FAISS keeps any: fetch until the cut does not run through equals, then sort
         fetched, thorough = count + 1, self._centres is None
         while True:
-            most = min(fetched, available)
+            limit = min(fetched, available)
             if allowed is not None:
-                rows, scores = self._search_allowed(query, most, allowed)
+                rows, scores = self._search_allowed(query, limit, allowed)
             elif thorough:
-                rows, scores = self._scan_lists(self._exact_stack, np.arange(len(self._parts)), query, most, lists=1)
+                rows, scores = self._scan_lists(self._exact_stack, np.arange(len(self._parts)), query, limit, lists=1)
             else:
                 assert self._centres is not None
                 lists = len(self._centres.vectors)
                 probed = (np.arange(len(self._parts))[:, None] * lists + self._centres.near(query)).ravel()
-                rows, scores = self._scan_lists(self._grouped_stack, probed, query, most, lists=lists)
+                rows, scores = self._scan_lists(self._grouped_stack, probed, query, limit, lists=lists)
             if len(rows) >= count and (len(rows) == available or scores[count - 1] > scores[-1]):
                 break
             if len(rows) < fetched:  # the probed lists hold too few

@@ -75,6 +75,6 @@ def test_no_record_tells_how_to_get_into_the_store(
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
     results = Results.of_store(Artifacts.open(store.url, cache=machines[0].home / "cache"), machines[0].home)
-    records = [results.read(each.name) or b"" for each in results.listed()]
+    records = [results.read(each.name) or b"" for each in results.records()]
     assert records
     assert not [record for record in records if b"hunter" in record]

@@ -51,7 +51,7 @@ def test_what_one_machine_writes_another_reads(place: Place) -> None:
 
 def test_a_listing_tells_name_size_and_age(place: Place) -> None:
     place.here.write(KEY, b"{}")
-    [found] = place.there.listed()
+    [found] = place.there.records()
     assert (found.name, found.size) == (KEY, 2)
     assert abs(found.modified - datetime.now(UTC)) < timedelta(minutes=5)
 
@@ -61,7 +61,7 @@ def test_an_old_record_that_serves_is_young_again(tmp_path: Path) -> None:
     results.write(KEY, b"{}")
     os.utime(tmp_path / RESULTS / KEY, (LONG_AGO.timestamp(), LONG_AGO.timestamp()))
     results.renew(KEY, b"{}")
-    [found] = results.listed()
+    [found] = results.records()
     assert found.modified > LONG_AGO
 
 
