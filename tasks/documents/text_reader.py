@@ -134,8 +134,8 @@ def _cp949(data: bytes, *, final: bool) -> str | None:
 def _guess(data: bytes) -> str | None:
     from charset_normalizer import from_bytes
 
-    best = from_bytes(data[:50_000]).best()
-    return best.encoding if best else None
+    match = from_bytes(data[:50_000]).best()
+    return match.encoding if match else None
 
 
 def add_paragraphs(blocks: BlockList, text: str, *, page: int | None) -> None:

@@ -173,8 +173,8 @@ def _place_words(
         if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
             continue
         cell = places.get(grid.place(x, y))
-        left, right = (grid.xs[cell.col], grid.xs[cell.col + cell.col_span]) if cell else (x0, x1)
-        is_within_lines = left - SPILL <= word.x0 and word.x1 <= right + SPILL
+        begin, end = (grid.xs[cell.col], grid.xs[cell.col + cell.col_span]) if cell else (x0, x1)
+        is_within_lines = begin - SPILL <= word.x0 and word.x1 <= end + SPILL
         # a line through 71,538 left 71,53 and 8 in two cells
         if cell and (is_within_lines or is_single_amount(word.text)):
             cell_words[cell].append(word)

@@ -37,14 +37,14 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 def detect_delimiter(text: str) -> str:
     """Return the delimiter that gives most rows the same number of fields, more than one; the comma if none does."""
-    best, best_share = ",", 0.0
+    preferred, best_share = ",", 0.0
     for delimiter in DELIMITERS:
         rows = [row for row in itertools.islice(_rows(text, delimiter), SAMPLED_ROWS) if row]
         widths = Counter(len(row) for row in rows if len(row) > 1)
         share = widths.most_common(1)[0][1] / len(rows) if widths else 0.0
         if share > best_share:
-            best, best_share = delimiter, share
-    return best
+            preferred, best_share = delimiter, share
+    return preferred
 
 
 def _rows(text: str, delimiter: str) -> csv.reader:  # type: ignore[valid-type]
