@@ -43,12 +43,12 @@ from tasks.lever.worlds import (
 from tasks.resources import artifacts, embed_texts, embedder, embedding_cache
 from tasks.step import Incomplete, slot, step
 
-EFFORT = ("effort",)
+EFFORT = ("effort",)  # in no key: a run on another device, or with another budget, finds the same records
 
 
 @step(version=1)
 def train_digits_judge(*, steps: int) -> Ref:
-    """Train the judge of the CPU world, once for all runs; gives its weights."""
+    """Train the judge of the CPU worlds, once for all runs, and return the artifact of its weights."""
     from tasks.lever.digits.digits_training import train_judge
     from tasks.lever.learning.training_inputs import single_threaded
 
@@ -59,7 +59,7 @@ def train_digits_judge(*, steps: int) -> Ref:
 
 @step(version=1, reads_world=True)
 def read_judge(path: Path) -> Ref:
-    """The weights of a judge of the CPU worlds, trained before."""
+    """Store the weights of a judge of the CPU worlds that was trained before, and return their artifact."""
     try:
         return artifacts().put(WEIGHTS, path.read_bytes())
     except OSError as error:
@@ -67,7 +67,7 @@ def read_judge(path: Path) -> Ref:
 
 
 class Written(Record):
-    """A folder that was filled."""
+    """The folder of a CPU world, with a digest that tells whether it is still whole."""
 
     folder: Path
     digest: str
@@ -101,7 +101,7 @@ def read_dataset(
     test: int | None,
     queries_of: Path | None = None,
 ) -> DatasetRead:
-    """The items of a dataset. queries_of: file of an earlier run that names the train queries."""
+    """Read and store the items of a dataset. queries_of: file of an earlier run that names the train queries."""
     from tasks.lever.data.datasets import open_dataset
 
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
@@ -115,7 +115,7 @@ def read_dataset(
 
 @step(version=2, gpu=True)
 def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
-    """Vectors of all pictures and questions, or texts; a shard that is done is done for good."""
+    """Embed all pictures and questions, or all texts; a shard that was embedded once is never embedded again."""
     from tasks.lever.data.embeddings import embed_dataset
 
     items = artifacts().load(Dataset, dataset)
@@ -125,7 +125,7 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
 
 @step(version=1, reads_world=True)
 def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
-    """Embeddings from two files instead of an encoder."""
+    """Read the embeddings in two files, which take the place of an encoder."""
     from tasks.lever.data.earlier_files import import_embeddings
 
     return import_embeddings(queries, candidates, artifacts())
@@ -133,7 +133,7 @@ def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
 
 @step(version=2)
 def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: int) -> Ref:
-    """The candidates of every query."""
+    """Draw the candidates of every query, and return the artifact of the Pools."""
     from tasks.lever.data.candidate_pools import draw_dataset_pools
 
     items = artifacts().load(Dataset, dataset)
@@ -144,7 +144,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
-    """The demonstrations that help the judge most, by its log-probabilities, for one shard of the train queries."""
+    """Search, for one shard of the train queries, for the demonstrations that help the judge most."""
     from tasks.lever.data.beam_search import find_beams
 
     setting = open_setting(world, effort)
@@ -157,7 +157,7 @@ def search_beams(
         setting.judging,
         shots=learning.shots,
         settings=settings,
-        screened=setting.judging.task.screens_beams,
+        screened=setting.judging.task.screens_beams,  # a third of the prompts, where that loses little
         seed=learning.seed,
     )
     tell(len(queries))
@@ -175,7 +175,7 @@ def train_sft(
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
-    """A selector that imitates the best pointers."""
+    """Train a new selector to imitate the best pointer of each query."""
     from models.pointer import PointerConfig
     from tasks.lever.learning.training_inputs import make_labelled
     from tasks.lever.learning.trainings import learn_sft
@@ -199,7 +199,7 @@ def generate_rl_data(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """Pointers of one shard of the train queries, and what the judge answers to them.
+    """Draw pointers for one shard of the train queries, and record what the judge answers to them.
 
     gt_prob: also record the probability of the right answers.
     """
@@ -223,13 +223,13 @@ def generate_rl_data(
     tell(len(ids))
     part = artifacts().save("rl-part", RlPart(queries=data))
     if postponed:
-        raise Incomplete(part, postponed)
+        raise Incomplete(part, postponed)  # what was judged is stored: a retry asks only for the rest
     return part
 
 
 @step(version=1)
 def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
-    """All beam data as one file, in the new format of the seed."""
+    """Merge the beam data of all shards into one file, in the newer format of Lever-Plus."""
     from tasks.lever.data.pointer_files import serialize_beams
 
     return artifacts().put("beam-data", serialize_beams(open_beams(parts), artifacts().load(Pools, pools)))
@@ -237,7 +237,7 @@ def merge_beams(parts: tuple[Ref, ...], *, pools: Ref) -> Ref:
 
 @step(version=1)
 def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
-    """All RL data as one file, `rl_data_{Sampler}.json`."""
+    """Merge the RL data of all shards into one file, `rl_data_{Sampler}.json`."""
     from tasks.lever.data.pointer_files import serialize_rl_data
 
     whole = {query: rl_query for part in parts for query, rl_query in artifacts().load(RlPart, part).queries.items()}
@@ -256,7 +256,7 @@ def train_rce(
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
-    """The selector learns the whole group of pointers, each as far as it was rewarded."""
+    """Train a selector further on whole groups of pointers, each weighted by its reward."""
     from tasks.lever.learning.trainings import learn_rce
 
     inputs = {"data": data, "selector": selector, "reward": reward, "settings": settings}
@@ -278,7 +278,7 @@ def train_grpo(
     learning: Learning,
     effort: Effort,
 ) -> TrainedSelector:
-    """The selector is moved towards the pointers that are better than others of their group, and judged as it goes."""
+    """Train a selector further towards pointers that are better than others of their group, judged as it goes."""
     from tasks.lever.learning.training_inputs import make_online_rewards
     from tasks.lever.learning.trainings import learn_grpo
 
@@ -302,7 +302,7 @@ def evaluate_selector(
     learning: Learning,
     effort: Effort,
 ) -> Ref:
-    """What the judge answers on the test queries with the demonstrations of every selector, for one seed."""
+    """Record what the judge answers on the test queries with the demonstrations of every selector, for one seed."""
     from tasks.lever.data.candidate_pools import read_banks
     from tasks.lever.learning.choosing import find_unanswered, measure_selectors
 
@@ -335,7 +335,7 @@ def evaluate_selector(
 
 @step(version=2)
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
-    """Figures over all seeds, and gains paired by query and seed."""
+    """Summarise all seeds: mean scores with intervals, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
 
     return summarise([artifacts().load(Evaluated, ref) for ref in evaluated])
@@ -355,7 +355,7 @@ class FileRead(Record):
 
 @step(version=3, reads_world=True)
 def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
-    """The selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
+    """Read the selector in a checkpoint, ours or Lever-Plus's; nothing in the file is executed."""
     from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
     opened = open_selector(path, heads=heads)
@@ -368,7 +368,7 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
 
 @step(version=2, reads_world=True)
 def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
-    """Beam data from a file for the train queries, in pools that contain what the beams show."""
+    """Read beam data for the train queries from a file, and extend their pools by what the beams show."""
     from tasks.lever.data.earlier_files import import_beams
 
     beams, around, notes = import_beams(
@@ -379,7 +379,7 @@ def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
 
 @step(version=2, reads_world=True)
 def read_rl_data(path: Path, *, world: World, shots: int) -> FileRead:
-    """RL data from a file, every record checked; this run's threshold decides which answers are right."""
+    """Read RL data from a file and check every record; this run's threshold decides which answers are right."""
     from tasks.lever.data.earlier_files import import_rl_data
 
     content, notes = import_rl_data(path, shots=shots, threshold=world.threshold, judge=open_judge(world.judge).id)
@@ -387,7 +387,7 @@ def read_rl_data(path: Path, *, world: World, shots: int) -> FileRead:
 
 
 class Exported(Record):
-    """The files of a step that users see."""
+    """The files that a step wrote for users."""
 
     files: dict[str, str]
     """Path → SHA-256 (hex) of its content."""
@@ -423,7 +423,7 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
 
 @step(version=4)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> dict[str, Ref]:
-    """File name → content: the accuracies as the seed's repository has them, all figures, their plot, and curves."""
+    """Draw up the result files, by name: accuracies in Lever-Plus's JSON, all scores, their plot, and the curves."""
     from tasks.lever.learning.lever_results import draw_plots, result_files
 
     files = result_files(summary) | draw_plots(summary, seeds, artifacts())
@@ -438,14 +438,13 @@ def _is_in_database(result: str, inputs: dict[str, Any]) -> bool:
 
 @step(version=1, verify=_is_in_database)
 def write_database(report: LeverReport, *, dataset: Ref) -> str:
-    """Keep the run in PostgreSQL; gives its id. Writing it again changes nothing."""
+    """Write the run to PostgreSQL and return its id; writing it again changes nothing."""
     from tasks.lever.learning.lever_results import database_rows
     from tasks.resources import evaluations
 
-    refs, items = (
-        [seed_report.evaluated for seed_report in report.seeds if seed_report.evaluated],
-        artifacts().load(Dataset, dataset),
-    )
+    refs = [seed_report.evaluated for seed_report in report.seeds if seed_report.evaluated]
+    items = artifacts().load(Dataset, dataset)
+    # read seed by seed: the answers of all selectors to all queries need not be in memory at once
     rows = database_rows(report, items, lambda: (artifacts().load(Evaluated, ref) for ref in refs))
     with slot("database"):
         evaluations().write([rows])
@@ -454,7 +453,7 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 
 @step(version=1, reads_world=True)
 def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
-    """Show the run in the Prefect UI: its tables, plots and files."""
+    """Show the run in the Prefect UI, with its tables, plots and files, and return the key of the artifact."""
     from base64 import b64encode
 
     from prefect.artifacts import create_markdown_artifact
@@ -463,6 +462,7 @@ def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str,
 
     key = f"lever-{summary.conditions.dataset}-report"
     plots = {name: artifacts().get(ref) for name, ref in drawn.items() if name.endswith(".png")}
+    # as part of the Markdown: Prefect keeps no files beside an artifact
     urls = {name: f"data:image/png;base64,{b64encode(plot).decode()}" for name, plot in plots.items()}
     markdown = render_markdown(summary, files=files, plots=urls)
     create_markdown_artifact(markdown=markdown, key=key, description="Accuracy, plots, learning curves, files")
@@ -473,7 +473,7 @@ EXAMPLES_EMBEDDER = "minilm"
 
 
 def embedder_fingerprint(choice: str) -> str:
-    """Fingerprint of what embeds for this choice, such as `similarity:4`; empty for random examples.
+    """Return the fingerprint of what embeds for this choice, such as `similarity:4`; empty for random examples.
 
     Raises models.model_errors.ModelUnavailable.
     """
@@ -482,7 +482,7 @@ def embedder_fingerprint(choice: str) -> str:
 
 @step(version=1)
 def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> Ref:
-    """Which solved examples each question of a benchmark is shown: `{question: [example, …]}` as JSON.
+    """Choose the solved examples that each question of a benchmark is shown: `{question: [example, …]}` as JSON.
 
     texts: tasks.lever.learning.predicting.Texts. chosen: `random:4`, `similarity:4`, `selector:FILE:4`.
     fingerprint: `embedder_fingerprint(chosen)`.
@@ -494,7 +494,7 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
         return Encoder(model.id, lambda texts: embed_texts(model, embedding_cache(), texts))
 
     del fingerprint  # part of the key alone
-    method, _, count = chosen.rpartition(":")
+    method, _, count = chosen.rpartition(":")  # from the end: a path may hold colons
     by, _, checkpoint = method.partition(":")
     examples = choose_examples(
         artifacts().load(Texts, texts),
@@ -508,7 +508,7 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
 
 
 def digest_of_folder(folder: Path) -> str:
-    """SHA-256 (hex) over the names and contents of all files below a folder."""
+    """Return the SHA-256 (hex) over the names and contents of all files below a folder."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n".encode())
