@@ -21,7 +21,7 @@ OF_LIKELIHOODS: tuple[RewardMode, ...] = ("hard_plus_gtprob", "gt_logprob")
 class NetworkSettings(Record):
     """Shape of the pointer network; the width of its input is that of the embeddings."""
 
-    layers: int = Field(default=3, ge=0)
+    layers: int = Field(default=3, ge=0)  # 3 layers, 1 head and .5 are Lever-Plus's
     """Cross-attention layers; 0: a bi-encoder."""
     heads: int = Field(default=1, ge=1)
     """Attention heads of each layer."""
@@ -45,7 +45,7 @@ class BeamSettings(Record):
 class RlDataSettings(Record):
     """Which pointers (ordered choices of demonstrations) of each query are judged."""
 
-    beams: int = Field(default=5, ge=0)
+    beams: int = Field(default=5, ge=0)  # 5 beams, 2 samples at 1.0 and 1.3 and 1 at random are Lever-Plus's
     """Pointers from the selector's beam search."""
     temperatures: tuple[float, ...] = (1.0, 1.3)
     """Temperatures at which the selector samples pointers."""

@@ -159,9 +159,8 @@ class PoolRecipe(Record):
         """Return the recipe with the modalities that are available; other samplers need none."""
         if self.sampler != "RetrievalSampler":
             return PoolRecipe(sampler=self.sampler, size=self.size)
-        return self.model_copy(
-            update={"modalities": tuple(modality for modality in self.modalities if modality in available)}
-        )
+        modalities = tuple(modality for modality in self.modalities if modality in available)
+        return self.model_copy(update={"modalities": modalities})
 
     def is_that_of(self, recipe: PoolRecipe) -> bool:
         """Return whether both recipes give the same pools, as far as both are known."""

@@ -62,7 +62,7 @@ class PointerSelectorV3(PointerSelector):
     """The pointer network with its losses as methods."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        """The fields of PointerSelectorV3Config, in their order or by name."""
+        """Draw random weights for these sizes: the fields of PointerSelectorV3Config, in their order or by name."""
         shape = PointerSelectorV3Config(*args, **named)
         config = PointerConfig(
             embedding_dim=shape.d_model,
@@ -237,7 +237,7 @@ def load_v3_from_sft_checkpoint(
     return selector.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint
+load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint  # one reader: it tells the layouts by their keys
 
 
 def normalize_rewards_zscore(rewards: Tensor, dim: int = -1, eps: float = 1e-8) -> Tensor:
@@ -430,7 +430,7 @@ def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[Beam
 
 def _by_number(query: str) -> tuple[bool, int, str]:
     """Return a sort key that puts ids that are numbers first, by size."""
-    number = query.isdecimal() and len(query) < 100
+    number = query.isdecimal() and len(query) < 100  # `int` refuses 4,300 digits
     return not number, int(query) if number else 0, query
 
 

@@ -50,7 +50,7 @@ class World(Record):
     embedded: Embedded
     judge: JudgeSpec
     prompts: PromptSettings = PromptSettings()
-    threshold: float = Field(default=0.5, gt=0, le=1)
+    threshold: float = Field(default=0.5, gt=0, le=1)  # Lever-Plus counts every accuracy above 0 as right
     """Accuracy from which an answer counts as right."""
     stem: bool = False
     """Compare stems of words, as OK-VQA does; of questions about pictures."""
@@ -129,7 +129,7 @@ def open_beams(parts: Sequence[Ref]) -> Mapping[str, tuple[PointerRecord, ...]]:
 
 def shard_numbers(queries: int) -> range:
     """Return the numbers of the shards of so many queries."""
-    return range(-(-queries // QUERIES_PER_SHARD))
+    return range(-(-queries // QUERIES_PER_SHARD))  # rounded up
 
 
 def ids_in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
@@ -146,7 +146,7 @@ def training_folder(name: str, **inputs: object) -> Generator[Path]:
     folder = resources().home / "cache" / "training" / key
     with alone(resources().home, f"training {key}", wait=wait_for_twin):
         yield folder
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # not reached by an error: the next try goes on from the state
 
 
 class Training(NamedTuple):

@@ -45,7 +45,7 @@ def count_growth(width: int, *, candidates: int, picked: int, screened: bool) ->
     """
     remaining = candidates - picked
     if width == 1 or not screened:
-        return Growth(remaining, (min(width, math.perm(candidates, picked)) - 1) * remaining)
+        return Growth(remaining, (min(width, math.perm(candidates, picked)) - 1) * remaining)  # beams that exist
     return Growth(max(1, remaining // 2), min(remaining, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
@@ -127,11 +127,10 @@ class _Beam:
 
     def extend_best(self) -> list[Pointer]:
         """Return the best sequence extended by each candidate of the better half; nothing if none is kept."""
-        return (
-            [(*self._best_sequences[0], position) for position in self._rank_additions()[: self._growth_counts.of_best]]
-            if self._best_sequences
-            else []
-        )
+        if not self._best_sequences:
+            return []
+        best, count = self._best_sequences[0], self._growth_counts.of_best
+        return [(*best, position) for position in self._rank_additions()[:count]]
 
     def extend_others(self) -> list[Pointer]:
         """Return further sequences: what helped the best one most, in front of it and behind the other kept ones.

@@ -110,7 +110,7 @@ def draw_pools(
             picks = similar("images", size)
         case "MixSampler":
             quarter = size // 4
-            by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be taken already
+            by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be among the texts
             picks = list[list[int]]()
             for text, image, more in zip(by_text, by_image, drawn, strict=True):
                 similar_rows = dict.fromkeys([*text, *[row for row in image if row not in text][:quarter]])
@@ -125,9 +125,7 @@ def find_nearest(
 ) -> dict[str, tuple[str, ...]]:
     """Return the ids of the `count` candidates with the largest inner products, largest first, ties by id.
 
-    A query is never its own neighbour.
-
-    Raises PoolTooSmall, FileUnusable for an id without a vector.
+    A query is never its own neighbour. Raises PoolTooSmall, FileUnusable for an id without a vector.
     """
     ids, own = _locate_queries(queries, candidates, count)
     nearest_rows = find_most_similar(
@@ -153,7 +151,7 @@ def _locate_queries(queries: Sequence[str], candidates: Sequence[str], size: int
 
 def generator_of(query: str, *, seed: int, purpose: str) -> np.random.Generator:
     """Return the random generator of one query, whose draws do not depend on the other queries."""
-    name = f"{purpose}\0{seed}\0{query}".encode("utf-8", "surrogatepass")
+    name = f"{purpose}\0{seed}\0{query}".encode("utf-8", "surrogatepass")  # JSON allows half a pair of surrogates
     return np.random.default_rng(int.from_bytes(hashlib.sha256(name).digest()))
 
 
@@ -175,7 +173,7 @@ def find_most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count
         scores = np.round(products, DECIMALS)[:, place]  # (q, N)
         inside = np.flatnonzero(own[part] >= 0)
         scores[inside, own[part][inside]] = -np.inf
-        least = np.partition(scores, -count, axis=1)[:, -count]
+        least = np.partition(scores, -count, axis=1)[:, -count]  # lowest score that may be among the nearest
         for number, (row, bound) in enumerate(zip(scores, least, strict=True), start):
             near = np.flatnonzero(row >= bound)
             best_rows[number] = near[np.argsort(-row[near], kind="stable")[:count]]

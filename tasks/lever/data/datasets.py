@@ -98,7 +98,7 @@ def _read_spaced(content: str) -> Iterator[tuple[str, str]]:
 
 def _read_tabular(content: str) -> Iterator[tuple[str, str]]:
     """Read CSV of `class,title,description`, whose first line names the columns, as classes and texts."""
-    for row in list(csv.reader(io.StringIO(content, newline="")))[1:]:
+    for row in list(csv.reader(io.StringIO(content, newline="")))[1:]:  # newline="": texts may hold line breaks
         yield row[0], " ".join(part.strip() for part in row[1:])
 
 
@@ -208,8 +208,8 @@ def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQu
 
 
 def _shuffle(questions: Sequence[VqaQuestion], split: str) -> list[VqaQuestion]:
-    ordered = sorted(questions, key=lambda question: question.id)
-    random.Random(f"0 {split}").shuffle(ordered)
+    ordered = sorted(questions, key=lambda question: question.id)  # the draw does not depend on the file's order
+    random.Random(f"0 {split}").shuffle(ordered)  # a text as seed gives the same order in every process
     return ordered
 
 
@@ -240,7 +240,7 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int,
         validation=tuple(validation_items),
         test=tuple(held_out),
         left_out={item.id: "its text is one of validation or test" for item in rest if item.text in examined},
-        counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),
+        counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),  # unshuffled
     )
 
 

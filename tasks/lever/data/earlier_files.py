@@ -30,10 +30,8 @@ def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> t
     Raises FileUnusable, PointerUnusable, PoolTooSmall.
     """
     beams, by_number = _read_by_id(path, dataset.counted)
-    beam_of, candidates = (
-        {query: beam for query, beam in beams.items() if query in pools.pools},
-        set(dataset.candidates),
-    )
+    beam_of = {query: beam for query, beam in beams.items() if query in pools.pools}
+    candidates = set(dataset.candidates)
     if not beam_of:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
     changed, pointers, dropped = dict[str, tuple[str, ...]](), dict[str, tuple[PointerRecord, ...]](), 0
@@ -54,7 +52,7 @@ def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> t
     if not any(pointers.values()):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
     sizes = {len(pool) for pool in changed.values()}
-    if len(sizes) > 1:
+    if len(sizes) > 1:  # a batch is one tensor of pools
         raise FileUnusable(f"{path}: pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
     if dropped:
@@ -113,9 +111,7 @@ def _read_by_id(path: Path, counted: Sequence[str]) -> tuple[Beams, bool]:
 def take_queries_from(dataset: Dataset, path: Path) -> Dataset:
     """Return the dataset with the queries of a file as train queries, in the order of the file.
 
-    The file holds beam data, RL data or embeddings.
-
-    Raises FileUnusable if it has none of them.
+    The file holds beam data, RL data or embeddings. Raises FileUnusable if none of its queries is in the dataset.
     """
     if path.suffix == ".pt":
         queries = read_bank(path).ids
@@ -136,6 +132,7 @@ def import_rl_data(path: Path, *, shots: int, threshold: float, judge: str) -> t
     `vqa_correct` is computed anew where the file has another threshold.
     """
     data = pointer_files.read_rl_data(path, shots=shots)
+    # "None": files of Lever-Plus name neither judge nor threshold
     other_judges = sorted({str(rl_query.meta.get("judge")) for rl_query in data.values()} - {judge, "None"})
     thresholds = sorted({str(rl_query.meta.get("threshold")) for rl_query in data.values()} - {str(threshold), "None"})
     notes = [f"{path.name} was judged by {', '.join(other_judges)}; this run asks {judge}"] if other_judges else []

@@ -90,7 +90,7 @@ class EmbeddingBank(NamedTuple):
     def export_pt(self, path: Path) -> None:
         """Write the seed's file, a plain float32 [N, d] tensor by `torch.save`, and its ids as JSON beside it."""
         with files.replacing(path) as file:
-            torch.save(self.vectors.contiguous().clone(), file)
+            torch.save(self.vectors.contiguous().clone(), file)  # a copy: of a view, torch writes the whole storage
         name, _, revision = self.encoder.partition("@")
         about = {"ids": self.ids, "encoder": name, "revision": revision, "sha256": sha256_of(path)}
         files.write(ids_file(path), json.dumps(about, ensure_ascii=False).encode())
@@ -114,7 +114,7 @@ def make_bank(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: st
 
 def _to_float32(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     """Return the vectors (len(ids), …) as float32. Raises FileUnusable for other numbers, NaN and infinities."""
-    if not vectors.is_floating_point() or vectors.layout != torch.strided:
+    if not vectors.is_floating_point() or vectors.layout != torch.strided:  # sparse tensors have no rows
         raise FileUnusable(f"{where}: {vectors.dtype} are no embeddings; float32 is expected")
     if vectors.numel():  # else there is nothing to flatten
         finite = vectors.flatten(1).isfinite().all(1)
@@ -141,14 +141,14 @@ def solved_file(path: Path) -> Path:
 
 def read_header(data: bytes) -> Mapping[str, str]:
     """Read the metadata in the header of safetensors bytes. Raises ValueError or KeyError where there is none."""
-    length = int.from_bytes(data[:8], "little")
+    length = int.from_bytes(data[:8], "little")  # a file of safetensors begins with the length of its JSON header
     if len(data) < 8 or length > len(data) - 8:
         raise ValueError("no safetensors")
     return json.loads(data[8 : 8 + length])["__metadata__"]
 
 
 class QueryPools(NamedTuple):
-    """The candidates of each query, as `[Q, K, d]` files have them."""
+    """The candidates of each query with their embeddings, as `[Q, K, d]` files have them."""
 
     pools: dict[str, tuple[str, ...]]
     bank: EmbeddingBank
@@ -156,7 +156,7 @@ class QueryPools(NamedTuple):
 
 
 def read_bank(path: Path, *, ids: Path | None = None) -> EmbeddingBank:
-    """Read a file as `read_embeddings` does; of a `[Q, K, d]` file return the bank of the candidates."""
+    """Read embeddings as `read_embeddings` does, and return one bank: of a `[Q, K, d]` file that of the candidates."""
     read = read_embeddings(path, ids=ids)
     return read if isinstance(read, EmbeddingBank) else read.bank
 
@@ -181,7 +181,7 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
         if (
             isinstance(value, Tensor)
             and value.layout == torch.strided
-            and value.nbytes > value.untyped_storage().nbytes()
+            and value.nbytes > value.untyped_storage().nbytes()  # expanded: a few bytes could fill the memory
         ):
             raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
 
@@ -227,7 +227,7 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
     Raises FileUnusable for an archive that may unfold to any size, FileNotFoundError, and NOT_OF_TORCH.
     """
     foreign: list[Any] = []
-    if with_classes or zipfile.is_zipfile(path):
+    if with_classes or zipfile.is_zipfile(path):  # a file of a torch before 1.6 is no archive
         with zipfile.ZipFile(path) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise FileUnusable(f"{path} is packed, and may unfold to any size; torch writes none like that")
@@ -238,7 +238,7 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
         if with_classes and sum(code.name.startswith("TUPLE") for code, _, _ in pickletools.genops(content)) > 50_000:
             raise ValueError("it has more than 50,000 tuples")
     if with_classes:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)  # read from the pickle, not imported
         foreign = [(dict if name == "collections.defaultdict" else Inert, name) for name in names]
     with torch.serialization.safe_globals(foreign):
         return torch.load(path, map_location="cpu", weights_only=True)
@@ -323,10 +323,10 @@ def embed_dataset(
     Raises DatasetUnusable for an item that is missing, damaged or without a usable vector, and what the encoder raises.
     """
     items, encoder = dataset.items, views.encoder
-    silent: Callable[[int], None] = lambda _: None  # noqa: E731 - the other of two
+    silent: Callable[[int], None] = lambda _: None  # noqa: E731 - as `tell`: where pictures are counted, texts are not
     looks = _embed_view(views.images, items, encoder, artifacts, tell) if views.images else {}
     texts = _embed_view(views.texts, items, encoder, artifacts, silent if looks else tell)["vectors"]
-    joint = _normalize_rows(looks["vectors"] + texts, items) if looks else texts
+    joint = _normalize_rows(looks["vectors"] + texts, items) if looks else texts  # the mean of two unit vectors
     answers = _embed_view(views.answers, items, encoder, artifacts, silent)["vectors"] if views.answers else None
     row = {item.id: number for number, item in enumerate(items)}
 

@@ -33,7 +33,7 @@ VECTORS: dict[str, Vectors] = {
     "query_img_icd_img": "image",
     "query_text_icd_text": "text",
 }
-FOLDERS: dict[Stage, str] = {"sft": "v2", "rce": "v3", "grpo": "v3"}
+FOLDERS: dict[Stage, str] = {"sft": "v2", "rce": "v3", "grpo": "v3"}  # Lever-Plus's versions of its network
 
 
 def dataset_of(name: str) -> str:
@@ -65,7 +65,8 @@ def _look_up(seeds: Mapping[str, Value], name: str, kind: str) -> Value:
 
 def model_in_names(judge: str) -> str:
     """Return a judge's name as file names hold it: `Qwen2_5-VL-3B-Instruct` for `hf:Qwen/Qwen2.5-VL-3B-Instruct`."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", judge.partition(",")[0].partition("@")[0].rpartition("/")[2])
+    name = judge.partition(",")[0].partition("@")[0].rpartition("/")[2]  # without arguments, revision and owner
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 class Layout(NamedTuple):

@@ -141,10 +141,7 @@ def _check_demonstrations(query: str, ids: Sequence[str], where: str, field: str
 
 
 def parse_pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Return the ids of a query's candidates: `candidate_pool_ids`, else those in `candidate_pool`.
-
-    Raises FileUnusable.
-    """
+    """Return the ids of a query's candidates, from `candidate_pool_ids` or `candidate_pool`. Raises FileUnusable."""
     field = next((field for field in ("candidate_pool_ids", "candidate_pool") if field in value), None)
     if field is None:
         raise FileUnusable(f"{where}: no `candidate_pool_ids`: nobody can tell which candidates its pointers count")
@@ -190,7 +187,8 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
                 "candidate_pool_ids": parse_pool_ids(value, place),
             }
         query = validate(RlQuery, value, place)
-        shots = shots or len(query.pointer_candidates[0].pointer) if query.pointer_candidates else shots
+        if not shots and query.pointer_candidates:
+            shots = len(query.pointer_candidates[0].pointer)
         _check_query(key, query, place, shots=shots)
         yield key, query
     if shots is None:
@@ -248,13 +246,12 @@ def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> 
 def read_by_query(source: Path | bytes, content_name: str) -> tuple[dict[str, dict[str, Any]], str]:
     """Read a JSON object that holds an object for each query id; return it and the name that errors give the file.
 
-    what: the name that errors give to bytes, which have no path.
-
+    content_name: the name that errors give to bytes, which have no path.
     Raises FileUnusable: no such file, no UTF-8, no JSON, NaN, a key twice, an entry that is no object.
     """
     where = str(source) if isinstance(source, Path) else content_name
     try:
-        text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")
+        text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")  # with or without BOM
         content: Any = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {where}; name the file, or run the stage that writes it") from error
@@ -284,7 +281,7 @@ def _refuse_constant(name: str) -> float:
 def validate(model: type[Model], value: Any, where: str) -> Model:
     """Validate a value of JSON as a `model`, strictly. Raises FileUnusable naming `where` and the field."""
     try:
-        return model.model_validate_json(json.dumps(value), strict=True)
+        return model.model_validate_json(json.dumps(value), strict=True)  # JSON: its lists may be tuples
     except ValidationError as error:
         first = error.errors()[0]
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -82,7 +82,7 @@ def draw_pointers(
 
     proposed = list[list[list[PointerRecord]]]()  # by priority, then by query
     if settings.beams:
-        width = min(settings.beams, math.perm(size, shots))
+        width = min(settings.beams, math.perm(size, shots))  # a small pool has fewer pointers than beams
         beams = selector.beam(queries, pools, shots=shots, width=width).pointers.tolist()
         proposed.append(
             [[_make_record(pointer, "beam", rank=rank) for rank, pointer in enumerate(query)] for query in beams]
@@ -106,7 +106,7 @@ def draw_pointers(
         distinct: dict[Pointer, PointerRecord] = {}
         for record in (proposal for group in proposed for proposal in group[row]):
             distinct.setdefault(record.pointer, record)
-        while len(distinct) < count:
+        while len(distinct) < count:  # ends: a pool has at least so many ordered pointers
             record = at_random()
             distinct.setdefault(record.pointer, record)
         groups.append(list(distinct.values()))

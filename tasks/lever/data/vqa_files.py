@@ -108,10 +108,8 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
 
     prefix: put before every question ID.
     """
-    question_entries, annotation_entries = (
-        read_entries(questions, under="questions"),
-        read_entries(annotations, under="annotations"),
-    )
+    question_entries = read_entries(questions, under="questions")
+    annotation_entries = read_entries(annotations, under="annotations")
     file_names = {path.name for path in images.iterdir()} if images.is_dir() else set[str]()
     year = YEAR.search(questions.name)  # `train2014` in the names of COCO's files
     subtype, folder = year[0] if year else "", images.absolute()
@@ -144,13 +142,14 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
 
 def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
     """Yield the names that a picture's file may have, the likeliest first; never a path."""
-    if type(image_id) is int and 0 <= image_id < 10**12:
+    if type(image_id) is int and 0 <= image_id < 10**12:  # COCO's file names have twelve digits
         if subtype:
             yield f"COCO_{subtype}_{image_id:012d}.jpg"
         yield f"{image_id:012d}.jpg"
         for split in ("train", "validation", "test", "queries"):
             yield f"digits_{split}_{image_id:06d}.png"
-    if isinstance(image_id, int | str) and not isinstance(image_id, bool) and "/" not in (name := str(image_id)):
+    name = str(image_id)
+    if isinstance(image_id, int | str) and not isinstance(image_id, bool) and "/" not in name:
         yield from (name, f"{name}.jpg", f"{name}.png", f"{name}.jpeg")
 
 
@@ -199,7 +198,7 @@ class VqaScores(Record):
 
 
 def score_files(questions: Path, annotations: Path, results: Path, *, stem: bool = False) -> VqaScores:
-    """Score recorded answers by VQA accuracy. Each question has one answer; annotations may hold further questions.
+    """Return the VQA accuracies of recorded answers, one for each question; annotations may hold further questions.
 
     Answers of people without an `answer_id`, such as VizWiz's, are counted one by one; the published script drops all
     that equal the one left out, so that its accuracies are a little lower.
@@ -336,7 +335,7 @@ def _to_png(data: bytes) -> bytes:
         if (
             (picture.format, picture.mode) == ("PNG", "RGB")
             and not picture.has_transparency_data
-            and getattr(picture, "n_frames", 1) == 1
+            and getattr(picture, "n_frames", 1) == 1  # an animation: only its first frame is shown
             and picture.getexif().get(ORIENTATION, UPRIGHT) == UPRIGHT
         ):
             return data

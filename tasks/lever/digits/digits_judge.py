@@ -75,7 +75,7 @@ class DigitsJudge:
             except ModelError as error:
                 yield number, error
         for numbers, tokens in _chunk_items(items):
-            for number, answer in zip(numbers, self._answers(tokens), strict=False):
+            for number, answer in zip(numbers, self._answers(tokens), strict=False):  # the filling has no number
                 words = scenes.words_of(answer)
                 emitted = words[: max(0, requests[number].max_tokens)]
                 yield (

@@ -130,7 +130,7 @@ def _train(
 def _distort(ink: Tensor, generator: torch.Generator) -> Tensor:
     """Return digits (N, 8, 8) turned by up to 12°, scaled by up to 9 % and shifted by up to half a pixel."""
     turn, scale, across, down = (torch.rand(4, len(ink), generator=generator) * 2 - 1) * torch.tensor(
-        [[0.21], [0.09], [0.12], [0.12]]
+        [[0.21], [0.09], [0.12], [0.12]]  # radians; share; of half a picture, twice
     )
     cosine, sine = turn.cos() * (1 + scale), turn.sin() * (1 + scale)
     maps = torch.stack([cosine, -sine, across, sine, cosine, down], dim=-1).view(-1, 2, 3)

@@ -100,7 +100,7 @@ def from_png(png: bytes) -> NDArray[np.uint8]:
                 raise NoScene(f"it has {picture.size[0]} × {picture.size[1]} pixels, not {SIZE[0]} × {SIZE[1]}")
             pixels = np.asarray(picture.convert("L"))
     except (OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:
-        if isinstance(error, NoScene):
+        if isinstance(error, NoScene):  # which is a ValueError, too
             raise
         raise NoScene(f"it is no readable PNG ({error})") from error
     scene = pixels[::ENLARGED, ::ENLARGED]

@@ -40,7 +40,7 @@ class PromptSettings(Record):
     """Position of the demonstration picked last; `last`: next to the question."""
 
     def in_order(self, demonstrations: Sequence[Demonstration]) -> tuple[Demonstration, ...]:
-        """Demonstrations, or their ids, from the order of their picks to that in which they stand in the prompt."""
+        """Return demonstrations, or their ids, given in the order of their picks, in the order of the prompt."""
         return tuple(demonstrations if self.latest_pick == "last" else demonstrations[::-1])
 
 

@@ -32,7 +32,7 @@ WEIGHTS = "digits-judge"
 """Kind of the artifact that holds the weights of the digits' judge."""
 CONCURRENCY = 16
 """Requests under way at an endpoint."""
-_opening = Lock()
+_opening = Lock()  # `cache` alone lets two threads load the same weights
 
 
 class JudgeSpec(Record):
@@ -83,11 +83,9 @@ def open_judge(spec: JudgeSpec) -> Chat:
 
 
 def open_encoder(spec: EncoderSpec) -> VisionEmbedder:
-    """Open the encoder of a specification.
+    """Open the encoder of a specification. Raises models.model_errors.ModelUnavailable.
 
     A CLIP is opened for its caller alone and not cached, so that the device is free for the judge afterwards.
-
-    Raises models.model_errors.ModelUnavailable.
     """
     if spec.weights is None:
         from models.clip import ClipEmbedder
@@ -107,4 +105,5 @@ def _open_cached(kind: Callable[[bytes], Model], digest: str, size: int) -> Mode
 @cache
 def limits_of(name: str) -> Limits:
     """Return the rates, retries and concurrency of a judge's entry, shared by all threads that ask it."""
+    # the generator draws the waits between retries, on which no answer depends: it needs no seed
     return Limits(CallSettings(concurrency=CONCURRENCY).model_copy(update=rates_of(name)), rng=random.Random())

@@ -105,13 +105,13 @@ class Judging:
     def answer_log_probs(self, prompts: Sequence[PromptedQuery]) -> list[float]:
         """Return log P(right answer | prompt) of each prompt; NaN as in `log_probs`.
 
-        Of several right answers it is the one that demonstrations show.
-
-        Where the task has choices, P is the share among them. Raises as `log_probs` does.
+        Of several right answers it is the one that demonstrations show. Where the task has choices, P is the share
+        among them. Raises as `log_probs` does.
         """
         self._refuse_unknown_items(prompts)
         right_answers = [self.items[prompt.query].shown_answer for prompt in prompts]
-        if not (choices := self.task.choices):
+        choices = self.task.choices
+        if not choices:
             return self.log_probs(list(zip(prompts, right_answers, strict=True)))
         shares = list[float]()
         for likelihoods, answer in zip(
@@ -147,7 +147,7 @@ class Judging:
         pairs = [(prompt, answer) for prompt, answers in zip(prompts, worth, strict=True) for answer in answers]
         log_probs = iter(self.log_probs(pairs))
         shares = [[share * math.exp(next(log_probs)) for share in answers.values()] for answers in worth]
-        return [min(math.fsum(terms), 1.0) for terms in shares]
+        return [min(math.fsum(terms), 1.0) for terms in shares]  # rounding may lead above 1
 
     def _refuse_unknown_items(self, prompts: Iterable[PromptedQuery]) -> None:
         for name in (name for prompt in prompts for name in (prompt.query, *prompt.demonstrations)):
@@ -194,6 +194,7 @@ class Judging:
                 refused[prompt] = answer
             if tell and judgment.failed is None:
                 tell(1)
+        # one refusal is that prompt's failure; a judge that refused every prompt so far is the wrong one
         if refused and not postponed and all(judgment.failed is not None for judgment in self._judged.values()):
             raise self._refusal_error(list(refused), next(iter(refused.values())))
         return postponed
@@ -281,7 +282,7 @@ class Judging:
                 if len(unstored) >= UNSTORED:
                     self.responses.put_many(unstored)
                     unstored = {}
-                refuse_when_stopped()
+                refuse_when_stopped()  # raises when the program ends: the `finally` stores what was given
         except RequestRefused as error:
             refusal = error
         finally:
@@ -323,9 +324,8 @@ class WeighedPrompt(NamedTuple):
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
         kind, _, model = backend.partition(":")
-        values: list[JsonValue] = [
-            log_prob if math.isfinite(log_prob) else str(log_prob) for log_prob in log_probs
-        ]  # JSON has no infinity
+        # JSON has no infinity
+        values: list[JsonValue] = [value if math.isfinite(value) else str(value) for value in log_probs]
         response: dict[str, JsonValue] = {"log_prob": values[0]} if len(values) == 1 else {"log_probs": values}
         return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
 

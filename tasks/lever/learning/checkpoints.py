@@ -28,7 +28,7 @@ POOLS_OF = "pools"
 """Entry of `meta` with the recipe of the pools that a selector was trained in."""
 NAMED_AT_MOST = 6
 """Keys that an error names."""
-WIDEST = 1 << 16
+WIDEST = 1 << 16  # a damaged header may name any width, and the network is built before it is compared
 """Largest width that a file may ask for; the usual ones are 256 and 512."""
 
 
@@ -79,9 +79,8 @@ def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: st
         shape_errors = [
             f"{key} is {list(state[key].shape)}, not {list(expected[key])}" for key in sorted(misshapen)[:NAMED_AT_MOST]
         ]
-        parts = [f"missing: {list_keys(missing)}"] * bool(missing) + [
-            f"not of this network: {list_keys(extra)}"
-        ] * bool(extra)
+        parts = [f"missing: {list_keys(missing)}"] if missing else []
+        parts += [f"not of this network: {list_keys(extra)}"] if extra else []
         raise FileUnusable(
             f"{where} holds other weights than a selector with {config!r}: {'; '.join(parts + shape_errors)}"
         )
@@ -222,7 +221,7 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         raise FileUnusable(
             f"{path}: {list_keys(wrong)}: no tensors of a kind that weights have; it is another checkpoint"
         )
-    if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:
+    if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:  # views of one number, expanded
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
     config, more = _derive_config(weights, top, heads, path)
     selector = build_selector(config, {key: weight.float().contiguous() for key, weight in weights.items()}, str(path))
@@ -240,7 +239,7 @@ def _derive_config(
     if projection is None or projection.ndim != 2:
         raise FileUnusable(f"{path}: no query_proj.weight, but {list_keys(weights) or 'nothing'}; it is no v2 network")
     hidden = projection.shape[0]
-    layers = len({match[1] for key in weights if (match := LAYER.match(key))})
+    layers = len({match[1] for match in map(LAYER.match, weights) if match})
     gate = any(key.startswith("query_update_gate.") for key in weights)
     notes = [] if gate else ["it has no state gate (`gate=False`): every pick sees the same state"]
     if not layers:

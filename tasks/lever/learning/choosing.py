@@ -111,7 +111,7 @@ def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots
 
 
 def choose_nearest(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
-    """Choose the largest inner products among all candidates but the query, the largest last; ties by id.
+    """Choose the nearest of all candidates but the query, by inner product, the nearest last; ties by id.
 
     Source: RICES of Flamingo (arXiv 2204.14198) and OpenFlamingo; of image and question together, as PICa has them
     (Yang et al., arXiv 2109.05014). Raises FileUnusable for unknown ids, PoolTooSmall.
@@ -128,7 +128,8 @@ def choose_by_vote(
     Of classes with as many votes, that of the nearest. Source: the rule of Cover and Hart 1967, doi
     10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
     """
-    near = find_nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))
+    near = find_nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))  # − 1: never itself
+    # of equal counts `most_common` takes the class that was met first, which is that of the nearer candidate
     voted = {query: Counter(classes[name] for name in names).most_common(1)[0][0] for query, names in near.items()}
     demonstrations: dict[str, tuple[str, ...]] = {}
     for label in sorted({*voted.values()}):
@@ -141,7 +142,7 @@ def choose_by_vote(
 def choose_nearest_of_pool(
     queries: Sequence[str], pools: Mapping[str, Sequence[str]], vectors: Pair, *, shots: int
 ) -> Demonstrations:
-    """Choose the largest inner products of each pool, the largest last; ties by id. Raises FileUnusable."""
+    """Choose the nearest of each pool, the nearest last; ties by id. Raises FileUnusable for an id without a vector."""
     of_queries, of_candidates = vectors
     pooled = sorted({name for query in queries for name in pools[query]})
     row, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
@@ -157,7 +158,7 @@ def choose_nearest_of_pool(
 def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
     """Choose by maximal marginal relevance, the first pick last: near the query and unlike the picks, equally weighted.
 
-    Among the `DIVERSE_AMONG` nearest of all candidates.
+    Only the `DIVERSE_AMONG` nearest of all candidates can be picked.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
     """
     near = find_nearest(queries, candidates, vectors, count=min(DIVERSE_AMONG, len(candidates) - 1))
@@ -219,14 +220,13 @@ def measure_selectors(
         return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
     choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
-    results = judge_selectors(
-        choosers, queries, pools, _with_progress(setting.judging, "evaluate"), shots=sorted({0, *shots})
-    )
+    judge = _with_progress(setting.judging, "evaluate")
+    results = judge_selectors(choosers, queries, pools, judge, shots=sorted({0, *shots}))  # 0: zero-shot, always a row
     if oracle.most_judgments == 0:
         return results
-    judge, most = _with_progress(setting.judging, "search best"), oracle.most_judgments
+    judge, limit = _with_progress(setting.judging, "search best"), oracle.most_judgments
     oracle_result = search_best(
-        queries, pools, judge, shots=trained_shots, seed=seed, results=results, most_judgments=most
+        queries, pools, judge, shots=trained_shots, seed=seed, results=results, most_judgments=limit
     )
     return (*results, oracle_result)
 
@@ -302,8 +302,7 @@ def search_best(
     """Find for each query the pointer with the highest accuracy, of equals the one that was tried first.
 
     All ordered pointers of a pool are tried, or `BEST_OF` of them; a query is done with its first entirely right one.
-
-    known: results of other selectors, which count as tried: no selector is better than the oracle.
+    results: of other selectors; their pointers count as tried, so that no selector is better than the oracle.
     most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
     outcomes_of: dict[str, list[Outcome]] = defaultdict(list)
@@ -338,10 +337,8 @@ class _OracleSearch:
         scored = {outcome.shown: outcome for outcome in outcomes if outcome.accuracy is not None}
         for outcome in scored.values():
             self.add(outcome)
-        rng, tried = (
-            generator_of(query, seed=seed, purpose=f"oracle {shots}"),
-            {outcome.pointer for outcome in scored.values()},
-        )
+        rng = generator_of(query, seed=seed, purpose=f"oracle {shots}")
+        tried = {outcome.pointer for outcome in scored.values()}
         self._untried = (
             pointer for pointer in _draw_pointers(len(self._pool), shots=shots, rng=rng) if pointer not in tried
         )

@@ -155,6 +155,7 @@ def database_rows(
     summary = report.summary
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
+    # without what changes no score: runs are compared where all of these are equal
     changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     # the headline is the last stage that was trained, with the shots that it was trained for
     headline = next((score for score in map(summary.score_of, reversed(TRAINED)) if score), None)

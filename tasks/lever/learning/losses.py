@@ -33,7 +33,7 @@ class GrpoLoss(NamedTuple):
 
 
 def find_grpo_loss(name: str) -> Callable[..., GrpoLoss]:
-    """The objective of this name: `grpo_loss`, or one with its parameters that an installed package adds."""
+    """Return the objective of this name: `grpo_loss`, or one with its parameters that an installed package adds."""
     return grpo_loss if name == OUR_GRPO_LOSS else added_grpo_losses()[name].load()
 
 
@@ -77,7 +77,7 @@ def advantages(rewards: Tensor, *, floor: float = 0.1, judged: Tensor | None = N
 
 
 def best_members(rewards: Tensor, top_k: int, judged: Tensor | None = None) -> Tensor:
-    """Mark the `top_k` judged members of each group with the highest rewards, of equals the first; (…, G) bool."""
+    """Return which members are the `top_k` judged ones with the highest rewards, of equals the first; (…, G) bool."""
     if top_k < 2:
         raise ValueError(f"top_k {top_k}: at least 2 are compared with each other")
     mask = _check_members(rewards, judged)
@@ -129,7 +129,7 @@ def k3(new: Tensor, ref: Tensor) -> Tensor:
     Of other draws the mean is no KL. Source: Schulman 2020, http://joschu.net/blog/kl-approx.html.
     """
     log_ratio = ref - new
-    return log_ratio.expm1() - log_ratio
+    return log_ratio.expm1() - log_ratio  # expm1: e^x − 1 loses its digits near 0, where policies begin
 
 
 def adapt_beta(
@@ -161,7 +161,7 @@ def ess(log_ratio: Tensor) -> float:
     """
     mask = ~log_ratio.isnan()
     weights = log_ratio.masked_fill(~mask, -math.inf).double()
-    weights = (weights - weights.amax(-1, keepdim=True)).exp()
+    weights = (weights - weights.amax(-1, keepdim=True)).exp()  # the largest is 1: none overflows
     shares = weights.sum(-1).square() / (mask.sum(-1) * weights.square().sum(-1))
     return float(shares[mask.any(-1)].mean())
 
@@ -245,7 +245,7 @@ def exact_kl(policy: Sequence[Tensor], reference: Sequence[Tensor]) -> ExactKl:
             parents, picked = _list_children(new.shape[-1], picks, device=new.device)
             prefix = (prefix[..., None] + policy[picks - 1])[:, parents, picked]  # (B, P)
         possible = new > -math.inf
-        finite = torch.where(possible, new, 0)
+        finite = torch.where(possible, new, 0)  # 0 · −inf would be NaN, in the gradient too
         weights = torch.where(possible, (prefix[..., None] + finite).exp(), 0)  # probability of prefix and pick
         kl = kl + (weights * (finite - torch.where(possible, ref, 0))).sum((1, 2))
         entropy = entropy - (weights * finite).sum((1, 2))
@@ -255,7 +255,7 @@ def exact_kl(policy: Sequence[Tensor], reference: Sequence[Tensor]) -> ExactKl:
 def _list_children(candidates: int, picks: int, *, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return for each prefix of `picks` positions the number of its parent prefix, and its last position."""
     prefixes = list(permutations(range(candidates), picks))
-    parents = torch.arange(len(prefixes), device=device) // (candidates - picks + 1)
+    parents = torch.arange(len(prefixes), device=device) // (candidates - picks + 1)  # so many children each
     return parents, torch.tensor([prefix[-1] for prefix in prefixes], device=device)
 
 
@@ -296,7 +296,7 @@ class Reference:
         """Raises as PointerSelector does; `selector` must stay as it is, without dropout."""
         self._selector, self._material, self._shots, self._exact = selector, material, shots, exact
         queries, candidates = material.pools.shape
-        numbers = queries * sum(candidates ** min(shots, 1 + picks) for picks in range(shots)) if exact else 0
+        numbers = queries * sum(candidates ** (1 + picks) for picks in range(shots)) if exact else 0  # at most
         self._stored_tables: tuple[Tensor, ...] = ()
         if exact and numbers * material.queries.element_size() <= MOST_KEPT_BYTES:
             parts = [self._tables(rows) for rows in self._chunks()]

@@ -43,7 +43,7 @@ OF_SAMPLERS: dict[Sampler, tuple[Modality, ...]] = {
 
 
 class FilePredictions(NamedTuple):
-    """The choices of a selector for the queries of a file."""
+    """The demonstrations that a selector chose for the queries of a file, with warnings for the user."""
 
     choices: dict[str, Prediction]
     warnings: tuple[str, ...]
@@ -111,9 +111,8 @@ def predict_files(
             )
     recipe = recipe.limited_to(banks)
     # with few candidates the pool is all of them, one fewer where a query is a candidate: it may not be its own
-    fitting = recipe.model_copy(
-        update={"size": min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))}
-    )
+    size = min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))
+    fitting = recipe.model_copy(update={"size": size})
     pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
     warning = f"{checkpoint.name} was trained in {own.description}; it chooses from {recipe.description}"
     choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
@@ -173,7 +172,7 @@ def choose_examples(
     )
     if by == "similarity":
         return choose_nearest(queries, candidates, (of_queries, of_examples), shots=count)
-    assert selector
+    assert selector  # `by` is "selector"
     trained = open_selector(selector)
     trained.require_encoder(encoder, dimension=of_queries.dimension, path=selector)
     # pools by the recipe that it was trained in, smaller where there are fewer examples; a text has but one view

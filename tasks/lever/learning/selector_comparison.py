@@ -176,6 +176,7 @@ def _resample_means(tables: Mapping[Any, Values]) -> dict[Any, Values]:
     """Return the means (RESAMPLES,) of resamples of each table."""
     if not tables:
         return {}
+    # all tables in one call: the same queries and seeds are drawn for every selector
     return dict(zip(tables, resample_crossed(np.stack(list(tables.values())), seed=0).T, strict=True))
 
 
@@ -208,7 +209,8 @@ def _pair_selectors(figures: Mapping[Key, SelectorScore]) -> list[tuple[Key, Key
         learnt = [name for name in reversed(present) if name not in (*UNTRAINED, ORACLE)]
         stages = [name for name in reversed(TRAINED) if name in present]
         comparisons = [(name, SIMILARITY) for name in learnt]
-        if stages and (choices := [name for name in UNTRAINED if name in present]):
+        choices = [name for name in UNTRAINED if name in present]
+        if stages and choices:
             # the strongest on these very queries, which is in its favour
             strongest = max(choices, key=lambda name: figures[name, shots].accuracy.value)
             comparisons += [

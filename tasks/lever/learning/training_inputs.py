@@ -190,7 +190,7 @@ def predict_greedily(
     *,
     shots: int,
 ) -> dict[str, Prediction]:
-    """Pick greedily with a selector for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
+    """Return a selector's greedy picks for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
     selector.eval()
     device = next(selector.parameters()).device
     bank, predictions = candidates.vectors.to(device), dict[str, Prediction]()
@@ -215,7 +215,7 @@ def predict_greedily(
 
 
 def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[PointerSelector], float]:
-    """Return a function that judges a selector on the validation queries: its mean accuracy, or JudgeUnusable."""
+    """Return a function that gives a selector's mean accuracy on the validation queries, or raises JudgeUnusable."""
     pooled = {item.id: pools.pools[item.id] for item in setting.dataset.validation}
 
     def accuracy(selector: PointerSelector) -> float:
@@ -230,7 +230,7 @@ def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[
 
 
 def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
-    """Return a function that judges and rewards pointers that a policy has just drawn."""
+    """Return a function that has pointers judged which a policy has just drawn, and returns their rewards."""
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
@@ -242,7 +242,7 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
         values = list[float]()
         for judgment, p in zip(judged, likely, strict=True):
             scores: Any = {"vqa_correct": judgment.correct, "vqa_acc_score": judgment.accuracy, "vqa_gt_prob": p}
-            record = PointerRecord.model_construct(**scores, status="judged")
+            record = PointerRecord.model_construct(**scores, status="judged")  # a reward reads nothing else
             values.append(math.nan if judgment.failed is not None else reward_of(record, mode))
         return values
 
@@ -250,7 +250,7 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
 
 
 def _judge_all(setting: Setting, prompts: Sequence[PromptedQuery]) -> list[Judgment]:
-    """Judge all prompts. Raises JudgeUnusable where the judge may answer later, or failed too often to learn from."""
+    """Return all judgments. Raises JudgeUnusable where the judge may answer later, or failed too often to learn by."""
     judged = setting.judging.judge(prompts)
     if postponed := [judgment.failed for judgment in judged if judgment.retryable]:
         raise JudgeUnusable(

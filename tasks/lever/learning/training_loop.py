@@ -85,7 +85,7 @@ class Progress(BaseModel):
 
 
 class Loop:
-    """Updates a copy of `start`. Raises LeverError where it cannot go on.
+    """The loop of one training: it updates a copy of `start`, and goes on from the state in the run's folder.
 
     dropout: whether it is on while learning.
     beta: weight of the KL divergence; the caller may change `progress.beta` at the end of an epoch.
@@ -133,7 +133,7 @@ class Loop:
             self._end_epoch(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield the remaining batches of an epoch; pass each to `learn` or `pass_over`."""
+        """Yield the remaining batches of an epoch; the caller passes each to `learn` or `pass_over`."""
         first = self.progress.update
         for update in range(first, self.plan.end(epoch)):
             if update > first and update % self.run.save_every == 0:
@@ -154,7 +154,7 @@ class Loop:
         learnt.loss.backward()
         means = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
         norm = nn.utils.clip_grad_norm_(self.selector.parameters(), CLIP_NORM)
-        values = torch.cat([means, norm.double()[None]]).tolist()
+        values = torch.cat([means, norm.double()[None]]).tolist()  # one copy from the device for all
         figures = dict(zip(("loss", *learnt.figures, "grad_norm"), values, strict=True))
         if wrong := {name: value for name, value in figures.items() if not math.isfinite(value)}:
             raise TrainingDiverged(
@@ -175,7 +175,7 @@ class Loop:
         self._save()
 
     def curve(self, epoch: int, figure: str) -> list[float]:
-        """Return a value of all updates of an epoch so far, those before an interruption too."""
+        """Return the values of this name of all updates of an epoch so far, those before an interruption too."""
         return [
             point.figures[figure] for point in self.progress.curve if point.epoch == epoch and figure in point.figures
         ]

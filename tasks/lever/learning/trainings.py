@@ -44,7 +44,7 @@ EXACT_KL_UP_TO = 100_000
 
 
 def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
-    """Train a new selector to imitate the labels by cross-entropy."""
+    """Train a new selector to imitate the labels by cross-entropy, and return that of the best epoch."""
     with seeded_generators(derive_seed(run.seed, "weights"), torch.device("cpu")):
         start = PointerSelector(config).to(labelled.queries.dtype)
     plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
@@ -178,7 +178,8 @@ class _Grpo:
     def adapt_beta(self, epoch: int) -> None:
         """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
         progress = self.loop.progress
-        if self.settings.adapt_beta and (kls := self.loop.curve(epoch, "kl")):
+        kls = self.loop.curve(epoch, "kl")  # empty where every update was passed over
+        if self.settings.adapt_beta and kls:
             progress.beta = losses.adapt_beta(progress.beta, fmean(kls))
 
     def stored_experience(self) -> Experience:
@@ -198,6 +199,7 @@ class _Grpo:
         """Draw pointers from the policy and judge them; after a kill the very same. Raises JudgeUnusable."""
         loop = self.loop
         if "pointers" not in loop.saved_tensors:
+            # at temperature 1: ratios are taken to the probabilities that the pointers were drawn with
             sampling: Any = {"shots": self.shots, "draws": self.settings.draws, "temperature": 1.0}
             generator = generator_of(loop.run.seed, "draw", epoch, device=loop.device)
             with loop.autocast():
@@ -206,6 +208,7 @@ class _Grpo:
                     for rows in torch.arange(loop.plan.queries, device=loop.device).split(CHUNK)
                 ]
             pointers = torch.cat([part.pointers for part in parts]).cpu()  # (Q, G, S)
+            # saved before they are judged: after a kill the same prompts are in the response store
             loop.save_tensors(pointers=pointers, old=torch.cat([part.log_probs.sum(-1) for part in parts]).cpu())
         if "rewards" not in loop.saved_tensors:
             groups = enumerate(loop.saved_tensors["pointers"].tolist())
