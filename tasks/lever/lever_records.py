@@ -399,7 +399,7 @@ class Evaluated(Record):
     results: tuple[SelectorResult, ...]
 
 
-def first_twice(ids: Iterable[str]) -> str | None:
+def first_duplicate(ids: Iterable[str]) -> str | None:
     """Return the first id that occurs a second time, or None."""
     earlier = set[str]()
     # `add` gives None, so that every id is looked up before it is noted

@@ -138,14 +138,14 @@ class PointerSelectorV3(PointerSelector):
         """
         new = self.compute_log_probs_per_beam(query_emb, cand_emb, beam_labels)
         advantage = self.compute_advantage(beam_rewards, judged=judged)
-        counted = judged
+        member_mask = judged
         if use_top_k is not None and use_top_k < beam_rewards.shape[1]:
-            counted = losses.best_members(beam_rewards, use_top_k, judged)
+            member_mask = losses.best_members(beam_rewards, use_top_k, judged)
         reference = old_log_probs if ref_log_probs is None else ref_log_probs
         objective = losses.grpo_loss(
-            new, old_log_probs, reference, advantage, clip=self.clip_epsilon, beta=self.kl_beta, judged=counted
+            new, old_log_probs, reference, advantage, clip=self.clip_epsilon, beta=self.kl_beta, judged=member_mask
         )
-        counted_advantage = advantage if counted is None else advantage[counted]
+        counted_advantage = advantage if member_mask is None else advantage[member_mask]
         return {
             "loss": objective.loss,
             "ppo_loss": objective.policy,
@@ -423,9 +423,9 @@ def load_beam_data(json_path: str | Path) -> BeamData:
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
     """Split off the first queries by id, numbers by size; return them and the rest, always the same ones."""
-    first = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
-    train = {query: beam for query, beam in beam_data.items() if query in first}
-    return train, {query: beam for query, beam in beam_data.items() if query not in first}
+    train_ids = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
+    train = {query: beam for query, beam in beam_data.items() if query in train_ids}
+    return train, {query: beam for query, beam in beam_data.items() if query not in train_ids}
 
 
 def _by_number(query: str) -> tuple[bool, int, str]:
@@ -548,11 +548,11 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         normalize_rewards: bool = False,
     ) -> None:
         """candidate_embeddings: (N, d); candidate_indices: the N ids of its rows."""
-        everything = tuple(map(str, candidate_indices))
+        all_ids = tuple(map(str, candidate_indices))
         samples: list[_Group] = []
         for query, value in beam_data.items():
             beam = parse_beam(query, value, f"query {query}")
-            position = {id: place for place, id in enumerate(beam.pool or everything)}
+            position = {id: place for place, id in enumerate(beam.pool or all_ids)}
             sequences = [_shots(query, demonstrations, shot_num) for demonstrations in beam.demonstrations[:beam_size]]
             labels = [_places(query, sequence, position) for sequence in sequences]
             samples.append(_Group(query, beam.pool or None, labels, list(beam.scores[:beam_size])))
@@ -582,8 +582,8 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         samples: list[_Group] = []
         for query in sorted(rl_data, key=_by_number):
             value, where = rl_data[query], f"query {query}"
-            names_pool = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
-            group = _Group(query, parse_pool_ids(value, where) if names_pool else None, [], [])
+            has_pool_ids = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
+            group = _Group(query, parse_pool_ids(value, where) if has_pool_ids else None, [], [])
             for place, entry in enumerate(value.get("pointer_candidates") or []):
                 record = validate(PointerRecord, entry, f"{where}: `pointer_candidates[{place}]`")
                 if record.status == "judged" and (max_beams is None or len(group.labels) < max_beams):
@@ -742,7 +742,7 @@ class GRPOTrainer:
         self.model.train()
         steps = total_epochs * len(self.train_loader)
 
-        def figures(step: int, batch: Item) -> dict[str, Tensor]:
+        def objective(step: int, batch: Item) -> dict[str, Tensor]:
             number = epoch * len(self.train_loader) + step
             loss = self.model.compute_rce_loss(
                 *_inputs(batch),
@@ -753,7 +753,7 @@ class GRPOTrainer:
             )
             return {"loss": loss}
 
-        return {"rce_loss": self._epoch(optimizer, figures)["loss"]}
+        return {"rce_loss": self._epoch(optimizer, objective)["loss"]}
 
     def train_grpo_epoch(
         self, optimizer: Optimizer, old_log_probs_dict: Mapping[int | str, Tensor], epoch: int, total_epochs: int
@@ -763,7 +763,7 @@ class GRPOTrainer:
         self.model.train()
         top_k = self.grpo_early_top_k if epoch < self.grpo_early_epochs else self.grpo_late_top_k
 
-        def figures(step: int, batch: Item) -> dict[str, Tensor]:
+        def objective(step: int, batch: Item) -> dict[str, Tensor]:
             del step
             old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
             values = self.model.compute_grpo_loss(
@@ -773,19 +773,19 @@ class GRPOTrainer:
             self.model.kl_beta = adaptive_kl_beta(values["kl"].item(), self.model.kl_beta, *targets)
             return values
 
-        means = self._epoch(optimizer, figures)
+        means = self._epoch(optimizer, objective)
         return {"grpo_loss": means.pop("loss"), **means}
 
-    def _epoch(self, optimizer: Optimizer, figures: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
+    def _epoch(self, optimizer: Optimizer, objective: Callable[[int, Item], dict[str, Tensor]]) -> dict[str, float]:
         """Take a step along the gradient of `loss` on every batch; return the mean of each value."""
         history: dict[str, list[float]] = {}
         for step, batch in enumerate(self._on_device(self.train_loader)):
             optimizer.zero_grad()
-            of_batch = figures(step, batch)
-            of_batch["loss"].backward()
+            batch_values = objective(step, batch)
+            batch_values["loss"].backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
             optimizer.step()
-            for name, value in of_batch.items():
+            for name, value in batch_values.items():
                 history.setdefault(name, []).append(value.item())
         if not history:
             raise RewardUnusable("the loader gave no batch: there is nothing to learn from")
@@ -793,11 +793,11 @@ class GRPOTrainer:
 
     def _on_device(self, loader: Iterable[Item]) -> Iterable[Item]:
         for batch in loader:
-            moved = {
+            on_device = {
                 name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in batch.items()
             }
-            judged = torch.ones_like(moved["beam_rewards"], dtype=torch.bool)
-            yield {"judged": judged, **moved}
+            judged = torch.ones_like(on_device["beam_rewards"], dtype=torch.bool)
+            yield {"judged": judged, **on_device}
 
 
 def _inputs(batch: Item) -> tuple[Tensor, Tensor, Tensor]:

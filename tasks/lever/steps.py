@@ -489,7 +489,7 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
     """
     from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
 
-    def opened() -> Encoder:
+    def open_encoder() -> Encoder:
         model = embedder(EXAMPLES_EMBEDDER)
         return Encoder(model.id, lambda texts: embed_texts(model, embedding_cache(), texts))
 
@@ -501,7 +501,7 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
         by=by,
         count=int(count),
         selector=Path(checkpoint) if checkpoint else None,
-        opened=opened,
+        open_encoder=open_encoder,
         seed=seed,
     )
     return artifacts().put("shown-examples", json.dumps(dict(examples)).encode())

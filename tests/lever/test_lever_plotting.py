@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tasks.lever.learning.lever_plots import (
-    Training,
+    LearningCurve,
     draw_accuracy,
     draw_curves,
 )
@@ -34,10 +34,10 @@ def summary(
     return summarise([one.model_copy(update={"conditions": named}) for one in evaluated])
 
 
-def training(stage: Stage = "grpo", *, seed: int = 0, points: int = 20, **figures: float) -> Training:
-    known = {"loss": 1.0} | figures
-    curve = [CurvePoint(step=at + 1, epoch=at // 5 + 1, figures=known) for at in range(points)]
-    return Training(stage, seed, curve, {epoch: 0.5 + epoch / 10 for epoch in range(points // 5 + 1)}, chosen_epoch=1)
+def training(stage: Stage = "grpo", *, seed: int = 0, points: int = 20, **figures: float) -> LearningCurve:
+    curve = [CurvePoint(step=at + 1, epoch=at // 5 + 1, figures={"loss": 1.0} | figures) for at in range(points)]
+    validation = {epoch: 0.5 + epoch / 10 for epoch in range(points // 5 + 1)}
+    return LearningCurve(stage, seed, curve, validation, chosen_epoch=1)
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -96,5 +96,5 @@ def test_any_judge_can_be_named(name: str) -> None:
     ],
     ids=["none", "no update", "one update", "no numbers", "unequal seeds"],
 )
-def test_any_curve_can_be_drawn(trainings: list[Training]) -> None:
+def test_any_curve_can_be_drawn(trainings: list[LearningCurve]) -> None:
     size_of(draw_curves(trainings, about="x"))

@@ -96,7 +96,7 @@ def chosen(
     by: str, count: int, selector: Path | None = None, seed: int = 0, texts: Texts = TEXTS
 ) -> dict[str, tuple[str, ...]]:
     found = choose_examples(
-        texts, by=by, count=count, selector=selector, opened=lambda: Encoder("hand@1", embed), seed=seed
+        texts, by=by, count=count, selector=selector, open_encoder=lambda: Encoder("hand@1", embed), seed=seed
     )
     return dict(found)
 

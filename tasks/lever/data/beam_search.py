@@ -52,12 +52,12 @@ def count_growth(width: int, *, candidates: int, picked: int, screened: bool) ->
 def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
     """Return, by number of demonstrations, how many sequences a search asks the judge about."""
     candidates = min(settings.candidates or pool, pool)
-    grown = {
+    later_picks = {
         picked + 1: sum(count_growth(settings.width, candidates=candidates, picked=picked, screened=screened))
         for picked in range(1, shots)
     }
-    searched = min(queries, settings.queries or queries)
-    return {length: searched * count for length, count in {0: 1, 1: candidates, **grown}.items()}
+    query_count = min(queries, settings.queries or queries)
+    return {length: query_count * count for length, count in {0: 1, 1: candidates, **later_picks}.items()}
 
 
 def find_beams(
@@ -149,13 +149,13 @@ class _Beam:
         best_sequence = self._best_sequences[0]
         gained = [sequence[-1] for sequence in self._rank(len(self._scores))]
         ordered = [*gained, *(position for position in self._rank_additions() if position not in gained)]
-        grown = (
+        extended = (
             (*rest, position) if rest != best_sequence else (position, *best_sequence)
             for position in ordered
             for rest in self._best_sequences
             if position not in rest
         )
-        return list(islice(grown, self._growth_counts.of_others))
+        return list(islice(extended, self._growth_counts.of_others))
 
     def best_records(self) -> tuple[PointerRecord, ...]:
         """Return the kept sequences, best first, each with its rank and InfoScore."""
@@ -179,10 +179,10 @@ class _Beam:
         lacking = (position for position in self._positions if position not in self._best_sequences[0])
         return sorted(lacking, key=lambda position: -self._worth.get(position, -math.inf))
 
-    def _rank(self, most: int | None = None) -> list[Pointer]:
+    def _rank(self, limit: int | None = None) -> list[Pointer]:
         """Return the best sequences of this pick; of equal scores the one that was asked about first comes first."""
         ranked = sorted(self._scores, key=lambda sequence: -self._scores[sequence])
-        return ranked[: self._width if most is None else most]
+        return ranked[: self._width if limit is None else limit]
 
 
 def _draw_positions(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:

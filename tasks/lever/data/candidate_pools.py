@@ -137,10 +137,10 @@ def find_nearest(
 def _locate_queries(queries: Sequence[str], candidates: Sequence[str], size: int) -> tuple[list[str], Rows]:
     """Return the candidates sorted by id, and the row (Q,) of each query among them or -1. Raises PoolTooSmall."""
     ids = sorted(candidates)  # the order of the dataset does not matter, and the smaller id wins
-    row = {name: number for number, name in enumerate(ids)}
-    own = np.array([row.get(query, -1) for query in queries], np.int64)
-    for query, at in zip(queries, own, strict=True):
-        eligible = len(ids) - (at >= 0)  # a query that is a candidate may not be its own
+    row_of = {name: number for number, name in enumerate(ids)}
+    own = np.array([row_of.get(query, -1) for query in queries], np.int64)
+    for query, own_row in zip(queries, own, strict=True):
+        eligible = len(ids) - (own_row >= 0)  # a query that is a candidate may not be its own
         if eligible < size:
             raise PoolTooSmall(
                 f"query {query}: {eligible} candidates besides itself, a pool of {size} was asked for; "
@@ -163,14 +163,14 @@ def find_most_similar(queries: Vectors, candidates: Vectors, *, own: Rows, count
     best_rows = np.empty((len(queries), count), np.int64)
     if not count:
         return best_rows
-    # each vector once, and the place of every row among them: equal questions then have equal scores to the bit
-    places: dict[bytes, int] = {}
-    place = np.array([places.setdefault(row.tobytes(), len(places)) for row in candidates], np.int64)
-    distinct = candidates[np.unique(place, return_index=True)[1]]
+    # each vector once, and the number of every row's vector: equal questions then have equal scores to the bit
+    number_of: dict[bytes, int] = {}
+    numbers = np.array([number_of.setdefault(row.tobytes(), len(number_of)) for row in candidates], np.int64)
+    distinct = candidates[np.unique(numbers, return_index=True)[1]]
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         part = slice(start, start + QUERIES_AT_ONCE)
         products = queries[part].astype(np.float64) @ distinct.T.astype(np.float64)
-        scores = np.round(products, DECIMALS)[:, place]  # (q, N)
+        scores = np.round(products, DECIMALS)[:, numbers]  # (q, N)
         inside = np.flatnonzero(own[part] >= 0)
         scores[inside, own[part][inside]] = -np.inf
         least = np.partition(scores, -count, axis=1)[:, -count]  # lowest score that may be among the nearest

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tasks.lever.data.vqa_files import VqaQuestion, inspect_picture, no_question_left, read_questions, select_usable
 from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_twice
+from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_duplicate
 
 
 class Source(NamedTuple):
@@ -149,18 +149,18 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     else:
         validation_questions, candidates = _set_apart(candidates, validation)
     query_questions = _shuffle(_read_questions_in(folder, official.queries), "queries") if official.queries else []
-    every = (*candidates, *query_questions, *validation_questions, *held_out)
-    twice = first_twice(question.id for question in every)
-    if twice is not None:
+    all_questions = (*candidates, *query_questions, *validation_questions, *held_out)
+    duplicate = first_duplicate(question.id for question in all_questions)
+    if duplicate is not None:
         raise DatasetUnusable(
-            f"{folder}: question id {twice} is in two splits of {name}; the files do not belong together"
+            f"{folder}: question id {duplicate} is in two splits of {name}; the files do not belong together"
         )
-    look, left_out = cache(inspect_picture), dict[str, str]()  # several questions may share a picture
+    inspect, left_out = cache(inspect_picture), dict[str, str]()  # several questions may share a picture
 
     def take(
         split: str, questions: list[VqaQuestion], count: int | None, *, needed: bool = True
     ) -> tuple[VqaItem, ...]:
-        items = tuple(islice(select_usable(questions, left_out, look), count))
+        items = tuple(islice(select_usable(questions, left_out, inspect), count))
         if needed and not items:
             raise no_question_left(folder, left_out, split=f"{name}: no {split} question is left: ")
         return items
@@ -226,8 +226,8 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int,
         random.Random("0 test").shuffle(held_out)
         held_out = held_out[:test]
     validation_items, rest = train[:validation], train[validation:]
-    examined = {item.text for item in (*validation_items, *held_out)}
-    candidates = tuple(item for item in rest if item.text not in examined)
+    held_out_texts = {item.text for item in (*validation_items, *held_out)}
+    candidates = tuple(item for item in rest if item.text not in held_out_texts)
     if not (candidates and validation_items and held_out):
         raise DatasetUnusable(
             f"{folder}: {name} has {len(train) + len(held_out)} texts, too few for {validation} of validation, "
@@ -239,7 +239,7 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int,
         train_queries=tuple(item.id for item in candidates[:train_queries]),
         validation=tuple(validation_items),
         test=tuple(held_out),
-        left_out={item.id: "its text is one of validation or test" for item in rest if item.text in examined},
+        left_out={item.id: "its text is one of validation or test" for item in rest if item.text in held_out_texts},
         counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),  # unshuffled
     )
 

@@ -34,24 +34,26 @@ def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> t
     candidates = set(dataset.candidates)
     if not beam_of:
         raise FileUnusable(f"{path} holds beams of no train query of this run; name the dataset that it was made for")
-    changed, pointers, dropped = dict[str, tuple[str, ...]](), dict[str, tuple[PointerRecord, ...]](), 0
+    pool_of, pointers, dropped = dict[str, tuple[str, ...]](), dict[str, tuple[PointerRecord, ...]](), 0
     for query, beam in beam_of.items():
         sequences = [(ids, score) for ids, score in beam.sequences if candidates.issuperset(ids)]
         dropped += len(beam.sequences) - len(sequences)
         demonstrations = [ids for ids, _ in sequences]
         if wrong := next((ids for ids in demonstrations if len(ids) != shots), None):
             raise PointerUnusable(f"query {query}: {len(wrong)} demonstrations, {shots} are wanted; change the shots")
-        changed[query] = pool = _extend_pool(
+        pool_of[query] = pool = _extend_pool(
             query, demonstrations, [id for id in beam.pool if id in candidates], beam, pools
         )
-        place = {id: position for position, id in enumerate(pool)}
+        index_of = {id: index for index, id in enumerate(pool)}
         pointers[query] = tuple(
-            PointerRecord(pointer=tuple(place[id] for id in ids), gen_method="beam", beam_rank=rank, beam_score=score)
+            PointerRecord(
+                pointer=tuple(index_of[id] for id in ids), gen_method="beam", beam_rank=rank, beam_score=score
+            )
             for rank, (ids, score) in enumerate(sequences)
         )
     if not any(pointers.values()):
         raise FileUnusable(f"{path}: none of its sequences can be shown here: pictures are missing, or set apart")
-    sizes = {len(pool) for pool in changed.values()}
+    sizes = {len(pool) for pool in pool_of.values()}
     if len(sizes) > 1:  # a batch is one tensor of pools
         raise FileUnusable(f"{path}: pools of different sizes, {sorted(sizes)[:5]}; search for beams again")
     notes = [f"{path.name} names questions by their numbers in the training file"] if by_number else []
@@ -61,7 +63,7 @@ def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> t
             f"{path.name}: {dropped} of {total} sequences are not imitated; they show questions that were left out, or "
             "whose pictures are set apart for validation"
         )
-    extended = pools.model_copy(update={"pools": pools.pools | changed})
+    extended = pools.model_copy(update={"pools": pools.pools | pool_of})
     return BeamPart(queries=pointers), extended, tuple(notes)
 
 

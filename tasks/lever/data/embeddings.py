@@ -33,7 +33,7 @@ from storage.records import Ref
 from tasks.keys import content_key
 from tasks.lever.judge.demonstration_task import Vectors, View, Views
 from tasks.lever.lever_errors import DatasetUnusable, FileUnusable
-from tasks.lever.lever_records import Dataset, Embedded, Item, Modality, first_twice
+from tasks.lever.lever_records import Dataset, Embedded, Item, Modality, first_duplicate
 
 FORMAT = "trivet embeddings"
 NOT_OF_TORCH = (
@@ -106,9 +106,9 @@ def make_bank(ids: Sequence[object], vectors: Tensor, *, encoder: str, where: st
     names = tuple(str(id) for id in ids)
     if len(names) != len(vectors):
         raise FileUnusable(f"{where}: {len(names)} ids for {len(vectors)} embeddings; the ids are of another file")
-    twice = first_twice(names)
-    if twice is not None:
-        raise FileUnusable(f"{where}: id {twice} stands there twice")
+    duplicate = first_duplicate(names)
+    if duplicate is not None:
+        raise FileUnusable(f"{where}: id {duplicate} stands there twice")
     return EmbeddingBank(names, _to_float32(vectors, names, where), encoder)
 
 
@@ -157,8 +157,8 @@ class QueryPools(NamedTuple):
 
 def read_bank(path: Path, *, ids: Path | None = None) -> EmbeddingBank:
     """Read embeddings as `read_embeddings` does, and return one bank: of a `[Q, K, d]` file that of the candidates."""
-    read = read_embeddings(path, ids=ids)
-    return read if isinstance(read, EmbeddingBank) else read.bank
+    embeddings = read_embeddings(path, ids=ids)
+    return embeddings if isinstance(embeddings, EmbeddingBank) else embeddings.bank
 
 
 def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | QueryPools:
@@ -324,14 +324,14 @@ def embed_dataset(
     """
     items, encoder = dataset.items, views.encoder
     silent: Callable[[int], None] = lambda _: None  # noqa: E731 - as `tell`: where pictures are counted, texts are not
-    looks = _embed_view(views.images, items, encoder, artifacts, tell) if views.images else {}
-    texts = _embed_view(views.texts, items, encoder, artifacts, silent if looks else tell)["vectors"]
-    joint = _normalize_rows(looks["vectors"] + texts, items) if looks else texts  # the mean of two unit vectors
+    images = _embed_view(views.images, items, encoder, artifacts, tell) if views.images else {}
+    texts = _embed_view(views.texts, items, encoder, artifacts, silent if images else tell)["vectors"]
+    joint = _normalize_rows(images["vectors"] + texts, items) if images else texts  # the mean of two unit vectors
     answers = _embed_view(views.answers, items, encoder, artifacts, silent)["vectors"] if views.answers else None
-    row = {item.id: number for number, item in enumerate(items)}
+    row_of = {item.id: number for number, item in enumerate(items)}
 
     def keep(ids: Sequence[str], vectors: Vectors) -> Ref:
-        rows = torch.from_numpy(vectors[[row[name] for name in ids]])
+        rows = torch.from_numpy(vectors[[row_of[name] for name in ids]])
         return artifacts.put("embeddings", make_bank(ids, rows, encoder=encoder, where="embeddings").to_bytes())
 
     return Embedded(
@@ -340,9 +340,9 @@ def embed_dataset(
         candidates=keep(dataset.candidates, joint),
         queries=keep(dataset.queries, joint),
         solved=None if answers is None else keep(dataset.candidates, _normalize_rows(joint + answers, items)),
-        images=keep(list(row), looks["vectors"]) if looks else None,
-        texts=keep(list(row), texts),
-        classes=keep(list(row), looks["classes"]) if "classes" in looks else None,
+        images=keep(list(row_of), images["vectors"]) if images else None,
+        texts=keep(list(row_of), texts),
+        classes=keep(list(row_of), images["classes"]) if "classes" in images else None,
     )
 
 
@@ -352,24 +352,24 @@ def _embed_view(
     """Embed each distinct key once, shard by shard, recalling stored shards; return a row for each item."""
     keys = [view.key(item) for item in items]
     # of items with one key the first stands for all, so that an error names the first
-    uses, distinct = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))
-    remaining, shards = iter(uses), list[Shard]()
+    use_counts, item_of = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))
+    remaining, shards = iter(use_counts), list[Shard]()
     while names := list(islice(remaining, PER_SHARD)):
         key = content_key(f"lever.embed_{view.name}", VERSION, {"encoder": encoder, view.name: names})
         if ref := artifacts.recall(key):
             shards.append(load_arrays(artifacts.get(ref)))
         else:
-            batch = [distinct[name] for name in names]
+            batch = [item_of[name] for name in names]
             arrays = view.embed(batch)
             shards.append(
                 {name: _normalize_rows(vectors, batch) for name, vectors in arrays.items() if vectors is not None}
             )
             artifacts.remember(key, artifacts.put("embedded-shard", save_arrays(shards[-1])))
-        tell(sum(uses[name] for name in names))
-    places = {name: place for place, name in enumerate(uses)}
-    rows = [places[name] for name in keys]
-    complete = set(shards[0]).intersection(*shards)  # an encoder may not tell classes in every shard
-    return {name: np.concatenate([shard[name] for shard in shards])[rows] for name in complete}
+        tell(sum(use_counts[name] for name in names))
+    row_of = {name: place for place, name in enumerate(use_counts)}
+    rows = [row_of[name] for name in keys]
+    common_names = set(shards[0]).intersection(*shards)  # an encoder may not tell classes in every shard
+    return {name: np.concatenate([shard[name] for shard in shards])[rows] for name in common_names}
 
 
 def _normalize_rows(vectors: Vectors, items: Sequence[Item]) -> Vectors:

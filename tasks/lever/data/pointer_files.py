@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import PointerRecord, Pools, RlData, RlQuery, first_twice
+from tasks.lever.lever_records import PointerRecord, Pools, RlData, RlQuery, first_duplicate
 
 Model = TypeVar("Model", bound=BaseModel)
 ONLY_IF_KNOWN = {"vqa_gt_prob", "reason"}
@@ -57,14 +57,14 @@ def read_beams(source: Path | bytes) -> Beams:
 def serialize_beams(sequences: Mapping[str, Sequence[PointerRecord]], pools: Pools) -> bytes:
     """Serialise sequences that were searched for in these pools, best first, in the new format."""
     fields = {"pointer", "gen_method", "beam_rank", "beam_score"}
-    written = {
+    content = {
         query: {
             "candidate_pool_ids": pools.pools[query],
             "pointer_candidates": [record.model_dump(include=fields) for record in records],
         }
         for query, records in sequences.items()
     }
-    return json.dumps(written, ensure_ascii=False).encode()
+    return json.dumps(content, ensure_ascii=False).encode()
 
 
 class _Old(BaseModel):
@@ -156,9 +156,9 @@ def parse_pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
     if wrong := [id for id in ids if not isinstance(id, str | int) or isinstance(id, bool)]:
         raise FileUnusable(f"{where}: `{field}` has {str(wrong[0])[:80]!r}, which is no id")
     pool = tuple(map(str, ids))
-    twice = first_twice(pool)
-    if twice is not None:
-        raise FileUnusable(f"{where}: `{field}` names {twice} twice")
+    duplicate = first_duplicate(pool)
+    if duplicate is not None:
+        raise FileUnusable(f"{where}: `{field}` names {duplicate} twice")
     return pool
 
 
@@ -205,21 +205,21 @@ def serialize_rl_data(data: RlData) -> bytes:
             for record in content["pointer_candidates"]
         ]
         try:
-            written = json.dumps(content, ensure_ascii=False, allow_nan=False)
+            line = json.dumps(content, ensure_ascii=False, allow_nan=False)
         except (ValueError, TypeError) as error:
             raise FileUnusable(
                 f"query {key} of the RL data: {error}; every value must be one that JSON knows"
             ) from error
-        lines.append(f"{json.dumps(key, ensure_ascii=False)}: {written}")
+        lines.append(f"{json.dumps(key, ensure_ascii=False)}: {line}")
     return ("{" + ",\n".join(lines) + "}\n").encode()
 
 
 def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
     """Check a query of RL data beyond its types. Raises FileUnusable."""
     pool = query.candidate_pool_ids
-    twice = first_twice(pool)
-    if twice is not None:
-        raise FileUnusable(f"{where}: `candidate_pool_ids` names {twice} twice")
+    duplicate = first_duplicate(pool)
+    if duplicate is not None:
+        raise FileUnusable(f"{where}: `candidate_pool_ids` names {duplicate} twice")
     if key in pool:
         raise FileUnusable(f"{where}: `candidate_pool_ids` names the query itself; nobody may be shown its answer")
     if not query.pointer_candidates:
@@ -270,7 +270,7 @@ def read_by_query(source: Path | bytes, content_name: str) -> tuple[dict[str, di
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        raise ValueError(f"{str(first_twice(key for key, _ in pairs))[:80]!r} stands there twice")
+        raise ValueError(f"{str(first_duplicate(key for key, _ in pairs))[:80]!r} stands there twice")
     return entries
 
 

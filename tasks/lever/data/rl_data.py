@@ -113,7 +113,7 @@ def draw_pointers(
     with torch.no_grad():
         pointers = torch.tensor([[record.pointer for record in query] for query in groups], device=queries.device)
         steps = selector.log_probs(queries, pools, pointers).double().cpu()  # (B, G, S)
-    described: dict[str, list[PointerRecord]] = {name: [] for name in ids}
+    records_of: dict[str, list[PointerRecord]] = {name: [] for name in ids}
     for name, records, log_probs in zip(ids, groups, steps, strict=True):
         for record, picks in zip(records, log_probs, strict=True):
             total = picks.sum().item()
@@ -122,8 +122,8 @@ def draw_pointers(
                 update["logprob_score"] = total
             if record.gen_method == "beam":
                 update["beam_score"] = picks.exp().sum().item()
-            described[name].append(record.model_copy(update=update))
-    return described
+            records_of[name].append(record.model_copy(update=update))
+    return records_of
 
 
 def _make_record(
@@ -141,11 +141,11 @@ def judge_pointers(
     gt_probs = judging.gt_prob(prompts) if gt_prob else [None] * len(prompts)
     pointers: dict[str, list[PointerRecord]] = {query: [] for query in drawn}
     postponed: dict[str, str] = {}
-    for (query, record), judgment, p in zip(pairs, judging.judge(prompts), gt_probs, strict=True):
+    for (query, record), judgment, probability in zip(pairs, judging.judge(prompts), gt_probs, strict=True):
         if judgment.failed is not None:
             outcome: dict[str, Any] = {"status": "eval_failed", "reason": judgment.failed}
         else:
-            outcome = {"vqa_pred_answer": judgment.answer, "vqa_correct": judgment.correct, "vqa_gt_prob": p}
+            outcome = {"vqa_pred_answer": judgment.answer, "vqa_correct": judgment.correct, "vqa_gt_prob": probability}
             outcome["vqa_acc_score"] = judgment.accuracy
         pointers[query].append(record.model_copy(update=outcome))
         if judgment.retryable:

@@ -153,14 +153,14 @@ def _image_names(image_id: Any, subtype: str) -> Iterator[str]:
         yield from (name, f"{name}.jpg", f"{name}.png", f"{name}.jpeg")
 
 
-Look = Callable[[Path], tuple[str, str | None]]
+Inspect = Callable[[Path], tuple[str, str | None]]
 """Picture file → its SHA-256 (hex), and what is wrong with it."""
 
 
-def select_usable(questions: Sequence[VqaQuestion], left_out: dict[str, str], look: Look) -> Iterator[VqaItem]:
+def select_usable(questions: Sequence[VqaQuestion], left_out: dict[str, str], inspect: Inspect) -> Iterator[VqaItem]:
     """Yield the questions that can be used, in order; `left_out` receives the others with the reason."""
     for question in questions:
-        digest, wrong = look(Path(question.item.image)) if question.item else ("", question.wrong)
+        digest, wrong = inspect(Path(question.item.image)) if question.item else ("", question.wrong)
         if wrong is not None or question.item is None:
             left_out[question.id] = wrong or "it has no picture"
         else:
@@ -271,8 +271,8 @@ class Pictures:
     the same file under the same zlib, so that its answers are found again.
     """
 
-    def __init__(self, *, most: int = MOST_PICTURES) -> None:
-        self._cached = lru_cache(maxsize=most)(self._read)
+    def __init__(self, *, capacity: int = MOST_PICTURES) -> None:
+        self._cached = lru_cache(maxsize=capacity)(self._read)
 
     def __call__(self, item: VqaItem) -> Image:
         """Return the picture of an item. Raises DatasetUnusable: missing, damaged, too large, or changed."""

@@ -160,8 +160,8 @@ class DigitsEncoder:
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension): a random direction for each distinct text."""
-        drawn = [torch.randn(TEXT_WIDTH, generator=seeded_generator(0, text)) for text in texts]
-        return _unit_rows(drawn, width=self.dimension, start=self.dimension - TEXT_WIDTH)
+        directions = [torch.randn(TEXT_WIDTH, generator=seeded_generator(0, text)) for text in texts]
+        return _unit_rows(directions, width=self.dimension, start=self.dimension - TEXT_WIDTH)
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
@@ -173,9 +173,9 @@ def _chunk_items(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int
     by_length: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
     for number, tokens in items:
         by_length[len(tokens)].append((number, tokens))
-    for alike in by_length.values():
-        for start in range(0, len(alike), CHUNK):
-            numbers, rows = zip(*alike[start : start + CHUNK], strict=True)
+    for same_length in by_length.values():
+        for start in range(0, len(same_length), CHUNK):
+            numbers, rows = zip(*same_length[start : start + CHUNK], strict=True)
             yield list(numbers), torch.stack([*rows, *[rows[0]] * (CHUNK - len(rows))])
 
 

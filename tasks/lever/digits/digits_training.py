@@ -72,12 +72,12 @@ def train_judge(*, steps: int = STEPS, folder: Path | None = None, tell: Tell | 
     gallery = _render_gallery(net.tower, digits, generator=seeded_generator(0, "gallery"))
 
     def reader_loss(step: int) -> Tensor:
-        most = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
+        most_digits = 3 if step < FEW_UNTIL * steps else MOST_DIGITS
         codes, kinds, answers = _draw_sequences(
-            gallery, most_digits=most, generator=seeded_generator(0, f"reader {step}")
+            gallery, most_digits=most_digits, generator=seeded_generator(0, f"reader {step}")
         )
-        hidden = torch.rand(answers.shape, generator=seeded_generator(0, f"unknown {step}")) < UNKNOWN_SHARE
-        logits = net(codes, kinds, answers.masked_fill(hidden & (answers != END), UNKNOWN))
+        is_unknown = torch.rand(answers.shape, generator=seeded_generator(0, f"unknown {step}")) < UNKNOWN_SHARE
+        logits = net(codes, kinds, answers.masked_fill(is_unknown & (answers != END), UNKNOWN))
         return F.cross_entropy(logits.flatten(0, 2), answers.flatten())
 
     _train(net, reader_loss, steps=steps, betas=(0.9, 0.95), path=reader_file, tell=tell)
@@ -110,8 +110,8 @@ def _train(
     if tell and reported:
         tell(reported)
     for step in range(reported, steps):
-        falling = 0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02
-        optimizer.param_groups[0]["lr"] = LR * (min(1.0, (step + 1) / 100) * falling)
+        decay = 0.5 * (1 + math.cos(math.pi * step / steps)) + 0.02
+        optimizer.param_groups[0]["lr"] = LR * (min(1.0, (step + 1) / 100) * decay)
         loss = loss_of(step)
         optimizer.zero_grad()
         loss.backward()

@@ -126,11 +126,11 @@ class DigitsNet(nn.Module):
 
     def read(self, tokens: Tensor, memories: list[Memory] | None = None) -> tuple[Tensor, list[Memory]]:
         """Return the logits (B, T, 25) of the token behind each of (B, T, width), and the memory of each layer."""
-        after: list[Memory] = []
+        new_memories: list[Memory] = []
         for number, block in enumerate(self.blocks):
             tokens, memory = block(tokens, memories[number] if memories else None)
-            after.append(memory)
-        return self.logits(self.norm(tokens)), after
+            new_memories.append(memory)
+        return self.logits(self.norm(tokens)), new_memories
 
     def forward(self, codes: Tensor, kinds: Tensor, answers: Tensor) -> Tensor:
         """Return logits (B, n, 2, 25) of both answer tokens of n items; codes (B, n, 20), answers (B, n, 2)."""

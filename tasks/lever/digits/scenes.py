@@ -234,14 +234,14 @@ def _write_split(
     names, generator, annotations = lexicon(), seeded_generator(0, f"{split} annotators"), list[dict[str, Any]]()
     for id, (left, right), kind in zip(ids, digits, kinds, strict=True):
         answer = answer_to(kind, left=names[left], right=names[right])
-        errs = split in ("train", "queries")
-        answers = _draw_annotators(answer, names, generator) if errs else [answer] * ANNOTATORS
+        has_slips = split in ("train", "queries")
+        answers = _draw_annotators(answer, names, generator) if has_slips else [answer] * ANNOTATORS
         people = [
             {"answer": text, "answer_confidence": "yes", "answer_id": number}
             for number, text in enumerate(answers, start=1)
         ]
-        described = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
-        annotations.append(id | described | {"answers": people})
+        labels = {"question_type": KINDS[kind], "answer_type": "other", "multiple_choice_answer": answer}
+        annotations.append(id | labels | {"answers": people})
     head = {
         "info": {"description": "Digit-pair VQA, made by Trivet", "version": "1.0"},
         "license": {"name": "Apache-2.0"},

@@ -152,20 +152,20 @@ def picture_views(encoder: VisionEmbedder) -> Views:
     """Return picture and question as the parts that an encoder of pictures and words embeds."""
     from tasks.lever.data.vqa_files import Pictures
 
-    pictures = Pictures(most=0)  # each is needed once
+    pictures = Pictures(capacity=0)  # each is needed once
 
-    def look(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
+    def embed_pictures(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
         pngs = [pictures(item).png for item in items]
         return {"vectors": encoder.embed_images(pngs), "classes": encoder.embed_classes(pngs)}
 
-    def read(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
+    def embed_questions(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
         return {"vectors": encoder.embed_texts([item.question for item in items])}
 
     return Views(
         encoder=encoder.id,
         dimension=encoder.dimension,
-        images=View("pictures", lambda item: item.image_sha256, look),
-        texts=View("questions", lambda item: item.question, read),
+        images=View("pictures", lambda item: item.image_sha256, embed_pictures),
+        texts=View("questions", lambda item: item.question, embed_questions),
     )
 
 

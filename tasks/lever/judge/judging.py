@@ -259,8 +259,8 @@ class Judging:
         log_probs_of = dict[str, tuple[float, ...]]()
         for key, stored in (self.responses.many(list(prompts)) if prompts else {}).items():
             response = cast("dict[str, Any]", stored.response)
-            several = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
-            log_probs_of[key] = tuple(map(float, several))
+            values = response["log_probs"] if "log_probs" in response else [response["log_prob"]]
+            log_probs_of[key] = tuple(map(float, values))
         new, spent = list[str](), None
         try:
             for key in (key for key in prompts if key not in log_probs_of):
@@ -354,8 +354,8 @@ def _log_probs_of(judge: Chat, prompts: Sequence[WeighedPrompt]) -> Iterator[tup
         places += [(number, place) for place in range(len(prompt.answers))]
         pairs += [("".join(parts), f" {answer}") for answer in prompt.answers]
     totals_of: dict[int, dict[int, float]] = {}
-    for at, log_prob in judge.loglikelihood(pairs):
-        number, place = places[at]
+    for pair, log_prob in judge.loglikelihood(pairs):
+        number, place = places[pair]
         totals = totals_of.setdefault(number, {})
         totals[place] = log_prob.total
         if len(totals) == len(prompts[number].answers):

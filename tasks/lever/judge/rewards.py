@@ -41,10 +41,10 @@ def reward_of(record: PointerRecord, mode: RewardMode) -> float:
     if mode == "hard_only":
         return clip_reward(hard, CLIP)
     if mode in OF_LIKELIHOODS:
-        likely = needed_score(record.vqa_gt_prob, "vqa_gt_prob", mode)
+        probability = needed_score(record.vqa_gt_prob, "vqa_gt_prob", mode)
         if mode == "gt_logprob":
-            return clip_reward(math.log(likely) if likely else -math.inf, CLIP)
-        return clip_reward(BONUS[mode] * hard + likely, CLIP)
+            return clip_reward(math.log(probability) if probability else -math.inf, CLIP)
+        return clip_reward(BONUS[mode] * hard + probability, CLIP)
     return clip_reward(BONUS[mode] * hard + needed_score(record.vqa_acc_score, "vqa_acc_score", mode), CLIP)
 
 

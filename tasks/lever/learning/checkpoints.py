@@ -190,14 +190,14 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
 
     # Lightning's `state_dict` has the network below a prefix, beside its encoders; GRPO's `model_state_dict` is bare
-    state, bare = _string_entries(top.get("state_dict")), _string_entries(top.get("model_state_dict"))
-    whole = next(
+    state, grpo_state = _string_entries(top.get("state_dict")), _string_entries(top.get("model_state_dict"))
+    lightning_state = next(
         (mapping for mapping in (state, top) if mapping and any(key.startswith(PREFIX) for key in mapping)), None
     )
     notes: list[str] = []
-    if whole is not None:
-        network = {key.removeprefix(PREFIX): value for key, value in whole.items() if key.startswith(PREFIX)}
-        outside = [key for key in whole if not key.startswith(PREFIX)]
+    if lightning_state is not None:
+        network = {key.removeprefix(PREFIX): value for key, value in lightning_state.items() if key.startswith(PREFIX)}
+        outside = [key for key in lightning_state if not key.startswith(PREFIX)]
         encoders = [key for key in outside if key.startswith(ENCODERS)]
         if encoders:
             notes.append(f"{len(encoders)} weights of the image and text encoders were not read")
@@ -207,8 +207,8 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
             )
         if len(outside) > len(encoders):
             notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    elif bare is not None:
-        network = bare
+    elif grpo_state is not None:
+        network = grpo_state
     else:
         keys = [key[:100] for key in state or top]
         raise FileUnusable(
@@ -223,9 +223,9 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         )
     if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:  # views of one number, expanded
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
-    config, more = _derive_config(weights, top, heads, path)
+    config, config_notes = _derive_config(weights, top, heads, path)
     selector = build_selector(config, {key: weight.float().contiguous() for key, weight in weights.items()}, str(path))
-    return selector, [*notes, *more]
+    return selector, [*notes, *config_notes]
 
 
 def _derive_config(
@@ -235,7 +235,7 @@ def _derive_config(
 
     Distinct numbers of layers are counted; a gap in them is found later, by missing keys.
     """
-    projection, entry = weights.get("query_proj.weight"), weights.get("input_proj.weight")
+    projection, input_projection = weights.get("query_proj.weight"), weights.get("input_proj.weight")
     if projection is None or projection.ndim != 2:
         raise FileUnusable(f"{path}: no query_proj.weight, but {list_keys(weights) or 'nothing'}; it is no v2 network")
     hidden = projection.shape[0]
@@ -257,7 +257,7 @@ def _derive_config(
             heads_note if heads else "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
         )
     try:
-        dimension = entry.shape[-1] if entry is not None and entry.ndim else hidden
+        dimension = input_projection.shape[-1] if input_projection is not None and input_projection.ndim else hidden
         config = PointerConfig(embedding_dim=dimension, hidden=hidden, layers=layers, heads=heads or 1, gate=gate)
     except ValidationError as error:
         raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error

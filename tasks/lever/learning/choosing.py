@@ -145,11 +145,11 @@ def choose_nearest_of_pool(
     """Choose the nearest of each pool, the nearest last; ties by id. Raises FileUnusable for an id without a vector."""
     of_queries, of_candidates = vectors
     pooled = sorted({name for query in queries for name in pools[query]})
-    row, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
+    row_of, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
     demonstrations: dict[str, tuple[str, ...]] = {}
     for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
         pool = sorted(pools[query])
-        scores = np.round(rows[[row[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
+        scores = np.round(rows[[row_of[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
         nearest_rows = np.argsort(-scores, kind="stable")[:shots]
         demonstrations[query] = tuple(pool[at] for at in reversed(nearest_rows))
     return demonstrations
@@ -166,13 +166,13 @@ def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: P
     for query, names in near.items():
         rows = of_candidates.rows(list(names)).numpy().astype(np.float64)
         to_query = rows @ of_queries.rows([query]).numpy().astype(np.float64)[0]
-        picked, alike = list[int](), np.zeros(len(names))
+        picked, redundancy = list[int](), np.zeros(len(names))
         for _ in range(shots):
-            worth = np.round(to_query - alike, DECIMALS)
-            worth[picked] = -np.inf
-            picked.append(int(worth.argmax()))
+            relevance = np.round(to_query - redundancy, DECIMALS)
+            relevance[picked] = -np.inf
+            picked.append(int(relevance.argmax()))
             to_picked = rows @ rows[picked[-1]]
-            alike = to_picked if len(picked) == 1 else np.maximum(alike, to_picked)
+            redundancy = to_picked if len(picked) == 1 else np.maximum(redundancy, to_picked)
         demonstrations[query] = tuple(names[at] for at in reversed(picked))
     return demonstrations
 
@@ -239,10 +239,10 @@ def judge_selectors(
     Raises PoolTooSmall, and as `judge` does.
     """
     for query in queries:
-        size, most = len(pools.pools[query]), max(shots)
-        if size < most:
+        size, max_shots = len(pools.pools[query]), max(shots)
+        if size < max_shots:
             raise PoolTooSmall(
-                f"query {query}: {size} candidates, {most} are to be shown; lower the shots or draw larger pools"
+                f"query {query}: {size} candidates, {max_shots} are to be shown; lower the shots or draw larger pools"
             )
     demonstrations = {
         (name, count): choose(shots=count)

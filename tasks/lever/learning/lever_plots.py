@@ -137,14 +137,14 @@ def _draw_estimate(axes: Axes, estimate: SeedEstimate, at: float, *, tint: str, 
     """Draw the interval, a dot per seed, and the number at its right, on the colour of its row: no line crosses it."""
     if estimate.low is not None and estimate.high is not None:
         axes.plot([estimate.low, estimate.high], [at, at], color=tint, linewidth=1.6, solid_capstyle="butt", zorder=3)
-    across = list(estimate.by_seed.values())
-    if len(across) > 1:
+    values = list(estimate.by_seed.values())
+    if len(values) > 1:
         height = at + BAR / 2 - 0.12
-        axes.scatter(across, [height] * len(across), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
-    behind = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
-    right = max([estimate.high or estimate.value, estimate.value, *across])
+        axes.scatter(values, [height] * len(values), s=DOT, color="white", edgecolors=INK, linewidths=0.7, zorder=4)
+    box = {"boxstyle": "round,pad=0.15", "facecolor": BAND if at % 2 == 0 else "white", "linewidth": 0}
+    right = max([estimate.high or estimate.value, estimate.value, *values])
     weight = "bold" if bold else "regular"
-    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=behind, zorder=5, **LABEL_STYLE)
+    axes.annotate(text, (right, at), (8, 0), fontsize=9, fontweight=weight, bbox=box, zorder=5, **LABEL_STYLE)
 
 
 PANELS = {
@@ -157,8 +157,8 @@ PANELS = {
 PANEL_IN, CURVE_ROW_IN, CURVE_FRAME_IN = 2.7, 2.15, 0.95
 
 
-class Training(NamedTuple):
-    """One training as it is drawn."""
+class LearningCurve(NamedTuple):
+    """The values of one training, by update and by epoch."""
 
     stage: Stage
     seed: int
@@ -172,7 +172,7 @@ class Training(NamedTuple):
         return {step: value for step, value in values.items() if math.isfinite(value)}
 
 
-def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "png") -> bytes:
+def draw_curves(trainings: Sequence[LearningCurve], *, about: str, format: Format = "png") -> bytes:
     """Draw validation accuracy by epoch and values by update, a row for each stage, a line for each seed.
 
     about: a few words for the title.
@@ -196,7 +196,7 @@ def draw_curves(trainings: Sequence[Training], *, about: str, format: Format = "
                 curves = [values for values in (training.values_of(panel) for training in of_stage) if values]
                 if curves:
                     _draw_lines(axes, curves, stage, "update")
-                else:  # the stage does not have the figure
+                else:  # the stage does not log this value
                     axes.set_axis_off()
         for axes, text in zip(grid[0], ["validation accuracy", *map(PANELS.__getitem__, panels)], strict=True):
             axes.set_title(text, fontsize=9.5, loc="left", color=INK)
@@ -245,9 +245,9 @@ def new_figure(width_in: float, height_in: float, *, title_in: float = 0.0) -> D
 
 def write_title(figure: Drawing, text: str, detail: str) -> None:
     """Write a title in bold and a small line of detail below it; `TITLE_IN` is their height."""
-    at: Any = {"ha": "left", "va": "top"}
-    figure.suptitle(to_printable(text, TITLE_CHARS), x=TITLE_X, y=0.985, fontsize=13, fontweight="bold", **at)
-    figure.text(TITLE_X, 0.985, f"\n\n{to_printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **at)
+    alignment: Any = {"ha": "left", "va": "top"}
+    figure.suptitle(to_printable(text, TITLE_CHARS), x=TITLE_X, y=0.985, fontsize=13, fontweight="bold", **alignment)
+    figure.text(TITLE_X, 0.985, f"\n\n{to_printable(detail, DETAIL_CHARS)}", fontsize=8.5, color=SOFT, **alignment)
 
 
 def set_rows(axes: Axes, labels: Sequence[str]) -> None:

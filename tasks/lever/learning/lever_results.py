@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.lever.learning.lever_plots import Training, draw_accuracy, draw_curves
+from tasks.lever.learning.lever_plots import LearningCurve, draw_accuracy, draw_curves
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, SelectorScore, Summary
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
 
@@ -75,9 +75,9 @@ def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
 def describe_headline(summary: Summary) -> str:
     """Describe the run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
     about = summary.conditions
-    first = f"{_describe_gain(summary.headline)}; " if summary.headline else ""
+    gain = f"{_describe_gain(summary.headline)}; " if summary.headline else ""
     accuracies = ", ".join(f"{score.selector} {score.accuracy.value:.3f}" for score in summary.compared())
-    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {first}{accuracies}"
+    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {gain}{accuracies}"
 
 
 def _describe_gain(gain: Gain) -> str:
@@ -156,7 +156,7 @@ def database_rows(
     assert summary
     about: dict[str, JsonValue] = summary.conditions.model_dump(exclude={"dataset"})
     # without what changes no score: runs are compared where all of these are equal
-    changing = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
+    settings = {name: value for name, value in report.config.items() if name not in ("results", "device", "save")}
     # the headline is the last stage that was trained, with the shots that it was trained for
     headline = next((score for score in map(summary.score_of, reversed(TRAINED)) if score), None)
     results: list[rows.Result] = []
@@ -186,7 +186,7 @@ def database_rows(
             checksum=checksum.hexdigest(),
             count=len(dataset.test),
         ),
-        settings=rows.EvalSettings(name="lever", parameters={**changing, **about, "seeds": list(summary.seeds)}),
+        settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),
         results=tuple(results),
         more_samples=lambda: _make_samples(headline, dataset, evaluated()),
     )
@@ -213,18 +213,18 @@ def _make_samples(
             for outcome in result.outcomes:
                 of_query.setdefault(outcome.query, {})[f"{result.selector}@{result.shots}"] = outcome
         for query, outcomes in of_query.items():
-            item, first = items[query], outcomes.get(headline_key)
+            item, headline_outcome = items[query], outcomes.get(headline_key)
             item_fields: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
             choices = {name: choice.model_dump(mode="json", include=fields) for name, choice in outcomes.items()}
             yield rows.Sample(
                 item=item.id,
                 repeat=repeat,
                 detail={"seed": seed_results.seed, **item_fields, "choices": cast(JsonValue, choices)},
-                status="scored" if first and first.accuracy is not None else "unscored",
-                score=first.accuracy if first else None,
-                extracted=first.answer if first else None,
+                status="scored" if headline_outcome and headline_outcome.accuracy is not None else "unscored",
+                score=headline_outcome.accuracy if headline_outcome else None,
+                extracted=headline_outcome.answer if headline_outcome else None,
                 gold=item.shown_answer,
-                reason=(first.failed or "") if first else "no selector was trained",
+                reason=(headline_outcome.failed or "") if headline_outcome else "no selector was trained",
                 group=item.group,
                 values={name: choice.accuracy for name, choice in outcomes.items() if choice.accuracy is not None},
                 keys=tuple(dict.fromkeys(choice.key for choice in outcomes.values() if choice.key is not None)),
@@ -234,7 +234,7 @@ def _make_samples(
 def draw_plots(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
     """Draw the plots of a run, as PNGs by file name."""
     trainings = [
-        Training(
+        LearningCurve(
             selector.stage,
             seed.seed,
             artifacts.load(Curve, selector.curve).points,

@@ -69,8 +69,9 @@ def predict_files(
     candidates that holds the pool of each query decides itself.
     Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
     """
-    read = read_embeddings(candidates, ids=candidate_ids)
-    bank, query_bank = read if isinstance(read, EmbeddingBank) else read.bank, read_bank(queries, ids=ids)
+    candidate_file = read_embeddings(candidates, ids=candidate_ids)
+    bank = candidate_file if isinstance(candidate_file, EmbeddingBank) else candidate_file.bank
+    query_bank = read_bank(queries, ids=ids)
     opened.require_encoder(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
     require_equal_encoders(query_bank, bank)
 
@@ -86,19 +87,20 @@ def predict_files(
         opened.require_encoder(visible_bank.encoder, dimension=visible_bank.dimension, path=checkpoint)
         visible_bank.positions(bank.ids)  # raises for one that is missing
 
-    if isinstance(read, QueryPools):
-        if missing := [query for query in query_bank.ids if query not in read.pools]:
+    if isinstance(candidate_file, QueryPools):
+        if missing := [query for query in query_bank.ids if query not in candidate_file.pools]:
             raise FileUnusable(
                 f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
             )
-        pools = {query: read.pools[query] for query in query_bank.ids}
+        pools = {query: candidate_file.pools[query] for query in query_bank.ids}
         return FilePredictions(predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
 
-    own = opened.recipe
-    overrides: dict[str, object] = {"sampler": sampler or own.sampler, "size": pool_size or own.size or USUAL_SIZE}
-    if sampler == "RetrievalSampler" and not own.modalities:
+    own_recipe = opened.recipe
+    size = pool_size or own_recipe.size or USUAL_SIZE
+    overrides: dict[str, object] = {"sampler": sampler or own_recipe.sampler, "size": size}
+    if sampler == "RetrievalSampler" and not own_recipe.modalities:
         overrides["modalities"] = ("joint",)
-    recipe = PoolRecipe.model_validate(own.model_dump() | overrides)
+    recipe = PoolRecipe.model_validate(own_recipe.model_dump() | overrides)
     banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": (query_bank, bank)}
     for modality in OF_SAMPLERS.get(recipe.sampler, tuple(name for name in recipe.modalities if name != "joint")):
         paths = modality_file(queries, modality), modality_file(candidates, modality)
@@ -106,17 +108,17 @@ def predict_files(
             banks[modality] = read_bank(paths[0]), read_bank(paths[1])
         elif sampler is None:
             raise FileUnusable(
-                f"{checkpoint} was trained in {own.description}, and {paths[0]} and {paths[1]} are not both there; "
-                "export them (`trivet lever run --until embed`), or name the --sampler of other pools"
+                f"{checkpoint} was trained in {own_recipe.description}, and {paths[0]} and {paths[1]} are not both "
+                "there; export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
     recipe = recipe.limited_to(banks)
     # with few candidates the pool is all of them, one fewer where a query is a candidate: it may not be its own
     size = min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))
     fitting = recipe.model_copy(update={"size": size})
     pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
-    warning = f"{checkpoint.name} was trained in {own.description}; it chooses from {recipe.description}"
+    warning = f"{checkpoint.name} was trained in {own_recipe.description}; it chooses from {recipe.description}"
     choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
-    return FilePredictions(choices, () if own.is_that_of(recipe) else (warning,))
+    return FilePredictions(choices, () if own_recipe.is_that_of(recipe) else (warning,))
 
 
 def require_equal_encoders(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
@@ -153,11 +155,11 @@ class Encoder(NamedTuple):
 
 
 def choose_examples(
-    texts: Texts, *, by: str, count: int, selector: Path | None, opened: Callable[[], Encoder], seed: int
+    texts: Texts, *, by: str, count: int, selector: Path | None, open_encoder: Callable[[], Encoder], seed: int
 ) -> Demonstrations:
     """Return the ids of the examples of each question, in the order in which they are shown.
 
-    by: random, similarity or selector. opened: opens what embeds, where something is to be embedded.
+    by: random, similarity or selector. open_encoder: called only where something is to be embedded.
     Raises PoolTooSmall where there are fewer examples, FileUnusable for a selector of other vectors.
     """
     queries, candidates = list(texts.questions), list(texts.examples)
@@ -165,7 +167,7 @@ def choose_examples(
         raise PoolTooSmall(f"there are {len(candidates)} examples, and {count} are to be shown; ask for fewer")
     if by == "random":
         return choose_at_random(queries, candidates, shots=count, seed=seed)
-    encoder, embed = opened()
+    encoder, embed = open_encoder()
     of_queries, of_examples = (
         make_bank(list(text_of), _vectors(embed, list(text_of.values())), encoder=encoder, where=where)
         for text_of, where in ((texts.questions, "questions"), (texts.examples, "examples"))

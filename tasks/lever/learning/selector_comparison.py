@@ -96,8 +96,8 @@ class Summary(Record):
 
     def score_of(self, selector: str, *, shots: int | None = None) -> SelectorScore | None:
         """Return the score of a selector, or None. shots: None for those that the selectors were trained for."""
-        among = self.compared() if shots is None else [score for score in self.figures if score.shots == shots]
-        return next((score for score in among if score.selector == selector), None)
+        scores = self.compared() if shots is None else [score for score in self.figures if score.shots == shots]
+        return next((score for score in scores if score.selector == selector), None)
 
     def compared(self) -> tuple[SelectorScore, ...]:
         """Return the scores at the shots that the selectors were trained for, and zero-shot."""
@@ -109,9 +109,9 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
     """Summarise the evaluations of several seeds under the same conditions."""
     seeds = [seed_results.seed for seed_results in evaluated]
     accuracy = _tabulate(evaluated, lambda outcome: outcome.accuracy)
-    drawn = _resample_means(accuracy)
-    right = _tabulate(evaluated, lambda outcome: outcome.correct)
-    drawn_right = _resample_means(right)
+    accuracy_means = _resample_means(accuracy)
+    correct = _tabulate(evaluated, lambda outcome: outcome.correct)
+    correct_means = _resample_means(correct)
     scores: dict[Key, SelectorScore] = {}
     for key, table in accuracy.items():
         results = [
@@ -123,8 +123,8 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         scores[key] = SelectorScore(
             selector=key[0],
             shots=key[1],
-            accuracy=_estimate(table, drawn[key], seeds),
-            correct=_estimate(right[key], drawn_right[key], seeds),
+            accuracy=_estimate(table, accuracy_means[key], seeds),
+            correct=_estimate(correct[key], correct_means[key], seeds),
             unscored=sum(result.unscored for result in results),
             is_lower_bound=any(result.search.is_lower_bound for result in results if result.search),
         )
@@ -142,12 +142,12 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
             share = (score.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
             headways.append(Headway(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
-    over = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
+    gain_of = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
     return Summary(
         conditions=about,
         seeds=tuple(seeds),
         figures=tuple(scores.values()),
-        headline=next((over[stage] for stage in reversed(TRAINED) if stage in over), None),
+        headline=next((gain_of[stage] for stage in reversed(TRAINED) if stage in gain_of), None),
         gains=gains,
         ways=tuple(headways),
     )
@@ -167,8 +167,8 @@ def _tabulate(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float |
                 measurement = value(outcome)
                 if measurement is not None:
                     table[row, column[outcome.query]] = measurement
-    place = {selector: float(number) for number, selector in enumerate(SELECTORS)}  # others stand before the oracle
-    ordered = sorted(tables, key=lambda key: (key[1], place.get(key[0], place[ORACLE] - 0.5), key[0]))
+    rank_of = {selector: float(number) for number, selector in enumerate(SELECTORS)}  # others stand before the oracle
+    ordered = sorted(tables, key=lambda key: (key[1], rank_of.get(key[0], rank_of[ORACLE] - 0.5), key[0]))
     return {key: tables[key] for key in ordered if not np.isnan(tables[key]).all()}
 
 
@@ -184,13 +184,13 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
     """Return the estimate of a table (R, Q), not empty, with the means (RESAMPLES,) of its resamples."""
     scored = {seed: row[~np.isnan(row)].tolist() for seed, row in zip(seeds, table, strict=True)}
     by_seed = {seed: fmean(values) for seed, values in scored.items() if values}
-    only = next(iter(by_seed))
+    first_seed = next(iter(by_seed))
     n = int((~np.isnan(table)).any(axis=0).sum())
     finite = drawn[~np.isnan(drawn)]
     low, high = percentiles(finite) if n > 1 and finite.size else (None, None)
-    values = list(by_seed.values()) if len(by_seed) > 1 else scored[only]
-    middle = fmean(values)
-    squares = fsum((value - middle) ** 2 for value in values)
+    values = list(by_seed.values()) if len(by_seed) > 1 else scored[first_seed]
+    mean = fmean(values)
+    squares = fsum((value - mean) ** 2 for value in values)
     return SeedEstimate(
         value=fmean(by_seed.values()),
         se=sqrt(squares / (len(values) - 1) / len(values)) if len(values) > 1 else None,
@@ -201,22 +201,22 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
     )
 
 
-def _pair_selectors(figures: Mapping[Key, SelectorScore]) -> list[tuple[Key, Key]]:
+def _pair_selectors(scores: Mapping[Key, SelectorScore]) -> list[tuple[Key, Key]]:
     """Pair (better, worse): trained over similarity, last stage over its rivals, each stage over the one before."""
     pairs: list[tuple[Key, Key]] = []
-    for shots in dict.fromkeys(key[1] for key in figures):
-        present = [name for name, count in figures if count == shots]
-        learnt = [name for name in reversed(present) if name not in (*UNTRAINED, ORACLE)]
-        stages = [name for name in reversed(TRAINED) if name in present]
-        comparisons = [(name, SIMILARITY) for name in learnt]
-        choices = [name for name in UNTRAINED if name in present]
+    for shots in dict.fromkeys(key[1] for key in scores):
+        names = [name for name, count in scores if count == shots]
+        trained = [name for name in reversed(names) if name not in (*UNTRAINED, ORACLE)]
+        stages = [name for name in reversed(TRAINED) if name in names]
+        comparisons = [(name, SIMILARITY) for name in trained]
+        choices = [name for name in UNTRAINED if name in names]
         if stages and choices:
             # the strongest on these very queries, which is in its favour
-            strongest = max(choices, key=lambda name: figures[name, shots].accuracy.value)
+            strongest = max(choices, key=lambda name: scores[name, shots].accuracy.value)
             comparisons += [
                 (stages[0], rival) for rival in dict.fromkeys((strongest, SIMILARITY_POOL)) if rival != SIMILARITY
             ]
         comparisons += [*pairwise(stages), (SIMILARITY, RANDOM), (SIMILARITY, ZERO_SHOT)]
         keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in comparisons]
-        pairs += [(better, worse) for better, worse in keys if better in figures and worse in figures]
+        pairs += [(better, worse) for better, worse in keys if better in scores and worse in scores]
     return pairs

@@ -149,19 +149,19 @@ def make_groups(
             rewards.append([reward or 0.0 for reward in query_rewards])
     if not usable:
         raise RewardUnusable("no pointer of the RL data could be judged; see that the judge is there, and judge again")
-    most = max(map(len, rewards))
+    group_size = max(map(len, rewards))
     groups = [rl_query.pointer_candidates for rl_query in usable.values()]
-    some = tuple(range(len(groups[0][0].pointer)))  # padding that can be scored as any other pointer can
+    filler_pointer = tuple(range(len(groups[0][0].pointer)))  # padding that can be scored as any other pointer can
 
     def filled(rows: Iterable[Sequence[Any]], filler: Any) -> Tensor:
-        return torch.tensor([[*row, *[filler] * (most - len(row))] for row in rows])
+        return torch.tensor([[*row, *[filler] * (group_size - len(row))] for row in rows])
 
     return Groups(
         ids=tuple(usable),
         queries=queries.rows(list(usable)),
         bank=candidates.vectors,
         pools=pool_rows((rl_query.candidate_pool_ids for rl_query in usable.values()), candidates),
-        pointers=filled([[record.pointer for record in group] for group in groups], some),
+        pointers=filled([[record.pointer for record in group] for group in groups], filler_pointer),
         rewards=filled(rewards, 0.0),
         judged=filled([[record.status == "judged" for record in group] for group in groups], False),
         behaviour=filled(
@@ -238,10 +238,10 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
             PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
         ]
         judged = _judge_all(setting, prompts)
-        likely = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)
+        gt_probs = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)
         values = list[float]()
-        for judgment, p in zip(judged, likely, strict=True):
-            scores: Any = {"vqa_correct": judgment.correct, "vqa_acc_score": judgment.accuracy, "vqa_gt_prob": p}
+        for judgment, gt_prob in zip(judged, gt_probs, strict=True):
+            scores: Any = {"vqa_correct": judgment.correct, "vqa_acc_score": judgment.accuracy, "vqa_gt_prob": gt_prob}
             record = PointerRecord.model_construct(**scores, status="judged")  # a reward reads nothing else
             values.append(math.nan if judgment.failed is not None else reward_of(record, mode))
         return values

@@ -54,7 +54,7 @@ class UpdateLoss(NamedTuple):
     """Loss and further values of an update: scalar tensors, means over its queries."""
 
     loss: Tensor
-    figures: dict[str, Tensor]
+    diagnostics: dict[str, Tensor]
 
 
 Objective = Callable[[PointerSelector, Tensor], UpdateLoss]
@@ -152,17 +152,17 @@ class Loop:
         with seeded_generators(seed, self.device) if self._dropout else nullcontext(), self.autocast():
             learnt = objective(self.selector, batch.rows.to(self.device))
         learnt.loss.backward()
-        means = torch.stack([learnt.loss, *learnt.figures.values()]).detach().double()
+        means = torch.stack([learnt.loss, *learnt.diagnostics.values()]).detach().double()
         norm = nn.utils.clip_grad_norm_(self.selector.parameters(), CLIP_NORM)
-        values = torch.cat([means, norm.double()[None]]).tolist()  # one copy from the device for all
-        figures = dict(zip(("loss", *learnt.figures, "grad_norm"), values, strict=True))
-        if wrong := {name: value for name, value in figures.items() if not math.isfinite(value)}:
+        numbers = torch.cat([means, norm.double()[None]]).tolist()  # one copy from the device for all
+        values = dict(zip(("loss", *learnt.diagnostics, "grad_norm"), numbers, strict=True))
+        if wrong := {name: value for name, value in values.items() if not math.isfinite(value)}:
             raise TrainingDiverged(
                 f"update {batch.update + 1} of {self.plan.updates} (epoch {batch.epoch}): {wrong}; the learning rate "
                 f"{settings.lr} may be too high, or an embedding is no number"
             )
         self._optimizer.step()
-        self._finish_batch(batch, figures | extra | {"lr": lr})
+        self._finish_batch(batch, values | extra | {"lr": lr})
 
     def pass_over(self, batch: Batch, **extra: float) -> None:
         """Count an update without a step, as there is nothing to learn."""
@@ -174,11 +174,9 @@ class Loop:
         self.saved_tensors |= tensors
         self._save()
 
-    def curve(self, epoch: int, figure: str) -> list[float]:
+    def curve(self, epoch: int, name: str) -> list[float]:
         """Return the values of this name of all updates of an epoch so far, those before an interruption too."""
-        return [
-            point.figures[figure] for point in self.progress.curve if point.epoch == epoch and figure in point.figures
-        ]
+        return [point.figures[name] for point in self.progress.curve if point.epoch == epoch and name in point.figures]
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context that sets the precision of all log-probabilities of this training."""
@@ -195,9 +193,9 @@ class Loop:
         self.selector.eval()
         return Trained(self.selector, tuple(progress.curve), dict(progress.validation), progress.chosen_epoch)
 
-    def _finish_batch(self, batch: Batch, figures: dict[str, float]) -> None:
+    def _finish_batch(self, batch: Batch, values: dict[str, float]) -> None:
         self.progress.update = batch.update + 1
-        self.progress.curve.append(CurvePoint(step=batch.update + 1, epoch=batch.epoch, figures=figures))
+        self.progress.curve.append(CurvePoint(step=batch.update + 1, epoch=batch.epoch, figures=values))
 
     def _end_epoch(self, epoch: int) -> None:
         self.selector.eval()

@@ -104,9 +104,9 @@ def learn_grpo(
             batch = batch._replace(rows=batch.rows[judged.cpu()])
             if experience.advantage[batch.rows].any():
                 objective = partial(grpo.surrogate, experience=experience)
-                loop.learn(batch, objective, beta=loop.progress.beta, **experience.figures(batch.rows))
+                loop.learn(batch, objective, beta=loop.progress.beta, **experience.summarise(batch.rows))
             else:
-                loop.pass_over(batch, **experience.figures(batch.rows))
+                loop.pass_over(batch, **experience.summarise(batch.rows))
         grpo.adapt_beta(epoch)
     return loop.trained()
 
@@ -122,7 +122,7 @@ class Experience(NamedTuple):
     advantage: Tensor  # (Q, G)
     drift: Tensor  # (Q, G) `old` minus the log-probability under the policy that drew them; NaN where unknown
 
-    def figures(self, rows: Tensor) -> dict[str, float]:
+    def summarise(self, rows: Tensor) -> dict[str, float]:
         """Return the values of these queries for the curve that do not depend on the policy."""
         if not len(rows):
             return {}
@@ -172,8 +172,8 @@ class _Grpo:
             weights = torch.softmax(log_ratio.masked_fill(log_ratio.isnan(), -math.inf), dim=-1)
             entropy = -(weights * scored.log_probs.detach().nan_to_num(neginf=0)).sum(-1).mean()
         share = torch.tensor(losses.ess(log_ratio), dtype=torch.float64, device=entropy.device)
-        figures = {name: getattr(objective, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
-        return UpdateLoss(objective.loss, figures | {"entropy": entropy, "ess": share})
+        diagnostics = {name: getattr(objective, name) for name in ("policy", "kl", "clip_fraction", "ratio_mean")}
+        return UpdateLoss(objective.loss, diagnostics | {"entropy": entropy, "ess": share})
 
     def adapt_beta(self, epoch: int) -> None:
         """Adapt the weight of the KL divergence to the mean divergence of an epoch."""
