@@ -112,7 +112,7 @@ def _read_embeddings(
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         read = steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
-        return read.seen_as(config.vectors)
+        return read.with_vectors(config.vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     elif config.dataset.name in WORDINGS:
@@ -122,7 +122,7 @@ def _read_embeddings(
         encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
     embedded = with_name(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
     lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
-    return embedded.seen_as(config.vectors)
+    return embedded.with_vectors(config.vectors)
 
 
 class _SeedRun:
@@ -195,7 +195,7 @@ class _SeedRun:
         trained = {path: self._read_checkpoint(path).recipe for path in paths}
         recipe = self.config.pools(next(iter(trained.values()), None)).limited_to(modalities)
         for path, own in trained.items():
-            if own and not own.limited_to(modalities).is_that_of(recipe):
+            if own and not own.limited_to(modalities).matches(recipe):
                 self.lever_run.add_notes(
                     f"{path.name} was trained in {own.description}; this run has {recipe.description}"
                 )

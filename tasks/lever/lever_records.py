@@ -67,7 +67,7 @@ class VqaItem(Record):
         return self.answer_type
 
     @property
-    def described(self) -> dict[str, Any]:
+    def public_fields(self) -> dict[str, Any]:
         """Fields that describe the item to people who read files: picture and question."""
         return {"image_id": self.image_id, "question": self.question}
 
@@ -96,7 +96,7 @@ class TextItem(Record):
         return self.label
 
     @property
-    def described(self) -> dict[str, Any]:
+    def public_fields(self) -> dict[str, Any]:
         """Fields that describe the item to people who read files."""
         return {"text": self.text}
 
@@ -162,10 +162,10 @@ class PoolRecipe(Record):
         modalities = tuple(modality for modality in self.modalities if modality in available)
         return self.model_copy(update={"modalities": modalities})
 
-    def is_that_of(self, recipe: PoolRecipe) -> bool:
+    def matches(self, recipe: PoolRecipe) -> bool:
         """Return whether both recipes give the same pools, as far as both are known."""
         update = {"size": recipe.size} if not self.size else {}
-        return self.model_copy(update=update) == recipe or (not recipe.size and recipe.is_that_of(self))
+        return self.model_copy(update=update) == recipe or (not recipe.size and recipe.matches(self))
 
     @property
     def description(self) -> str:
@@ -225,11 +225,11 @@ class Embedded(Record):
         return self.vectors == "joint" and self.solved is not None
 
     @property
-    def read_by(self) -> str:
+    def visible_encoder(self) -> str:
         """Name of the encoder of what a selector sees, as its checkpoint records it."""
         return with_answers(self.encoder) if self.shows_answers else self.encoder
 
-    def seen_as(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
+    def with_vectors(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
         """Return these embeddings with other vectors for a selector to read. Raises FileUnusable for missing ones."""
         if vectors != "joint" and (self.images if vectors == "image" else self.texts) is None:
             raise FileUnusable(

@@ -199,13 +199,13 @@ class SelectorWithEncoder(NamedTuple):
 
     def query_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
         """Return the embeddings (n, d) of queries, from PNGs and questions."""
-        return self._joint(images, texts, self.query_encoding_flag)
+        return self._embed(images, texts, self.query_encoding_flag)
 
     def candidate_embeddings(self, images: Sequence[bytes], texts: Sequence[str]) -> Tensor:
         """Return the embeddings (n, d) of candidates, from PNGs and questions."""
-        return self._joint(images, texts, self.icd_encoding_flag)
+        return self._embed(images, texts, self.icd_encoding_flag)
 
-    def _joint(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
+    def _embed(self, images: Sequence[bytes], texts: Sequence[str], flags: Sequence[str]) -> Tensor:
         parts = [
             torch.from_numpy(self.encoder.embed_images(images) if flag == "image" else self.encoder.embed_texts(texts))
             for flag in flags
@@ -334,7 +334,7 @@ def sample_pointer_with_temperature(
         draws=1,
         temperature=tau,
         generator=generator or torch.default_generator,
-        usable=_usable(cand_emb, exclude_indices),
+        usable=_mask_usable(cand_emb, exclude_indices),
     )
     return drawn.pointers[0, 0].tolist(), drawn.log_probs[0, 0].sum().item()
 
@@ -348,7 +348,7 @@ def beam_search_pointer(
     exclude_indices: Iterable[int] | None = None,
 ) -> list[dict[str, Any]]:
     """Return `pointer`, `score` (sum of step probabilities) and `logprob` of the likeliest pointers, best first."""
-    usable = _usable(cand_emb, exclude_indices)
+    usable = _mask_usable(cand_emb, exclude_indices)
     beams = model.beam(query_emb[None], cand_emb[None], shots=shot_num, width=num_beams, usable=usable)
     return [
         {"pointer": pointer.tolist(), "score": steps.exp().sum().item(), "logprob": steps.sum().item()}
@@ -356,7 +356,7 @@ def beam_search_pointer(
     ]
 
 
-def _usable(cand_emb: Tensor, exclude_indices: Iterable[int] | None) -> Tensor:
+def _mask_usable(cand_emb: Tensor, exclude_indices: Iterable[int] | None) -> Tensor:
     usable = torch.ones(1, len(cand_emb), dtype=torch.bool, device=cand_emb.device)
     usable[0, list(exclude_indices or ())] = False
     return usable
@@ -375,7 +375,7 @@ def generate_pointer_candidates_for_query(
     generator: torch.Generator | None = None,
 ) -> list[dict[str, Any]]:
     """Draw distinct ordered pointers as RL data have them, not judged yet. query_emb: (d,); cand_emb: (K, d)."""
-    usable = _usable(cand_emb, exclude_indices)[0].nonzero()[:, 0]
+    usable = _mask_usable(cand_emb, exclude_indices)[0].nonzero()[:, 0]
     settings = RlDataSettings(
         beams=num_beams, temperatures=tuple(temps), samples=num_samples_per_temp, random=num_random
     )
@@ -423,12 +423,12 @@ def load_beam_data(json_path: str | Path) -> BeamData:
 
 def split_beam_data(beam_data: BeamData, train_ratio: float = 0.8) -> tuple[BeamData, BeamData]:
     """Split off the first queries by id, numbers by size; return them and the rest, always the same ones."""
-    train_ids = set(sorted(beam_data, key=_by_number)[: int(len(beam_data) * train_ratio)])
+    train_ids = set(sorted(beam_data, key=_number_key)[: int(len(beam_data) * train_ratio)])
     train = {query: beam for query, beam in beam_data.items() if query in train_ids}
     return train, {query: beam for query, beam in beam_data.items() if query not in train_ids}
 
 
-def _by_number(query: str) -> tuple[bool, int, str]:
+def _number_key(query: str) -> tuple[bool, int, str]:
     """Return a sort key that puts ids that are numbers first, by size."""
     number = query.isdecimal() and len(query) < 100  # `int` refuses 4,300 digits
     return not number, int(query) if number else 0, query
@@ -473,10 +473,8 @@ class BeamDataset(Dataset[Item]):
         self.samples: list[_Group] = []
         for query, value in beam_data.items():
             beam = parse_beam(query, value, f"query {query}")
-            labels = [
-                [int(id) for id in _shots(query, demonstrations, shot_num)]
-                for demonstrations in beam.demonstrations[:beam_size]
-            ]
+            sequences = [_check_shots(query, ids, shot_num) for ids in beam.demonstrations[:beam_size]]
+            labels = [[int(id) for id in sequence] for sequence in sequences]
             self.samples.append(_Group(query, None, labels, list(beam.scores[:beam_size])))
 
     def __len__(self) -> int:
@@ -492,7 +490,7 @@ class BeamDataset(Dataset[Item]):
         }
 
 
-class _WithEmbedding(Dataset[Item]):
+class _GroupsWithEmbedding(Dataset[Item]):
     """Groups with the embeddings of the query and of its pool, which is gathered when it is asked for."""
 
     def __init__(
@@ -507,7 +505,7 @@ class _WithEmbedding(Dataset[Item]):
         self.query_embeddings, self.candidate_embeddings = query_embeddings, candidate_embeddings
         self.position = {str(id): place for place, id in enumerate(candidate_indices)}
         for sample in samples:
-            size = len(self._pool(sample))
+            size = len(self._gather_pool(sample))
             for label in sample.labels:
                 if len(set(label)) < len(label) or not all(0 <= at < size for at in label):
                     raise PointerUnusable(
@@ -520,20 +518,20 @@ class _WithEmbedding(Dataset[Item]):
     def __getitem__(self, index: int) -> Item:
         sample = self.samples[index]
         return {
-            "query_emb": _vector(self.query_embeddings, sample.query),  # (d,)
-            "cand_emb": self._pool(sample),  # (K, d)
+            "query_emb": _look_up_vector(self.query_embeddings, sample.query),  # (d,)
+            "cand_emb": self._gather_pool(sample),  # (K, d)
             **sample.item(normalize=self.normalize_rewards),
         }
 
-    def _pool(self, sample: _Group) -> Tensor:
+    def _gather_pool(self, sample: _Group) -> Tensor:
         if self.candidate_embeddings.ndim == 3:
-            return _vector(self.candidate_embeddings, sample.query)
+            return _look_up_vector(self.candidate_embeddings, sample.query)
         if sample.pool is None:
             return self.candidate_embeddings
-        return self.candidate_embeddings[_places(sample.query, sample.pool, self.position)]
+        return self.candidate_embeddings[_find_positions(sample.query, sample.pool, self.position)]
 
 
-class BeamDatasetWithEmbedding(_WithEmbedding):
+class BeamDatasetWithEmbedding(_GroupsWithEmbedding):
     """Beams with embeddings: of the old format over all candidates, of the new one over each query's own pool."""
 
     def __init__(
@@ -553,13 +551,13 @@ class BeamDatasetWithEmbedding(_WithEmbedding):
         for query, value in beam_data.items():
             beam = parse_beam(query, value, f"query {query}")
             position = {id: place for place, id in enumerate(beam.pool or all_ids)}
-            sequences = [_shots(query, demonstrations, shot_num) for demonstrations in beam.demonstrations[:beam_size]]
-            labels = [_places(query, sequence, position) for sequence in sequences]
+            sequences = [_check_shots(query, ids, shot_num) for ids in beam.demonstrations[:beam_size]]
+            labels = [_find_positions(query, sequence, position) for sequence in sequences]
             samples.append(_Group(query, beam.pool or None, labels, list(beam.scores[:beam_size])))
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
 
 
-class RLBeamDatasetWithEmbedding(_WithEmbedding):
+class RLBeamDatasetWithEmbedding(_GroupsWithEmbedding):
     """Groups of judged pointers with embeddings; a pointer that could not be judged is left out."""
 
     def __init__(
@@ -580,7 +578,7 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
         Raises RewardUnusable for a record without its scores, PointerUnusable for a bad pointer.
         """
         samples: list[_Group] = []
-        for query in sorted(rl_data, key=_by_number):
+        for query in sorted(rl_data, key=_number_key):
             value, where = rl_data[query], f"query {query}"
             has_pool_ids = "candidate_pool_ids" in value and candidate_embeddings.ndim == 2
             group = _Group(query, parse_pool_ids(value, where) if has_pool_ids else None, [], [])
@@ -591,7 +589,7 @@ class RLBeamDatasetWithEmbedding(_WithEmbedding):
                         group.rewards.append(reward_of(record, reward_mode))
                     except RewardUnusable as error:
                         raise RewardUnusable(f"{where}: `pointer_candidates[{place}]`: {error}") from error
-                    group.labels.append(list(_shots(query, record.pointer, shot_num)))
+                    group.labels.append(list(_check_shots(query, record.pointer, shot_num)))
             if group.labels:
                 samples.append(group)
         super().__init__(samples, query_embeddings, candidate_embeddings, candidate_indices, normalize_rewards)
@@ -609,7 +607,7 @@ def collate_fn_rl_v3(batch: Sequence[Item]) -> Item:
         "query_id": [item["query_id"] for item in batch],
         "query_emb": torch.stack([item["query_emb"] for item in batch]),
         "cand_emb": torch.stack([item["cand_emb"] for item in batch]),
-        **_groups(batch),
+        **_collate_groups(batch),
     }
 
 
@@ -617,7 +615,8 @@ def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
     """Collate as `collate_fn_rl_v3`; of a BeamDataset, pictures and questions go through a CLIP `processor`."""
     if "query_emb" in batch[0]:
         return collate_fn_rl_v3(batch)
-    collated: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")} | _groups(batch)
+    collated: Item = {key: [item[key] for item in batch] for key in ("query_id", "icd_indices")}
+    collated |= _collate_groups(batch)
     if processor is not None:
         inputs = [item["query_input"] for item in batch]
         images, texts = ([query_input[name] for query_input in inputs] for name in ("images", "text"))
@@ -625,7 +624,7 @@ def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
     return collated
 
 
-def _groups(batch: Sequence[Item]) -> Item:
+def _collate_groups(batch: Sequence[Item]) -> Item:
     labels = [item["beam_labels"] for item in batch]
     # filled up with the first pointer, which can be scored as any other can
     filled = [
@@ -640,19 +639,19 @@ def _groups(batch: Sequence[Item]) -> Item:
     }
 
 
-def _shots(query: str, demonstrations: Sequence[Any], shots: int) -> Sequence[Any]:
+def _check_shots(query: str, demonstrations: Sequence[Any], shots: int) -> Sequence[Any]:
     if len(demonstrations) != shots:
         raise PointerUnusable(f"query {query}: {len(demonstrations)} demonstrations, and shot_num is {shots}")
     return demonstrations
 
 
-def _places(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list[int]:
+def _find_positions(query: str, ids: Sequence[str], position: Mapping[str, int]) -> list[int]:
     if missing := [id for id in ids if id not in position]:
         raise PointerUnusable(f"query {query}: candidate {missing[0]} is not in `candidate_indices`; embed it")
     return [position[id] for id in ids]
 
 
-def _vector(vectors: Vectors, query: str) -> Tensor:
+def _look_up_vector(vectors: Vectors, query: str) -> Tensor:
     number = int(query) if query.isdecimal() else None
     if isinstance(vectors, Tensor):
         if number is None or number >= len(vectors):
@@ -732,7 +731,7 @@ class GRPOTrainer:
         """Return the log-probabilities (G,) of each query's pointers under `sft_model`, by query id."""
         log_probs_of: dict[int | str, Tensor] = {}
         for batch in self._on_device(self.train_loader):
-            log_probs = sft_model.compute_log_probs_per_beam(*_inputs(batch)).cpu()
+            log_probs = sft_model.compute_log_probs_per_beam(*_inputs_of(batch)).cpu()
             mask = batch["judged"].cpu()
             log_probs_of |= {query: log_probs[row][mask[row]] for row, query in enumerate(batch["query_id"])}
         return log_probs_of
@@ -745,7 +744,7 @@ class GRPOTrainer:
         def objective(step: int, batch: Item) -> dict[str, Tensor]:
             number = epoch * len(self.train_loader) + step
             loss = self.model.compute_rce_loss(
-                *_inputs(batch),
+                *_inputs_of(batch),
                 batch["beam_rewards_raw"],
                 temperature=losses.linear_temperature(number, steps, self.rce_temp_start, self.rce_temp_end),
                 use_top1_only=self.use_top1_only,
@@ -767,7 +766,7 @@ class GRPOTrainer:
             del step
             old = pad_sequence([old_log_probs_dict[query] for query in batch["query_id"]], batch_first=True)
             values = self.model.compute_grpo_loss(
-                *_inputs(batch), batch["beam_rewards"], old.to(self.device), use_top_k=top_k, judged=batch["judged"]
+                *_inputs_of(batch), batch["beam_rewards"], old.to(self.device), use_top_k=top_k, judged=batch["judged"]
             )
             targets = self.kl_target_min, self.kl_target_max, self.kl_adjustment_factor
             self.model.kl_beta = adaptive_kl_beta(values["kl"].item(), self.model.kl_beta, *targets)
@@ -800,6 +799,6 @@ class GRPOTrainer:
             yield {"judged": judged, **on_device}
 
 
-def _inputs(batch: Item) -> tuple[Tensor, Tensor, Tensor]:
+def _inputs_of(batch: Item) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries (B, d), pools (B, K, d) and labels (B, G, S) of a batch."""
     return batch["query_emb"], batch["cand_emb"], batch["beam_labels"]

@@ -184,7 +184,7 @@ def train_sft(
     with open_training("sft", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as training:
         labelled = make_labelled(training.setting, training.pools, open_beams(beams))
         config = PointerConfig(embedding_dim=world.embedded.dimension, **network.model_dump())
-        return training.keep(learn_sft(config, labelled, settings, training.run))
+        return training.store(learn_sft(config, labelled, settings, training.run))
 
 
 @step(version=1, gpu=True, unkeyed=EFFORT)
@@ -240,8 +240,8 @@ def merge_rl_data(parts: tuple[Ref, ...]) -> Ref:
     """Merge the RL data of all shards into one file, `rl_data_{Sampler}.json`."""
     from tasks.lever.data.pointer_files import serialize_rl_data
 
-    whole = {query: rl_query for part in parts for query, rl_query in artifacts().load(RlPart, part).queries.items()}
-    return artifacts().put("rl-data", serialize_rl_data(whole))
+    merged = {query: rl_query for part in parts for query, rl_query in artifacts().load(RlPart, part).queries.items()}
+    return artifacts().put("rl-data", serialize_rl_data(merged))
 
 
 @step(version=2, gpu=True, unkeyed=EFFORT)
@@ -263,7 +263,7 @@ def train_rce(
     with open_training("rce", world, learning, effort, epochs=settings.epochs, pools=pools, **inputs) as training:
         groups = training.groups(data, reward, shots=learning.shots)
         start = open_weights(selector, training.run.device)
-        return training.keep(learn_rce(start, groups, settings, training.run))
+        return training.store(learn_rce(start, groups, settings, training.run))
 
 
 @step(version=2, gpu=True, unkeyed=EFFORT)
@@ -288,7 +288,7 @@ def train_grpo(
         groups = training.groups(data, reward, shots=learning.shots)
         start = open_weights(selector, training.run.device)
         judge = make_online_rewards(training.setting, groups, mode=reward)
-        return training.keep(learn_grpo(start, groups, settings, training.run, judge=judge))
+        return training.store(learn_grpo(start, groups, settings, training.run, judge=judge))
 
 
 @step(version=3, gpu=True, unkeyed=EFFORT)
@@ -371,10 +371,10 @@ def read_beams(path: Path, *, dataset: Ref, pools: Ref, shots: int) -> FileRead:
     """Read beam data for the train queries from a file, and extend their pools by what the beams show."""
     from tasks.lever.data.earlier_files import import_beams
 
-    beams, around, notes = import_beams(
+    beams, extended, notes = import_beams(
         path, artifacts().load(Pools, pools), artifacts().load(Dataset, dataset), shots=shots
     )
-    return FileRead(content=artifacts().save("beams", beams), notes=notes, pools=artifacts().save("pools", around))
+    return FileRead(content=artifacts().save("beams", beams), notes=notes, pools=artifacts().save("pools", extended))
 
 
 @step(version=2, reads_world=True)

@@ -165,14 +165,14 @@ class Training(NamedTuple):
         banks: Any = {"queries": self.setting.queries, "candidates": self.setting.candidates}
         return make_groups(artifacts().get(data), **banks, mode=mode, shots=shots)
 
-    def keep(self, trained: Trained) -> TrainedSelector:
+    def store(self, trained: Trained) -> TrainedSelector:
         """Store the trained selector and its curve as artifacts; the checkpoint records the recipe of its pools."""
         from tasks.lever.learning.checkpoints import POOLS_OF, save_selector
 
         meta = {
             "stage": self.stage,
             "chosen_epoch": trained.chosen_epoch,
-            "encoder": self.world.embedded.read_by,
+            "encoder": self.world.embedded.visible_encoder,
             POOLS_OF: self.pools.recipe.model_dump(mode="json"),
         }
         return TrainedSelector(
@@ -193,8 +193,8 @@ def open_training(
     from tasks.lever.learning.training_loop import TrainingRun
 
     device, name = choose_device(effort.device), f"train {stage.upper()}"
-    about = {"world": world, "learning": learning, "pools": pools, **inputs}
-    with training_folder(stage, **about) as folder, single_threaded(device):
+    keyed_inputs = {"world": world, "learning": learning, "pools": pools, **inputs}
+    with training_folder(stage, **keyed_inputs) as folder, single_threaded(device):
         setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
         accuracy = make_validation(setting, candidates, shots=learning.shots)
         progress.expect(name, epochs + 1)

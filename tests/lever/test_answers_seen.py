@@ -73,12 +73,12 @@ def test_queries_and_neighbours_have_no_answers(store: Artifacts) -> None:
     found = embedded(store)
     assert rows(store, found.queries, "when")[0] == pytest.approx([0.6, 0.8])
     assert found.visible_banks == (found.queries, found.solved)
-    assert found.read_by == "hand@1+answers"
+    assert found.visible_encoder == "hand@1+answers"
     of_queries, of_candidates = read_banks(found, store)["joint"]
     assert of_candidates.rows(["who"])[0].tolist() == of_queries.rows(["who"])[0].tolist() == [1, 0]
-    plain = found.seen_as("text")
+    plain = found.with_vectors("text")
     assert plain.visible_banks == (found.texts, found.texts)
-    assert (plain.shows_answers, plain.read_by) == (False, "hand@1")
+    assert (plain.shows_answers, plain.visible_encoder) == (False, "hand@1")
 
 
 def test_they_are_kept_in_a_file_and_read_again(store: Artifacts, tmp_path: Path) -> None:

@@ -88,11 +88,11 @@ def test_a_recipe_is_told_and_compared_as_far_as_it_is_known() -> None:
     one = recipe("RetrievalSampler", 32)
     assert one.description == "pools of 32 by RetrievalSampler (joint + images + texts, 25% others)"
     assert recipe("RandSampler", 0, others=0).description == "pools of unknown size by RandSampler"
-    assert one.is_that_of(one)
-    assert not one.is_that_of(recipe("RetrievalSampler", 32, modalities=("joint",)))
-    assert recipe("RandSampler", 0).is_that_of(recipe("RandSampler", 64))
-    assert recipe("RandSampler", 64).is_that_of(recipe("RandSampler", 0))
-    assert not recipe("RandSampler", 0).is_that_of(one)
+    assert one.matches(one)
+    assert not one.matches(recipe("RetrievalSampler", 32, modalities=("joint",)))
+    assert recipe("RandSampler", 0).matches(recipe("RandSampler", 64))
+    assert recipe("RandSampler", 64).matches(recipe("RandSampler", 0))
+    assert not recipe("RandSampler", 0).matches(one)
     with pytest.raises(ValueError, match="by some modality"):
         PoolRecipe(sampler="RetrievalSampler", size=3)
 

@@ -72,22 +72,23 @@ def draw_pools(
     size = recipe.size
     ids, own = _locate_queries(queries, candidates, size)
 
-    def vectors(of_what: str) -> tuple[Vectors, Vectors]:
-        if of_what not in banks:
+    def read_vectors(bank_name: str) -> tuple[Vectors, Vectors]:
+        if bank_name not in banks:
             raise FileUnusable(
-                f"similar candidates need the embeddings of the {of_what} alone; export them, or use RandSampler"
+                f"similar candidates need the embeddings of the {bank_name} alone; export them, or use RandSampler"
             )
-        of_queries, of_candidates = banks[of_what]
+        of_queries, of_candidates = banks[bank_name]
         return of_queries.rows(queries).numpy(), of_candidates.rows(ids).numpy()
 
-    def similar(of_what: str, count: int) -> list[list[int]]:
-        return find_most_similar(*vectors(of_what), own=own, count=count).tolist()
+    def rank_similar(bank_name: str, count: int) -> list[list[int]]:
+        return find_most_similar(*read_vectors(bank_name), own=own, count=count).tolist()
 
-    def retrieved(modality: str, count: int) -> list[list[int]]:
+    def rank_by_modality(modality: str, count: int) -> list[list[int]]:
         if modality == "joint":
-            return similar(modality, count)
+            return rank_similar(modality, count)
         stacked = (
-            np.hstack([alone, TIE * joint]) for alone, joint in zip(vectors(modality), vectors("joint"), strict=True)
+            np.hstack([alone, TIE * joint])
+            for alone, joint in zip(read_vectors(modality), read_vectors("joint"), strict=True)
         )
         return find_most_similar(*stacked, own=own, count=count).tolist()
 
@@ -97,20 +98,22 @@ def draw_pools(
     )
     match recipe.sampler:
         case "RetrievalSampler":
-            near = size - round(size * recipe.others)
-            by_modality = zip(*(retrieved(modality, near) for modality in recipe.modalities), strict=True)
+            near_count = size - round(size * recipe.others)
+            by_modality = zip(*(rank_by_modality(modality, near_count) for modality in recipe.modalities), strict=True)
             # the first of each ranking, then the second, each once; then what was drawn
-            in_turn = (list(dict.fromkeys(chain.from_iterable(zip(*rows, strict=True))))[:near] for rows in by_modality)
-            picks = (list(dict.fromkeys([*rows, *more]))[:size] for rows, more in zip(in_turn, drawn, strict=True))
+            nearest = (
+                list(dict.fromkeys(chain.from_iterable(zip(*rows, strict=True))))[:near_count] for rows in by_modality
+            )
+            picks = (list(dict.fromkeys([*rows, *more]))[:size] for rows, more in zip(nearest, drawn, strict=True))
         case "RandSampler":
             picks = drawn
         case "TextSimSampler":
-            picks = similar("texts", size)
+            picks = rank_similar("texts", size)
         case "ImgSimSampler":
-            picks = similar("images", size)
+            picks = rank_similar("images", size)
         case "MixSampler":
             quarter = size // 4
-            by_text, by_image = similar("texts", quarter), similar("images", 2 * quarter)  # half may be among the texts
+            by_text, by_image = rank_similar("texts", quarter), rank_similar("images", 2 * quarter)  # half may repeat
             picks = list[list[int]]()
             for text, image, more in zip(by_text, by_image, drawn, strict=True):
                 similar_rows = dict.fromkeys([*text, *[row for row in image if row not in text][:quarter]])

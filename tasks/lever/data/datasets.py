@@ -202,7 +202,7 @@ def _set_apart(questions: Sequence[VqaQuestion], count: int) -> tuple[list[VqaQu
     pictures = sorted(of_picture)
     random.Random("0 pictures").shuffle(pictures)
     held_out: list[VqaQuestion] = []
-    while pictures and sum(question.wrong is None for question in held_out) < count:
+    while pictures and sum(question.problem is None for question in held_out) < count:
         held_out += of_picture[pictures.pop()]
     return held_out, [question for picture in pictures for question in of_picture[picture]]
 

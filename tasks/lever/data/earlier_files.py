@@ -21,7 +21,7 @@ from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, Poi
 HELD_OUT = ("validation_embeddings.pt", "test_embeddings.pt")
 CANDIDATES = "candidate_embeddings.pt"
 SOLVED = "candidate_embeddings.solved.pt"
-ALONE: tuple[Modality, ...] = ("images", "texts")
+SINGLE_MODALITIES: tuple[Modality, ...] = ("images", "texts")
 
 
 def import_beams(path: Path, pools: Pools, dataset: Dataset, *, shots: int) -> tuple[BeamPart, Pools, tuple[str, ...]]:
@@ -159,16 +159,16 @@ def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> 
     """
     held_out = [path for path in map(queries.with_name, HELD_OUT) if path.is_file() and path != queries]
     query_files, all_files = (queries, *held_out), (queries, *held_out, candidates)
-    alone: dict[Modality, list[Path]] = {
-        modality: [modality_file(path, modality) for path in all_files] for modality in ALONE
+    files_of: dict[Modality, list[Path]] = {
+        modality: [modality_file(path, modality) for path in all_files] for modality in SINGLE_MODALITIES
     }
-    whole = {modality: paths for modality, paths in alone.items() if all(path.is_file() for path in paths)}
+    complete = {modality: paths for modality, paths in files_of.items() if all(path.is_file() for path in paths)}
     solved = [path for path in (solved_file(candidates),) if path.is_file()]
-    banks = {path: read_bank(path) for path in (*all_files, *solved, *chain.from_iterable(whole.values()))}
-    first = banks[queries]
+    banks = {path: read_bank(path) for path in (*all_files, *solved, *chain.from_iterable(complete.values()))}
+    reference = banks[queries]
     for path, bank in banks.items():
         for label, field in (("encoder", "encoder"), ("width", "dimension")):
-            expected, actual = getattr(first, field), getattr(bank, field)
+            expected, actual = getattr(reference, field), getattr(bank, field)
             if expected != actual:
                 raise FileUnusable(
                     f"{queries} and {path} differ in their {label} ({expected!r}, {actual!r}); embed both again"
@@ -182,13 +182,13 @@ def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> 
         return artifacts.put("embeddings", together.to_bytes())
 
     return Embedded(
-        encoder=first.encoder or str(queries),
-        dimension=first.dimension,
+        encoder=reference.encoder or str(queries),
+        dimension=reference.dimension,
         candidates=keep([candidates]),
         queries=keep(query_files),
         solved=keep(solved) if solved else None,
-        images=keep(whole["images"]) if "images" in whole else None,
-        texts=keep(whole["texts"]) if "texts" in whole else None,
+        images=keep(complete["images"]) if "images" in complete else None,
+        texts=keep(complete["texts"]) if "texts" in complete else None,
     )
 
 
@@ -202,7 +202,7 @@ def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) ->
     }
     files: dict[str, EmbeddingBank] = {}
     for modality, (of_queries, of_candidates) in read_banks(embedded, artifacts).items():
-        if modality not in ("joint", *ALONE):
+        if modality not in ("joint", *SINGLE_MODALITIES):
             continue
         for name, ids in splits.items():
             bank = of_candidates if name == CANDIDATES else of_queries

@@ -67,14 +67,14 @@ def serialize_beams(sequences: Mapping[str, Sequence[PointerRecord]], pools: Poo
     return json.dumps(content, ensure_ascii=False).encode()
 
 
-class _Old(BaseModel):
+class _OldBeams(BaseModel):
     """A query of the old format."""
 
     id_list: list[list[int | str]]
     score_list: list[FiniteFloat]
 
 
-class _Record(BaseModel):
+class _BeamRecord(BaseModel):
     """A pointer of the new format, or of RL data, with the scores that it may have."""
 
     pointer: list[int]
@@ -91,10 +91,10 @@ class _Record(BaseModel):
         return self.logprob_score if self.beam_score is None else self.beam_score
 
 
-class _New(BaseModel):
+class _NewBeams(BaseModel):
     """A query of the new format."""
 
-    pointer_candidates: list[_Record]
+    pointer_candidates: list[_BeamRecord]
 
 
 def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
@@ -103,7 +103,7 @@ def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
     pool: tuple[str, ...] = ()
     if "pointer_candidates" in value:
         pool = parse_pool_ids(value, where)
-        for place, record in enumerate(validate(_New, value, where).pointer_candidates):
+        for place, record in enumerate(validate(_NewBeams, value, where).pointer_candidates):
             field = f"pointer_candidates[{place}].pointer"
             if outside := [at for at in record.pointer if not 0 <= at < len(pool)]:
                 raise FileUnusable(f"{where}: `{field}` has {outside[0]}; positions are 0 to {len(pool) - 1}")
@@ -112,7 +112,7 @@ def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
                     (_check_demonstrations(query, [pool[at] for at in record.pointer], where, field), record.score)
                 )
     elif {"id_list", "score_list"} <= value.keys():
-        old = validate(_Old, value, where)
+        old = validate(_OldBeams, value, where)
         if len(old.id_list) != len(old.score_list):
             raise FileUnusable(
                 f"{where}: `id_list` has {len(old.id_list)} sequences, `score_list` {len(old.score_list)} scores"
@@ -179,11 +179,11 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
         place = f"{where}: query {key}"
         if "candidate_pool_ids" not in value:  # the seed's own files name their candidates in `candidate_pool` alone
             pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
-            described = [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in pool]
+            entries_of_pool = [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in pool]
             value = {
                 "meta": {},
                 **value,
-                "candidate_pool": described,
+                "candidate_pool": entries_of_pool,
                 "candidate_pool_ids": parse_pool_ids(value, place),
             }
         query = validate(RlQuery, value, place)

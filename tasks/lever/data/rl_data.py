@@ -49,10 +49,10 @@ def make_rl_data(
     judged, postponed = judge_pointers(drawn, pools, setting.judging, gt_prob=gt_prob)
     items, data = {item.id: item for item in setting.dataset.train}, RlData()
     for query, pointers in judged.items():
-        pool, about = [items[id] for id in pools.pools[query]], items[query].described
+        pool, about = [items[id] for id in pools.pools[query]], items[query].public_fields
         data[query] = RlQuery(
             meta={**about, "split": "train", "threshold": setting.judging.threshold, "judge": judge},
-            candidate_pool=tuple({"id": item.id, **item.described, "answer": item.shown_answer} for item in pool),
+            candidate_pool=tuple({"id": item.id, **item.public_fields, "answer": item.shown_answer} for item in pool),
             candidate_pool_ids=pools.pools[query],
             pointer_candidates=tuple(pointers),
         )

@@ -99,7 +99,7 @@ class VqaQuestion(NamedTuple):
     image_id: str
     item: VqaItem | None
     """Without the digest of its picture; None if the question cannot be used."""
-    wrong: str | None
+    problem: str | None
     """Why the question cannot be used; None if it can."""
 
 
@@ -130,12 +130,12 @@ def read_questions(questions: Path, annotations: Path, images: Path, *, prefix: 
                 answer_type=annotation.answer_type,
             )
             return VqaQuestion(item.id, item.image_id, item, None)
-        wrong = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {folder}"
+        problem = f"there is no picture {' or '.join(names[:2]) or repr(image_id)[:80]} in {folder}"
         if not isinstance(text, str) or not text.strip():
-            wrong = "its question is empty"
+            problem = "its question is empty"
         elif annotation is None:
-            wrong = "its annotation has no answers" if id in annotation_entries else "nobody annotated it"
-        return VqaQuestion(prefix + id, str(image_id), None, wrong)
+            problem = "its annotation has no answers" if id in annotation_entries else "nobody annotated it"
+        return VqaQuestion(prefix + id, str(image_id), None, problem)
 
     return [read(id, entry) for id, entry in question_entries.items()]
 
@@ -160,9 +160,9 @@ Inspect = Callable[[Path], tuple[str, str | None]]
 def select_usable(questions: Sequence[VqaQuestion], left_out: dict[str, str], inspect: Inspect) -> Iterator[VqaItem]:
     """Yield the questions that can be used, in order; `left_out` receives the others with the reason."""
     for question in questions:
-        digest, wrong = inspect(Path(question.item.image)) if question.item else ("", question.wrong)
-        if wrong is not None or question.item is None:
-            left_out[question.id] = wrong or "it has no picture"
+        digest, problem = inspect(Path(question.item.image)) if question.item else ("", question.problem)
+        if problem is not None or question.item is None:
+            left_out[question.id] = problem or "it has no picture"
         else:
             yield question.item.model_copy(update={"image_sha256": digest})
 

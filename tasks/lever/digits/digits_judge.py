@@ -71,11 +71,11 @@ class DigitsJudge:
                     raise RequestRefused(
                         f"The temperature is {request.temperature}; the digits' judge does not draw its answers: set 0."
                     )
-                items.append((number, self._tokens(request)))
+                items.append((number, self._tokenize(request)))
             except ModelError as error:
                 yield number, error
         for numbers, tokens in _chunk_items(items):
-            for number, answer in zip(numbers, self._answers(tokens), strict=False):  # the filling has no number
+            for number, answer in zip(numbers, self._predict_answers(tokens), strict=False):  # filling has no number
                 words = scenes.words_of(answer)
                 emitted = words[: max(0, requests[number].max_tokens)]
                 yield (
@@ -98,7 +98,7 @@ class DigitsJudge:
         refused: list[RequestRefused] = []
         for number, (request, answer) in enumerate(pairs):
             try:
-                tokens, answer_tokens = self._tokens(request), tokens_of(answer)
+                tokens, answer_tokens = self._tokenize(request), tokens_of(answer)
             except RequestRefused as error:
                 refused.append(error)
                 continue
@@ -109,11 +109,11 @@ class DigitsJudge:
             answers[number] = answer_tokens
         for numbers, tokens in _chunk_items(items):
             targets = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
-            yield from zip(numbers, self._log_probs(tokens, targets), strict=False)
+            yield from zip(numbers, self._score_answers(tokens, targets), strict=False)
         if refused:
             raise refused[0]
 
-    def _tokens(self, request: ChatRequest) -> Tensor:
+    def _tokenize(self, request: ChatRequest) -> Tensor:
         """Return the tokens (3 n, width) of the n items of a request, the last of them without its answer."""
         return torch.cat([self._tokens_of(*item) for item in read_items(request)])
 
@@ -124,7 +124,7 @@ class DigitsJudge:
         return tokens if answer is None else self._net.tokens(tokens, torch.tensor(answer))
 
     @torch.inference_mode()
-    def _answers(self, tokens: Tensor) -> list[list[int]]:
+    def _predict_answers(self, tokens: Tensor) -> list[list[int]]:
         """Return the two likeliest tokens for each row of tokens (B, 3 n, width), the second given the first."""
         question_end = tokens.shape[1] - PER_ITEM + 1  # up to the last question
         logits, memories = self._net.read(tokens[:, :question_end])
@@ -133,7 +133,7 @@ class DigitsJudge:
         return torch.stack([first, logits[:, -1].argmax(-1)], dim=-1).tolist()
 
     @torch.inference_mode()
-    def _log_probs(self, tokens: Tensor, answers: Tensor) -> list[float]:
+    def _score_answers(self, tokens: Tensor, answers: Tensor) -> list[float]:
         """Return the log-probabilities (B,) of answers (B, 2) behind tokens (B, 3 n, width), in float64."""
         question_end = tokens.shape[1] - PER_ITEM + 1
         first_token = tokens[:, question_end : question_end + 1] + self._net.answers(answers[:, :1])
@@ -156,16 +156,16 @@ class DigitsEncoder:
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (len(pngs), dimension): the tower's features less their mean over its training pictures."""
-        return _unit_rows([self._see(png).features for png in pngs], width=self.dimension)
+        return _normalize_rows([self._see(png).features for png in pngs], width=self.dimension)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension): a random direction for each distinct text."""
         directions = [torch.randn(TEXT_WIDTH, generator=seeded_generator(0, text)) for text in texts]
-        return _unit_rows(directions, width=self.dimension, start=self.dimension - TEXT_WIDTH)
+        return _normalize_rows(directions, width=self.dimension, start=self.dimension - TEXT_WIDTH)
 
     def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
-        return _unit_rows([self._see(png).code for png in pngs], width=CODE)
+        return _normalize_rows([self._see(png).code for png in pngs], width=CODE)
 
 
 def _chunk_items(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:
@@ -179,7 +179,7 @@ def _chunk_items(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int
             yield list(numbers), torch.stack([*rows, *[rows[0]] * (CHUNK - len(rows))])
 
 
-def _unit_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) -> NDArray[np.float32]:
+def _normalize_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) -> NDArray[np.float32]:
     """Return (len(vectors), width): the vectors at length one, from column `start` on, and zeros elsewhere."""
     rows = np.zeros((len(vectors), width), np.float32)
     for row, vector in zip(rows, vectors, strict=True):
@@ -222,7 +222,7 @@ def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] |
     """
     parts = [part for message in request.messages if message.role != "system" for part in message.content]
     pngs = [part.png for part in parts if isinstance(part, Image)]
-    kinds, answers = _questions_and_answers("\n".join(part.text for part in parts if not isinstance(part, Image)))
+    kinds, answers = _parse_text("\n".join(part.text for part in parts if not isinstance(part, Image)))
     if len(pngs) != len(kinds):
         raise RequestRefused(
             f"The request has {len(pngs)} pictures and {len(kinds)} questions; give each question its picture."
@@ -235,7 +235,7 @@ def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] |
 
 
 @lru_cache(maxsize=8192)
-def _questions_and_answers(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+def _parse_text(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Return the numbers of the questions, and the tokens of all answers but the last. Raises RequestRefused."""
     items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text)]
     if not items:

@@ -192,9 +192,9 @@ def write_world(folder: Path, world: str, *, candidates: int, queries: int, vali
     sizes: dict[Split, int] = {"validation": validation, "test": test}
     if world == CROWDED:
         sizes = {"queries": queries, **sizes}
-        pictures, generator = -(-candidates // PHOTOS), seeded_generator(0, "crowded candidates")
+        scene_count, generator = -(-candidates // PHOTOS), seeded_generator(0, "crowded candidates")
         _write_split(
-            folder, world, "train", *_draw_scenes(parts["train"], pictures, generator, kinds=BOTH, photos=PHOTOS)
+            folder, world, "train", *_draw_scenes(parts["train"], scene_count, generator, kinds=BOTH, photos=PHOTOS)
         )
     else:
         sizes = {"train": candidates, **sizes}

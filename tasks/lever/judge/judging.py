@@ -231,7 +231,7 @@ class Judging:
                     weighed = WeighedPrompt(self._request(prompt), answers)
                 except DatasetUnusable:
                     continue  # it cannot be shown
-                key = key_of[prompt, answers] = digest({"backend": self.chat.id} | weighed.plain())
+                key = key_of[prompt, answers] = digest({"backend": self.chat.id} | weighed.to_json())
                 weighed_of[key] = weighed
             log_probs_of, refusal = self._look_up(weighed_of)
             for prompt, answers in part:
@@ -278,7 +278,7 @@ class Judging:
                     )
                 key, latency_s = new[number], self.limits.clock() - started
                 log_probs_of[key] = log_probs
-                unstored[key] = prompts[key].stored(self.chat.id, log_probs, latency_s=latency_s)
+                unstored[key] = prompts[key].to_response(self.chat.id, log_probs, latency_s=latency_s)
                 if len(unstored) >= UNSTORED:
                     self.responses.put_many(unstored)
                     unstored = {}
@@ -313,13 +313,13 @@ class WeighedPrompt(NamedTuple):
         """Tokens that are read, on the high side; none is written."""
         return Tokens(prompt=estimate_tokens(self.request).prompt + len(self.answers), answer=0)
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the fields that decide the log-probabilities, as JSON: the store's key is their digest."""
         request = {name: value for name, value in canonical_form(self.request).items() if name in MATTERS}
         answer_fields = {"log-prob": self.answers[0]} if len(self.answers) == 1 else {"log-probs": list(self.answers)}
         return {**answer_fields, "request": request}
 
-    def stored(self, backend: str, log_probs: Sequence[float], *, latency_s: float) -> StoredResponse:
+    def to_response(self, backend: str, log_probs: Sequence[float], *, latency_s: float) -> StoredResponse:
         """Return the log-probabilities as an entry of the response store."""
         from storage.responses import StoredResponse  # brings SQLAlchemy
 
@@ -327,7 +327,7 @@ class WeighedPrompt(NamedTuple):
         # JSON has no infinity
         values: list[JsonValue] = [value if math.isfinite(value) else str(value) for value in log_probs]
         response: dict[str, JsonValue] = {"log_prob": values[0]} if len(values) == 1 else {"log_probs": values}
-        return StoredResponse(backend=kind, model=model, request=self.plain(), response=response, latency_s=latency_s)
+        return StoredResponse(backend=kind, model=model, request=self.to_json(), response=response, latency_s=latency_s)
 
 
 def _log_probs_of(judge: Chat, prompts: Sequence[WeighedPrompt]) -> Iterator[tuple[int, tuple[float, ...]]]:

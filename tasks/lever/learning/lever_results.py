@@ -214,7 +214,7 @@ def _make_samples(
                 of_query.setdefault(outcome.query, {})[f"{result.selector}@{result.shots}"] = outcome
         for query, outcomes in of_query.items():
             item, headline_outcome = items[query], outcomes.get(headline_key)
-            item_fields: dict[str, JsonValue] = {**item.described, "answers": list(item.answers)}
+            item_fields: dict[str, JsonValue] = {**item.public_fields, "answers": list(item.answers)}
             choices = {name: choice.model_dump(mode="json", include=fields) for name, choice in outcomes.items()}
             yield rows.Sample(
                 item=item.id,

@@ -118,7 +118,7 @@ def predict_files(
     pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
     warning = f"{checkpoint.name} was trained in {own_recipe.description}; it chooses from {recipe.description}"
     choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
-    return FilePredictions(choices, () if own_recipe.is_that_of(recipe) else (warning,))
+    return FilePredictions(choices, () if own_recipe.matches(recipe) else (warning,))
 
 
 def require_equal_encoders(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
