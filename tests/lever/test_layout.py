@@ -65,11 +65,8 @@ def touch(*paths: Path) -> None:
 def test_a_stage_begins_from_what_the_stages_before_left(tmp_path: Path) -> None:
     files = Layout(tmp_path, "okvqa")
     beams = files.beam_data("digits", RANDOM, 5, 2, 800)
-    sft, rce, data = (
-        files.checkpoint("sft", "RandSampler"),
-        files.checkpoint("rce", "RandSampler"),
-        files.rl_data("RandSampler"),
-    )
+    sft, rce = files.checkpoint("sft", "RandSampler"), files.checkpoint("rce", "RandSampler")
+    data = files.rl_data("RandSampler")
     touch(beams, sft, rce, data, files.checkpoint("sft", "TextSimSampler"))
     assert files.files_before("sft", sampler="RandSampler") == {"beam_data": beams}
     assert files.files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": sft}
@@ -83,10 +80,7 @@ def test_a_stage_begins_from_what_the_stages_before_left(tmp_path: Path) -> None
 
 
 def test_a_checkpoint_of_the_seed_serves_where_there_is_none_of_ours(tmp_path: Path) -> None:
-    theirs = (
-        tmp_path
-        / "okvqa/model_cpk/v2"
-        / "Qwen2_5_VL_3B_Instruct_RandSampler_infoscore_left_beam5_shot2_cand64_sample800_best.ckpt"
-    )
+    name = "Qwen2_5_VL_3B_Instruct_RandSampler_infoscore_left_beam5_shot2_cand64_sample800_best.ckpt"
+    theirs = tmp_path / "okvqa/model_cpk/v2" / name
     touch(theirs)
     assert Layout(tmp_path, "okvqa").files_before("rl-data", sampler="RandSampler") == {"sft_checkpoint": theirs}

@@ -74,6 +74,11 @@ def test_embeddings_that_the_pools_need_are_asked_for_by_name(tmp_path: Path) ->
     assert "it chooses from pools of 4 by RetrievalSampler (joint, 25% others)" in warning
 
 
+def test_pools_by_embeddings_none_of_which_is_here_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileUnusable, match="no embedding by which candidates are near is here"):
+        ask(tmp_path, RETRIEVED.model_copy(update={"modalities": ("images",)}), alone=False, sampler="RetrievalSampler")
+
+
 def test_a_pool_of_unknown_size_is_one_of_64_or_of_all_there_are(tmp_path: Path) -> None:
     found = ask(tmp_path, RANDOM.model_copy(update={"size": 0}), shots=12)
     assert set(found.choices["q"].demonstrations) == set(IDS)
@@ -95,10 +100,8 @@ def embed(texts: Sequence[str]) -> NDArray[np.float16]:
 def chosen(
     by: str, count: int, selector: Path | None = None, seed: int = 0, texts: Texts = TEXTS
 ) -> dict[str, tuple[str, ...]]:
-    found = choose_examples(
-        texts, by=by, count=count, selector=selector, open_encoder=lambda: Encoder("hand@1", embed), seed=seed
-    )
-    return dict(found)
+    hand: Any = {"open_encoder": lambda: Encoder("hand@1", embed), "seed": seed}
+    return dict(choose_examples(texts, by=by, count=count, selector=selector, **hand))
 
 
 def test_the_nearest_stand_last() -> None:

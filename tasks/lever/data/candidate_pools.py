@@ -98,13 +98,15 @@ def draw_pools(
     )
     match recipe.sampler:
         case "RetrievalSampler":
+            if not recipe.modalities:  # where none of those of a checkpoint is here
+                raise FileUnusable("no embedding by which candidates are near is here; export it, or use RandSampler")
             near_count = size - round(size * recipe.others)
-            by_modality = zip(*(rank_by_modality(modality, near_count) for modality in recipe.modalities), strict=True)
-            # the first of each ranking, then the second, each once; then what was drawn
-            nearest = (
-                list(dict.fromkeys(chain.from_iterable(zip(*rows, strict=True))))[:near_count] for rows in by_modality
-            )
-            picks = (list(dict.fromkeys([*rows, *more]))[:size] for rows, more in zip(nearest, drawn, strict=True))
+            rankings = [rank_by_modality(modality, near_count) for modality in recipe.modalities]
+            picks = list[list[int]]()
+            for *ranked, more in zip(*rankings, drawn, strict=True):
+                # the first of each ranking, then the second, each once; then what was drawn
+                nearest = list(dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True))))[:near_count]
+                picks.append(list(dict.fromkeys([*nearest, *more]))[:size])
         case "RandSampler":
             picks = drawn
         case "TextSimSampler":
