@@ -169,7 +169,7 @@ class PointerSelectorV3(PointerSelector):
         return advantage.clamp(-self.advantage_clip, self.advantage_clip)
 
     def compute_kl_divergence(self, log_probs_new: Tensor, log_probs_old: Tensor) -> Tensor:
-        """Return the same as `compute_kl_penalty`."""
+        """Return the mean estimate of KL(new ‖ old), as `compute_kl_penalty` does."""
         return compute_kl_penalty(log_probs_new, log_probs_old)
 
 
@@ -273,7 +273,7 @@ def adaptive_kl_beta(
     beta_min: float = 0.001,
     beta_max: float = 10.0,
 ) -> float:
-    """Return what `losses.adapt_beta` gives, with the parameter names and defaults of Lever-Plus."""
+    """Return the weight of the KL term, moved as in `losses.adapt_beta`, with the defaults of Lever-Plus."""
     bounds = {"kl_low": kl_target_min, "kl_high": kl_target_max, "least": beta_min, "most": beta_max}
     return losses.adapt_beta(current_beta, current_kl, **bounds, factor=adjustment_factor)
 
@@ -625,6 +625,7 @@ def collate_fn_v3(batch: Sequence[Item], processor: Any = None) -> Item:
 
 
 def _collate_groups(batch: Sequence[Item]) -> Item:
+    """Return labels and rewards of a batch, padded to the largest group, with a mask of what is no padding."""
     labels = [item["beam_labels"] for item in batch]
     # filled up with the first pointer, which can be scored as any other can
     filled = [

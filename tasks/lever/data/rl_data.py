@@ -32,7 +32,7 @@ def make_rl_data(
     seed: int,
     judge: str,
 ) -> tuple[RlData, dict[str, str]]:
-    """Draw and judge the pointers of these train queries; return RL data, and why pointers must be judged again.
+    """Draw and judge the pointers of these train queries; return RL data, and why some must be judged again.
 
     Raises PoolTooSmall, and what Judging raises.
     """

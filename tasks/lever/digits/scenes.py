@@ -227,6 +227,7 @@ def _draw_scenes(
 def _write_split(
     folder: Path, world: str, split: Split, scenes: Tensor, digits: list[list[int]], kinds: list[int]
 ) -> None:
+    """Write the pictures of a split, and its questions and annotations in the official format."""
     first = SPLITS.index(split) * IMAGES_PER_SPLIT + 1
     ids = [{"question_id": (first + number) * 1000, "image_id": first + number} for number in range(len(kinds))]
     for number, scene in enumerate(scenes.numpy()):

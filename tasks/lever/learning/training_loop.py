@@ -198,6 +198,7 @@ class Loop:
         self.progress.curve.append(CurvePoint(step=batch.update + 1, epoch=batch.epoch, figures=values))
 
     def _end_epoch(self, epoch: int) -> None:
+        """Validate the selector, keep its weights if they are the best so far, and save the state."""
         self.selector.eval()
         with torch.no_grad():
             accuracy = float(self.run.validate(self.selector))
