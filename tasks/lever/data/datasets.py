@@ -240,7 +240,7 @@ def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int,
         validation=tuple(validation_items),
         test=tuple(held_out),
         left_out={item.id: "its text is one of validation or test" for item in rest if item.text in held_out_texts},
-        counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),  # unshuffled
+        counted=tuple(sorted((item.id for item in train), key=lambda id: int(id.rpartition("-")[2]))),  # in file order
     )
 
 

@@ -281,7 +281,7 @@ def _refuse_constant(name: str) -> float:
 def validate(model: type[Model], value: Any, where: str) -> Model:
     """Validate a value of JSON as a `model`, strictly. Raises FileUnusable naming `where` and the field."""
     try:
-        return model.model_validate_json(json.dumps(value), strict=True)  # JSON: its lists may be tuples
+        return model.model_validate_json(json.dumps(value), strict=True)  # strict JSON takes lists for tuples
     except ValidationError as error:
         first = error.errors()[0]
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
