@@ -11,7 +11,6 @@ from tasks.rag.indexing.scan import require_folder
 
 STILL_S = 2.0
 """Seconds that a changed file must keep its size and time; one that is being copied does not."""
-
 LOOK_MS = 500
 """Milliseconds between two checks whether to stop."""
 
