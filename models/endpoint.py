@@ -14,7 +14,7 @@ import sys
 import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -120,8 +120,9 @@ class Endpoint:
             timeout=self._timeout_s,
             max_retries=0,
         )
-        # the client is a cycle of objects: left to the garbage collector, its sockets would be lost and not closed
-        weakref.finalize(self, client.close).atexit = False  # the system closes them when the process ends
+        # The client is a cycle of objects: left to the garbage collector its sockets would be lost, and at the end of
+        # the process it would print a traceback, since it asks its own module, which is gone, whether it is closed.
+        weakref.finalize(self, _close, client)
         return client
 
     @contextmanager
@@ -228,3 +229,8 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _close(client: OpenAI) -> None:
+    with suppress(RuntimeError):  # the pool complains of requests that are still in flight when the process ends
+        client.close()
