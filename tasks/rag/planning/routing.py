@@ -160,7 +160,7 @@ class _Routing:
             documents = tuple(dict.fromkeys(digest for group in groups for digest in group))
             matches = tuple(_make_match(mention) for mention in route.mentions)
             return Filters(mode=mode, documents=documents, matches=matches, groups=groups)
-        fitting = self._fit(route.documents, route.scores)
+        fitting = self._rank_by_qualifiers(route.documents, route.scores)
         favoured = fitting.best_fitting if len(fitting.best_fitting) < len(fitting.documents) else []
         digests = self._digests(fitting.documents)
         # matched names, then the years and rounds on which question and document agree
@@ -284,7 +284,7 @@ class _Routing:
                 words.add(word)
         return words
 
-    def _fit(
+    def _rank_by_qualifiers(
         self, documents: Collection[int], scores: dict[int, float], qualified: Qualifiers | None = None
     ) -> _Fitting:
         """Return the documents by their fit in year and round. qualified: those to fit; None: those of the question."""
@@ -300,7 +300,7 @@ class _Routing:
     def _find_sides(self, route: _Route) -> list[list[int]]:
         """Return what is compared: issuers, else rounds or years of one, else the documents themselves."""
         entities = [mention for mention in route.mentions if mention.kind == "entity"]
-        sides = _distinct([self._fit(sorted(m.documents), route.scores).documents for m in entities])
+        sides = _distinct([self._rank_by_qualifiers(sorted(m.documents), route.scores).documents for m in entities])
         if len(sides) > 1:
             return sides
         documents = route.documents
@@ -309,12 +309,14 @@ class _Routing:
             [Qualifiers(periods=(period,)) for period in self.qualifiers.periods],
         ):
             if len(parts) > 1:
-                sides = _distinct([self._fit(documents, route.scores, part).best_fitting for part in parts])
+                sides = _distinct(
+                    [self._rank_by_qualifiers(documents, route.scores, part).best_fitting for part in parts]
+                )
                 if len(sides) > 1:
                     return sides
         if self.last and not set(self.last) & set(documents):
-            return [self.last, self._fit(documents, route.scores).documents]
-        families = self._families(self._fit(documents, route.scores).documents)
+            return [self.last, self._rank_by_qualifiers(documents, route.scores).documents]
+        families = self._families(self._rank_by_qualifiers(documents, route.scores).documents)
         return families if len(families) <= MOST_SIDES else []
 
     def _families(self, documents: Iterable[int]) -> list[list[int]]:
