@@ -75,6 +75,15 @@ class Block(Record):
     place: Place = Place()
 
 
+class HiddenText(Record):
+    """Text that a document holds and nobody sees: kept beside the blocks, so never indexed, answered or cited."""
+
+    text: str
+    reason: str
+    """How it is hidden: `white on white`, `under a picture`, `display: none`, `hidden row` …"""
+    bbox: BBox | None = None
+
+
 class Page(Record):
     """One page, or the whole text of a document that stores no pages (`number` None)."""
 
@@ -88,6 +97,7 @@ class Page(Record):
     height: float | None = None
     """Height in points; None where the format has none."""
     blocks: tuple[Block, ...] = ()
+    hidden: tuple[HiddenText, ...] = ()
 
 
 class Document(Record):

@@ -143,7 +143,7 @@ class StoryWalker:
         """Take note of what is anchored at this point of a paragraph."""
         if isinstance(token, docx_inline.NoteReference):
             self._findings.references.append((token, self.pages.turn()))
-        elif isinstance(token, docx_inline.HiddenText):
+        elif isinstance(token, docx_inline.VanishedRun):
             self._findings.hidden += 1
         elif isinstance(token, docx_inline.Picture):
             relationship = self._part.relationships.get(token.relationship or "")

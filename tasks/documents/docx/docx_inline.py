@@ -54,12 +54,12 @@ class NoteReference(NamedTuple):
     id: str
 
 
-class HiddenText(NamedTuple):
+class VanishedRun(NamedTuple):
     """A run of hidden text, which is counted and not read."""
 
 
 T = TypeVar("T")
-Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | HiddenText
+Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | VanishedRun
 
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -92,7 +92,7 @@ def read_tokens(node: ET.Element) -> Iterator[Token]:
         elif tag in _CHARACTERS:
             yield _CHARACTERS[tag]
         elif tag == f"{W}r" and child_is_on(child, "rPr/vanish"):
-            yield from () if child.find(f"{W}t") is None else (HiddenText(),)
+            yield from () if child.find(f"{W}t") is None else (VanishedRun(),)
         elif tag == f"{W}br":
             yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":

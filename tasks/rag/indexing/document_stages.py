@@ -31,7 +31,7 @@ from tasks.rag.indexing.notice_facts import extract_facts
 from tasks.rag.numbers.document_numbers import document_numbers
 from tasks.resources import embed_texts
 
-PARSER_VERSION = 6
+PARSER_VERSION = 7
 """Raise it when a reader would give another document for the same bytes."""
 
 
