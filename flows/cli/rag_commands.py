@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,10 +49,16 @@ def text(
     file: Annotated[Path, typer.Argument(help="A document.")],
     settings: Settings = None,
     password_env: PasswordVariable = None,
+    receipt: Annotated[
+        bool, typer.Option("--receipt", help="Show what was lost in place of what was read: letters, pages, pictures.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what is read from one document, page by page and block by block."""
     read = read_file(values, file, password_env, settings=settings or ())
+    if receipt:
+        _show_receipt(read, file, password_env, as_json)
+        return
     pages = [
         {
             "page": page.number,
@@ -77,6 +84,47 @@ def text(
 
     facts = {"file": str(file), "reader": read.reader, "page_source": read.page_source, "pages": pages}
     emit(facts, as_json, show)
+
+
+def _show_receipt(read: Document, file: Path, password_env: str | None, as_json: bool) -> None:
+    """Print what reading a document lost; its numbers are those that `rag numbers` would have."""
+    from tasks.documents.isolation import Job, ReadLimits, find_images
+    from tasks.documents.receipt import make_receipt
+    from tasks.rag.numbers.document_numbers import document_numbers
+
+    made = make_receipt(read)
+    job = Job(path=file, digest="", format=read.format, password=require_variable(password_env))
+    with TemporaryDirectory() as scratch:
+        pictures = sum(1 for _ in find_images(job, scratch=Path(scratch), limits=ReadLimits()))
+    numbers = document_numbers(read.pages, document="")
+    unscaled = sum(not number.unit for number in numbers)
+    share = "not counted" if made.share_kept is None else f"{made.share_kept:.2%}"
+
+    def show() -> None:
+        console.print(f"[bold]{escape(file.name)}[/bold]  ({escape(read.reader)})")
+        rows = {
+            "pages read": f"{made.pages_read:,} of {made.pages:,}",
+            "letters kept": f"{share}; {made.letters_lost:,} of {made.letters or 0:,} in no block",
+            "hidden text": f"{len(made.hidden):,} pieces, neither indexed nor cited",
+            "drawn text": f"{len(made.drawn_text):,} pages whose letters are curves",
+            "pictures": f"{pictures:,}, read by a model where one is configured",
+            "tables": f"{made.tables:,}, {len(made.unsure_tables):,} of them with two amounts in a cell",
+            "numbers": f"{len(numbers):,}, {unscaled:,} of them without a unit",
+            "characters": f"{made.replaced:,} without Unicode",
+        }
+        for name, value in rows.items():
+            console.print_line(f"  {name:<13} {value}")
+        for page in read.pages:
+            if page.reason:
+                console.print_line(f"  [dim]page {page.number or 1}: {escape(page.reason)}[/dim]")
+        for piece in made.hidden:
+            where = f"page {piece.page}, " if piece.page else ""
+            console.print_line(
+                f"  [dim]hidden ({escape(where + piece.reason)}): {escape(piece.text[:EXCERPT_CHARS])}[/dim]"
+            )
+
+    facts = {"file": str(file), **made.model_dump(mode="json"), "share_kept": made.share_kept}
+    emit(facts | {"pictures": pictures, "numbers": len(numbers), "numbers_without_unit": unscaled}, as_json, show)
 
 
 def read_file(values: OptionValues, file: Path, password_env: str | None, *, settings: Sequence[str] = ()) -> Document:

@@ -98,6 +98,12 @@ class Page(Record):
     """Height in points; None where the format has none."""
     blocks: tuple[Block, ...] = ()
     hidden: tuple[HiddenText, ...] = ()
+    letters: int | None = None
+    """Letters and digits that the page shows by its source; None where they were not counted. The last page of a
+    document whose source is not by page has those of all.
+    """
+    letters_lost: int = 0
+    """Of `letters`, the ones that stand in no block."""
 
 
 class Document(Record):

@@ -19,8 +19,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
 
+from tasks.documents.blocks import Page
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.documents.document_readers import ReadOptions
+from tasks.documents.receipt import compare_letters, count_package_letters
 
 PR_SET_PDEATHSIG = 1
 OUT_OF_MEMORY = re.compile(
@@ -90,7 +92,12 @@ def _run(job: dict[str, Any]) -> Iterator[str]:
     if job["task"] == "read":
         reader = target(path, password=password, options=ReadOptions.model_validate(job["options"]))
         yield json.dumps({"header": reader.header.model_dump(mode="json")})
+        source = count_package_letters(path, reader.header.format)
+        pages: list[Page] = []
         for page in reader.pages(first=job["first"]):
+            pages.append(page)
+            if source is not None and len(pages) == reader.header.page_count:  # only where no child died before
+                page = compare_letters(page, source, earlier=pages[:-1])
             yield '{"page":' + page.model_dump_json() + "}"
     elif job["task"] == "images":
         for number, candidate in enumerate(target(path, password=password)):

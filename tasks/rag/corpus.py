@@ -71,6 +71,10 @@ class Parsed(Record):
     troubled: tuple[PageTrouble, ...] = ()
     notes: tuple[str, ...] = ()
     failure: Failure | None = None
+    letters: int | None = None
+    """Letters and digits that the document shows; None where they were not counted."""
+    letters_lost: int = 0
+    hidden_pieces: int = 0
     retryable_pages: tuple[str, ...] = ()
     """Pages that failed for a reason that may pass; a document with such pages is not cached."""
 

@@ -19,6 +19,7 @@ from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import StatusFile
 from tests.command import run_apart, run_here
+from tests.documents.zips import zipped
 from tests.storage.publishing import publish
 
 HEAVY = ("prefect", "torch", "sqlalchemy", "pymupdf", "faiss", "transformers", "numpy")
@@ -316,6 +317,16 @@ def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:
     assert [page["status"] for page in read["pages"]] == ["ok"]
     assert [block["text"] for block in read["pages"][0]["blocks"]] == [long.strip(), "second paragraph"]
     assert long.strip() in shown.stdout  # a pipe gets lines whole
+
+
+def test_a_receipt_says_what_of_a_document_was_lost(tmp_path: Path) -> None:
+    file = tmp_path / "notice.docx"
+    body = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body><w:p><w:r><w:t>'
+    text = "Budget 1,234 won</w:t></w:r></w:p></w:body></w:document>"
+    file.write_bytes(zipped({"word/document.xml": body + text, "[Content_Types].xml": "<Types/>"}))
+    receipt = run_here("rag", "text", file, "--receipt", "--json").json
+    assert (receipt["pages_read"], receipt["letters"], receipt["share_kept"], receipt["hidden"]) == (1, 13, 1.0, [])
+    assert "letters kept  100.00%; 0 of 13 in no block" in run_here("rag", "text", file, "--receipt").stdout
 
 
 def test_text_of_a_locked_document_asks_for_the_password(samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from tasks.documents.pdf.pdf_text import (
     read_remarks,
 )
 from tasks.documents.pdf.pdf_words import enclosing_box
+from tasks.documents.receipt import compare_letters, count_letters
 
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
 STYLE_SAMPLES = 6  # pages, spread over the document, from which the style of running text is learned
@@ -91,6 +92,8 @@ class PdfReader:
             try:
                 loaded = self._load(number)
                 page = self._read(loaded)
+                if page.status is PageStatus.OK:  # of a scan, letters are known by recognition alone
+                    page = compare_letters(page, count_letters(fragment.text for fragment in loaded.text.fragments))
                 if broken := [warning for warning in loaded.complaints if _BROKEN.search(warning)]:
                     # a page that could not be unpacked is not blank
                     status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status

@@ -22,6 +22,7 @@ from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
 from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
+from tasks.documents.receipt import make_receipt
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
 from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunks
@@ -69,6 +70,7 @@ def parse_source(
         parsed = Parsed(source=source, failure=error.failure)
     else:
         document = read.document
+        receipt = make_receipt(document)
         parsed = Parsed(
             source=source,
             document=artifacts.save("document-blocks", document),
@@ -82,6 +84,9 @@ def parse_source(
                 if page.status is not PageStatus.OK or page.reason
             ),
             notes=(*sniffed.notes, *document.notes),
+            letters=receipt.letters,
+            letters_lost=receipt.letters_lost,
+            hidden_pieces=len(receipt.hidden),
             retryable_pages=read.retryable,
         )
     locked = parsed.failure and parsed.failure.reason == "needs_password"  # the next run may bring the password

@@ -48,6 +48,12 @@ class DocumentStatus(Record):
     troubled_pages: tuple[PageTrouble, ...] = ()
     """Pages that were not read completely."""
     notes: tuple[str, ...] = ()
+    letters: int | None = None
+    """Letters and digits that the document shows; None where they were not counted."""
+    letters_lost: int = 0
+    """Of these, the ones that stand in no block."""
+    hidden_pieces: int = 0
+    """Pieces of text that nobody sees, and that are not indexed."""
     reason: str | None = None
     message: str | None = None
 
@@ -280,6 +286,9 @@ def _make_status(name: str, parsed: Parsed, *, chunks: int = 0, before: Catalogu
         chunks=chunks,
         troubled_pages=parsed.troubled,
         notes=parsed.notes,
+        letters=parsed.letters,
+        letters_lost=parsed.letters_lost,
+        hidden_pieces=parsed.hidden_pieces,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
     )

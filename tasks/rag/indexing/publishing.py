@@ -19,6 +19,7 @@ from storage.publishing import publish_segments
 from storage.records import Record, Ref
 from storage.segments import CatalogueEntry, Segment
 from storage.storage_errors import DamagedIndex, IndexUnusable, NotAnIndex
+from tasks.documents.receipt import NOTED_SHARE
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured
 from tasks.rag.indexing import index_report as reporting
 from tasks.rag.indexing.chunks import Chunk
@@ -85,6 +86,16 @@ def build_corpus(
     if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
         more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
         warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
+    names_of = {file.content.digest: file.name for file in scanned.files}
+    lossy = sorted(
+        names_of[item.source.digest] for item in parsed if item.letters_lost > NOTED_SHARE * (item.letters or 0)
+    )
+    if lossy:
+        more = f" and {len(lossy) - NAMED_FILES} more" if len(lossy) > NAMED_FILES else ""
+        warnings.append(
+            f"{len(lossy)} documents lost more than {NOTED_SHARE:.0%} of their letters: "
+            f"{', '.join(lossy[:NAMED_FILES])}{more} (`trivet rag text FILE --receipt`)."
+        )
     corpus = Corpus(entries=tuple(entries), embedded=ordered, segments=tuple(segments), centres=centres)
     return corpus, tuple(warnings)
 

@@ -1,0 +1,137 @@
+"""What reading a document lost, or may have lost: letters, hidden text, pictures, unsure tables.
+
+Letters are counted twice, as the file has them and as the blocks hold them, and compared as multisets: a reader that
+drops a sentence, or reads one twice in place of another, is found out. Spaces and signs are not compared.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from html import unescape
+from pathlib import Path
+
+from storage.records import Record
+from tasks.documents.archives import Package
+from tasks.documents.blocks import Block, Document, Page, PageStatus
+
+NOTED_SHARE = 0.02
+"""Share of a document's letters; one that lost more is named where an index is made."""
+TEXT_PARTS = {
+    "docx": re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
+    "pptx": re.compile(r"ppt/slides/slide\d+\.xml"),
+    "hwpx": re.compile(r"Contents/section\d+\.xml"),
+}
+"""The parts of a package that hold its text, by format."""
+TEXT_ELEMENT = re.compile(rb"<(?:w|a|hp):t(?:\s[^>]*)?>(.*?)</(?:w|a|hp):t>", re.DOTALL)
+AMOUNT = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+)[%)]*")
+"""An amount for certain; without a separator, groups of digits may be one number, a date or a telephone's."""
+TAG = re.compile(r"<[^>]*>")
+FALLBACK = re.compile(rb"<mc:Fallback>.*?</mc:Fallback>", re.DOTALL)
+"""A second copy of what it stands beside, for programs that do not know the first (ECMA-376, part 3)."""
+UNREAD = (PageStatus.NEEDS_PASSWORD, PageStatus.TIMEOUT, PageStatus.ERROR)
+BLANK = (None, "blank", "blank page", "the document holds no text")
+
+
+class HiddenPiece(Record):
+    """A piece of text that nobody sees, with its page."""
+
+    page: int | None
+    text: str
+    reason: str
+
+
+class Receipt(Record):
+    """What became of the content of a document."""
+
+    pages: int
+    pages_read: int
+    letters: int | None
+    """Letters and digits that the document shows; None where its format, or recognition of a scan, lets none count."""
+    letters_lost: int
+    """Of these, the ones that stand in no block."""
+    hidden: tuple[HiddenPiece, ...]
+    """Text that nobody sees, which is neither indexed nor cited."""
+    drawn_text: tuple[int, ...]
+    """Pages whose text is drawn as curves and was not read."""
+    tables: int
+    unsure_tables: tuple[int | None, ...]
+    """Page of each table with a cell that holds two amounts."""
+    replaced: int
+    """Characters without Unicode, and others that were replaced."""
+
+    @property
+    def share_kept(self) -> float | None:
+        """Share of the letters that stand in blocks; None where they were not counted."""
+        return None if self.letters is None else 1 - self.letters_lost / max(self.letters, 1)
+
+
+def make_receipt(document: Document) -> Receipt:
+    """Return the receipt of a document that was read."""
+    blocks = [block for page in document.pages for block in page.blocks]
+    counted = [page for page in document.pages if page.letters is not None]
+    tables = [block for block in blocks if block.kind == "table"]
+    return Receipt(
+        pages=len(document.pages),
+        pages_read=sum(map(_is_read, document.pages)),
+        letters=sum(page.letters or 0 for page in counted) if counted else None,
+        letters_lost=sum(page.letters_lost for page in counted),
+        hidden=tuple(
+            HiddenPiece(page=page.number, text=piece.text, reason=piece.reason)
+            for page in document.pages
+            for piece in page.hidden
+        ),
+        drawn_text=tuple(page.number or 1 for page in document.pages if "drawn text" in (page.reason or "")),
+        tables=len(tables),
+        unsure_tables=tuple(table.page for table in tables if _has_joined_amounts(table)),
+        replaced=sum(block.text.count("\ufffd") for block in blocks),
+    )
+
+
+def _is_read(page: Page) -> bool:
+    """Return whether everything legible of a page was read: it has text, or shows nothing."""
+    return page.status not in UNREAD and (page.status is not PageStatus.EMPTY or page.reason in BLANK)
+
+
+def _has_joined_amounts(table: Block) -> bool:
+    """Return whether a cell of a table holds two amounts, which are more often two cells than one."""
+
+    def joined(text: str) -> bool:
+        words = text.split()
+        return len(words) > 1 and all(map(AMOUNT.fullmatch, words))
+
+    return any(joined(cell.text) for cell in table.cells)
+
+
+def count_letters(texts: Iterable[str]) -> Counter[str]:
+    """Count letters and digits; a ligature counts as its letters, a raised digit as the digit."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    return Counter({sign: count for sign, count in counts.items() if sign.isalnum()})
+
+
+def compare_letters(page: Page, source: Counter[str], *, earlier: Iterable[Page] = ()) -> Page:
+    """Return the page with the number of letters that its source has, and how many of them it lost.
+
+    source: letters that are shown, or hidden. earlier: pages that share the source, if it is not of this page alone.
+    """
+    pages = (*earlier, page)
+    hidden = count_letters(piece.text for each in pages for piece in each.hidden)
+    kept = count_letters(block.text for each in pages for block in each.blocks)
+    shown = source - hidden
+    return page.model_copy(update={"letters": shown.total(), "letters_lost": (shown - kept).total()})
+
+
+def count_package_letters(path: Path, format: str) -> Counter[str] | None:
+    """Count the letters in the XML of an Office or HWPX package, without its reader; None for another format."""
+    if format not in TEXT_PARTS:
+        return None
+    with Package(path) as package:
+        parts = [package.xml_source(name) for name in package.names if TEXT_PARTS[format].fullmatch(name)]
+    texts = (
+        match.decode("utf-8", "replace") for part in parts for match in TEXT_ELEMENT.findall(FALLBACK.sub(b"", part))
+    )
+    return count_letters(unescape(TAG.sub(" ", text)) for text in texts)
