@@ -336,6 +336,7 @@ def _select_scores(model_names: Sequence[str] | None, tasks: Sequence[str] | Non
 
 
 def _write(connection: Connection, evaluation: Evaluated) -> int:
+    """Write a task of a run with its samples, and return how many rows changed."""
     settings = {"digest": evaluation.settings.digest, **evaluation.settings.model_dump()}
     changed = _upsert(connection, eval_settings, [settings], key=("digest",))
     changed += _write_run(connection, evaluation.run)

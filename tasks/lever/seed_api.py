@@ -481,6 +481,7 @@ class BeamDataset(Dataset[Item]):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Item:
+        """Return a query by its position: its inputs, demonstrations, and the labels that its sample has."""
         sample = self.samples[index]
         item = self.index_ds[int(sample.query)]
         return {
@@ -516,6 +517,7 @@ class _GroupsWithEmbedding(Dataset[Item]):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Item:
+        """Return a query by its position: vectors of query (d,) and pool (K, d), and the labels of its sample."""
         sample = self.samples[index]
         return {
             "query_emb": _look_up_vector(self.query_embeddings, sample.query),  # (d,)

@@ -145,6 +145,7 @@ def analyze_query(state: State, desk: Desk) -> Added:
     label, label_update = _classify(question, history, desk)
 
     def plan_text(text: str) -> RetrievalPlan:
+        """Return the plan to search for the whole question, or for a part that is answered separately."""
         query_type = planning.make_plan(text, history=history, label=label).query_type
         filters = desk.router.route(text, query_type=query_type, history=history)
         if state["documents"] is not None:  # the caller has chosen documents, whatever the question names
