@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from pydantic import field_validator
 
 from storage.records import Record
-from tasks.documents.blocks import BBox, Block, Cell, Kind, Page, PageSource, PageStatus, Place
+from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -130,7 +130,13 @@ class BlockList:
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
+        self._hidden: list[tuple[int | None, HiddenText]] = []
         self._headings = Headings()
+
+    def hide(self, text: str, reason: str, *, page: int | None = None, bbox: BBox | None = None) -> None:
+        """Keep a text that nobody sees beside the blocks of its page, or of the first page where that is unknown."""
+        if text := make_storable(text).strip():
+            self._hidden.append((page, HiddenText(text=text, reason=reason, bbox=bbox)))
 
     def add(
         self,
@@ -166,14 +172,23 @@ class BlockList:
 
     def unpaged(self) -> list[Page]:
         """Return the one page of a document that stores no pages."""
-        return [make_page(None, self._blocks, if_empty="the document holds no text")]
+        return self.keep_hidden([make_page(None, self._blocks, if_empty="the document holds no text")])
 
     def paged(self, count: int) -> list[Page]:
         """Return the pages 1 to `count`; a block without a page goes to the last one."""
         by_page: dict[int, list[Block]] = defaultdict(list)
         for block in self._blocks:
             by_page[block.page or count].append(block)  # endnotes, headers and footers of Word have none
-        return [make_page(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
+        return self.keep_hidden(
+            [make_page(number, by_page[number], if_empty="blank page") for number in range(1, count + 1)]
+        )
+
+    def keep_hidden(self, pages: Sequence[Page]) -> list[Page]:
+        """Return the pages with the hidden texts of each."""
+        numbers, by_page = {page.number for page in pages}, defaultdict[int | None, list[HiddenText]](list)
+        for number, hidden in self._hidden:
+            by_page[number if number in numbers else pages[0].number].append(hidden)
+        return [page.model_copy(update={"hidden": tuple(by_page[page.number])}) for page in pages]
 
 
 def make_page(
@@ -183,10 +198,12 @@ def make_page(
     if_empty: str,
     width: float | None = None,
     height: float | None = None,
+    hidden: Sequence[HiddenText] = (),
 ) -> Page:
     """Return a page with its blocks; `if_empty` is the reason that it gets when there are none."""
     status, reason = (PageStatus.OK, None) if blocks else (PageStatus.EMPTY, if_empty)
-    return Page(number=number, status=status, reason=reason, width=width, height=height, blocks=tuple(blocks))
+    inside, unseen = tuple(blocks), tuple(hidden)
+    return Page(number=number, status=status, reason=reason, width=width, height=height, blocks=inside, hidden=unseen)
 
 
 def make_storable(text: str) -> str:
@@ -209,8 +226,8 @@ _ROMAN = (
 
 
 def format_roman(number: int) -> str:
-    """Return a list number in lower-case Roman numerals."""
-    letters = ""
+    """Return a list number in lower-case Roman numerals; "" for a number outside 1 to 3,999."""
+    letters, number = "", number if 0 < number < 4000 else 0
     for value, sign in _ROMAN:
         letters += sign * (number // value)
         number %= value

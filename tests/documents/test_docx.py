@@ -207,6 +207,8 @@ def test_a_numbered_heading_bears_its_number(tmp_path: Path) -> None:
         (14, "ganada", "하"),
         (27, "lowerLetter", "aa"),
         (1994, "upperRoman", "MCMXCIV"),
+        (999_999_999, "upperRoman", "999999999"),
+        (999_999_999, "lowerLetter", "999999999"),
         (11, "koreanCounting", "십일"),
         (3, "decimalEnclosedCircle", "③"),
         (22, "ordinal", "22nd"),
@@ -215,16 +217,6 @@ def test_a_numbered_heading_bears_its_number(tmp_path: Path) -> None:
 )
 def test_number_formats(number: int, format: str, expected: str) -> None:
     assert format_number(number, format) == expected
-
-
-def test_insertions_stay_and_deletions_go(tmp_path: Path) -> None:
-    body = (
-        "<w:p><w:r><w:t>사업비 </w:t></w:r><w:del><w:r><w:delText>100</w:delText></w:r></w:del>"
-        "<w:ins><w:r><w:t>200</w:t></w:r></w:ins><w:moveFrom><w:r><w:t>옛</w:t></w:r></w:moveFrom></w:p>"
-        f"<w:tbl>{_row(_cell('지운 줄'), properties='<w:del/>')}{_row(_cell('남은 줄'))}</w:tbl>"
-    )
-
-    assert _texts(_build(tmp_path, body)) == ["사업비 200", "남은 줄"]
 
 
 def test_a_text_box_comes_once_after_its_anchor(tmp_path: Path) -> None:
@@ -373,13 +365,55 @@ def test_equations_are_a_line_of_text(tmp_path: Path, equation: str, expected: s
     assert _texts(_build(tmp_path, f"<w:p><m:oMath>{equation}</m:oMath></w:p>")) == [expected]
 
 
-def test_hidden_text_is_left_out_with_a_note(tmp_path: Path) -> None:
-    body = _p("보임") + "<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>숨음</w:t></w:r></w:p>"
+def _run(text: str, look: str) -> str:
+    return f"<w:r><w:rPr>{look}</w:rPr><w:t>{text}</w:t></w:r>"
 
-    document = _read(_build(tmp_path, body))
 
-    assert [block.text for block in document.pages[0].blocks] == ["보임"]
-    assert document.notes == ("Hidden text was left out: 1 runs.",)
+WHITE, DARK = "<w:color w:val='FFFFFF'/>", "<w:shd w:val='clear' w:fill='003366'/>"
+SMALL, UNSEEN = "<w:sz w:val='1'/>", "<w:rStyle w:val='Unseen'/>"
+SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w:tc>"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown", "hidden"),
+    [
+        (f"<w:p>{_run('보임', '')}{_run('숨', '<w:vanish/>')}{_run('음', '<w:vanish/>')}</w:p>", "보임", "숨음"),
+        (f"<w:p>{_run('1 USD', SMALL)}{_run('485 USD', '')}</w:p>", "485 USD", "1 USD"),
+        (f"<w:p>{_run('in a style', UNSEEN)}</w:p>", "", "in a style"),
+        (f"<w:p>{_run('no ground', WHITE)}{_run('on a highlight', WHITE + DARK)}</w:p>", "on a highlight", "no ground"),
+        (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('banner', WHITE)}</w:p>", "banner", ""),
+        (f"<w:p><w:pPr><w:pStyle w:val='Banner'/></w:pPr>{_run('banner', '')}</w:p>", "banner", ""),
+        (
+            f"<w:tbl>{_row(_cell('a') + SHADED_CELL)}</w:tbl>",
+            "a | head",
+            "",
+        ),
+        (
+            f"<w:tbl>{_row(_cell('지운 줄'), properties='<w:del/>')}{_row(_cell('남은 줄'))}</w:tbl>",
+            "남은 줄",
+            "지운 줄",
+        ),
+        ("<w:p><w:moveFrom><w:r><w:t>옛</w:t></w:r></w:moveFrom></w:p>" + _p("글"), "글", "옛"),
+        (
+            "<w:p><w:del><w:r><w:delText>100</w:delText></w:r></w:del><w:ins><w:r><w:t>200</w:t></w:r></w:ins></w:p>",
+            "200",
+            "100",
+        ),
+    ],
+    ids=["vanish", "small", "style", "white", "shaded", "shaded style", "shaded cell", "row", "moved", "deleted"],
+)
+def test_what_word_does_not_show_is_kept_as_hidden(tmp_path: Path, body: str, shown: str, hidden: str) -> None:
+    styles = (
+        "<w:style w:type='character' w:styleId='Unseen'><w:rPr><w:vanish/></w:rPr></w:style>"
+        f"<w:style w:type='paragraph' w:styleId='Banner'><w:pPr>{DARK}</w:pPr><w:rPr>{WHITE}</w:rPr></w:style>"
+    )
+
+    parts = {"word/styles.xml": f"<w:root>{styles}</w:root>"}
+
+    (page,) = _read(_build(tmp_path, body, parts=parts, related=("s styles styles.xml",))).pages
+
+    assert "\n".join(block.text for block in page.blocks) == shown
+    assert "\n".join(entry.text for entry in page.hidden) == hidden
 
 
 def test_the_strict_variant_reads_like_the_usual_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -12,9 +13,9 @@ from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_readers import format_table
 from tasks.documents.docx import docx_inline
 from tasks.documents.docx.docx_inline import CHART, MC, A, read_first_alternative
-from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, parse_integer
+from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, is_white, parse_integer
 from tasks.documents.list_marks import find_mark
-from tasks.documents.office_package import Part, W, WordPackage, child_value, word_attribute
+from tasks.documents.office_package import Part, W, WordPackage, child_is_on, child_value, word_attribute
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63
@@ -58,8 +59,8 @@ class Findings:
     """Notes in the order of their references, with the page of the reference."""
     sections: list[ET.Element] = field(default_factory=list[ET.Element])
     """Properties of each section, in order."""
-    hidden: int = 0
-    """Number of runs of hidden text."""
+    hidden: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
+    """Texts that are not seen, each with the reason and its page."""
     pictures: list[tuple[Part, str]] = field(default_factory=list[tuple[Part, str]])
     """In the order of the text: the part that shows each, and the id of its relationship there."""
     external_images: int = 0
@@ -80,6 +81,8 @@ class StoryWalker:
         self._findings = findings
         self.pages = PageCounter()
         self._section = 0
+        self._on_white = True
+        """Whether the paper behind the text is known to be white."""
         self._later: list[Item] = []
         """Text boxes and figures, kept until the text that they are anchored in is out."""
 
@@ -99,8 +102,9 @@ class StoryWalker:
         """Yield the paragraph, cut where a page ends; each part is followed by what is anchored in it."""
         look = self._styles.resolve(node, self._numbering)
         self.pages.manual_breaks += look.starts_page  # `pageBreakBefore` counts as a break of the author's
-        text, labelled = "", False
-        for token in docx_inline.read_tokens(node):
+        text, labelled, last = "", False, None
+        hides = partial(self._styles.explain_unseen, paragraph=node, on_white=self._on_white)
+        for token in docx_inline.read_tokens(node, hides):
             if isinstance(token, docx_inline.PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)
                 labelled, text = labelled or bool(text.strip()), ""
@@ -110,10 +114,15 @@ class StoryWalker:
                     self.pages.manual_breaks += 1
             elif isinstance(token, str):
                 text += token
+            elif isinstance(token, docx_inline.HiddenRun):
+                self._hide(token, follows=last)
             else:
                 self._take_note(token)
+            last = token
         yield from self._part_of_paragraph(text, look, labelled=labelled)
-        if not labelled and not text.strip() and look.item and node.find(f"{W}pPr/{W}rPr/{W}del") is None:
+        mark = node.find(f"{W}pPr/{W}rPr")
+        is_shown = mark is None or all(mark.find(W + name) is None for name in ("del", "moveFrom", "vanish"))
+        if not labelled and not text.strip() and look.item and is_shown:
             self._numbering.next_label(*look.item)  # Word numbers empty paragraphs too
         section = node.find(f"{W}pPr/{W}sectPr")
         if section is not None:
@@ -139,12 +148,17 @@ class StoryWalker:
         yield from self._later
         self._later.clear()
 
+    def _hide(self, run: docx_inline.HiddenRun, *, follows: docx_inline.Token | None = None) -> None:
+        """Keep hidden text; one that directly follows another of the same kind goes on with it."""
+        hidden, text = self._findings.hidden, run.text
+        if isinstance(follows, docx_inline.HiddenRun) and follows.reason == run.reason:
+            text = hidden.pop()[0] + text
+        hidden.append((text, run.reason, self.pages.page + self.pages.manual_breaks))
+
     def _take_note(self, token: docx_inline.Token) -> None:
         """Take note of what is anchored at this point of a paragraph."""
         if isinstance(token, docx_inline.NoteReference):
             self._findings.references.append((token, self.pages.turn()))
-        elif isinstance(token, docx_inline.VanishedRun):
-            self._findings.hidden += 1
         elif isinstance(token, docx_inline.Picture):
             relationship = self._part.relationships.get(token.relationship or "")
             self._findings.external_images += bool(relationship and relationship.external)
@@ -157,27 +171,42 @@ class StoryWalker:
             self._later.append(Item("figure", text, self.pages.turn(), self._section))
         elif isinstance(token, docx_inline.TextBox):
             # what it holds stands on the anchor's page, whatever breaks there are
-            page, later = self.pages.turn(), self._later
-            self._later = []
+            page, later, on_white = self.pages.turn(), self._later, self._on_white
+            self._later, self._on_white = [], False
             enclosed = [item._replace(page=page) for item in self.items(token.content)]
-            self.pages.page, self._later = page, [*later, *enclosed]
+            self.pages.page, self._later, self._on_white = page, [*later, *enclosed], on_white
 
     def _table(self, node: ET.Element) -> Iterator[Item]:
         """Yield the table, cut where a page ends, then its figures; the content alone if it is a single cell, a box."""
-        rows = [row for row in _unwrap(node) if row.tag == f"{W}tr" and row.find(f"{W}trPr/{W}del") is None]
+        rows = list[ET.Element]()
+        for row in (child for child in _unwrap(node) if child.tag == f"{W}tr"):
+            if row.find(f"{W}trPr/{W}del") is not None:
+                self._hide(docx_inline.HiddenRun(docx_inline.read_hidden(row), docx_inline.DELETED))
+            elif child_is_on(row, "trPr/hidden"):
+                self._hide(docx_inline.HiddenRun(docx_inline.read_hidden(row), "hidden row"))
+            else:
+                rows.append(row)
         inside = [cell for row in rows for cell in _unwrap(row) if cell.tag == f"{W}tc"]
         if len(inside) == 1:
-            yield from self.items(inside[0])
+            yield from self._cell(inside[0], node)
             return
         grid = _Grid()
         figures: list[Item] = []
         for number, row in enumerate(rows):
-            figures += self._row(row, number, grid)
+            figures += self._row(row, number, grid, node)
         for page, cells in grid.by_page():
             yield Item("table", format_table(cells), page, self._section, cells=cells)
         yield from figures
 
-    def _row(self, node: ET.Element, number: int, grid: _Grid) -> list[Item]:
+    def _cell(self, node: ET.Element, table: ET.Element) -> Iterator[Item]:
+        """Yield what stands in a cell; the style of a table may shade it."""
+        on_white, ground = self._on_white, node.find(f"{W}tcPr/{W}shd")
+        plain = ground is not None or child_value(table, "tblPr/tblStyle") is None
+        self._on_white = on_white and is_white(ground) and plain
+        yield from self.items(node)
+        self._on_white = on_white
+
+    def _row(self, node: ET.Element, number: int, grid: _Grid, table: ET.Element) -> list[Item]:
         """Put a row into the grid and return the figures of its cells.
 
         Cells are side by side, so each begins on the same page.
@@ -189,7 +218,7 @@ class StoryWalker:
         starts, ends, figures = list[int](), list[int](), list[Item]()
         for cell in (child for child in _unwrap(node) if child.tag == f"{W}tc"):
             self.pages.page = first
-            items = list(self.items(cell))
+            items = list(self._cell(cell, table))
             span = min(max(1, parse_integer(child_value(cell, "tcPr/gridSpan"), 1)), _MOST_COLUMNS)
             texts = [item for item in items if item.kind != "figure"]
             # a nested table with tabs, as ` | ` would look like columns of the outer one

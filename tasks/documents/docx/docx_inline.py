@@ -54,12 +54,19 @@ class NoteReference(NamedTuple):
     id: str
 
 
-class VanishedRun(NamedTuple):
-    """A run of hidden text, which is counted and not read."""
+class HiddenRun(NamedTuple):
+    """Text that is not shown: formatted so, or taken out by a tracked change."""
+
+    text: str
+    reason: str
 
 
 T = TypeVar("T")
-Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | VanishedRun
+DELETED = "deleted in tracked changes"
+VANISHED = "formatted as hidden"
+Hides = Callable[[ET.Element], str | None]
+"""Tells why the text of a run is not seen; None for a run that is."""
+Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | HiddenRun
 
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -69,9 +76,10 @@ _CHARACTERS = {
     f"{W}softHyphen": "",  # only drawn where a line happens to end
 }
 # of a field its code (`instrText`) is left out: the result that Word shows follows as text
-_LEFT_OUT_NAMES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "del", "moveFrom", "delText", "delInstrText", "instrText", "rt")
+_LEFT_OUT_NAMES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "delText", "delInstrText", "instrText", "rt")
 _LEFT_OUT = {W + name for name in (*_LEFT_OUT_NAMES, "ffData", "txbxContent")}
 _NOTES = {f"{W}footnoteReference": "footnotes", f"{W}endnoteReference": "endnotes", f"{W}commentReference": "comments"}
+_TAKEN_OUT = {f"{W}del": DELETED, f"{W}moveFrom": "moved away in tracked changes"}
 _DRAWINGS = {f"{W}drawing", f"{W}pict", f"{W}object"}
 # what symbol fonts draw at their private codes (U+F000 + code in the font)
 _SYMBOLS = {
@@ -83,16 +91,21 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def read_tokens(node: ET.Element) -> Iterator[Token]:
-    """Yield the tokens of everything below `node`; deleted text is left out, inserted text stays."""
+def read_tokens(node: ET.Element, hides: Hides) -> Iterator[Token]:
+    """Yield the tokens of everything below `node`; inserted text is text, deleted text is hidden."""
     for child in node:
         tag = child.tag
         if tag == f"{W}t":
             yield child.text or ""
         elif tag in _CHARACTERS:
             yield _CHARACTERS[tag]
-        elif tag == f"{W}r" and child_is_on(child, "rPr/vanish"):
-            yield from () if child.find(f"{W}t") is None else (VanishedRun(),)
+        elif reason := _TAKEN_OUT.get(tag):
+            yield HiddenRun(read_hidden(child), reason)
+        elif tag == f"{W}r" and (reason := hides(child)):
+            tokens = list(read_tokens(child, hides))
+            seen = [token for token in tokens if not isinstance(token, str)] if reason != VANISHED else []
+            text = "".join(token for token in tokens if isinstance(token, str)) if seen else read_hidden(child)
+            yield from (HiddenRun(text, reason), *seen)
         elif tag == f"{W}br":
             yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":
@@ -109,17 +122,26 @@ def read_tokens(node: ET.Element) -> Iterator[Token]:
         elif tag in _NOTES:
             yield NoteReference(_NOTES[tag], word_attribute(child, "id") or "")
         elif tag == f"{MC}AlternateContent":
-            yield from read_first_alternative(child, read_tokens)
+            yield from read_first_alternative(child, partial(read_tokens, hides=hides))
         elif tag in _DRAWINGS:
             yield from _drawing(child, alt="")
         elif tag == f"{W}ruby":
             for base in child.iter(f"{W}rubyBase"):
-                yield from read_tokens(base)
+                yield from read_tokens(base, hides)
             reading = "".join(text.text or "" for rt in child.iter(f"{W}rt") for text in rt.iter(f"{W}t"))
             if reading:
                 yield f"({reading})"
         elif tag not in _LEFT_OUT:
-            yield from read_tokens(child)
+            yield from read_tokens(child, hides)
+
+
+def read_hidden(node: ET.Element) -> str:
+    """Return the text below a node that is not shown, paragraphs parted by line breaks."""
+    texts = {f"{W}p": "\n", f"{W}tab": "\t", f"{W}br": "\n"}
+    shown = (f"{W}t", f"{W}delText")
+    return "".join(child.text or "" if child.tag in shown else texts.get(child.tag, "") for child in node.iter()).strip(
+        "\n"
+    )
 
 
 def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:

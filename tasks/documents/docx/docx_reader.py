@@ -17,6 +17,7 @@ from tasks.documents.blocks import BBox, ImageCandidate, Kind, Page
 from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
+from tasks.documents.docx.docx_inline import read_hidden
 from tasks.documents.docx.docx_styles import Numbering, Styles, parse_integer
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.office_package import (
@@ -63,6 +64,8 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
             page=page,
             section=item.section,
         )
+    for text, reason, page in findings.hidden:
+        blocks.hide(text, reason, page=page if has_pages else None)
     pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
     laid, doubts = list[Page](), tuple[str, ...]()
     if to_lay_out:
@@ -102,7 +105,7 @@ def _lay_out_pages(
         where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
         return [], (f"pages without boxes: {where}",)
     try:
-        return place_on_pages(list(blocks), laid), ()
+        return blocks.keep_hidden(place_on_pages(list(blocks), laid)), ()
     except LayoutFailed as failure:
         return [], (f"without a layout of pages: {failure}",)
 
@@ -136,8 +139,10 @@ def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) 
     # a separator line is a note with a type
     notes = {word_attribute(node, "id"): node for node in part.root if word_attribute(node, "type") in (None, "normal")}
     pages = {reference.id: page for reference, page in findings.references if reference.kind == kind}
-    unreferenced = [name for name in notes if name not in pages] if kind == "comments" else []
-    for name in [*pages, *unreferenced]:
+    unreferenced = [name for name in notes if name not in pages]
+    for name in unreferenced if kind != "comments" else ():
+        findings.hidden.append((read_hidden(notes[name]), "a note whose mark is deleted or hidden", 0))
+    for name in [*pages, *(unreferenced if kind == "comments" else ())]:
         if name in notes:
             # an endnote stands behind the text, on a page that nothing names
             page = 0 if kind == "endnotes" else pages.get(name or "", 0)
@@ -156,7 +161,6 @@ def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
     """Return a sentence for each kind of content that was not read."""
     notes = {
         "The document holds macros; they were neither read nor run.": has_macros(package),
-        f"Hidden text was left out: {findings.hidden} runs.": findings.hidden,
         f"Images that lie outside the document were not fetched: {findings.external_images}.": findings.external_images,
         f"Embedded documents of other formats were left out: {findings.foreign_parts}.": findings.foreign_parts,
     }

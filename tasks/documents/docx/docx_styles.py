@@ -7,12 +7,15 @@ import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
 from tasks.documents.document_readers import format_roman, spell_number
+from tasks.documents.docx.docx_inline import VANISHED
 from tasks.documents.office_package import W, child_is_on, child_value, word_attribute
 
 # Word in Korean names its heading styles 제목 1 and 개요 1
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
 _TITLE_STYLES = {"title", "제목"}
 _CAPTION_STYLES = {"caption", "캡션"}
+_LEAST_HALF_POINTS = 2
+"""Nobody reads letters of one point."""
 _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
 
 
@@ -63,6 +66,7 @@ class Styles:
             )
             for node in paragraphs
         }
+        self._nodes = {word_attribute(node, "styleId"): node for node in nodes}
         defaults = [node for node in paragraphs if word_attribute(node, "default") in ("1", "true", "on")]
         self._default = word_attribute(defaults[0], "styleId") if defaults else None
 
@@ -97,6 +101,29 @@ class Styles:
             hangs=hangs,
         )
 
+    def explain_unseen(self, run: ET.Element, paragraph: ET.Element, *, on_white: bool) -> str | None:
+        """Return how the text of a run is hidden; None if it is seen.
+
+        on_white: nothing around the paragraph draws another ground.
+        """
+        nodes = [run]
+        for style_id in (child_value(run, "rPr/rStyle"), child_value(paragraph, "pPr/pStyle") or self._default):
+            while style_id in self._nodes and (style := self._nodes[style_id]) not in nodes:
+                nodes.append(style)
+                style_id = child_value(style, "basedOn")
+
+        def find(name: str) -> ET.Element | None:
+            return next((look for node in nodes if (look := node.find(f"{W}rPr/{W}{name}")) is not None), None)
+
+        if (vanish := find("vanish")) is not None and word_attribute(vanish, "val") not in ("0", "false", "off"):
+            return VANISHED
+        if (size := find("sz")) is not None and parse_integer(word_attribute(size, "val"), 24) <= _LEAST_HALF_POINTS:
+            return "letters of a point or less"
+        color, grounds = find("color"), [find("shd"), find("highlight")]
+        grounds += [node.find(f"{W}pPr/{W}shd") for node in (paragraph, *nodes)]
+        white = color is not None and (word_attribute(color, "val") or "").upper() == "FFFFFF"
+        return "white on white" if white and on_white and all(map(is_white, grounds)) else None
+
     def _item(self, paragraph: ET.Element, chain: list[_Style], numbering: Numbering) -> ListItem | None:
         """Return the list of a paragraph, by its own properties or else by its styles; None if it is in none."""
         own_id, own_level = child_value(paragraph, "pPr/numPr/numId"), child_value(paragraph, "pPr/numPr/ilvl")
@@ -109,6 +136,14 @@ class Styles:
         if own_id is None and from_style and from_style.list_level is not None:
             return ListItem(list_id, parse_integer(from_style.list_level, 0))
         return ListItem(list_id, numbering.level_of_style(list_id, child_value(paragraph, "pPr/pStyle") or ""))
+
+
+def is_white(ground: ET.Element | None) -> bool:
+    """Return whether a shading or highlight leaves white paper white."""
+    if ground is None:
+        return True
+    pattern, fill = word_attribute(ground, "val") or "clear", word_attribute(ground, "fill")  # a highlight has no fill
+    return pattern in ("clear", "nil", "none", "white") and (fill or "auto").casefold() in ("auto", "ffffff")
 
 
 _PRIVATE_USE = range(0xE000, 0xF900)
@@ -203,11 +238,14 @@ def format_number(number: int, format: str) -> str:
         case "decimalZero":
             return f"{number:02d}"
         case "lowerLetter" | "upperLetter":
-            # AA, BB, CC … follow Z
+            # AA, BB, CC … follow Z, up to 30 letters, as many as Word writes
+            if not 0 < number <= 780:
+                return str(number)
             letter = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
             return letter.upper() if format == "upperLetter" else letter
         case "lowerRoman" | "upperRoman":
-            return format_roman(number).upper() if format == "upperRoman" else format_roman(number)
+            roman = format_roman(number) or str(number)
+            return roman.upper() if format == "upperRoman" else roman
         case "ganada":
             return _GANADA[(number - 1) % 14]
         case "chosung":

@@ -215,8 +215,8 @@ _SYLLABLES = (
 _SPELLERS: dict[str, Callable[[int], str]] = {
     "DIGIT": str,
     "CIRCLED_DIGIT": _signs((0x2460, 0x2473), (0x3251, 0x325F), (0x32B1, 0x32BF)),
-    "ROMAN_CAPITAL": lambda number: format_roman(number).upper() if number < 4000 else "",
-    "ROMAN_SMALL": lambda number: format_roman(number) if number < 4000 else "",
+    "ROMAN_CAPITAL": lambda number: format_roman(number).upper(),
+    "ROMAN_SMALL": format_roman,
     "LATIN_CAPITAL": _cycle("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
     "LATIN_SMALL": _cycle("abcdefghijklmnopqrstuvwxyz"),
     "CIRCLED_LATIN_CAPITAL": _signs((0x24B6, 0x24CF)),
