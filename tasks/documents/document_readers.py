@@ -159,10 +159,24 @@ class BlockList:
         text = (format_table(cells) if kind == "table" else make_storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
             return
-        path = self._headings.path_of(kind, text, level)
-        place = Place(section=section, block=len(self._blocks), heading_path=path, cells=at)
-        block = Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
-        self._blocks.append(block)
+        place = Place(section=section, cells=at)
+        self._append(
+            Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
+        )
+
+    def _append(self, block: Block) -> None:
+        place = {
+            "block": len(self._blocks),
+            "heading_path": self._headings.path_of(block.kind, block.text, block.level),
+        }
+        self._blocks.append(block.model_copy(update={"place": block.place.model_copy(update=place)}))
+
+    def extend(self, blocks: BlockList, *, below: int = 0) -> None:
+        """Append the blocks of another list; its headings become deeper by `below` levels."""
+        for block in blocks:
+            level = (block.level or 1) + below if block.kind == "heading" else block.level
+            self._append(block.model_copy(update={"level": level}))
+        self._hidden += blocks._hidden
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)

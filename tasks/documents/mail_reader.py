@@ -1,99 +1,60 @@
 """Reads mail as it is sent (EML, RFC 5322 and MIME), by the standard library, and as Outlook keeps it (MSG).
 
-MSG is an OLE container of properties. Source: [MS-OXMSG], [MS-OXPROPS].
+Every message, a forwarded or attached one too, is a section: its subject as heading, then sender, recipients, date and
+body. MSG is an OLE container of properties. Source: [MS-OXMSG], [MS-OXPROPS].
 """
 
 from __future__ import annotations
 
+import binascii
+import io
 import logging
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from email import message_from_bytes, message_from_string, policy
-from email.message import EmailMessage
+from email import message_from_bytes
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import Message as MimePart
+from email.policy import Compat32
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import olefile
 
-from tasks.documents.archives import escape_unprintable
+from tasks.documents.archives import OLE_MAGIC, escape_unprintable
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.markup_reader import add_html, decode_html
-from tasks.documents.text_reader import add_paragraphs, decode, read_bytes
+from tasks.documents.text_reader import add_paragraphs, decode, decode_as, read_bytes
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
-KOREAN = {"ks_c_5601-1987", "ksc5601", "euc-kr", "korean"}
-"""Names under which Korean mail programs send CP949."""
 FAILURES = (ValueError, LookupError, AttributeError, TypeError)
 """What the standard library raises for headers that no program writes."""
+NESTED = {"message/rfc822", "message/global", "message/news"}
 ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
-
-
-def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
-    """Read a mail (EML) as one page without a number."""
-    try:
-        try:
-            message = message_from_bytes(read_bytes(path), policy=policy.default)
-        except FAILURES as error:
-            raise CorruptDocument(f"The mail cannot be read ({error!r:.120}); get it again.") from error
-        assert isinstance(message, EmailMessage)  # the default policy makes no other
-        return make_message_reader(_read_eml(message), format="eml")
-    except RecursionError as error:
-        raise RefusedDocument("The mail nests its parts hundreds deep, as no program does.") from error
-
-
-def _read_eml(message: EmailMessage) -> Message:
-    bodies: dict[str, bytes] = {}
-    attachments: list[str] = []
-    for part in _parts(message):
-        kind = part.get_content_type()
-        try:
-            name = make_storable(part.get_filename() or "")
-        except FAILURES:
-            name = "a file without a readable name"
-        if kind in ("text/html", "text/plain") and part.get_content_disposition() != "attachment" and not name:
-            bodies[kind] = bodies.get(kind, b"") + _to_utf8(part)
-        else:
-            attachments.append(name or kind)
-    headers: dict[str, str] = {}
-    for name in HEADERS:
-        with suppress(*FAILURES):  # a header that cannot be read is left out
-            headers[name] = " ".join(make_storable(str(message.get(name, ""))).split())
-    encrypted = any(part.get_content_type() in ENCRYPTED for part in message.walk())
-    return Message(
-        headers={name: value for name, value in headers.items() if value},
-        html=bodies.get("text/html"),
-        text=bodies.get("text/plain"),
-        attachments=tuple(attachments),
-        notes=("The mail is encrypted; save a copy without encryption to read its text.",) if encrypted else (),
-    )
-
-
-def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
-    """Yield the parts that hold something; a mail within the mail is one part."""
-    if message.get_content_maintype() != "multipart":
-        yield message
-        return
-    for part in message.iter_parts():
-        if isinstance(part, EmailMessage):
-            yield from _parts(part)
-
-
-def _to_utf8(part: EmailMessage) -> bytes:
-    """Return the text of a part in UTF-8; unchanged if its charset is unknown or wrong."""
-    payload = part.get_payload(decode=True)
-    data = payload if isinstance(payload, bytes) else b""
-    charset = (part.get_content_charset() or "utf-8").lower()
-    try:
-        return data.decode("cp949" if charset in KOREAN else charset).encode()
-    except (LookupError, UnicodeError):
-        return data
-
-
+OUTLOOK_ONLY = {"application/ms-tnef", "application/vnd.ms-tnef"}
+MOST_NESTED = 100
+"""Messages within messages that are read; no thread of forwarded mail comes near."""
+TOO_DEEP = (
+    f"Messages that lie more than {MOST_NESTED} deep within others were not read; save them as files of their own."
+)
+DEEPEST_HEADING = 6
 MOST_NAMED = 20
 """Number of attachments that a note names."""
+
+
+class Body(NamedTuple):
+    """A text of a message."""
+
+    text: str
+    is_html: bool = False
+
+
+class Parts(NamedTuple):
+    """Texts that follow one another, or that say the same in several forms, the richest first."""
+
+    parts: tuple[Body | Parts, ...] = ()
+    is_choice: bool = False
 
 
 class Message(NamedTuple):
@@ -101,96 +62,260 @@ class Message(NamedTuple):
 
     headers: dict[str, str]
     """Of From, To, Cc, Date and Subject, those that it has, in this order."""
-    html: bytes | None
-    text: bytes | None
-    attachments: tuple[str, ...]
+    body: Body | Parts
+    attachments: tuple[str, ...] = ()
     """Names of the attached files."""
+    inner: tuple[Message, ...] = ()
+    """Messages that it forwards or has attached."""
     notes: tuple[str, ...] = ()
 
 
+class BareBytes(Compat32):
+    """A policy for mail whose headers may hold bytes of any encoding, which no standard allows and programs write."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002
+        """Return the text of a header."""
+        return decode(value.encode("utf-8", "surrogateescape")).text
+
+
+POLICY = BareBytes()
+
+
+def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """Read a mail (EML) as one page without a number."""
+    try:
+        message = _read_eml(message_from_bytes(read_bytes(path), policy=POLICY), depth=0)
+    except RecursionError as error:
+        raise RefusedDocument("The mail nests its parts hundreds deep, as no program does.") from error
+    except FAILURES as error:
+        raise CorruptDocument(f"The mail cannot be read ({error!r:.120}); get it again.") from error
+    return make_message_reader(message, format="eml")
+
+
+def _read_eml(mail: MimePart, *, depth: int) -> Message:
+    attachments, inner, notes = list[str](), list[Message](), dict[str, None]()
+
+    def find_body(part: MimePart) -> Body | Parts:
+        """Return the text of a part; what else it holds goes to the lists above."""
+        kind, name, parts = part.get_content_type(), _file_name(part), part.get_payload()
+        if kind in ENCRYPTED:
+            notes["The mail is encrypted; save a copy without encryption to read its text."] = None
+        if kind in OUTLOOK_ONLY or name.lower() == "winmail.dat":
+            told = f"{name or kind} keeps text and attachments in a form of Outlook's own, which is not read"
+            notes[f"{told}; ask for the mail as HTML or plain text."] = None
+        if part.get_content_maintype() == "multipart" and isinstance(parts, list):
+            bodies = [find_body(child) for child in parts if isinstance(child, MimePart)]
+            is_choice = kind == "multipart/alternative"  # the last is the richest (RFC 2046, 5.1.4)
+            return Parts(tuple(reversed(bodies) if is_choice else bodies), is_choice)
+        is_nested = kind in NESTED or name.lower().endswith((".eml", ".msg"))
+        if is_nested and depth == MOST_NESTED:
+            notes[TOO_DEEP] = None
+        elif is_nested and (message := _read_nested(part, depth=depth + 1)):
+            inner.append(message)
+            return Parts()
+        # a multipart without its boundary is read as the text that it is
+        is_text = kind in ("text/html", "text/plain") or (isinstance(parts, str) and kind.startswith("multipart/"))
+        if is_text and part.get_content_disposition() != "attachment" and (part is mail or not name):
+            return Body(_decode_part(part), is_html=kind == "text/html")
+        attachments.append(name or kind)
+        return Parts()
+
+    body = find_body(mail)
+    headers = {name: " ".join(_decode_words(str(mail.get(name, ""))).split()) for name in HEADERS}
+    headers = {name: value for name, value in headers.items() if value}
+    return Message(headers, body, tuple(attachments), tuple(inner), tuple(notes))
+
+
+def _read_nested(part: MimePart, *, depth: int) -> Message | None:
+    """Return the message that a part of a mail holds; None if there is none in it."""
+    children, coding = part.get_payload(), str(part.get("content-transfer-encoding", "")).strip().lower()
+    if isinstance(children, list) and children and isinstance(mail := children[0], MimePart):
+        if coding not in ("base64", "quoted-printable"):
+            return _read_eml(mail, depth=depth)
+        # the standard forbids it and programs do it: the message is still coded
+        part.set_payload(mail.as_bytes().strip().decode("ascii", "surrogateescape"))
+    data = part.get_payload(decode=True)
+    return read_attached(data, depth=depth) if isinstance(data, bytes) else None
+
+
+def read_attached(data: bytes, *, depth: int) -> Message | None:
+    """Return an attached message, as it is sent or of Outlook; None if the bytes are neither."""
+    if data.startswith(OLE_MAGIC):
+        try:
+            with olefile.OleFileIO(io.BytesIO(data)) as container:
+                return _read_msg(container, depth=depth)
+        except DAMAGED:
+            return None
+    message = _read_eml(message_from_bytes(data, policy=POLICY), depth=depth)
+    return message if message.headers else None
+
+
+def _file_name(part: MimePart) -> str:
+    """Return the name of an attachment, however its program wrote it: RFC 2231, RFC 2047 or as bare bytes."""
+    try:
+        value = part.get_param("filename", None, "content-disposition") or part.get_param("name", "")
+        if isinstance(value, tuple):
+            data = str(value[2]).encode("latin-1", "replace")
+            return make_storable(decode_as(data, value[0] or "utf-8") or decode(data).text)
+        return " ".join(_decode_words(str(value or "")).split())
+    except FAILURES:
+        return "a file without a readable name"
+
+
+def _decode_words(text: str) -> str:
+    """Return a header with its encoded words (RFC 2047) of any charset as text."""
+    try:
+        chunks = decode_header(text)
+    except (HeaderParseError, *FAILURES):
+        return make_storable(text)
+    words = ""
+    for chunk, charset in chunks:
+        if isinstance(chunk, str):
+            words += chunk
+        elif charset is None:
+            words += chunk.decode("raw-unicode-escape")
+        else:
+            words += decode_as(chunk, charset) or decode(chunk).text
+    return make_storable(words)
+
+
+def _decode_part(part: MimePart) -> str:
+    """Return the text of a part, by its charset if that is known and right."""
+    try:
+        payload = part.get_payload(decode=True)
+    except (binascii.Error, *FAILURES):
+        payload = str(part.get_payload()).encode("utf-8", "surrogateescape")
+    data = payload if isinstance(payload, bytes) else b""
+    declared = part.get_content_charset()
+    text = decode_as(data, declared) if declared else None
+    if text is None:
+        return (decode_html if part.get_content_type() == "text/html" else decode)(data).text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def make_message_reader(message: Message, *, format: str) -> Reader:
-    """Return a reader of the subject as heading, the headers, and the body, HTML where there is some.
+    """Return a reader of the message and of those within it, each below a heading of its own.
 
     Nothing is fetched. Raises RefusedDocument for HTML that is nested as no program writes it.
     """
-    blocks, notes = BlockList(), list(message.notes)
-    subject = message.headers.get("Subject", "")
-    blocks.add("heading", subject, level=1)
-    headers = [f"{name}: {value}" for name, value in message.headers.items() if name != "Subject"]
-    blocks.add("paragraph", "\n".join(headers))
-    before = len(blocks)
-    if message.html is not None:
-        try:
-            add_html(blocks, decode_html(message.html).text)
-        except RecursionError as error:
-            raise RefusedDocument("The HTML of the mail nests elements hundreds deep, as no program does.") from error
-    if len(blocks) == before and message.text is not None:
-        add_paragraphs(blocks, decode(message.text).text, page=None)
-    if message.attachments:
-        names = ", ".join(escape_unprintable(name) for name in message.attachments[:MOST_NAMED])
-        more = len(message.attachments) - MOST_NAMED
-        rest = f" and {more} more" if more > 0 else ""
-        blocks.add("list", f"Attachments: {names}{rest}", level=1)
-        notes.append(f"Attachments were not read: {names}{rest}; save them beside the mail.")
+    blocks, notes, unread = BlockList(), dict[str, None](), list[str]()
+    waiting = [(message, 1)]
+    while waiting:
+        current, level = waiting.pop()
+        waiting += [(inner, min(level + 1, DEEPEST_HEADING)) for inner in reversed(current.inner)]
+        headers = current.headers
+        # a message within another needs a heading, or its text would seem to be of the one above
+        stands_in = "" if current is message else headers.get("From") or headers.get("Date") or "Message"
+        blocks.add("heading", headers.get("Subject") or stands_in, level=level)
+        blocks.add("paragraph", "\n".join(f"{name}: {headers[name]}" for name in headers if name != "Subject"))
+        blocks.extend(_read_body(current.body), below=level)
+        if current.attachments:
+            blocks.add("list", f"Attachments: {_list_names(current.attachments)}", level=1)
+            unread += current.attachments
+        notes.update(dict.fromkeys(current.notes))
+    if unread:
+        notes[f"Attachments were not read: {_list_names(unread)}; save them beside the mail."] = None
     stored = {"author": message.headers.get("From"), "created": message.headers.get("Date")}
     return read_whole(
         blocks.unpaged(),
         format=format,
-        reader=f"trivet {format} 1",
-        title=subject or None,
+        reader=f"trivet {format} 2",
+        title=message.headers.get("Subject"),
         metadata={name: value for name, value in stored.items() if value},
         notes=tuple(notes),
     )
 
 
+def _read_body(body: Body | Parts) -> BlockList:
+    blocks = BlockList()
+    if isinstance(body, Parts):
+        for part in body.parts:
+            blocks.extend(_read_body(part))
+            if body.is_choice and len(blocks):
+                break
+    elif not body.is_html:
+        add_paragraphs(blocks, body.text, page=None)
+    else:
+        try:
+            add_html(blocks, body.text)
+        except RecursionError as error:
+            raise RefusedDocument("The HTML of the mail nests elements hundreds deep, as no program does.") from error
+    return blocks
+
+
+def _list_names(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(escape_unprintable(name) for name in names[:MOST_NAMED]) + more
+
+
 log = logging.getLogger(__name__)
 
+DAMAGED = (OSError, ValueError, IndexError, OverflowError)
+"""What olefile raises for a damaged container."""
 SUBJECT, BODY, HTML, RTF = "0037", "1000", "1013", "1009"
 SENDER_NAME, SENDER_ADDRESS, SENDER_SMTP, TO, CC, SENT_HEADERS = "0C1A", "0C1F", "5D01", "0E04", "0E03", "007D"
-LONG_NAME, SHORT_NAME, SHOWN_NAME = "3707", "3704", "3001"
+LONG_NAME, SHORT_NAME, SHOWN_NAME, CONTENT = "3707", "3704", "3001", "3701"
 SUBMITTED, DELIVERED = 0x0039_0040, 0x0E06_0040
 """Fixed properties that are times."""
 PROPERTIES = "__properties_version1.0"
-FIXED_FROM = 32
-"""Bytes before the fixed properties of a message, each of which takes 16."""
 
 
 def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
     """Read a mail of Outlook (MSG) as one page without a number. Raises CorruptDocument."""
     try:
         with olefile.OleFileIO(str(path)) as container:
-            message = _read_msg(container)
-    except (OSError, ValueError, IndexError, OverflowError) as error:
+            message = _read_msg(container, depth=0)
+    except DAMAGED as error:
         message = f"The mail cannot be read ({' '.join(str(error).split())[:120]}); get it again."
         raise CorruptDocument(message) from error
     return make_message_reader(message, format="msg")
 
 
-def _read_msg(container: olefile.OleFileIO[Any]) -> Message:
-    name, address = _text(container, SENDER_NAME), _text(container, SENDER_SMTP) or _text(container, SENDER_ADDRESS)
+def _read_msg(container: olefile.OleFileIO[Any], *, depth: int, below: str = "") -> Message:
+    """Return the message in a storage of the container, `below`: that of the file itself, or an attached one."""
+
+    def text(tag: str, folder: str = "") -> str:
+        return _text(container, tag, below=below + folder)
+
+    name, address = text(SENDER_NAME), text(SENDER_SMTP) or text(SENDER_ADDRESS)
     headers = {
         "From": f"{name} <{address}>" if name and "@" in address and name != address else name or address,
-        "To": _text(container, TO),
-        "Cc": _text(container, CC),
-        "Date": _read_date(container),
-        "Subject": _text(container, SUBJECT),
+        "To": text(TO),
+        "Cc": text(CC),
+        "Date": _read_date(container, below=below),
+        "Subject": text(SUBJECT),
     }
-    # attachments by their names, in the order of their numbers
-    folders = sorted({entry[0] for entry in container.listdir() if entry[0].startswith("__attach_version1.0_")})
-    tags = (LONG_NAME, SHORT_NAME, SHOWN_NAME)
-    names = [next(filter(None, (_text(container, tag, below=f"{folder}/") for tag in tags)), "") for folder in folders]
-    html, text = _bytes(container, HTML), _text(container, BODY)
-    only_rich = not html and not text and container.exists(f"__substg1.0_{RTF}0102")
-    return Message(
-        headers={name: " ".join(value.split()) for name, value in headers.items() if value.strip()},
-        html=html,
-        text=text.encode() or None,
-        attachments=tuple(name or "a file without a name" for name in names),
-        notes=("The mail keeps its text as rich text only, which is not read; save it as HTML.",) if only_rich else (),
-    )
+    attachments, inner, notes = list[str](), list[Message](), list[str]()
+    # in the order of their numbers
+    at = below.count("/")
+    paths = {"/".join(entry[: at + 1]) for entry in container.listdir() if len(entry) > at + 1}
+    for path in sorted(path for path in paths if path.startswith(f"{below}__attach_version1.0_")):
+        folder = path[len(below) :] + "/"
+        name = next(filter(None, (text(tag, folder) for tag in (LONG_NAME, SHORT_NAME, SHOWN_NAME))), "")
+        embedded = f"{path}/__substg1.0_{CONTENT}000D"
+        data = _bytes(container, CONTENT, below=f"{path}/") if name.lower().endswith((".eml", ".msg")) else None
+        is_embedded, message = container.exists(f"{embedded}/{PROPERTIES}"), None
+        if depth == MOST_NESTED and (data or is_embedded):
+            notes.append(TOO_DEEP)
+        elif data or is_embedded:
+            below_it = f"{embedded}/"
+            message = (
+                read_attached(data, depth=depth + 1) if data else _read_msg(container, depth=depth + 1, below=below_it)
+            )
+        if message:
+            inner.append(message)
+        else:
+            attachments.append(name or "a file without a name")
+    html, plain = _bytes(container, HTML, below=below), text(BODY)
+    bodies = [Body(decode_html(html).text, is_html=True)] if html else []
+    bodies += [Body(plain)] if plain else []
+    if not bodies and container.exists(f"{below}__substg1.0_{RTF}0102"):
+        notes.append("The mail keeps its text as rich text only, which is not read; save it as HTML.")
+    headers = {name: " ".join(value.split()) for name, value in headers.items() if value.strip()}
+    return Message(headers, Parts(tuple(bodies), is_choice=True), tuple(attachments), tuple(inner), tuple(notes))
 
 
-def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> bytes | None:
+def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str) -> bytes | None:
     """Return a property as it is stored; texts in UTF-8."""
     for kind in ("001F", "001E", "0102"):  # UTF-16, 8-bit text, binary ([MS-OXCDATA] 2.11.1)
         stream = f"{below}__substg1.0_{tag}{kind}"
@@ -202,21 +327,23 @@ def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> b
     return None
 
 
-def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str = "") -> str:
+def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str) -> str:
     data = _bytes(container, tag, below=below)
     return make_storable(decode(data).text) if data else ""
 
 
-def _read_date(container: olefile.OleFileIO[Any]) -> str:
+def _read_date(container: olefile.OleFileIO[Any], *, below: str) -> str:
     """Return when the mail was sent, as its headers say, or else as Outlook does."""
-    if headers := _text(container, SENT_HEADERS):
+    if headers := _text(container, SENT_HEADERS, below=below):
         try:
-            if sent := str(message_from_string(headers, policy=policy.default).get("Date", "")):
+            if sent := _decode_words(str(message_from_bytes(headers.encode()).get("Date", ""))):
                 return sent
         except FAILURES:
             log.info("msg headers unreadable")
-    data: bytes = container.openstream(PROPERTIES).read()
-    for offset in range(FIXED_FROM, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
+    stream = below + PROPERTIES
+    data: bytes = container.openstream(stream).read() if container.exists(stream) else b""
+    # what precedes the fixed properties is shorter in an attached message ([MS-OXMSG] 2.4)
+    for offset in range(24 if below else 32, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
         ticks = int.from_bytes(data[offset + 8 : offset + 16], "little")
         # a FILETIME counts 100 ns since 1601; soon after 2**61 of them the years of datetime end
         if int.from_bytes(data[offset : offset + 4], "little") in (SUBMITTED, DELIVERED) and 0 < ticks < 2**61:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
-from tasks.documents.text_reader import DecodedText, decode, read_bytes
+from tasks.documents.text_reader import DecodedText, decode, decode_as, read_bytes
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -26,7 +26,6 @@ _INLINE = set(
 """Inline elements; any other begins a new block."""
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECASE)
-_KOREAN = {"euc-kr", "ks_c_5601-1987", "ksc5601", "korean", "windows-949"}  # browsers read all of them as CP949
 _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = 1000  # the limit of the HTML standard for `colspan`
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -88,12 +87,9 @@ def decode_html(data: bytes) -> DecodedText:
     """Decode by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
     declared = _CHARSET.search(data[:4096])
     name = declared[1].decode().lower() if declared else ""
-    try:
-        text = data.decode("cp949" if name in _KOREAN else name) if name and b"\0" not in data else None
-    except (LookupError, UnicodeDecodeError):
-        text = None
     # a byte order mark or single bad bytes are a matter for `decode`
-    return decode(data) if text is None or name.startswith("utf") else DecodedText(text, name, ())
+    text = decode_as(data, name) if name and not name.startswith("utf") and b"\0" not in data else None
+    return decode(data) if text is None else DecodedText(text, name, ())
 
 
 def _parse_tree(source: str) -> ET.Element:

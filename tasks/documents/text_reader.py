@@ -18,6 +18,10 @@ _BOMS = {  # UTF-32 before UTF-16, whose mark it begins with
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_ESCAPES = {b"\x1b$)C": "iso2022_kr", b"\x1b$B": "iso2022_jp", b"\x1b$@": "iso2022_jp"}
+"""What announces the 7-bit encodings of Korean and Japanese mail (RFC 1557, RFC 1468)."""
+_WIDER = {"euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "iso8859-1": "cp1252"}
+"""Encodings that are named where their vendor's larger one is meant, as browsers read them."""
 # 1A ended files of DOS, 1B begins escapes of ISO 2022, and NULs are counted by themselves
 _CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\v\b\x1a\x1b\0"))
 _HEADINGS = (
@@ -66,6 +70,8 @@ def decode(data: bytes) -> DecodedText:
     """Decode text of unknown encoding: by its byte order mark, else as UTF-8, else CP949, else by a guess."""
     notes: list[str] = []
     encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None) or _detect_utf16(data)
+    if data.isascii():
+        encoding = encoding or next((name for escape, name in _ESCAPES.items() if escape in data), None)
     if encoding:
         text = data.decode(encoding, errors="replace")
     elif (decoded := _nearly_utf8(data)) is not None:
@@ -86,9 +92,18 @@ def decode(data: bytes) -> DecodedText:
     return DecodedText(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, tuple(notes))
 
 
+def decode_as(data: bytes, charset: str) -> str | None:
+    """Return a text in the encoding that it declares; None if that is unknown, or not all bytes are valid in it."""
+    try:
+        name = codecs.lookup(charset.lower().removeprefix("x-").replace("windows-949", "cp949")).name
+        return data.decode(_WIDER.get(name, name))
+    except (LookupError, ValueError):
+        return None
+
+
 def looks_like_text(head: bytes) -> bool:
     """Return whether the first bytes of a file are text in some encoding, not the inside of a binary format."""
-    if head.startswith(tuple(_BOMS)) or _detect_utf16(head):
+    if head.startswith(tuple(_BOMS)) or _detect_utf16(head) or any(escape in head for escape in _ESCAPES):
         return True
     if len(head.translate(None, delete=_CONTROLS)) < 0.98 * len(head) or head.count(0) > 0.05 * len(head):
         return False
