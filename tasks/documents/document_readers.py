@@ -14,6 +14,7 @@ from pydantic import field_validator
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
+from tasks.documents.raised_signs import NOTE, join_fractions
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -159,6 +160,7 @@ class BlockList:
         text = (format_table(cells) if kind == "table" else make_storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
             return
+        kind = "note" if kind == "paragraph" and NOTE.match(text) else kind
         place = Place(section=section, cells=at)
         self._append(
             Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
@@ -223,7 +225,9 @@ def make_page(
 def make_storable(text: str) -> str:
     """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD."""
     text = text.replace("\0", "")
-    return text if text.isascii() else unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
+    if text.isascii():
+        return text
+    return join_fractions(unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text)))
 
 
 def format_table(cells: Sequence[Cell], *, between: str = " | ") -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tasks.documents.raised_signs import NOTE
+
 ROMAN = r"[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ]"
 DIVISION = re.compile(
     r"제\s*\d+\s*(?P<unit>[편부장절관조])(?:\s*\([^)]*\))?+(?!\w)"
@@ -19,9 +21,12 @@ COUNTED = re.compile(
 
 
 def starts_item(text: str) -> bool:
-    """Return whether a row opens with a bullet, a number or the sign of a title, and so begins a paragraph."""
+    """Return whether a row opens with a bullet, a number, the mark of a note or the sign of a title.
+
+    It then begins a paragraph.
+    """
     text = text.lstrip()
-    return bool(BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
+    return bool(NOTE.match(text) or BULLET.match(text) or COUNTED.match(text) or DIVISION.match(text))
 
 
 def find_mark(text: str) -> str:

@@ -19,6 +19,7 @@ from tasks.documents.pdf.pdf_lists import read_items
 from tasks.documents.pdf.pdf_tables import Table, format_table
 from tasks.documents.pdf.pdf_text import Fragment, PageText
 from tasks.documents.pdf.pdf_words import enclosing_box
+from tasks.documents.raised_signs import NOTE
 
 
 class Draft(NamedTuple):
@@ -84,6 +85,8 @@ SENTENCE_END = re.compile(r"[.;,。][”’\"']*\s*$|(?:다|요|음|함|임)\.\s
 def classify_paragraph(paragraph: Paragraph, text: str, body: BodyStyle) -> tuple[Kind, int | None]:
     """Return the kind of a paragraph, and its level if it is a heading."""
     rows, first = paragraph.rows, paragraph.rows[0]
+    if NOTE.match(text):
+        return "note", None
     larger = first.size >= LARGER * body.size
     bold = all(row.bold for row in rows) and not body.bold
     few_rows = len(rows) <= MAX_HEADING_ROWS

@@ -13,6 +13,7 @@ from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_grids import Grid, GridCell
 from tasks.documents.pdf.pdf_text import Word
 from tasks.documents.pdf.pdf_words import enclosing_box, is_amount, is_word
+from tasks.documents.raised_signs import drop_marks
 
 MIN_ITEMS = 3
 """Numbered rows that a list has at least."""
@@ -104,7 +105,7 @@ def _columns(cells: Sequence[Cell]) -> list[list[str]]:
     columns: dict[int, list[str]] = defaultdict(list)
     for cell in sorted(cells, key=lambda cell: (cell.row, cell.col)):
         if cell.text:
-            columns[cell.col].append(" ".join(cell.text.split()))
+            columns[cell.col].append(" ".join(drop_marks(cell.text).split()))
     return [columns[col] for col in sorted(columns)]
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import chain, pairwise
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple, cast
 
 import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_readers import make_storable
+from tasks.documents.pdf.pdf_raised import Span, attach_marks, mark_spans, mark_words
 
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
 TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
@@ -142,6 +143,9 @@ def _extract_along(
     fragments: list[Fragment] = []
     directions: Counter[tuple[int, int]] = Counter()
     damaged = 0
+    leads: dict[tuple[int, int], Span] = {}
+    raised: dict[tuple[int, int], tuple[list[Span], list[str]]] = {}
+    """Spans of the lines with raised or lowered signs, and their texts in these signs."""
     blocks: list[dict[str, Any]] = textpage.extractDICT()["blocks"]
     for block_no, block in enumerate(blocks):
         for line_no, line in enumerate(block.get("lines", ())):
@@ -152,24 +156,29 @@ def _extract_along(
             text = make_storable(raw)
             if text != raw:
                 damaged += len(DAMAGED.findall(raw))
+            direction = round(line["dir"][0]), round(line["dir"][1])
+            marked = (
+                mark_spans(spans) if len(spans) > 1 and direction == (1, 0) and not RIGHT_TO_LEFT.search(raw) else None
+            )
+            if marked:
+                raised[block_no, line_no] = spans, marked
+                text = make_storable("".join(marked))
             x0, y0, x1, y1 = line["bbox"]
             if text[0].isspace():
                 x0 += (x1 - x0) * (len(text) - len(text.lstrip())) / len(text)  # the box begins with the first letter
                 text = text.lstrip()
-            direction = round(line["dir"][0]), round(line["dir"][1])
             directions[direction] += len(text)
             lead = spans[0] if len(spans) == 1 else max(spans, key=lambda span: len(span["text"].strip()))
+            leads[block_no, line_no] = lead
             bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]  # some fonts tell their weight by name only
             if flags == STRUCK_ONCE:
                 bold = bold or bool(lead["char_flags"] & STRUCK_BOLD)
             upright = direction == (1, 0)
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no)))
-    words = cache(
-        lambda: [
-            Word(x0, y0, x1, y1, make_storable(text), (block, line))
-            for x0, y0, x1, y1, text, block, line, _ in textpage.extractWORDS()
-        ]
-    )
+    words = cache(lambda: _extract_words(textpage, raised))
+    if attached := attach_marks(fragments, words, leads):
+        fragments, with_marks = attached
+        words = cache(lambda: with_marks)
     if any(RIGHT_TO_LEFT.search(fragment.text) for fragment in fragments if not fragment.text.isascii()):
         fragments = _restore_spaces(fragments, words())
     page_text = PageText(
@@ -177,7 +186,7 @@ def _extract_along(
         height,
         tuple(fragments),
         words=words,
-        chars=cache(lambda: _extract_chars(textpage)),
+        chars=cache(lambda: _extract_chars(textpage, raised)),
         to_reading=matrix,
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
@@ -202,13 +211,29 @@ def _restore_spaces(fragments: Iterable[Fragment], words: Iterable[Word]) -> lis
     return spaced
 
 
-def _extract_chars(textpage: pymupdf.TextPage) -> list[Word]:
+_RaisedLines = Mapping[tuple[int, int], tuple[Sequence[Span], Sequence[str]]]
+
+
+def _extract_words(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Word]:
+    words: list[Word] = []
+    for line, own in groupby(textpage.extractWORDS(), key=lambda word: (word[5], word[6])):
+        of_line = [Word(*word[:4], make_storable(word[4]), line) for word in own]
+        words += mark_words(of_line, *raised[line]) if line in raised else of_line
+    return words
+
+
+def _extract_chars(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Word]:
     chars: list[Word] = []
     for block_no, block in enumerate(textpage.extractRAWDICT()["blocks"]):
         for line_no, line in enumerate(block.get("lines", ())):
-            for char in chain.from_iterable(span["chars"] for span in line["spans"]):
-                x0, y0, x1, y1 = char["bbox"]
-                chars.append(Word(x0, y0, x1, y1, make_storable(char["c"]), (block_no, line_no)))
+            spans, texts = raised.get((block_no, line_no), ((), ()))
+            for i, span in enumerate(line["spans"]):
+                signs = [char["c"] for char in span["chars"]]
+                if spans and (text := texts[i]) != spans[i]["text"]:
+                    # what one sign cannot show, such as `^(주1)`, stands whole at the first
+                    signs = list(text) if len(text) == len(signs) else [text.strip(), *[""] * (len(signs) - 1)]
+                for char, sign in zip(span["chars"], signs, strict=True):
+                    chars.append(Word(*char["bbox"], make_storable(sign), (block_no, line_no)))
     return chars
 
 

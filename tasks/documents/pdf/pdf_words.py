@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tasks.documents.blocks import BBox
 from tasks.documents.pdf.pdf_text import Word
+from tasks.documents.raised_signs import drop_marks
 
 NEAR_HEIGHTS = 0.5
 """White within a phrase, in heights of a line."""
@@ -44,22 +45,22 @@ class Phrase(NamedTuple):
 
 def is_number(text: str) -> bool:
     """Return whether a text is an amount, a share, a date in digits or a dash."""
-    return bool(NUMBER.fullmatch(text))
+    return bool(NUMBER.fullmatch(drop_marks(text)))
 
 
 def is_amount(text: str) -> bool:
     """Return whether a text is a number with a digit, or the dash that stands for none."""
-    return is_number(text) and (any(map(str.isdigit, text)) or text in ("-", "–", "—"))
+    return is_number(text) and (any(map(str.isdecimal, text)) or text in ("-", "–", "—"))
 
 
 def is_single_amount(text: str) -> bool:
     """Return whether a word without spaces is surely one amount, not two that stand close: `71,538`, `(4.5)%`."""
-    return bool(SINGLE.fullmatch(text))
+    return bool(SINGLE.fullmatch(drop_marks(text)))
 
 
 def is_year(text: str) -> bool:
     """Return whether a text is a year from 1900 to 2099, or two ("2015-2014"), with or without a footnote mark."""
-    return bool(YEARS.fullmatch(text))
+    return bool(YEARS.fullmatch(drop_marks(text)))
 
 
 def is_word(text: str) -> bool:

@@ -1,0 +1,75 @@
+"""Raised and lowered signs as Unicode writes them: `1,234¹`, `10⁹`, `m²`, `H₂O`; what it cannot raise is `^(주1)`."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import chain
+
+MOST_CHARS = 16
+"""A longer raised text is a remark, not a mark or an exponent."""
+_BLOCKS = ((0xB2, 0xBA), (0x2B0, 0x2E5), (0x1D2C, 0x1DC0), (0x2070, 0x2080))
+RAISED = "".join(
+    sign
+    for sign in map(chr, chain.from_iterable(range(*ends) for ends in _BLOCKS))
+    if unicodedata.decomposition(sign).startswith("<super>")
+)
+"""All raised signs, for the inside of a class of a pattern."""
+_RAISED = {ord(unicodedata.normalize("NFKC", sign)): sign for sign in RAISED} | dict.fromkeys(map(ord, "-–−"), "⁻")
+_LOWERED = dict(zip(map(ord, "0123456789+-−=()"), "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))
+_AS_THEY_ARE = re.compile(r"[^\w+=()\-–−]*|\[[\w\s,–-]*\]")
+"""Signs that are marks by themselves (`*`, `†`, `[1]`), and those that fonts raise by design (`®`, `$`, `°`)."""
+_ORDINAL = re.compile(r"\d(?:st|nd|rd|th)", re.IGNORECASE)
+_TRADEMARKS = {"TM": "™", "SM": "℠"}
+_FRACTIONS = {
+    unicodedata.normalize("NFKC", sign): sign for sign in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
+}  # of `1⁄2`, with Unicode's own slash
+_FRACTION = re.compile(
+    r"(?P<whole>\d\s?)?(?P<above>[⁰¹²³⁴-⁹]{1,2})(?:/(?=[₀-₉])|⁄)(?P<below>[₀-₉0-9]{1,3})(?![₀-₉0-9])"
+)
+
+_MARK = re.compile(rf"[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,{MOST_CHARS}}}\)")
+NOTE = re.compile(rf"\s*(?:{_MARK.pattern})\s*\S")
+"""The beginning of a note: its mark, and a text behind it."""
+
+
+def raise_signs(text: str, *, before: str = "") -> str:
+    """Return a raised text in raised signs, with its white space; before: the text that it stands behind."""
+    mark = text.strip()
+    if not mark or len(mark) > MOST_CHARS or re.search(r"[^,;]\s", mark) or _AS_THEY_ARE.fullmatch(mark):
+        return text
+    if _ORDINAL.fullmatch(before.rstrip()[-1:] + mark):
+        return text
+    if re.fullmatch(r"\d{1,2}[/⁄]\d{1,3}", mark):
+        above, below = re.split(r"[/⁄]", mark)
+        raised = join_fractions(f"{before[-1:]}{above.translate(_RAISED)}⁄{below}")[len(before[-1:]) :]
+    elif all(ord(sign) in _RAISED or not sign.isalnum() for sign in mark):
+        raised = _TRADEMARKS.get(mark) or mark.translate(_RAISED)
+    else:
+        # `주1)` has one bracket only
+        raised = f"^({mark.rstrip(')') if mark.count(')') > mark.count('(') else mark})"
+    start = text.index(mark)
+    return text[:start] + raised + text[start + len(mark) :]
+
+
+def lower_signs(text: str) -> str:
+    """Return a lowered text in lowered signs, where Unicode has them for all of it."""
+    mark = text.strip()
+    lowered = len(mark) <= MOST_CHARS and all(ord(sign) in _LOWERED for sign in mark)
+    return text.translate(_LOWERED) if lowered else text
+
+
+def join_fractions(text: str) -> str:
+    """Return a text with `48½` for 48, a raised 1, a slash and a lowered 2; `48 3⁄16` where Unicode has no sign."""
+
+    def join(match: re.Match[str]) -> str:
+        fraction = unicodedata.normalize("NFKC", f"{match['above']}⁄{match['below']}")
+        whole = match["whole"] or ""
+        return f"{whole}{_FRACTIONS.get(fraction) or (' ' if whole.isdecimal() else '') + fraction}"
+
+    return _FRACTION.sub(join, text)
+
+
+def drop_marks(text: str) -> str:
+    """Return a text without its raised signs, as which a number is told from words."""
+    return text if text.isascii() and "^" not in text else _MARK.sub("", text)
