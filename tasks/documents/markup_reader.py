@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
+from tasks.documents.raised_signs import raise_signs, shift_signs
 from tasks.documents.text_reader import DecodedText, decode, decode_as, read_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECAS
 _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = 1000  # the limit of the HTML standard for `colspan`
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_NOTE_OF_GITHUB = re.compile(r"^\[\^([^\]\s]{1,16})\]:", re.MULTILINE)
+_PLACES = {"sup": 1, "sub": -1}
+_RAISED_TAG = re.compile(r"<(su[pb])>([^<]*)</\1>", re.IGNORECASE)
 _BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
 
@@ -61,6 +65,9 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
             front_matter = {key.strip(): value.strip().strip("\"'") for key, _, value in lines if key[:1].isalpha()}
             metadata = {key: value for key, value in front_matter.items() if value}
     blocks = BlockList()
+    # notes as GitHub writes them: `[^1]` in the text, and `[^1]: …` at the beginning of a line
+    for name in set(_NOTE_OF_GITHUB.findall(body)):
+        body = body.replace(f"[^{name}]:", f"{raise_signs(name)} ").replace(f"[^{name}]", raise_signs(name))
     # the preset's limit of 20 would drop what is nested deeper
     parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
     _MarkdownWriter(blocks).add(iter(parser.parse(body)))
@@ -144,6 +151,11 @@ class _HtmlWriter:
             self._add_styled(node, "heading", int(tag[1]))
         elif tag in ("caption", "figcaption"):
             self._add_styled(node, "caption", None)
+        elif tag in _PLACES:
+            start = len(self._text)
+            self._add_children(node)
+            before = self._text[start - 1] if start else ""
+            self._text[start:] = [shift_signs("".join(self._text[start:]), _PLACES[tag], before=before)]
         elif tag in _INLINE:
             self._add_children(node)
         else:
@@ -316,4 +328,6 @@ def _inline_text(token: Token) -> str:
                 text += _BREAK_TAG.sub("\n", child.content)
             case _:
                 text += child.content
-    return text.strip()
+    return _RAISED_TAG.sub(
+        lambda match: shift_signs(match[2], _PLACES[match[1].lower()], before=text[: match.start()]), text
+    ).strip()

@@ -16,6 +16,7 @@ from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
 from tasks.documents.office_package import has_macros, local_name, read_core_properties, refuse_encrypted
+from tasks.documents.raised_signs import shift_signs
 
 READER = "trivet pptx 1"
 EMU = 12_700
@@ -123,12 +124,12 @@ def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
     ordered = sorted(shapes, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
     if title is not None and title.has_text_frame:
         box = next((entry.bbox for entry in shapes if entry.shape.shape_id == title.shape_id), None)
-        blocks.add("heading", " ".join(title.text_frame.text.split()), level=1, page=number, bbox=box)
+        blocks.add("heading", " ".join(_frame_text(title.text_frame).split()), level=1, page=number, bbox=box)
     for shape, box in ordered:
         if title is None or shape.shape_id != title.shape_id:
             _add_shape(blocks, shape, box, number)
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
-        blocks.add("note", _break_lines(frame.text), page=number)
+        blocks.add("note", _frame_text(frame), page=number)
 
 
 def _place_shapes(shapes: Any, frame: _Frame | None = None) -> Iterator[PlacedShape]:
@@ -164,7 +165,7 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
         blocks.add("table", "", cells=_cells(shape.table), page=number, bbox=box)
     elif getattr(shape, "has_chart", False):
         if shape.chart.has_title and shape.chart.chart_title.has_text_frame:
-            blocks.add("caption", _break_lines(shape.chart.chart_title.text_frame.text), page=number, bbox=box)
+            blocks.add("caption", _frame_text(shape.chart.chart_title.text_frame), page=number, bbox=box)
         blocks.add("table", "", cells=_chart_cells(shape.chart), page=number, bbox=box)
     else:
         # the texts of a diagram (SmartArt) stand in a part of their own
@@ -183,14 +184,34 @@ def _add_text(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> N
 
     placeholder = shape.placeholder_format.type if shape.is_placeholder else None
     if placeholder in (HOLDS.SLIDE_NUMBER, HOLDS.DATE, HOLDS.FOOTER):
-        blocks.add("footer", _break_lines(shape.text_frame.text), page=number, bbox=box)
+        blocks.add("footer", _frame_text(shape.text_frame), page=number, bbox=box)
         return
     paragraphs = [paragraph for paragraph in shape.text_frame.paragraphs if paragraph.text.strip()]
     is_list = placeholder in (HOLDS.BODY, HOLDS.OBJECT, HOLDS.VERTICAL_BODY) and len(paragraphs) > 1
     for paragraph in paragraphs:
         kind: Kind = "list" if is_list else "paragraph"
         level = paragraph.level + 1 if is_list else None
-        blocks.add(kind, _break_lines(paragraph.text), level=level, page=number, bbox=box)
+        blocks.add(kind, _paragraph_text(paragraph), level=level, page=number, bbox=box)
+
+
+def _frame_text(frame: Any) -> str:
+    return "\n".join(map(_paragraph_text, frame.paragraphs)).strip()
+
+
+def _paragraph_text(paragraph: Any) -> str:
+    """Return the text of a paragraph, with its raised and lowered runs as such."""
+    text = ""
+    for node in paragraph._p:  # python-pptx gives runs without fields and line breaks
+        match local_name(node.tag):
+            case "r" | "fld":
+                run, properties = node.findtext("{*}t") or "", node.find("{*}rPr")
+                place = "0" if properties is None else properties.get("baseline", "0")  # in percent of the size
+                text += shift_signs(run, float(place.rstrip("%")), before=text)
+            case "br":
+                text += "\n"
+            case _:
+                pass
+    return text.replace("\v", "\n").strip()
 
 
 def _break_lines(text: str) -> str:
@@ -204,7 +225,7 @@ def _cells(table: Any) -> Sequence[Cell]:
         Cell(
             row=row,
             col=col,
-            text=_break_lines(cell.text_frame.text),
+            text=_frame_text(cell.text_frame),
             row_span=cell.span_height if cell.is_merge_origin else 1,
             col_span=cell.span_width if cell.is_merge_origin else 1,
             header=bool(table.first_row) and row == 0,

@@ -17,7 +17,7 @@ RAISED = "".join(
 """All raised signs, for the inside of a class of a pattern."""
 _RAISED = {ord(unicodedata.normalize("NFKC", sign)): sign for sign in RAISED} | dict.fromkeys(map(ord, "-–−"), "⁻")
 _LOWERED = dict(zip(map(ord, "0123456789+-−=()"), "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))
-_AS_THEY_ARE = re.compile(r"[^\w+=()\-–−]*|\[[\w\s,–-]*\]")
+_AS_THEY_ARE = re.compile(r"(?:[^\w+=()\-–−]|[①-⒇ⓐ-ⓩ])*|\[[\w\s,–-]*\]")
 """Signs that are marks by themselves (`*`, `†`, `[1]`), and those that fonts raise by design (`®`, `$`, `°`)."""
 _ORDINAL = re.compile(r"\d(?:st|nd|rd|th)", re.IGNORECASE)
 _TRADEMARKS = {"TM": "™", "SM": "℠"}
@@ -31,6 +31,15 @@ _FRACTION = re.compile(
 _MARK = re.compile(rf"[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,{MOST_CHARS}}}\)")
 NOTE = re.compile(rf"\s*(?:{_MARK.pattern})\s*\S")
 """The beginning of a note: its mark, and a text behind it."""
+
+
+OFFICE_PLACES = {"superscript": 1, "subscript": -1}
+"""Names by which Word and Excel give the place of a run."""
+
+
+def shift_signs(text: str, place: float, *, before: str = "") -> str:
+    """Return a text in raised signs if its place is above the line (> 0), in lowered ones if below (< 0)."""
+    return raise_signs(text, before=before) if place > 0 else lower_signs(text) if place < 0 else text
 
 
 def raise_signs(text: str, *, before: str = "") -> str:

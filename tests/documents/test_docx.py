@@ -257,9 +257,9 @@ def test_notes_then_headers_come_last_and_once(tmp_path: Path) -> None:
     blocks = _blocks(_build(tmp_path, body, parts=parts, related=related))
 
     assert [(block.kind, block.text) for block in blocks] == [
-        ("paragraph", "본문"),
-        ("note", "각주"),
-        ("note", "미주"),
+        ("paragraph", "본문¹ⁱ"),
+        ("note", "¹ 각주"),
+        ("note", "ⁱ 미주"),
         ("note", "메모"),
         ("header", "머리말"),
         ("footer", "꼬리말"),

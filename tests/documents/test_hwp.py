@@ -73,7 +73,7 @@ def test_generated_numbers_are_written(folder: Path) -> None:
 @pytest.mark.shared
 def test_notes_come_last_with_their_numbers(folder: Path) -> None:
     texts = [block.text for block in read(folder / "footnote-endnote.hwpx")]
-    assert texts[:2] == ["각주참조", "미주참조"]
+    assert texts[:2] == ["각주참조¹⁾²⁾", "미주참조¹⁾²⁾"]
     assert texts[2:] == ["1) 각주입니다.", "2) 각주 두 번째입니다.", "1) 미주입니다.", "2) 미주 두 번째입니다."]
 
 
@@ -137,7 +137,7 @@ def without_generated(value: Any) -> Any:
 
 
 def told(document: HangulDocument) -> Counter[str]:
-    plain = without_generated(document._replace(styles=ListStyles({}, {}, {})))
+    plain = without_generated(document._replace(styles=ListStyles({}, {}, {}, {})))
     texts: list[str] = []
     for block in assemble(plain):
         texts += [cell.text for cell in block.cells] if block.kind == "table" else [block.text]

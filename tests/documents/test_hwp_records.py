@@ -23,7 +23,7 @@ from tasks.documents.hwp.hwp_model import (
 )
 from tasks.documents.hwp.hwp_streams import Tag, inflate, record_tree
 
-NO_LISTS = ListStyles({}, {}, {})
+NO_LISTS = ListStyles({}, {}, {}, {})
 
 
 def record(tag: int, level: int, data: bytes = b"") -> bytes:
@@ -188,7 +188,7 @@ def marks(styles: ListStyles, *heads: ListHead, outline_id: int = 1) -> list[str
 
 
 def numbered(*patterns: str, start: int = 1) -> ListStyles:
-    return ListStyles({1: tuple(NumberingLevel(pattern, "DIGIT", start) for pattern in patterns)}, {}, {})
+    return ListStyles({1: tuple(NumberingLevel(pattern, "DIGIT", start) for pattern in patterns)}, {}, {}, {})
 
 
 def test_a_new_upper_number_restarts_the_lower_ones() -> None:
@@ -202,10 +202,10 @@ def test_path_codes_write_all_levels() -> None:
 
 
 def test_outline_follows_the_numbering_of_its_section() -> None:
-    styles = ListStyles({2: (NumberingLevel("제^1장", "DIGIT", 1),)}, {}, {})
+    styles = ListStyles({2: (NumberingLevel("제^1장", "DIGIT", 1),)}, {}, {}, {})
     assert marks(styles, ListHead("outline", 0, 0), outline_id=2) == ["제1장"]
 
 
 def test_bullets_of_the_symbol_font_become_the_signs_that_it_shows() -> None:
-    styles = ListStyles({}, {1: "\uf06c", 2: "▶"}, {})
+    styles = ListStyles({}, {1: "\uf06c", 2: "▶"}, {}, {})
     assert marks(styles, ListHead("bullet", 1, 0), ListHead("bullet", 2, 0)) == ["●", "▶"]

@@ -13,9 +13,10 @@ from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_readers import format_table
 from tasks.documents.docx import docx_inline
 from tasks.documents.docx.docx_inline import CHART, MC, A, read_first_alternative
-from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, is_white, parse_integer
+from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, format_number, is_white, parse_integer
 from tasks.documents.list_marks import find_mark
 from tasks.documents.office_package import Part, W, WordPackage, child_is_on, child_value, word_attribute
+from tasks.documents.raised_signs import raise_signs, shift_signs
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63
@@ -66,6 +67,18 @@ class Findings:
     external_images: int = 0
     foreign_parts: int = 0
     """Embedded documents of other formats (altChunk)."""
+    note_formats: dict[str, str] = field(default_factory=lambda: {"footnotes": "decimal", "endnotes": "lowerRoman"})
+    """Number formats of the notes; comments have no numbers."""
+    note_marks: dict[str, dict[str, str]] = field(default_factory=lambda: {"footnotes": {}, "endnotes": {}})
+    """The raised number of each note by kind and id."""
+
+    def mark_note(self, reference: docx_inline.NoteReference) -> str:
+        """Return the next number of its kind for a note; "" for a comment, and where the author typed a mark."""
+        marks = self.note_marks.get(reference.kind)
+        if marks is None or reference.own_mark:
+            return ""
+        number = format_number(1 + len(marks), self.note_formats[reference.kind])
+        return marks.setdefault(reference.id, raise_signs(number))
 
 
 class StoryWalker:
@@ -114,10 +127,14 @@ class StoryWalker:
                     self.pages.manual_breaks += 1
             elif isinstance(token, str):
                 text += token
+            elif isinstance(token, docx_inline.ShiftedText):
+                text += shift_signs(token.text, token.place, before=text)
             elif isinstance(token, docx_inline.HiddenRun):
                 self._hide(token, follows=last)
             else:
                 self._take_note(token)
+                if isinstance(token, docx_inline.NoteReference):
+                    text += self._findings.mark_note(token)
             last = token
         yield from self._part_of_paragraph(text, look, labelled=labelled)
         mark = node.find(f"{W}pPr/{W}rPr")

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from tasks.documents.office_package import R, W, child_is_on, word_attribute
+from tasks.documents.office_package import R, W, child_is_on, child_value, word_attribute
+from tasks.documents.raised_signs import OFFICE_PLACES
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING_PARTS = ("main", "picture", "wordprocessingDrawing", "chart", "diagram")
@@ -52,6 +53,15 @@ class NoteReference(NamedTuple):
     kind: str
     """`footnotes`, `endnotes`, `comments`: the type of the part that holds it."""
     id: str
+    own_mark: bool
+    """The author typed a mark of his own behind it."""
+
+
+class ShiftedText(NamedTuple):
+    """A text above its line (place 1) or below it (-1)."""
+
+    text: str
+    place: int
 
 
 class HiddenRun(NamedTuple):
@@ -66,7 +76,7 @@ DELETED = "deleted in tracked changes"
 VANISHED = "formatted as hidden"
 Hides = Callable[[ET.Element], str | None]
 """Tells why the text of a run is not seen; None for a run that is."""
-Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | HiddenRun
+Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | ShiftedText | HiddenRun
 
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -106,6 +116,9 @@ def read_tokens(node: ET.Element, hides: Hides) -> Iterator[Token]:
             seen = [token for token in tokens if not isinstance(token, str)] if reason != VANISHED else []
             text = "".join(token for token in tokens if isinstance(token, str)) if seen else read_hidden(child)
             yield from (HiddenRun(text, reason), *seen)
+        elif tag == f"{W}r" and (place := OFFICE_PLACES.get(child_value(child, "rPr/vertAlign") or "")):
+            for token in read_tokens(child, hides):
+                yield ShiftedText(token, place) if isinstance(token, str) else token
         elif tag == f"{W}br":
             yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":
@@ -120,7 +133,8 @@ def read_tokens(node: ET.Element, hides: Hides) -> Iterator[Token]:
             equations = [child] if tag == f"{M}oMath" else child.findall(f"{M}oMath")
             yield "\n".join(map(linearize_math, equations))
         elif tag in _NOTES:
-            yield NoteReference(_NOTES[tag], word_attribute(child, "id") or "")
+            own_mark = word_attribute(child, "customMarkFollows") in ("1", "true", "on")
+            yield NoteReference(_NOTES[tag], word_attribute(child, "id") or "", own_mark)
         elif tag == f"{MC}AlternateContent":
             yield from read_first_alternative(child, partial(read_tokens, hides=hides))
         elif tag in _DRAWINGS:

@@ -25,6 +25,7 @@ from tasks.documents.office_package import (
     R,
     W,
     WordPackage,
+    child_value,
     has_macros,
     read_core_properties,
     refuse_encrypted,
@@ -118,6 +119,11 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
     def walker(part: Part) -> StoryWalker:
         return StoryWalker(package, part, styles=styles, numbering=numbering, findings=findings)
 
+    settings = package.find_related(main, "settings")
+    for root in [settings.root, main.root] if settings else [main.root]:
+        for kind in findings.note_formats:
+            for node in root.iter(f"{W}{kind[:-1]}Pr"):
+                findings.note_formats[kind] = child_value(node, "numFmt") or findings.note_formats[kind]
     body = walker(main)
     items = [item for node in main.root.findall(f"{W}body") for item in body.items(node)]
     for kind in ("footnotes", "endnotes", "comments"):
@@ -146,7 +152,11 @@ def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) 
         if name in notes:
             # an endnote stands behind the text, on a page that nothing names
             page = 0 if kind == "endnotes" else pages.get(name or "", 0)
-            yield from _merge_story(list(walker.items(notes[name])), "note", page=page)
+            mark = findings.note_marks.get(kind, {}).get(name or "", "")
+            for item in _merge_story(list(walker.items(notes[name])), "note", page=page):
+                yield item._replace(
+                    text=f"{mark} {item.text}" if mark and item.text and item.kind == "note" else item.text
+                )
 
 
 def _merge_story(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:

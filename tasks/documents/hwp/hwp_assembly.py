@@ -85,6 +85,7 @@ class _Assembly:
                         text += run
                     case AnchoredText():
                         self._add_aside(run)
+                        text += run.mark
                     case _ if text.strip() and not (run.in_line and _has_text(run)):
                         floating.append(run)
                     case _:
@@ -154,6 +155,7 @@ class _Assembly:
             for run in paragraph.runs:
                 if isinstance(run, AnchoredText):
                     self._add_aside(run)
+                    text += run.mark
                 elif isinstance(run, Table | Shape):
                     inside = self._flatten_object(run, pictures)
                     if run.in_line or not text.strip():

@@ -7,7 +7,8 @@ the text: the n-th eight-unit control of an object stands for the paragraph's n-
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from sys import byteorder
 
@@ -15,6 +16,7 @@ from tasks.documents.hwp import hwp_model as hwp
 from tasks.documents.hwp.hwp_streams import Record, Tag
 
 _HEAD_BYTES = 12  # attributes, width, distance and character shape before each number pattern
+_SHAPE_BITS = 46  # behind fonts, widths, spacing, sizes and offsets of seven scripts, and the size
 _KINDS: dict[int, hwp.ListKind] = {1: "outline", 2: "number", 3: "bullet"}
 
 
@@ -32,7 +34,13 @@ def read_docinfo(records: list[Record]) -> hwp.ListStyles:
             # three bits hold levels 0–6; files since 5.0.2.5 repeat the level at the end, up to 9
             level = min(record.u32(54), hwp.MAX_LEVEL) if len(record.data) >= 58 else attributes >> 25 & 7
             heads[str(shape_id)] = hwp.ListHead(kind, record.u16(30), level)
-    return hwp.ListStyles(dict(enumerate(numberings, 1)), dict(enumerate(bullets, 1)), heads)
+    shapes = [record for record in flat if record.tag == Tag.CHAR_SHAPE]
+    places = {
+        str(shape_id): 1 if record.u32(_SHAPE_BITS) >> 15 & 1 else -1
+        for shape_id, record in enumerate(shapes)
+        if len(record.data) >= _SHAPE_BITS + 4 and record.u32(_SHAPE_BITS) >> 15 & 3
+    }
+    return hwp.ListStyles(dict(enumerate(numberings, 1)), dict(enumerate(bullets, 1)), heads, places)
 
 
 def _read_levels(record: Record) -> tuple[hwp.NumberingLevel, ...]:
@@ -94,11 +102,18 @@ def _paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> Iterator[hwp
 def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
     controls = iter([child for child in node.children if child.tag == Tag.CTRL_HEADER])
     runs: list[hwp.Run] = []
+    # where the shape of the characters changes, and to which
+    changes = [
+        (child.u32(at), styles.places.get(str(child.u32(at + 4)), 0))
+        for child in node.children
+        if child.tag == Tag.PARA_CHAR_SHAPE
+        for at in range(0, len(child.data) - 7, 8)
+    ]
     for child in node.children:
         if child.tag == Tag.PARA_TEXT:
-            for text in _text_runs(child.data):
+            for text, place in _text_runs(child.data, changes):
                 if text is not None:
-                    runs.append(text)
+                    runs.append(hwp.shift_run(text, place, runs))
                 elif control := next(controls, None):
                     runs += _control(control, styles)
     for control in controls:  # no place in the text: damaged, but not lost
@@ -108,32 +123,43 @@ def _paragraph(node: Record, styles: hwp.ListStyles) -> hwp.Paragraph:
     return hwp.Paragraph(tuple(runs), styles.heads.get(str(node.u16(8))))
 
 
-def _text_runs(data: bytes) -> Iterator[str | None]:
-    """Yield the text between controls, and None at the place of each object."""
+def _text_runs(data: bytes, changes: Sequence[tuple[int, int]]) -> Iterator[tuple[str | None, int]]:
+    """Yield the text between controls with its place, and None at the place of each object.
+
+    changes: unit from which on the text is raised (1), lowered (-1) or on its line (0).
+    """
     data = data[: len(data) // 2 * 2]
     units = array("H", data)
     if byteorder == "big":
         units.byteswap()
+    starts = [start for start, _ in changes] if any(place for _, place in changes) else []
+
+    def cut(start: int, end: int) -> Iterator[tuple[str, int]]:
+        while start < end:
+            number = bisect_right(starts, start)
+            until = min(starts[number], end) if number < len(starts) else end
+            place = changes[number - 1][1] if number else 0
+            yield data[2 * start : 2 * until].decode("utf-16-le", "replace"), place
+            start = until
+
     start = index = 0
     while index < len(units):
         code = units[index]
         if code >= 32:
             index += 1
             continue
-        if index > start:
-            yield data[2 * start : 2 * index].decode("utf-16-le", "replace")
+        yield from cut(start, index)
         if code in _ONE_UNIT or 25 <= code <= 29:
-            yield _ONE_UNIT.get(code, "")
+            yield _ONE_UNIT.get(code, ""), 0
             index += 1
         else:
             if code == _TAB:
-                yield "\t"
+                yield "\t", 0
             elif code in _OBJECT_CODES:
-                yield None
+                yield None, 0
             index += 8
         start = index
-    if len(units) > start:
-        yield data[2 * start :].decode("utf-16-le", "replace")
+    yield from cut(start, len(units))
 
 
 def _control(node: Record, styles: hwp.ListStyles) -> list[hwp.Run]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from tasks.documents.document_readers import format_roman, spell_number
+from tasks.documents.raised_signs import raise_signs, shift_signs
 
 MAX_NESTING = 50  # tables in tables, boxes in boxes; deeper nesting is an attempt to exhaust the stack
 MAX_LEVEL = 9  # deepest level of lists and outlines; 0 is the outermost
@@ -67,6 +68,12 @@ class AnchoredText(NamedTuple):
     kind: AsideKind
     paragraphs: tuple[Paragraph, ...]
 
+    @property
+    def mark(self) -> str:
+        """The number of a note, raised as Hangul shows it where the note is anchored; "" without one."""
+        first = next(iter(self.paragraphs[0].runs), "") if self.kind == "note" else ""
+        return raise_signs(first) if isinstance(first, Generated) else ""
+
 
 Run = str | Table | Shape | AnchoredText
 AsideKind = Literal["note", "header", "footer"]
@@ -108,12 +115,14 @@ class NumberingLevel(NamedTuple):
 
 
 class ListStyles(NamedTuple):
-    """The lists that a document defines, by id, and which of them each paragraph shape belongs to."""
+    """The lists that a document defines, by id, and what its paragraph and character shapes say of text."""
 
     numberings: Mapping[int, tuple[NumberingLevel, ...]]
     bullets: Mapping[int, str]
     heads: Mapping[str, ListHead]
     """Paragraph shape id → the list that paragraphs of this shape belong to."""
+    places: Mapping[str, int]
+    """Id of each character shape that is raised (1) or lowered (-1)."""
 
 
 class HangulDocument(NamedTuple):
@@ -124,6 +133,11 @@ class HangulDocument(NamedTuple):
     title: str | None
     metadata: dict[str, str]
     notes: tuple[str, ...]
+
+
+def shift_run(text: str, place: int, runs: Sequence[Run]) -> str:
+    """Return a text that stands behind `runs` in raised (place 1) or lowered signs (-1)."""
+    return shift_signs(text, place, before=next((run for run in runs[-1:] if isinstance(run, str)), ""))
 
 
 def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:

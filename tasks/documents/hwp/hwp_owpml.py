@@ -22,6 +22,7 @@ _PICTURES = frozenset({"pic", "ole", "chart", "video"})
 _DRAWN_SHAPES = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
 _SHAPES = _PICTURES | _DRAWN_SHAPES | {"unknownObject"}
 _FORMS = frozenset({"btn", "radioBtn", "checkBtn", "comboBox", "listBox", "edit", "scrollBar"})
+_PLACES = {"supscript": 1, "subscript": -1}
 _MAX_SPAN = 1024
 _KINDS: dict[str, hwp.ListKind] = {"OUTLINE": "outline", "NUMBER": "number", "BULLET": "bullet"}
 
@@ -31,6 +32,7 @@ def read_head(root: Element) -> hwp.ListStyles:
     heads: dict[str, hwp.ListHead] = {}
     numberings: dict[int, tuple[hwp.NumberingLevel, ...]] = {}
     bullets: dict[int, str] = {}
+    places: dict[str, int] = {}
     for element in root.iter():
         match local_name(element):
             case "paraPr":
@@ -46,12 +48,15 @@ def read_head(root: Element) -> hwp.ListStyles:
                     start = _number(level, "start", missing=1)
                     rules.append(hwp.NumberingLevel(_text(level), level.get("numFormat", "DIGIT"), start))
                 numberings[_number(element, "id")] = tuple(rules)
+            case "charPr":
+                shifts = [_PLACES[name] for child in element if (name := local_name(child)) in _PLACES]
+                places |= {element.get("id", ""): shift for shift in shifts}
             case "bullet":
                 # a bullet that is an image has no character of its own
                 bullets[_number(element, "id")] = "" if _number(element, "useImage") else element.get("char", "")
             case _:
                 pass
-    return hwp.ListStyles(numberings, bullets, heads)
+    return hwp.ListStyles(numberings, bullets, heads, places)
 
 
 def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> hwp.Section:
@@ -66,7 +71,7 @@ class _SectionReader:
 
     def __init__(self, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> None:
         self.outline_id = 0
-        self._heads = styles.heads
+        self._styles = styles
         self._master_page = master_page
         self._depth = 0
 
@@ -80,15 +85,16 @@ class _SectionReader:
             )
         for child in _content(parent):
             if local_name(child) == "p":
-                parts = (
-                    part
-                    for part_or_run in _content(child)
-                    for part in (_content(part_or_run) if local_name(part_or_run) == "run" else (part_or_run,))
-                )
-                runs = [run for part in parts for run in self._run(part)]
-                yield hwp.Paragraph(tuple(runs), self._heads.get(child.get("paraPrIDRef", "")))
-            elif runs := self._run(child):
-                yield hwp.Paragraph(tuple(runs), None)
+                runs: list[hwp.Run] = []
+                for part_or_run in _content(child):
+                    is_run = local_name(part_or_run) == "run"
+                    place = self._styles.places.get(part_or_run.get("charPrIDRef", ""), 0) if is_run else 0
+                    for part in _content(part_or_run) if is_run else (part_or_run,):
+                        shifted = place and local_name(part) == "t"
+                        runs += [hwp.shift_run(_text(part), place, runs)] if shifted else self._run(part)
+                yield hwp.Paragraph(tuple(runs), self._styles.heads.get(child.get("paraPrIDRef", "")))
+            elif stray := self._run(child):
+                yield hwp.Paragraph(tuple(stray), None)
         self._depth -= 1
 
     def _run(self, element: Element) -> list[hwp.Run]:

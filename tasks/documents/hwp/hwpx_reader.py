@@ -190,7 +190,7 @@ class _Parts:
 
     def document(self) -> HangulDocument:
         """Return the text with its lists, and the title and metadata of the package file."""
-        package, styles = self._package, ListStyles({}, {}, {})
+        package, styles = self._package, ListStyles({}, {}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
             styles = read_head(package.xml(header))
         else:

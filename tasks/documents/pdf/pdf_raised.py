@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasks.documents.raised_signs import MOST_CHARS, join_fractions, lower_signs, raise_signs
+from tasks.documents.raised_signs import MOST_CHARS, join_fractions, lower_signs, raise_signs, shift_signs
 
 if TYPE_CHECKING:
     from tasks.documents.pdf.pdf_text import Fragment, Word
@@ -62,7 +62,7 @@ def mark_spans(spans: Sequence[Span]) -> list[str] | None:
             raised = raised and not text.strip()
         else:
             raised = place > 0
-            text = raise_signs(text, before=done) if raised else lower_signs(text)
+            text = shift_signs(text, place, before=done)
         texts.append(text)
         done += text
     return texts if texts != [span["text"] for span in spans] else None

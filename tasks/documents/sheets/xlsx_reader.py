@@ -25,6 +25,7 @@ from tasks.documents.office_package import (
     read_links,
     refuse_encrypted,
 )
+from tasks.documents.raised_signs import OFFICE_PLACES, shift_signs
 from tasks.documents.sheets.grid import Area, Cells, Value, column_letters, column_number, find_pieces, parse_area
 from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_general, format_number, is_date
 
@@ -165,8 +166,12 @@ def read_workbook(package: Package) -> Workbook:
     shared = by_type.get("sharedStrings")
     texts: list[str] = []
     for item in package.xml(shared) if shared else ():
-        runs = [node for node in item if local_name(node.tag) in ("t", "r")]  # no readings of Han characters (`rPh`)
-        text = "".join(part.text or "" for run in runs for part in run.iter() if local_name(part.tag) == "t")
+        text = ""
+        for run in (node for node in item if local_name(node.tag) in ("t", "r")):  # no readings of Han letters (`rPh`)
+            parts = {local_name(part.tag): part for part in run.iter()}
+            shown = parts["t"].text or "" if "t" in parts else ""
+            place = parts["vertAlign"].get("val", "") if "vertAlign" in parts else ""
+            text += shift_signs(shown, OFFICE_PLACES.get(place, 0), before=text)
         texts.append(_unescape(text))
     properties = next((node for node in root if local_name(node.tag) == "workbookPr"), None)
     return Workbook(
