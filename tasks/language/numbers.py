@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from tasks.language import number_words as words
+from tasks.language.marks import write_plain
 from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, SCALE_WORDS
 from tasks.language.tokens import LARGE, SMALL, month_number
 
@@ -47,7 +48,20 @@ class Scale(NamedTuple):
 
 
 def read_numbers(text: str) -> list[Number]:
-    """Return the numbers of `text` in order, in time linear in its length."""
+    """Return the numbers of `text` in order, in time linear in its length; marks of notes are no part of them."""
+    if plain := write_plain(text):
+        return [
+            number._replace(
+                start=(start := plain.spans[number.start][0]),
+                end=(end := plain.spans[number.end - 1][1]),
+                text=text[start:end],
+            )
+            for number in _read(plain.text)
+        ]
+    return _read(text)
+
+
+def _read(text: str) -> list[Number]:
     working = text.translate(FULL_WIDTH)
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any
 
 from storage.storage_errors import IndexUnusable
+from tasks.language.marks import fold_raised
 
 BIGRAM = "bigram"
 
@@ -82,7 +83,7 @@ def installed_tokenizer() -> str:
 def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
     """Return the tokens of each text, which depend only on the text and the tokenizer's name; batches are faster."""
     # a shell hands over bytes that are no UTF-8 as lone surrogates, which kiwi refuses
-    composed = [unicodedata.normalize("NFC", text).encode(errors="replace").decode() for text in texts]
+    composed = [fold_raised(unicodedata.normalize("NFC", text).encode(errors="replace").decode()) for text in texts]
     if tokenizer == BIGRAM:
         runs = re.compile(f"{HANGUL.pattern}+")
         return [[*_words(text), *chain.from_iterable(map(_pairs, runs.findall(text)))] for text in composed]
@@ -105,7 +106,7 @@ def tokenize(texts: Sequence[str], *, tokenizer: str) -> list[list[str]]:
 
 def syllable_pairs(text: str) -> list[str]:
     """Return neighbouring syllables of Hangul as `예_산`, a form of no token: they find what kiwi splits in two."""
-    runs = re.findall(f"{HANGUL.pattern}+", unicodedata.normalize("NFC", text))
+    runs = re.findall(f"{HANGUL.pattern}+", fold_raised(unicodedata.normalize("NFC", text)))
     return [f"{a}_{b}" for run in runs for a, b in pairwise(run)]
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tasks.language.marks import drop_marks
 from tasks.language.sentences import CITATION_MARK, disarm_marks
 from tasks.language.tokens import BIGRAM
 from tasks.rag.answering.citations import MOST_QUOTE_CHARS, make_citation
@@ -171,7 +172,7 @@ def _compose_lines(question: Question, lines: Sequence[Line], hits: Sequence[Hit
         if affirms is not None and scored.coverage >= LEAST_AFFIRMED:
             label += YES_OR_NO[question.language][affirms]
         # the mark stands before the full stop, unless that ends a short form
-        n, text = len(citations) + 1, render_passage(question, scored.passage)
+        n, text = len(citations) + 1, drop_marks(render_passage(question, scored.passage))
         ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
         texts.append(label + (f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"))
         citations.append(make_citation(n, hits[scored.passage.hit], _quote(scored.passage)))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
+from tasks.language.marks import drop_marks
 from tasks.language.tokens import BIGRAM, HANGUL, tokenize
 from tasks.rag.answering.passages import Passage
 from tasks.rag.answering.question_reading import NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
@@ -28,7 +29,7 @@ MOST_WORDS_BETWEEN = 3
 
 def has_answer_type(question: Question, passage: Passage) -> bool:
     """Return whether the passage holds an answer of the asked type; true where any type will do."""
-    text = passage.text
+    text = drop_marks(passage.text)
     match question.wants:
         case "number":
             return _has_measure(question, passage)
@@ -138,7 +139,7 @@ def _has_name(question: Question, passage: Passage) -> bool:
     """Return whether the passage names a person, an organisation, a role or a place that the question does not name."""
     question_text = question.text.lower()
     kind = "korean_who" if question.wants == "who" else "korean_where"
-    text = passage.text
+    text = drop_marks(passage.text)
     names = [match.group() for match in _PATTERNS["name"].finditer(text)]
     names += [match.group() for match in _PATTERNS[kind].finditer(text)]
     if question.wants == "who":

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tasks.documents.blocks import Cell
+from tasks.language.marks import drop_marks
 from tasks.language.sentences import Span
 
 # a full stop after a letter, a bracket or a quote; not after a digit, where it numbers something or parts decimals
@@ -294,7 +295,7 @@ def _names_columns(grid: _Grid, row: int) -> bool:
 
 
 def _has_number(grid: _Grid, row: int) -> bool:
-    texts = (grid.text(row, column) for column in range(1, grid.columns))
+    texts = (drop_marks(grid.text(row, column)) for column in range(1, grid.columns))
     return any(_NUMBER.fullmatch(text) and not _DATE.fullmatch(text) for text in texts if text)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from os.path import commonprefix
 from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Document, Page
+from tasks.language.marks import find_marks, mark_of_note
 from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
 from tasks.rag import CHUNK_CHARS, OVERLAP_CHARS
 from tasks.rag.indexing.chunk_pieces import Table, cut_table, is_unit_line, read_table, split_text
@@ -23,6 +24,8 @@ from tasks.rag.indexing.chunk_pieces import Table, cut_table, is_unit_line, read
 SMALL_SHARE = 4
 """A section shorter than this part of a chunk joins its neighbour below the same heading."""
 MOST_CAPTION_CHARS = 120
+NOTES_SHARE = 4
+"""At most this part of a table's chunk is kept free for its notes."""
 _CAPTION = re.compile(
     r"[<\[(〈【]?\s*(?:표|별표|서식|Table|TABLE|Exhibit)\s*[\dⅠ-Ⅹ]+(?:[-.]\d+)*\s*[>\])〉】.:]", re.ASCII
 )
@@ -90,12 +93,13 @@ def chunk_document(
     captions_follow = pairs["table", "caption"] > pairs["caption", "table"]
     for page in document.pages:
         parts = list(_group_blocks(page, captions_follow=captions_follow, most_chars=chunk_chars))
+        note_lines = _find_notes(page)
         for number, part in enumerate(parts):
             if part.table is None:
                 drafts += cutter.draft_text(part)
                 continue
             table = read_table(part.table.cells, above=above if number == 0 else None)
-            drafts += cutter.draft_table(part, table)
+            drafts += cutter.draft_table(part, table, note_lines)
             above = table
         if parts and parts[-1].table is None:
             above = None  # a table goes on only from the foot of one page to the head of the next
@@ -187,6 +191,17 @@ def _group_blocks(page: Page, *, captions_follow: bool, most_chars: int) -> Iter
     yield from _group_text(pending, most_chars)
 
 
+def _find_notes(page: Page) -> dict[str, str]:
+    """Return the notes of a page by their marks; a raised mark tells them surely, a plain digit may begin a note."""
+    notes: dict[str, str] = {}
+    blocks = [block for block in page.blocks if block.kind in ("note", "paragraph", "list")]
+    for block in sorted(blocks, key=lambda block: block.kind != "note"):
+        for line in block.text.splitlines():
+            if mark := mark_of_note(line):
+                notes.setdefault(mark, line)
+    return notes
+
+
 def _leads_to_table(block: Block, *, captions_follow: bool) -> bool:
     if block.kind == "caption" or _CAPTION.match(block.text):
         return not captions_follow and len(block.text) <= MOST_CAPTION_CHARS
@@ -254,16 +269,24 @@ class _Cutter(NamedTuple):
             used = part.blocks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
             yield _make_draft("text", text[start:end], used, part.heading_path)
 
-    def draft_table(self, part: _Part, table: Table) -> Iterator[_Draft]:
-        """Yield chunks of a table, which is cut between its rows, each with the lines that lead to the table."""
+    def draft_table(self, part: _Part, table: Table, note_lines: Mapping[str, str]) -> Iterator[_Draft]:
+        """Yield chunks of a table, which is cut between its rows, each with the lines that lead to the table.
+
+        note_lines: the notes of its page by their marks; a part of the table carries those that its marks name.
+        """
         assert part.table is not None
         lead = [line for block in part.blocks for line in block.text.splitlines()]
         if not part.table.cells:  # a table of which only the text was read
             lead += part.table.text.splitlines()
         cells = part.table.place.cells
         span = _RANGE.search(cells) if cells else None
-        for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars):
-            draft = _make_draft("table", piece.text, (*part.blocks, part.table), part.heading_path)
+        named = [note_lines[mark] for mark in find_marks(part.table.text) if mark in note_lines]
+        room = min(sum(len(line) + 1 for line in named), self.chunk_chars // NOTES_SHARE)
+        for piece in cut_table(table, lead=lead, most_chars=self.chunk_chars - room):
+            text = piece.text
+            for line in (note_lines[mark] for mark in find_marks(piece.text) if mark in note_lines):
+                text += f"\n{line}" if len(text) + 1 + len(line) <= self.chunk_chars else ""
+            draft = _make_draft("table", text, (*part.blocks, part.table), part.heading_path)
             piece_cells = cells
             if cells and span and piece.rows and span["bottom"]:
                 first, last = (int(span["top"]) + row for row in piece.rows)

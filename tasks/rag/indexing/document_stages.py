@@ -29,6 +29,7 @@ from tasks.rag.indexing.chunks import FigureText, chunk_document, tokenize_chunk
 from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.indexing.notice_facts import extract_facts
+from tasks.rag.numbers.cell_facts import drop_page_marks
 from tasks.rag.numbers.document_numbers import document_numbers
 from tasks.resources import embed_texts
 
@@ -95,7 +96,7 @@ def parse_source(
     return parsed
 
 
-CHUNKER_VERSION = 12
+CHUNKER_VERSION = 13
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
@@ -124,6 +125,7 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
     tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
     searchable = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
     facts = document_numbers(document.pages, document=digest)
+    plain = document.model_copy(update={"pages": tuple(map(drop_page_marks, document.pages))})
     lengths = [len(chunk.text) for chunk in chunks]
     chunked = Chunked(
         digest=digest,
@@ -134,8 +136,8 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
         shortest=min(lengths, default=0),
         longest=max(lengths, default=0),
         title=document.title,
-        facts=read_facts(document),
-        stated=extract_facts(document),
+        facts=read_facts(plain),
+        stated=extract_facts(plain),
     )
     artifacts.remember(key, artifacts.save("chunked", chunked))
     return chunked

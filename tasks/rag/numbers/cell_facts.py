@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
+from tasks.language.marks import drop_marks
 from tasks.language.numbers import CURRENCIES, read_scales
 from tasks.rag.numbers.periods import YEAR, Period, find_period, fiscal_year
 from tasks.rag.numbers.row_paths import (
@@ -39,6 +40,7 @@ INTRODUCES = re.compile(r"\b(?:following|below|tables?)\b|다음|아래", re.IGN
 """Words of a line above a table that say that a new table begins."""
 IN_YEARS = re.compile(r"\byears\b", re.IGNORECASE)
 """Label of a row of lives or terms, whose amounts are years even in a column of percentages."""
+A_TEN = re.compile(r"10[⁰²³⁴-⁹]{1,2}")
 TITLE_CHARS = 100
 """A longer block above a table is a paragraph."""
 CELL_DIGITS = 16
@@ -121,7 +123,7 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     table = 0
     above: list[str] = []
     last: _Table | None = None
-    for page in pages:
+    for page in map(drop_page_marks, pages):
         for block in page.blocks:
             if block.cells:
                 goes_on = last is not None and _continues_table(block, above, page.number or 0, last)
@@ -139,6 +141,20 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 above += [block.text] if (period and period.end) or read_scales(block.text) else []
             elif block.kind != "footer":
                 above.append(block.text)
+
+
+def drop_page_marks(page: Page) -> Page:
+    """Return a page without the marks of its notes."""
+    blocks: list[Block] = []
+    for block in page.blocks:
+        texts = [drop_marks(cell.text) for cell in block.cells]
+        # among numbers with notes, `10³` is another of them
+        marked = (text for cell, text in zip(block.cells, texts, strict=True) if len(text) < len(cell.text))
+        if any(not any(map(str.isalpha, text)) for text in marked):
+            texts = ["10" if A_TEN.fullmatch(text) else text for text in texts]
+        plain = (cell.model_copy(update={"text": text}) for cell, text in zip(block.cells, texts, strict=True))
+        blocks.append(block.model_copy(update={"text": drop_marks(block.text), "cells": tuple(plain)}))
+    return page.model_copy(update={"blocks": tuple(blocks)})
 
 
 def _continues_table(block: Block, between: Sequence[str], page: int, last: _Table) -> bool:

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from typing import Literal, NamedTuple
 
 from storage.records import Record
+from tasks.language.marks import drop_marks
 from tasks.language.number_words import ORDINALS
 from tasks.language.numbers import read_numbers
 
@@ -57,6 +58,7 @@ def find_period(text: str) -> Period | None:
 
     "Years Ended December 3, 2021" is the year up to that day, "December 3, 2021" alone is that day, and "2021" a year.
     """
+    text = drop_marks(text)  # 2018² is a year with a note
     ends = [number for number in read_numbers(text) if number.unit == "date"]
     if ends:
         digits = int(ends[0].value)

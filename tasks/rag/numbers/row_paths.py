@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
+from tasks.language.marks import drop_marks
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, read_scales
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.periods import YEAR, find_period
@@ -62,7 +63,7 @@ class Amount(NamedTuple):
 
 def read_amount(cell: Cell) -> Amount | None:
     """Read the one number that a cell behind the first column holds; None for words, years and dates."""
-    text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(cell.text.split())))
+    text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(drop_marks(cell.text).split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
         return None
     if text.lstrip("$€£¥₩ ") in NIL:
