@@ -52,8 +52,10 @@ class CatalogueEntry(Record):
     title: str | None = None
     pages: int | None = None
     """Number of pages; None for a format without pages."""
-    page_source: Literal["layout", "stored", "slides", "none"] = "stored"
+    page_source: Literal["layout", "estimated", "stored", "slides", "none"] = "stored"
     """Whether page numbers come from a layout engine, from the file, or do not exist."""
+    estimated_pages: tuple[int, ...] = ()
+    """Pages with text that the layout engine does not show; it stands there by its order only."""
     chunks: int = 0
     metadata: dict[str, str] = Field(default_factory=dict)
     """Issuer, project name, dates … under the names of the metadata table."""

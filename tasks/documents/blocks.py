@@ -15,8 +15,8 @@ BBox = tuple[float, float, float, float]
 LONGEST_SIDE_PX = 2048
 """Larger pictures are scaled down: vision models do so themselves, and the store need not keep a poster."""
 
-PageSource = Literal["layout", "stored", "slides", "none"]
-"""Whether page numbers come from a layout engine, from the file, or do not exist."""
+PageSource = Literal["layout", "estimated", "stored", "slides", "none"]
+"""Whether page numbers come from a layout engine, from the order of the text, from the file, or do not exist."""
 
 Kind = Literal["paragraph", "heading", "list", "table", "figure", "caption", "header", "footer", "note"]
 
@@ -56,6 +56,8 @@ class Place(Record):
     """Headings above the block, outermost first."""
     cells: str | None = None
     """The cells of a spreadsheet that it comes from, as spreadsheet programs name them: `Sheet '예산', B3:D9`."""
+    estimated: bool = False
+    """Whether its page is only estimated, from the pages of the blocks around it."""
 
 
 class Block(Record):
@@ -65,7 +67,7 @@ class Block(Record):
     text: str
     """For a table: its rows, cells joined by ` | `, a line per row."""
     page: int | None = None
-    """1-based; None where there are no pages, or the layout does not show the block. Never a guess."""
+    """1-based; None where there are no pages. A page that a layout does not show says so: `place.estimated`."""
     bbox: BBox | None = None
     cells: tuple[Cell, ...] = ()
     level: int | None = None

@@ -132,7 +132,7 @@ class Citation(Record):
     page: int | None
     page_source: PageSource = "stored"
     """What the page number counts: `layout` is a layout engine's page, which may differ from the word processor's
-    print by one; `slides` is a slide."""
+    print by one; `estimated` is one that the engine does not show; `slides` is a slide."""
     bbox: BBox | None
     quote: str
     chunk_id: str | None = None
@@ -202,13 +202,20 @@ class Answered(Record):
 DECKS = ("pptx", "ppt")
 """Formats whose pages are slides."""
 PAGES: dict[str, dict[PageSource, str]] = {
-    "en": {"stored": "page {}", "layout": "page {} as laid out", "slides": "slide {}"},
-    "ko": {"stored": "{}쪽", "layout": "{}쪽(조판 기준)", "slides": "슬라이드 {}"},
+    "en": {
+        "stored": "page {}",
+        "layout": "page {} as laid out",
+        "estimated": "page {} (estimated)",
+        "slides": "slide {}",
+    },
+    "ko": {"stored": "{}쪽", "layout": "{}쪽(조판 기준)", "estimated": "{}쪽(추정)", "slides": "슬라이드 {}"},
 }
 
 
-def page_source_of(entry: CatalogueEntry) -> PageSource:
-    """Return what the page numbers of a document count: stored pages, laid-out pages, or slides."""
+def page_source_of(entry: CatalogueEntry, page: int | None) -> PageSource:
+    """Return what the number of a page counts: stored pages, laid-out or estimated ones, or slides."""
+    if page in entry.estimated_pages:
+        return "estimated"
     return "slides" if entry.format in DECKS and entry.page_source == "stored" else entry.page_source
 
 

@@ -68,6 +68,8 @@ class Parsed(Record):
     pages: int = 0
     page_source: PageSource = "stored"
     """What the page numbers count; `none`: the format has no pages, and `pages` is 1."""
+    estimated_pages: tuple[int, ...] = ()
+    """Pages with text that the layout does not show."""
     troubled: tuple[PageTrouble, ...] = ()
     notes: tuple[str, ...] = ()
     failure: Failure | None = None

@@ -69,13 +69,13 @@ def test_the_picture_of_a_page_shows_the_box(tmp_path: Path) -> None:
 
 
 def test_what_is_no_document_has_no_layout() -> None:
-    with pytest.raises(hwp_layout.LayoutFailed, match="HwpIngestError"):
+    with pytest.raises(hwp_layout.LayoutFailed, match="does not read the document"):
         hwp_layout.lay_out(b"nothing")
 
 
 def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the body's own group draws below its bottom is body: a line that runs over."""
-    monkeypatch.setattr("hwp_ingest.to_svg_pages", lambda _: [DRAWN.encode()])
+    monkeypatch.setattr(hwp_layout, "draw_pages", lambda _: [DRAWN])
     [page] = hwp_layout.lay_out(b"")
     assert (page.signs, page.zones) == ("머가넘<", "hbbf")
     assert page.boxes[1] == (75.0, 137.1, 90.0, 152.1)
@@ -83,5 +83,5 @@ def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_empty_page_before_the_first_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hwp_ingest.to_svg_pages", lambda _: [b'<svg width="8" height="9"></svg>', DRAWN.encode()])
+    monkeypatch.setattr(hwp_layout, "draw_pages", lambda _: ['<svg width="8" height="9"></svg>', DRAWN])
     assert len(hwp_layout.lay_out(b"")) == 1

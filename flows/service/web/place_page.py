@@ -106,13 +106,13 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
         "document": entry.name,
-        "where": place_of(entry.name, page, page_source_of(entry), language=visit.language),
+        "where": place_of(entry.name, page, page_source_of(entry, page), language=visit.language),
         "picture": picture_address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
         "quote": quote,
         "lines": lines,
         "columns": max((len(line.cells) for line in lines), default=1),
         "page": page,
-        "source": page_source_of(entry),
+        "source": page_source_of(entry, page),
         "pages": entry.pages,
         "links": {
             name: f"{ROOT}/place?{urlencode({'document': document, 'page': number})}" if 1 <= number <= last else ""

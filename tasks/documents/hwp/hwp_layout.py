@@ -1,4 +1,4 @@
-"""Lays HWP and HWPX out as pages (hwp-ingest, a build of rhwp), and draws pages with boxes.
+"""Lays HWP and HWPX out as pages (rhwp), and draws pages with boxes.
 
 The engine draws each sign as an SVG element of its own. The text is read from these elements directly: MuPDF needs
 0.3 seconds for a page of them, and is used to draw only.
@@ -16,7 +16,6 @@ import signal
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,9 +23,9 @@ from typing import Any
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import UnsupportedDocument
+from tasks.documents.hwp.hwp_engine import EngineFailed, draw_pages, load_module
 from tasks.documents.page_join import LaidPage, LayoutFailed
 
-ENGINE = version("hwp-ingest")
 _POINTS = 0.75
 """Points in a pixel of the engine, of which an inch has 96."""
 _ELEMENT = re.compile(r"<text ([^>]*)>([^<]*)</text>|<image ([^>]*)>|<g\b[^>]*>|</g>")
@@ -59,6 +58,7 @@ def run_in_own_process(work: Callable[[], Any]) -> Any:
 
     Raises LayoutFailed. An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
     """
+    load_module()  # here, so that no limit is on its compilation and every fork has it
     context = get_context("fork")  # `work` is a closure, which other ways of starting cannot pickle
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_send_result, args=(work, sender))
@@ -91,8 +91,10 @@ def _send_result(work: Callable[[], Any], sender: Connection) -> None:
     os.dup2(devnull, 2)
     try:
         reply = {"value": work()}
-    except Exception as error:  # noqa: BLE001 an engine raises what it likes over hostile bytes
-        reply = {"failed": f"{type(error).__name__}: {error}"[:300]}
+    except EngineFailed as error:
+        reply = {"failed": str(error)}
+    except Exception:  # noqa: BLE001 an engine raises what it likes over hostile bytes
+        reply = {"failed": "the layout engine crashed"}
     sender.send_bytes(json.dumps(reply).encode())
 
 
@@ -105,9 +107,7 @@ def _drawings(data: bytes) -> list[str]:
 
     The engine moves a table that is a little too high to the next page and leaves an empty one before it.
     """
-    from hwp_ingest import to_svg_pages
-
-    pages = [page.decode() for page in to_svg_pages(data)]
+    pages = draw_pages(data)
     first = next((n for n, page in enumerate(pages) if "<text " in page or "<image " in page), 0)
     return pages[first:]
 

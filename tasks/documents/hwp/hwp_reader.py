@@ -18,7 +18,7 @@ from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_
 from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
-from tasks.documents.hwp.hwp_layout import ENGINE
+from tasks.documents.hwp.hwp_engine import VERSION
 from tasks.documents.hwp.hwp_model import HangulDocument
 
 _SIGNATURE = b"HWP Document File"
@@ -49,7 +49,7 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         document,
         path.read_bytes() if options.layout == "auto" else None,
         format="hwp",
-        reader=f"trivet hwp + olefile {olefile.__version__} + hwp-ingest {ENGINE}",
+        reader=f"trivet hwp + olefile {olefile.__version__} + rhwp {VERSION}",
     )
 
 

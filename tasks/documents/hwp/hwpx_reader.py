@@ -19,7 +19,7 @@ from tasks.documents.blocks import ImageCandidate
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
-from tasks.documents.hwp.hwp_layout import ENGINE
+from tasks.documents.hwp.hwp_engine import VERSION
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
 from tasks.documents.hwp.hwp_streams import (
@@ -52,7 +52,7 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         document,
         path.read_bytes() if options.layout == "auto" else None,
         format="hwpx",
-        reader=f"trivet hwpx + lxml {etree.__version__} + hwp-ingest {ENGINE}",
+        reader=f"trivet hwpx + lxml {etree.__version__} + rhwp {VERSION}",
     )
 
 

@@ -97,7 +97,9 @@ class Assistant:
             question=cleaned,
             answer=draft.text,
             citations=tuple(
-                citation.model_copy(update={"page_source": page_source_of(entry) if entry else citation.page_source})
+                citation.model_copy(
+                    update={"page_source": page_source_of(entry, citation.page) if entry else citation.page_source}
+                )
                 for citation in draft.citations
                 for entry in [self.index.entry(citation.digest)]
             ),

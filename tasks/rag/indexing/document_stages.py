@@ -79,6 +79,11 @@ def parse_source(
             reader=document.reader,
             pages=sum(page.number is not None for page in document.pages) or 1,  # without pages it counts as one
             page_source=document.page_source,
+            estimated_pages=tuple(
+                page.number
+                for page in document.pages
+                if page.number and any(block.place.estimated for block in page.blocks)
+            ),
             troubled=tuple(
                 PageTrouble(page=page.number, status=page.status, reason=page.reason or "")
                 for page in document.pages

@@ -69,6 +69,7 @@ def build_corpus(
                 title=chunked.title if chunked else None,
                 pages=None if item.page_source == "none" else item.pages,
                 page_source=item.page_source,
+                estimated_pages=item.estimated_pages,
                 chunks=chunked.count if chunked else 0,
                 # what people wrote in the table wins over what was read from the first pages
                 metadata=(chunked.facts if chunked else {}) | {field: value for field, value in row.items() if value},

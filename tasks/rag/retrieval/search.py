@@ -106,13 +106,14 @@ def search(
         selected = ordered[:top_k]
     hits = tuple(
         Hit(
-            chunk=read_chunk(index, row),
+            chunk=chunk,
             document_name=index.document(row).name,
-            page_source=page_source_of(index.document(row)),
+            page_source=page_source_of(index.document(row), chunk.page),
             score=score,
             ranks=ranks,
         )
         for row, score, ranks in selected
+        for chunk in [read_chunk(index, row)]
     )
     return SearchResult(hits, tuple(dict.fromkeys(pool.notes)), pool.filters)
 

@@ -45,12 +45,15 @@ def cited(text: str) -> Draft:
         ("pdf", "stored", "a, page 3", "a 3쪽"),
         ("docx", "layout", "a, page 3 as laid out", "a 3쪽(조판 기준)"),
         ("pptx", "stored", "a, slide 3", "a 슬라이드 3"),
+        ("hwp", "layout", "a, page 3 (estimated)", "a 3쪽(추정)"),
     ],
 )
 def test_a_place_is_told_in_the_words_of_its_format(
     format: str, stored: Literal["stored", "layout"], english: str, korean: str
 ) -> None:
-    source = page_source_of(CatalogueEntry(document="0" * 64, name="a", format=format, page_source=stored))
+    unshown = (3,) if format == "hwp" else ()
+    entry = CatalogueEntry(document="0" * 64, name="a", format=format, page_source=stored, estimated_pages=unshown)
+    source = page_source_of(entry, 3)
     assert (place_of("a", 3, source), place_of("a", 3, source, language="ko")) == (english, korean)
     assert [place_of("a", None, source, cells) for cells in ("Sheet 'May', B3:D9", None)] == [
         "a, Sheet 'May', B3:D9",

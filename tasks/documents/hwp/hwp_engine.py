@@ -1,0 +1,138 @@
+"""Runs rhwp, a layout engine for HWP and HWPX, in a WebAssembly sandbox: it sees the document and nothing else.
+
+`rhwp.wasm.gz` is `rhwp_bg.wasm` of the npm package @rhwp/core, unchanged (MIT: LICENSE.rhwp). Its interface is that of
+wasm-bindgen: strings and arrays are an address and a length. Of the browser that it imports, it uses nothing here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, cast
+
+import wasmtime
+
+VERSION = "0.8.6"
+"""Version of @rhwp/core."""
+_WASM = Path(__file__).with_name("rhwp.wasm.gz")
+_MEMORY_BYTES = 1 << 30
+_STACK_BYTES = 2 << 20  # the most that wasmtime gives
+
+
+class EngineFailed(Exception):
+    """The engine does not read the document."""
+
+
+def draw_pages(data: bytes) -> list[str]:
+    """Return the pages of a document as SVG. Raises EngineFailed, or wasmtime's errors where the engine crashes."""
+    engine = _Engine(data)
+    return [engine.content("hwpdocument_renderPageSvg", index).decode() for index in range(engine.page_count())]
+
+
+def convert_to_hwpx(data: bytes) -> bytes:
+    """Return a document of any format that the engine reads, HWP 3 among them, as HWPX. Raises as `draw_pages`."""
+    return _Engine(data).content("hwpdocument_exportHwpx")
+
+
+class _Engine:
+    """The engine with one document open."""
+
+    def __init__(self, data: bytes) -> None:
+        module = load_module()
+        self._store = wasmtime.Store(_configure())
+        self._store.set_limits(memory_size=_MEMORY_BYTES)
+        functions = [
+            self._browser_function(item.name or "", cast("wasmtime.FuncType", item.type)) for item in module.imports
+        ]
+        self._exports: Any = wasmtime.Instance(self._store, module, functions).exports(self._store)
+        self._call("__wbindgen_start")
+        address = self._call("__wbindgen_malloc", len(data), 1)
+        self._exports["memory"].write(self._store, data, address)
+        self._document, _, failed = self._call("hwpdocument_new", address, len(data))
+        if failed:
+            raise EngineFailed("the layout engine does not read the document")
+
+    def page_count(self) -> int:
+        """Return how many pages the document is laid out as."""
+        return self._call("hwpdocument_pageCount", self._document)
+
+    def content(self, name: str, *arguments: int) -> bytes:
+        """Return the bytes that a function of the document gives."""
+        address, size, _, failed = self._call(name, self._document, *arguments)
+        if failed:
+            raise EngineFailed("the layout engine does not draw the document")
+        content = self._read(address, size)
+        self._call("__wbindgen_free", address, size, 1)
+        return content
+
+    def _call(self, name: str, *arguments: int) -> Any:
+        return self._exports[name](self._store, *arguments)
+
+    def _read(self, address: int, size: int) -> bytes:
+        start = address & 0xFFFFFFFF  # addresses are unsigned, and wasmtime gives them signed
+        return bytes(self._exports["memory"].read(self._store, start, start + size))
+
+    def _browser_function(self, name: str, kind: wasmtime.FuncType) -> wasmtime.Func:
+        """Return a function that the engine imports: there is no window, no document and no canvas."""
+        takes_text = [str(part) for part in kind.params] == ["i32", "i32"]
+        nothing = 0 if [str(part) for part in kind.results] == ["i32"] else None
+
+        def call(*arguments: Any) -> Any:
+            if name == "__wbindgen_init_externref_table":
+                table = self._exports["__wbindgen_externrefs"]
+                first = table.grow(self._store, 4, None)  # undefined, null, true, false
+                table.set(self._store, first + 2, True)
+                table.set(self._store, first + 3, False)
+            elif takes_text and ("throw" in name or "error" in name):
+                raise EngineFailed(self._read(*arguments).decode("utf-8", "replace"))
+            elif takes_text and "cast" in name:
+                return self._read(*arguments).decode("utf-8", "replace")
+            return nothing
+
+        return wasmtime.Func(self._store, kind, call)
+
+
+@cache
+def load_module() -> wasmtime.Module:
+    """Return the engine as machine code, which is compiled once for each user: it takes some 15 CPU seconds."""
+    file = Path.home() / ".cache" / "trivet" / f"rhwp-{VERSION}-wasmtime-{version('wasmtime')}.bin"
+    if not file.exists():
+        # in a process that is not waited for: its seconds would count as those of the document
+        compiler = subprocess.Popen([sys.executable, "-P", "-m", __name__, str(file)], stderr=subprocess.DEVNULL)
+        _compilers.append(compiler)
+        os.waitid(os.P_PID, compiler.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        return wasmtime.Module.deserialize_file(_configure(), str(file))
+    except wasmtime.WasmtimeError:  # the folder is read-only, or was filled on another kind of processor
+        return _compile()
+
+
+_compilers: list[subprocess.Popen[bytes]] = []
+"""Kept, since Python waits for a process that it forgets."""
+
+
+@cache
+def _configure() -> wasmtime.Engine:
+    config = wasmtime.Config()
+    # memory grows as it is used: reserved addresses would count against the limits of the reader
+    config.memory_reservation = config.memory_reservation_for_growth = config.memory_guard_size = 0
+    config.max_wasm_stack = _STACK_BYTES
+    return wasmtime.Engine(config)
+
+
+def _compile() -> wasmtime.Module:
+    return wasmtime.Module(_configure(), gzip.decompress(_WASM.read_bytes()))
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=target.parent, delete=False) as written:
+        written.write(_compile().serialize())
+    Path(written.name).replace(target)  # whole, or not there
