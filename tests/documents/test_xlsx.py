@@ -13,6 +13,7 @@ import xlsxwriter
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.sheets import xlsx_reader
+from tasks.documents.sheets.grid import cell_name
 from tasks.documents.sheets.xlsx_reader import open_xlsx
 from tests.documents.zips import changed
 
@@ -120,24 +121,64 @@ def test_a_merged_title_is_the_caption_and_a_source_below_is_text(tmp_path: Path
     ]
 
 
-def test_what_is_hidden_is_read_and_said(tmp_path: Path) -> None:
+def test_what_a_sheet_does_not_show_is_kept_as_hidden(tmp_path: Path) -> None:
     def write(book: Any, sheet: Any) -> None:
-        rows(*BUDGET)(book, sheet)
+        rows(("부서", "2023", "2024"), ("총무과", 1200, 1350), ("기획과", 868, 900), ("합계", 2068, 2250))(book, sheet)
         sheet.set_row(1, None, None, {"hidden": True})
-        sheet.set_column("C:C", None, None, {"hidden": True})
+        sheet.set_column("B:B", None, None, {"hidden": True})
+        sheet.write_comment("B3", "옛 금액")
+        sheet.write("D3", "1 USD", book.add_format({"font_color": "white"}))
+        sheet.write("D4", 7, book.add_format({"num_format": ";;;"}))
+        sheet.write("C1", "2024", book.add_format({"font_color": "white", "bg_color": "navy"}))
 
     def secret(book: Any, sheet: Any) -> None:
         sheet.write("A1", "숨은 글")
         sheet.hide()
 
-    document = read(written(tmp_path / "a.xlsx", ("S", write), ("비밀", secret)))
-    assert "총무과 | 1200 | 1350" in document.pages[0].blocks[1].text
-    assert document.pages[1].blocks[0].text == "비밀 (hidden)"
-    assert document.notes == (
-        "Sheet 'S': hidden rows were read too: 2.",
-        "Sheet 'S': hidden columns were read too: C.",
-        "Sheet '비밀' is hidden; it was read too.",
+    first, second = read(written(tmp_path / "a.xlsx", ("S", write), ("비밀", secret))).pages
+    _, table = first.blocks
+    assert (table.text, table.place.cells) == ("부서 | 2024\n기획과 | 900\n합계 | 2250", "Sheet 'S', A1:C4")
+    assert [cell_name(table.place.cells, cell.row, cell.col) for cell in table.cells][2:4] == [
+        "Sheet 'S', A3",
+        "Sheet 'S', C3",
+    ]
+    assert {(entry.reason, entry.text) for entry in first.hidden} == {
+        ("hidden row 2", "총무과 | 1200 | 1350"),
+        ("hidden column B", "2023 | 868 | 2068"),
+        ("hidden column B", "B3: 옛 금액"),
+        ("white on white", "1 USD"),
+        ("a number format without signs", "7"),
+    }
+    assert (second.blocks, second.reason) == ((), "Sheet '비밀' is hidden")
+    assert [(entry.reason, entry.text) for entry in second.hidden] == [("hidden sheet '비밀'", "숨은 글")]
+
+
+def test_a_merged_cell_shows_its_text_while_a_part_of_it_is_shown(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(("구분", "금액"), ("", 5), ("", 6), ("국내", 7))(book, sheet)
+        sheet.merge_range("A2:A3", "해외")
+        sheet.set_row(1, None, None, {"hidden": True})
+
+    (table,) = [block for block in blocks(written(tmp_path / "a.xlsx", ("S", write))) if block.kind == "table"]
+    assert table.text == "구분 | 금액\n해외 | 6\n국내 | 7"
+
+
+@pytest.mark.parametrize("columns", ['<col min="x" max="2" hidden="1"/>', '<col min="1" max="9999999" hidden="0"/>'])
+def test_columns_that_no_program_writes_hide_nothing(tmp_path: Path, columns: str) -> None:
+    path = written(tmp_path / "a.xlsx", ("S", rows(*BUDGET)))
+    changed(
+        path, "xl/worksheets/sheet1.xml", lambda xml: xml.replace("<sheetData>", f"<cols>{columns}</cols><sheetData>")
     )
+    assert read(path).pages[0].hidden == ()
+
+
+def test_twenty_thousand_ranges_of_hidden_columns_are_one(tmp_path: Path) -> None:
+    columns = '<col min="2" max="16384" hidden="1"/>' * 20_000
+    path = written(tmp_path / "a.xlsx", ("S", rows(*BUDGET)))
+    changed(
+        path, "xl/worksheets/sheet1.xml", lambda xml: xml.replace("<sheetData>", f"<cols>{columns}</cols><sheetData>")
+    )
+    assert [block.text for block in blocks(path)] == ["부서", "총무과", "기획과"]
 
 
 def test_notes_on_cells_stand_behind_the_tables(tmp_path: Path) -> None:
@@ -176,6 +217,15 @@ def test_a_sheet_of_a_million_rows_is_read_up_to_a_number_of_cells(
     document = read(path)
     assert sum(len(block.cells) or 1 for block in document.pages[0].blocks[1:]) == 3_000
     assert document.notes[0].startswith("Sheet 'S': only the rows up to 29,991 were read")
+
+
+@pytest.mark.parametrize(("most", "has_more"), [(9, False), (8, True)])
+def test_a_workbook_that_is_read_whole_does_not_say_that_it_has_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, has_more: bool
+) -> None:
+    monkeypatch.setattr(xlsx_reader, "MOST_CELLS", most)
+    notes = read(written(tmp_path / "a.xlsx", ("S", rows(*BUDGET)), ("Empty", lambda book, sheet: None))).notes
+    assert ("more than" in str(notes)) == has_more
 
 
 def test_macros_and_links_to_other_workbooks_are_said_and_not_followed(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -53,6 +54,88 @@ class Piece(NamedTuple):
     area: Area
     text: str
     cells: tuple[Cell, ...] = ()
+
+
+class Lines:
+    """The rows or the columns of a sheet, numbered with and without its hidden ones."""
+
+    def __init__(self, hidden: Iterable[int] = ()) -> None:
+        self.hidden = frozenset(hidden)
+        self._hidden = sorted(self.hidden)
+        self._shown_before = [number - i for i, number in enumerate(self._hidden)]
+
+    def shown(self, number: int) -> int:
+        """Return the number of a line among those that are shown; of a hidden line, that of the next shown one."""
+        return number - bisect_left(self._hidden, number)
+
+    def stored(self, shown: int) -> int:
+        """Return the number on the sheet of a line that is shown."""
+        return shown + bisect_right(self._shown_before, shown)
+
+
+class Shown(NamedTuple):
+    """The rows and the columns of a sheet."""
+
+    rows: Lines = Lines()
+    columns: Lines = Lines()
+
+    def explain_hidden(self, row: int, column: int) -> str | None:
+        """Return which line hides a cell; None if it is shown."""
+        if row in self.rows.hidden:
+            return f"hidden row {row + 1}"
+        return f"hidden column {column_letters(column)}" if column in self.columns.hidden else None
+
+    def place_areas(self, merged: Sequence[Area]) -> dict[tuple[int, int], Area]:
+        """Return merged areas by their stored top left, as they are shown; they show their text in what is left."""
+        areas: dict[tuple[int, int], Area] = {}
+        for area in merged:
+            top, left = self.rows.shown(area.top), self.columns.shown(area.left)
+            shown = Area(top, left, self.rows.shown(area.bottom + 1) - 1, self.columns.shown(area.right + 1) - 1)
+            if shown.bottom >= top and shown.right >= left:
+                areas[area.top, area.left] = shown
+        return areas
+
+
+def find_hidden(cells: Cells, merged: Sequence[Area], shown: Shown) -> dict[str, list[str]]:
+    """Return the texts of hidden rows and columns, by which it is."""
+    areas, hidden = shown.place_areas(merged), dict[str, list[str]]()
+    for row, values in sorted(cells.items()):
+        for column, value in sorted(values.items()):
+            if (row, column) not in areas and (reason := shown.explain_hidden(row, column)):
+                hidden.setdefault(reason, []).append(value.text)
+    return hidden
+
+
+def find_shown_pieces(cells: Cells, merged: Sequence[Area], shown: Shown) -> list[Piece]:
+    """Return the pieces of a sheet without its hidden rows and columns, with the names that its cells have there."""
+    (rows, columns), seen = shown, dict[int, dict[int, Value]]()
+    if not rows.hidden and not columns.hidden:
+        return find_pieces(cells, merged)
+    areas = shown.place_areas(merged)
+    for row, values in cells.items():
+        for column, value in values.items():
+            if (row, column) in areas or not shown.explain_hidden(row, column):
+                seen.setdefault(rows.shown(row), {}).setdefault(columns.shown(column), value)
+    pieces: list[Piece] = []
+    for piece in find_pieces(seen, list(areas.values())):
+        top, left, bottom, right = piece.area
+        area = Area(rows.stored(top), columns.stored(left), rows.stored(bottom), columns.stored(right))
+        moved: list[Cell] = []
+        for cell in piece.cells:
+            row, col = rows.stored(top + cell.row), columns.stored(left + cell.col)
+            end, last = (
+                rows.stored(top + cell.row + cell.row_span - 1),
+                columns.stored(left + cell.col + cell.col_span - 1),
+            )
+            place = {
+                "row": row - area.top,
+                "col": col - area.left,
+                "row_span": end - row + 1,
+                "col_span": last - col + 1,
+            }
+            moved.append(cell.model_copy(update=place))
+        pieces.append(piece._replace(area=area, cells=tuple(moved)))
+    return pieces
 
 
 def column_letters(column: int) -> str:

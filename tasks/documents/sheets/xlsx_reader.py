@@ -3,7 +3,8 @@
 It reads the XML itself. python-calamine is the fastest and gives no number formats, hidden rows or notes: 3.5 % would
 be 0.035. openpyxl gives them only with the whole sheet in memory, and never both a formula and its value. Neither shows
 a number as its format does. The format of the files is an ISO standard that does not change.
-Hidden sheets, rows and columns are read, and notes name them. Formulas show their stored value and are not evaluated.
+Sheets, rows, columns and cells that are not shown are kept as hidden text. Formulas show their stored value and are not
+evaluated.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tasks.documents.archives import Package, WithoutDoctype, ZipCaps
-from tasks.documents.blocks import Page
-from tasks.documents.document_errors import CorruptDocument
-from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, make_storable, read_whole
+from tasks.documents.blocks import HiddenText, Page
+from tasks.documents.document_readers import (
+    BlockList,
+    Reader,
+    ReadOptions,
+    format_table,
+    make_page,
+    make_storable,
+    read_whole,
+)
 from tasks.documents.office_package import (
     feed_part,
     has_macros,
@@ -25,9 +32,21 @@ from tasks.documents.office_package import (
     read_links,
     refuse_encrypted,
 )
-from tasks.documents.raised_signs import OFFICE_PLACES, shift_signs
-from tasks.documents.sheets.grid import Area, Cells, Value, column_letters, column_number, find_pieces, parse_area
-from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL, format_general, format_number, is_date
+from tasks.documents.sheets.grid import (
+    Area,
+    Cells,
+    Lines,
+    Shown,
+    Value,
+    column_letters,
+    column_number,
+    find_hidden,
+    find_pieces,
+    find_shown_pieces,
+    parse_area,
+)
+from tasks.documents.sheets.number_formats import GENERAL, format_general, format_number, is_date
+from tasks.documents.sheets.workbook import SheetPart, Style, Workbook, read_workbook, unescape
 
 READER = "trivet xlsx 1"
 MOST_CELLS = 200_000
@@ -55,17 +74,39 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         blocks, pages, remaining_cells = BlockList(), list[Page](), MOST_CELLS
         for number, part in enumerate(book.sheets):
             sheet = read_sheet(package, part, book, most_cells=remaining_cells)
-            remaining_cells -= sum(map(len, sheet.cells.values()))
-            comments = cell_notes(package, part)
-            notes += _sheet_notes(part, sheet, len(comments))
-            before = len(blocks)
-            add_sheet(blocks, sheet.cells, sheet=part.name, number=number, hidden=part.hidden, merged=sheet.merged)
-            for cell, text in comments:
+            remaining_cells -= sheet.count
+            comments, before = cell_notes(package, part), len(blocks)
+            hidden, shown_comments = take_hidden(sheet, part, comments)
+            notes += _sheet_notes(part, sheet, len(shown_comments))
+            add_sheet(blocks, sheet.cells, sheet=part.name, number=number, merged=sheet.merged, shown=sheet.shown)
+            for cell, text in shown_comments:
                 blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
-            pages.append(make_page(None, list(blocks)[before:], if_empty="the sheet is empty"))
+            if_empty = f"{sheet_name(part.name)} is hidden" if part.hidden else "the sheet is empty"
+            pages.append(make_page(None, list(blocks)[before:], if_empty=if_empty, hidden=hidden))
         metadata = read_core_properties(package)
     title = metadata.get("title")
     return read_whole(pages, format="xlsx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
+
+
+def take_hidden(
+    sheet: Sheet, part: SheetPart, comments: list[tuple[str, str]]
+) -> tuple[list[HiddenText], list[tuple[str, str]]]:
+    """Take the cells that nobody sees from a sheet, and return their texts, and the comments on the other cells."""
+    by_reason, shown = sheet.take_unseen(), list[tuple[str, str]]()
+    if part.hidden:
+        pieces = find_pieces(sheet.cells, sheet.merged)
+        by_reason[f"hidden sheet '{part.name}'"] = [piece.text or format_table(piece.cells) for piece in pieces]
+        sheet.cells = {}
+    for reason, texts in find_hidden(sheet.cells, sheet.merged, sheet.shown).items():
+        by_reason[reason] = [" | ".join(texts)]
+    for cell, text in comments:
+        area = parse_area(cell)
+        reason = sheet.shown.explain_hidden(area.top, area.left) if area else None
+        if reason or part.hidden:
+            by_reason.setdefault(reason or f"hidden sheet '{part.name}'", []).append(f"{cell}: {text}")
+        else:
+            shown.append((cell, text))
+    return [HiddenText(text=text, reason=reason) for reason, texts in by_reason.items() for text in texts], shown
 
 
 def add_sheet(
@@ -74,14 +115,14 @@ def add_sheet(
     *,
     sheet: str | None,
     number: int | None = None,
-    hidden: bool = False,
     merged: Sequence[Area] = (),
+    shown: Shown | None = None,
 ) -> None:
     """Add the name of a sheet as a heading, then its tables and texts."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
-    parts = find_pieces(cells, merged)
+    parts = find_shown_pieces(cells, merged, shown or Shown())
     if sheet and parts:
-        blocks.add("heading", f"{sheet} (hidden)" if hidden else sheet, level=1, section=number, at=prefix[:-2])
+        blocks.add("heading", sheet, level=1, section=number, at=prefix[:-2])
     for piece in parts:
         blocks.add(piece.kind, piece.text, cells=piece.cells, section=number, at=prefix + piece.area.name)
 
@@ -92,15 +133,8 @@ def sheet_name(name: str) -> str:
 
 
 def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
-    """Yield a sentence on what is hidden on a sheet, and on what was not read of it."""
+    """Yield sentences on the comments of a sheet, and on what was not read of it."""
     name = sheet_name(part.name)
-    if part.hidden:
-        yield f"{name} is hidden; it was read too."
-    if rows := [str(row + 1) for row in sheet.hidden_rows if row in sheet.cells]:
-        yield f"{name}: hidden rows were read too: {_list_few(rows)}."
-    used = {column for row_cells in sheet.cells.values() for column in row_cells}
-    if columns := [column_letters(column) for column in sorted(set(sheet.hidden_columns)) if column in used]:
-        yield f"{name}: hidden columns were read too: {_list_few(columns)}."
     if comments:
         yield f"{name}: notes on cells: {comments}; they stand behind its tables."
     if sheet.unsaved:
@@ -108,8 +142,8 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
             f"{name}: formulas without a stored value were left empty: {_list_few(sheet.unsaved)}; "
             "open and save the workbook in a spreadsheet program."
         )
-    if sheet.is_full:
-        rows_read = f"only the rows up to {max(sheet.cells, default=-1) + 1:,} were read"
+    if sheet.is_cut:
+        rows_read = f"only the rows up to {sheet.last_row + 1:,} were read"
         yield f"{name}: {rows_read}, as the workbook has more than {MOST_CELLS:,} cells; split it."
 
 
@@ -121,88 +155,8 @@ def _list_few(names: Sequence[str]) -> str:
 MOST_MERGED = 20_000
 MOST_ROWS = 1_048_576  # of a sheet, since Excel 2007
 MOST_COLUMNS = 16_384
-_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_COLUMNS = re.compile(r"(\d{1,6}) (\d{1,6})")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})(\d{1,7})")
-
-
-class SheetPart(NamedTuple):
-    """A sheet as the workbook lists it, before it is read."""
-
-    name: str
-    part: str
-    hidden: bool
-
-
-class Workbook(NamedTuple):
-    """Strings, formats and names that the cells of all sheets refer to."""
-
-    sheets: tuple[SheetPart, ...]
-    texts: Sequence[str]
-    formats: Sequence[str]
-    """The number format of each cell style."""
-    since_1904: bool
-    external: int
-    """Number of links to other workbooks, which are not followed."""
-
-
-def read_workbook(package: Package) -> Workbook:
-    """Return the workbook of a package. Raises CorruptDocument if there is none."""
-    targets = [link.target for link in read_links(package, "").values() if link.type == "officeDocument"]
-    main = next((name for name in (*targets, "xl/workbook.xml") if name in package.names), None)
-    if main is None:
-        raise CorruptDocument("The package holds no workbook; it may be another Office file, or truncated.")
-    related = read_links(package, main)
-    root = package.xml(main)
-    sheets: list[SheetPart] = []
-    for node in (node for node in root.iter() if local_name(node.tag) == "sheet"):
-        link = related.get(next((value for name, value in node.attrib.items() if local_name(name) == "id"), ""))
-        if link and not link.external and link.type == "worksheet" and link.target in package.names:
-            hidden = node.get("state", "visible") != "visible"  # `hidden` or `veryHidden`
-            sheets.append(SheetPart(make_storable(node.get("name", "")), link.target, hidden))
-    if not sheets:
-        raise CorruptDocument("The workbook holds no sheet with cells; save it again in a spreadsheet program.")
-
-    by_type = {link.type: link.target for link in related.values() if link.target in package.names}
-    shared = by_type.get("sharedStrings")
-    texts: list[str] = []
-    for item in package.xml(shared) if shared else ():
-        text = ""
-        for run in (node for node in item if local_name(node.tag) in ("t", "r")):  # no readings of Han letters (`rPh`)
-            parts = {local_name(part.tag): part for part in run.iter()}
-            shown = parts["t"].text or "" if "t" in parts else ""
-            place = parts["vertAlign"].get("val", "") if "vertAlign" in parts else ""
-            text += shift_signs(shown, OFFICE_PLACES.get(place, 0), before=text)
-        texts.append(_unescape(text))
-    properties = next((node for node in root if local_name(node.tag) == "workbookPr"), None)
-    return Workbook(
-        sheets=tuple(sheets),
-        texts=texts,
-        formats=_formats(package, by_type.get("styles")),
-        # days of old files from a Macintosh count from 1904
-        since_1904=properties is not None and properties.get("date1904") in ("1", "true"),
-        external=sum(link.type == "externalLink" for link in related.values()),
-    )
-
-
-def _unescape(text: str) -> str:
-    """Return a text with its escapes resolved: `_x000D_` stands for a character that XML cannot hold."""
-    plain = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-    return make_storable(plain.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _formats(package: Package, part: str | None) -> Sequence[str]:
-    """Return the number format of each cell style, by the style's number."""
-    if part is None:
-        return ()
-    root = package.xml(part)
-    custom = {
-        node.get("numFmtId", ""): node.get("formatCode", GENERAL)
-        for node in root.iter()
-        if local_name(node.tag) == "numFmt" and node.get("numFmtId")
-    }
-    styles = next((node for node in root if local_name(node.tag) == "cellXfs"), None)
-    numbers = [node.get("numFmtId", "0") for node in styles or () if local_name(node.tag) == "xf"]
-    return [custom.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL) for number in numbers]
 
 
 class Sheet(WithoutDoctype):
@@ -213,8 +167,12 @@ class Sheet(WithoutDoctype):
         self._book, self._most = book, most_cells
         self.cells: dict[int, dict[int, Value]] = {}
         self.merged: list[Area] = []
-        self.hidden_rows: list[int] = []
-        self.hidden_columns: list[int] = []
+        self._hidden_rows: set[int] = set()
+        self._hidden_columns = bytearray(MOST_COLUMNS)
+        self._white: list[tuple[int, int]] = []
+        self._formatted_away: list[str] = []
+        self._has_grounds = False
+        """Whether a table or a condition may colour cells beside their own styles."""
         self.unsaved: list[str] = []
         """Names of cells whose formula has no stored value."""
         self.count = 0
@@ -223,14 +181,24 @@ class Sheet(WithoutDoctype):
         self._value: list[str] = []
         self._formula = self._collects = self._in_phonetics = False
 
+        self.last_row = -1
+        self.is_cut = False
+        """Whether the sheet holds more cells than are read of it."""
+
     @property
-    def is_full(self) -> bool:
-        """Return whether the sheet holds as many cells as are read of it."""
-        return self.count >= self._most
+    def shown(self) -> Shown:
+        """Return its rows and columns."""
+        return Shown(Lines(self._hidden_rows), Lines(n for n, hidden in enumerate(self._hidden_columns) if hidden))
+
+    def take_unseen(self) -> dict[str, list[str]]:
+        """Take the cells out that are white on white, and return the texts that are not seen by the reason."""
+        white = [] if self._has_grounds else self._white
+        taken = [self.cells[row].pop(column) for row, column in dict.fromkeys(white)]
+        texts = {"white on white": [value.text for value in taken]}
+        return texts | {"a number format without signs": self._formatted_away}
 
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
         """Keep what an element's start tag says, such as the address and style of a cell."""
-        hidden = attrs.get("hidden") in ("1", "true")
         match local_name(tag):
             case "c":
                 name = _CELL_NAME.fullmatch(attrs.get("r", ""))
@@ -248,12 +216,17 @@ class Sheet(WithoutDoctype):
                 number = attrs.get("r", "")
                 self.row = int(number) - 1 if number.isdigit() else self.row + 1
                 self._column = -1
-                self.hidden_rows += [self.row] if hidden else []
+                if _is_hidden(attrs, "ht") and 0 <= self.row < MOST_ROWS:
+                    self._hidden_rows.add(self.row)
             case "rPh":
                 self._in_phonetics = True
-            case "col" if hidden:
-                first, last = int(attrs.get("min", "1")), int(attrs.get("max", "1"))
-                self.hidden_columns += range(first - 1, min(last, MOST_COLUMNS))
+            case "col" if _is_hidden(attrs, "width") and (
+                ends := _COLUMNS.fullmatch(f"{attrs.get('min')} {attrs.get('max')}")
+            ):
+                first, last = max(int(ends[1]) - 1, 0), min(int(ends[2]), MOST_COLUMNS)
+                self._hidden_columns[first:last] = b"\1" * max(last - first, 0)
+            case "tablePart" | "cfRule":
+                self._has_grounds = True
             case "mergeCell" if len(self.merged) < MOST_MERGED and (area := parse_area(attrs.get("ref", ""))):
                 self.merged.append(area)
             case _:
@@ -271,11 +244,9 @@ class Sheet(WithoutDoctype):
                 raw = "".join(self._value)
                 if self._formula and not raw and self._type != "str":  # `str`: a formula that gave the empty text
                     self.unsaved.append(f"{column_letters(self._column)}{self.row + 1}")
-                value = self._format_value(raw) if raw else None
-                within = self.row < MOST_ROWS and self._column < MOST_COLUMNS
-                if value and value.text.strip() and not self.is_full and within:
-                    self.cells.setdefault(self.row, {})[self._column] = value
-                    self.count += 1
+                within = 0 <= self.row < MOST_ROWS and self._column < MOST_COLUMNS
+                if raw.strip() and within:
+                    self._keep(raw)
             case "v" | "t":
                 self._collects = False
             case "rPh":
@@ -283,8 +254,25 @@ class Sheet(WithoutDoctype):
             case _:
                 pass
 
-    def _format_value(self, raw: str) -> Value:
-        """Return a stored value as its cell shows it."""
+    def _keep(self, raw: str) -> None:
+        """Keep the value of the cell that ends, with those that are seen or with those that are not."""
+        styles, number = self._book.styles, int(self._style) if self._style.isdigit() else 0
+        style = styles[number] if number < len(styles) else Style(GENERAL, is_white=False)
+        value = self._format_value(raw, style.format)
+        if self.count >= self._most:
+            self.is_cut = self.is_cut or bool(value.text.strip())
+            return
+        if style.format.strip() == ";;;" or not value.text.strip():
+            hidden = self._format_value(raw, GENERAL).text
+            self._formatted_away += [hidden] if hidden.strip() else []
+        else:
+            self.cells.setdefault(self.row, {})[self._column] = value
+            self.last_row = max(self.last_row, self.row)
+            self._white += [(self.row, self._column)] if style.is_white else []
+        self.count += 1
+
+    def _format_value(self, raw: str, format: str) -> Value:
+        """Return a stored value as a format shows it."""
         match self._type:
             case "s":
                 is_listed = raw.isdigit() and int(raw) < len(self._book.texts)
@@ -296,24 +284,25 @@ class Sheet(WithoutDoctype):
             case "n":
                 pass
             case _:
-                return Value(_unescape(raw), "text")
+                return Value(unescape(raw), "text")
         try:
             number = float(raw)
         except ValueError:
             return Value(make_storable(raw), "text")
-        formats = self._book.formats
-        style = int(self._style) if self._style.isdigit() else 0
-        code = formats[style] if style < len(formats) else GENERAL
-        if code == GENERAL:
+        if format == GENERAL:
             return Value(format_general(number), "number")
-        text = format_number(number, code, since_1904=self._book.since_1904)
-        return Value(text, "date" if is_date(code) else "number")
+        text = format_number(number, format, since_1904=self._book.since_1904)
+        return Value(text, "date" if is_date(format) else "number")
+
+
+def _is_hidden(attrs: dict[str, str], size: str) -> bool:
+    return attrs.get("hidden") in ("1", "true") or attrs.get(size) in ("0", "0.0")  # of no height or width
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
     """Return the cells of a sheet; of a very large one, its first rows."""
     sheet = Sheet(book, most_cells)
-    feed_part(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_full)
+    feed_part(package.pieces(part.part), sheet, name=part.part, is_done=lambda: sheet.is_cut)
     return sheet
 
 
@@ -325,5 +314,5 @@ def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
             for node in package.xml(link.target).iter():
                 if local_name(node.tag) == "comment":
                     text = "".join(part.text or "" for part in node.iter() if local_name(part.tag) == "t")
-                    notes.append((node.get("ref", ""), _unescape(text).strip()))
+                    notes.append((node.get("ref", ""), unescape(text).strip()))
     return [(cell, text) for cell, text in notes if text]
