@@ -124,7 +124,7 @@ MatchKind = Literal["full", "lead", "sound"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
-VERSION = 6
+VERSION = 7
 """Version of the files of learned names; raised when the same entries would give other arrays."""
 UNUSED_DAYS = 30
 """Days after which the file of a part that no index opens is removed."""

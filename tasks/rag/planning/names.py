@@ -229,13 +229,13 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
         titles.append(("alias", stem_of(alias)))
     if not _is_leaf(entry):
         _add(entities, "issuer", entry.metadata.get("issuer"))
-    _add(titles, "project_name", entry.metadata.get("project_name"))
-    for title in dict.fromkeys((entry.title, entry.metadata.get("title"))):
-        _add(titles, "title", title)
-        # the company that a title begins with, which its legal form shows
-        plain = unicodedata.normalize("NFKC", title or "")
-        if not _is_leaf(entry) and (match := _COMPANY.match(plain) or _KOREAN_COMPANY.match(plain)):
-            _add(entities, "issuer", next(filter(None, match.groups())))
+        _add(titles, "project_name", entry.metadata.get("project_name"))
+        for title in dict.fromkeys((entry.title, entry.metadata.get("title"))):
+            _add(titles, "title", title)
+            # the company that a title begins with, which its legal form shows
+            plain = unicodedata.normalize("NFKC", title or "")
+            if match := _COMPANY.match(plain) or _KOREAN_COMPANY.match(plain):
+                _add(entities, "issuer", next(filter(None, match.groups())))
     for _, name in [title for title in titles if title[0] in {"name", "alias"}]:
         # whose it is stands before its first underscore, or before its period or form
         segments = _segments(name)
@@ -264,9 +264,10 @@ def find_named_documents(names: Collection[str], catalogue: Sequence[CatalogueEn
 
 
 def _is_leaf(entry: CatalogueEntry) -> bool:
-    """Return whether a document may be one page of something longer, so that a name on it says little of whose it is.
+    """Return whether a document may be one page of something longer: its headings are its text, not its names.
 
-    Of 54 English questions over 330 pages kept as files of their own, 14 were sent to a cover page, none rightly.
+    Of 54 English questions over 330 pages kept as files of their own, 14 were sent to a cover page, none rightly; with
+    titles as names, 582 of 827 Korean questions over 985 pages preferred a page for a common word of its heading.
     """
     of_table = "file_name" in entry.metadata
     return not of_table and (entry.pages or 1) == 1 and 0 < entry.chunks <= LEAF_CHUNKS

@@ -21,7 +21,7 @@ class Expansion(NamedTuple):
     added: tuple[str, ...]
     """Phrases that documents may use in place of the question's own, each once."""
     statements: tuple[str, ...]
-    """Names of the financial statements that hold the answer, as in `STATEMENTS`."""
+    """Names of the financial statements that may hold the answer, as in `STATEMENTS`."""
 
 
 class _Statement(NamedTuple):
@@ -62,6 +62,7 @@ _TO_THE_ANSWERER = re.compile(  # "please round to one decimal": words that no d
 _FISCAL = re.compile(
     r"\b(?:FY|fiscal(?: year)?|(?:Q[1-4]|[1-4]Q)\s?(?:of\s)?(?:FY)?)\s?['’]?(\d{4}|\d{2})\b", re.IGNORECASE
 )
+_YEAR = re.compile(rf"(?<!\d)(?:19|20)\d\d(?!\d)|{_FISCAL.pattern}", re.IGNORECASE)
 _QUARTER = re.compile(r"\b(?:Q([1-4])|([1-4])Q)", re.IGNORECASE)
 _ORDINALS = ("first", "second", "third", "fourth")
 
@@ -91,6 +92,8 @@ def expand(question: str) -> Expansion:
     added |= dict.fromkeys(f"{'20' if len(match[1]) == 2 else ''}{match[1]}" for match in _FISCAL.finditer(question))
     quarters = (_ORDINALS[int(match[1] or match[2]) - 1] for match in _QUARTER.finditer(question))
     added |= dict.fromkeys(f"{quarter} quarter" for quarter in quarters)
+    if not statements and _YEAR.search(question):
+        statements = tuple(STATEMENTS)  # the line of a year that has no name in the vocabulary stands in any of them
     return Expansion(clauses_that_ask, tuple(added), statements)
 
 

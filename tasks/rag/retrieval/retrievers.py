@@ -188,7 +188,7 @@ class Retrievers:
         added = {word: settings.added_share * min(share, 1.0) for phrase in phrases for word, share in phrase.items()}
         for weights in (question_words, added):
             for word in certainty_by_word.keys() & weights.keys():
-                weights[word] *= 1 - (1 - settings.said_share) * certainty_by_word[word]
+                weights[word] *= 1 - certainty_by_word[word]  # resolved to documents, a name tells nothing within them
         return lexical, question_words, added
 
     @cached_property
@@ -290,10 +290,8 @@ class SearchSettings(Record):
     """Part of a word's best score in a document that all chunks of the document get."""
     pair_share: float = Field(default=0.5, ge=0)
     """Weight of a pair of syllables relative to a whole word, in Korean."""
-    said_share: float = Field(default=0.3, ge=0, le=1)
-    """Weight that is left to a word of a name once the name has been resolved to documents."""
     added_share: float = Field(default=0.5, ge=0)
-    title_bonus: float = Field(default=0.15, ge=0)
+    title_bonus: float = Field(default=0.35, ge=0)
     """Bonus of tables of the statement that is asked for, as a share of the best score by words."""
     closeness: float = Field(default=0.07, ge=0)
     """Bonus per standard deviation of the cosines in the pool, as a share of the best score by words."""

@@ -160,6 +160,16 @@ def test_a_place_alone_is_only_preferred_since_other_documents_speak_of_it_too(p
     assert route(place).mode == "prefer"
 
 
+@pytest.mark.parametrize(("pages", "mode"), [(1, "all"), (2, "prefer")])
+def test_the_heading_of_a_page_that_is_a_file_is_no_name(pages: int, mode: str) -> None:
+    headings = ("표 옆으로 글 흐르게 하기", "각주와 본문의 간격", "머리글에 쪽번호 넣기", "수식의 문자 맞추기")
+    catalogue = [
+        CatalogueEntry(document=f"{at}", name=f"p{at}.md", pages=pages, chunks=2, metadata={"title": heading})
+        for at, heading in enumerate(headings)
+    ]
+    assert Router(catalogue).route("쪽번호가 머리글에 들어가게 하려면?").mode == mode
+
+
 def test_a_name_that_all_documents_bear_says_nothing() -> None:
     alike = [
         entry(f"가람시_{project} 사업.hwp", issuer="가람시") for project in ("상수도", "하수도", "가로등", "보행로")

@@ -51,9 +51,11 @@ def test_other_questions_get_nothing(question: str) -> None:
         ("What does the statement of financial position say of debt?", (BALANCE,)),
         ("현금흐름표에서 투자활동은?", (CASH_FLOW,)),
         ("Who won?", ()),
+        ("How much did the shop spend on marketing in 2016?", (CASH_FLOW, BALANCE, INCOME)),
+        ("2023년 광고선전비는 얼마인가?", (CASH_FLOW, BALANCE, INCOME)),
     ],
 )
-def test_the_statement_is_the_one_that_is_named_or_else_the_one_that_has_the_line(
+def test_the_statement_is_the_one_named_or_that_has_the_line_or_any_that_tells_of_a_year(
     question: str, statements: tuple[str, ...]
 ) -> None:
     assert set(expand(question).statements) == set(statements)
