@@ -1,13 +1,16 @@
-"""HWP 5: an OLE container of compressed record streams. Text, metadata and embedded pictures."""
+"""HWP 5: an OLE container of compressed record streams; HWP 3, as converted to HWPX. Text, metadata and pictures."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from tasks.documents import document_errors as errors
@@ -18,8 +21,11 @@ from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_
 from tasks.documents.hwp import hwp_streams
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_body import read_docinfo, read_section
-from tasks.documents.hwp.hwp_engine import VERSION
+from tasks.documents.hwp.hwp_engine import VERSION, convert_to_hwpx
+from tasks.documents.hwp.hwp_layout import run_in_own_process
 from tasks.documents.hwp.hwp_model import HangulDocument
+from tasks.documents.hwp.hwpx_reader import hwpx_images, read_hwpx
+from tasks.documents.page_join import LayoutFailed
 
 _SIGNATURE = b"HWP Document File"
 _SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
@@ -41,9 +47,17 @@ class _Flags(NamedTuple):
 
 
 def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
-    """Read an HWP 5 document as a whole. Raises DocumentError."""
+    """Read an HWP 5 or HWP 3 document as a whole. Raises DocumentError."""
     import olefile
 
+    if is_hwp_3(path):
+        with as_hwpx(path) as hwpx:
+            return make_hangul_reader(
+                read_hwpx(hwpx, password=password)._replace(metadata={}),  # the converter names itself as the author
+                path.read_bytes() if options.layout == "auto" else None,
+                format="hwp",
+                reader=f"trivet hwp 3 + rhwp {VERSION}",
+            )
     document = read_hwp(path, password=password)
     return make_hangul_reader(
         document,
@@ -51,6 +65,27 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         format="hwp",
         reader=f"trivet hwp + olefile {olefile.__version__} + rhwp {VERSION}",
     )
+
+
+def is_hwp_3(path: Path) -> bool:
+    """Return whether a file is of Hangul 3 or Hangul 97, which is no OLE container."""
+    with path.open("rb") as file:
+        return file.read(len(_SIGNATURE)) == _SIGNATURE
+
+
+@contextmanager
+def as_hwpx(path: Path) -> Generator[Path]:
+    """Lend an HWP 3 document as HWPX, converted by the layout engine. Raises UnsupportedDocument."""
+    try:
+        encoded = run_in_own_process(lambda: b64encode(convert_to_hwpx(path.read_bytes())).decode())
+    except LayoutFailed as error:
+        raise errors.UnsupportedDocument(
+            "The document is an HWP 3 document that is encrypted or damaged; open it in Hangul and save it as HWPX."
+        ) from error
+    with TemporaryDirectory() as folder:
+        hwpx = Path(folder) / "converted.hwpx"
+        hwpx.write_bytes(b64decode(encoded))
+        yield hwpx
 
 
 def read_hwp(path: Path, *, password: str | None) -> HangulDocument:
@@ -67,10 +102,6 @@ def open_container(path: Path) -> Any:
         header = file.read(512)
     if not header:
         raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
-    if header.startswith(_SIGNATURE):
-        raise errors.UnsupportedDocument(
-            "The document is an HWP 3 document, and HWP 5 and HWPX are read; open it in Hangul and save it as HWPX."
-        )
     if not header.startswith(OLE_MAGIC):
         raise errors.CorruptDocument(
             "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
@@ -227,6 +258,10 @@ def read_summary(data: bytes) -> dict[str, str]:
 
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Yield the pictures in the order of their insertion into the document. Raises DocumentError."""
+    if is_hwp_3(path):
+        with as_hwpx(path) as hwpx:
+            yield from hwpx_images(hwpx, password=password)
+        return
     with open_container(path) as ole:
         container = Container(ole, password, file_bytes=path.stat().st_size)
         streams = {name.rpartition("/")[2].upper(): name for name in map("/".join, ole.listdir()) if "BinData/" in name}
