@@ -31,7 +31,8 @@ _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = 1000  # the limit of the HTML standard for `colspan`
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NOTE_OF_GITHUB = re.compile(r"^\[\^([^\]\s]{1,16})\]:", re.MULTILINE)
-_PLACES = {"sup": 1, "sub": -1}
+_PLACES = {"sup": 1, "sub": -1, "super": 1}
+_VERTICAL = re.compile(r"vertical-align\s*:\s*(super|sub)", re.IGNORECASE)
 _RAISED_TAG = re.compile(r"<(su[pb])>([^<]*)</\1>", re.IGNORECASE)
 _BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -67,7 +68,7 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
     blocks = BlockList()
     # notes as GitHub writes them: `[^1]` in the text, and `[^1]: …` at the beginning of a line
     for name in set(_NOTE_OF_GITHUB.findall(body)):
-        body = body.replace(f"[^{name}]:", f"{raise_signs(name)} ").replace(f"[^{name}]", raise_signs(name))
+        body = body.replace(f"[^{name}]:", raise_signs(name)).replace(f"[^{name}]", raise_signs(name))
     # the preset's limit of 20 would drop what is nested deeper
     parser = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
     _MarkdownWriter(blocks).add(iter(parser.parse(body)))
@@ -151,11 +152,11 @@ class _HtmlWriter:
             self._add_styled(node, "heading", int(tag[1]))
         elif tag in ("caption", "figcaption"):
             self._add_styled(node, "caption", None)
-        elif tag in _PLACES:
+        elif place := _PLACES.get(tag) or _find_place(node):
             start = len(self._text)
             self._add_children(node)
             before = self._text[start - 1] if start else ""
-            self._text[start:] = [shift_signs("".join(self._text[start:]), _PLACES[tag], before=before)]
+            self._text[start:] = [shift_signs("".join(self._text[start:]), place, before=before)]
         elif tag in _INLINE:
             self._add_children(node)
         else:
@@ -210,6 +211,12 @@ class _HtmlWriter:
 
 def _is_dropped(node: ET.Element) -> bool:
     return node.tag in _DROPPED or node.get("hidden") is not None or bool(_HIDDEN_STYLE.search(node.get("style", "")))
+
+
+def _find_place(node: ET.Element) -> int:
+    """Return 1 for an inline element that its style raises, -1 for one that it lowers, else 0."""
+    style = _VERTICAL.search(node.get("style", "")) if node.tag in _INLINE else None
+    return _PLACES[style[1].lower()] if style else 0
 
 
 def _cells(table: ET.Element) -> list[Cell]:

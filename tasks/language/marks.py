@@ -16,8 +16,8 @@ RAISED = "".join(
 )
 """All raised signs, for the inside of a class of a pattern."""
 _RUN = re.compile(rf"[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,16}}\)")
-_SIGNED = re.compile("[⁺⁻⁼]")
-"""What marks of notes do not hold: `10⁻⁶`, `Ca²⁺`."""
+_SIGNED = re.compile("[⁺⁼]|^⁻|⁻$")
+"""What marks of notes do not hold: `10⁻⁶`, `Ca²⁺`; `¹²⁻¹⁴` are three notes."""
 _SQUARED = re.compile(r"(?:^|[^A-Za-z])(?:[kcdmµμ]?m|ft|in|yd|mi|s|[a-zR])$")
 """A unit or a variable, whose ² and ³ are exponents."""
 _TEN = re.compile(r"(?:^|[^\d.,])10$")
@@ -46,14 +46,11 @@ class PlainText(NamedTuple):
     """Where each character begins and ends in the text with marks."""
 
 
-def drop_marks(text: str, *, powers: bool = True) -> str:
-    """Return a text without the marks of its notes; units, powers and fractions stay.
-
-    powers: whether `10³` is a thousand, as against a 10 with the note 3.
-    """
+def drop_marks(text: str) -> str:
+    """Return a text without the marks of its notes; units, powers and fractions stay."""
     if text.isascii() and "^(" not in text:
         return text
-    return _RUN.sub(lambda match: "" if _is_mark(match, powers=powers) else match[0], text)
+    return _RUN.sub(lambda match: "" if _is_mark(match) else match[0], text)
 
 
 def find_marks(text: str) -> list[str]:
@@ -102,13 +99,13 @@ def write_plain(text: str) -> PlainText | None:
     return PlainText("".join((*pieces, text[at:])), spans)
 
 
-def _is_mark(match: re.Match[str], *, powers: bool = True) -> bool:
+def _is_mark(match: re.Match[str]) -> bool:
     run, before = match[0], match.string[max(0, match.start() - 4) : match.start()]
     if _SIGNED.search(run):
         return False
     if run in ("²", "³", "ⁿ") and _SQUARED.search(before):
         return False
-    return not (powers and run != "¹" and _TEN.search(before) and _exponent(run) is not None)
+    return not (run != "¹" and _TEN.search(before) and _exponent(run) is not None)
 
 
 def _exponent(run: str) -> int | None:

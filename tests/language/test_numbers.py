@@ -284,3 +284,26 @@ def test_being_the_same_number_works_both_ways(one: str, other: str) -> None:
 def test_no_text_of_100_kb_keeps_it_for_long(piece: str) -> None:
     """The slowest takes about a second; a pattern that tries every way to split would not end."""
     assert isinstance(read_numbers((piece * 100_000)[:100_000]), list)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,234¹", [("1234", "")]),
+        ("1,234¹,² people", [("1234", "people")]),
+        ("$1,234⁽ᵃ⁾ million", [("1234000000", "USD")]),
+        ("매출액^(주1)은 1,234¹⁾백만원", [("1234000000", "KRW")]),
+        ("12%³ in 2018²", [("12", "%"), ("2018", "")]),
+        ("10⁹ cells", [("1000000000", "")]),
+        ("3.2 × 10⁻⁶ of 250⁹", [("0.0000032", ""), ("250", "")]),
+        ("48½ cents, 3 3⁄16 inches", [("48.5", ""), ("3.1875", "")]),
+        ("250 m² of 338,000km²", [("250", "㎡"), ("338000", "㎢")]),
+        ("x² + 7 CO₂", [("7", "")]),
+    ],
+)
+def test_raised_signs_are_marks_powers_or_units(text: str, expected: list[tuple[str, str]]) -> None:
+    read = read_numbers(text)
+    assert [
+        (f"{number.value.normalize():f}", number.unit) for number in read if number.unit or number.value
+    ] == expected
+    assert all(text[number.start : number.end] == number.text for number in read)

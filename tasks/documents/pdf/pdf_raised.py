@@ -26,7 +26,7 @@ RISE_OF_EQUALS = (0.2, 0.6)
 FALL = (0.06, 0.45)
 """How far the baseline of lowered digits stands below."""
 MARK = re.compile(
-    r"\s*[(\[]?(?:주\s?)?(?:[\d+\-–−=,*†‡§¶#./⁄\s]|(?<![^\W\d_])[^\W\d_]{1,2}(?![^\W\d_]))+[)\]]?\s*|\s*(?:TM|SM)\s*"
+    r"\s*[(\[]?(?:주\s?)?(?:[\d+\-–−=,*†‡§¶#./⁄()\s]|(?<![^\W\d_])[^\W\d_]{1,2}(?![^\W\d_]))+[)\]]?\s*|\s*(?:TM|SM)\s*"
 )
 """Digits, signs and letters that make no word: raised words, such as those of a logotype, stay words."""
 DIGITS = re.compile(r"\s*[\d*†‡§¶#,()]+\s*")
@@ -114,7 +114,12 @@ def attach_marks(
     for fragment in fragments:
         sizes[fragment.size] += len(fragment.text)
     body = sizes.most_common(1)[0][0] if sizes else 0.0
-    loose = [f for f in fragments if f.size <= SMALL[1] * body and len(f.text) <= MOST_CHARS and MARK.fullmatch(f.text)]
+    loose = [
+        fragment
+        for fragment in fragments
+        if fragment.size <= SMALL[1] * body and len(fragment.text) <= MOST_CHARS and MARK.fullmatch(fragment.text)
+        if leads[fragment.line]["text"].strip() == fragment.text.strip()  # the only span of its line
+    ]
     marks = [
         (mark, base)
         for mark in (sorted(loose) if len(loose) <= MOST_LOOSE else ())

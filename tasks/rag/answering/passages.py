@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tasks.language.marks import drop_marks
 from tasks.language.sentences import split_sentences
 from tasks.rag.indexing.chunk_pieces import is_unit_line
 from tasks.rag.indexing.chunks import Chunk
@@ -114,7 +115,7 @@ def _sentences(chunk: Chunk) -> Iterator[Passage]:
         sentence = text[start:end]
         unit = _unit_of([sentence]) or unit
         # a row of a table that has lost its lines: a label, then bare numbers
-        is_row = len(sentence) <= 160 and _BARE_ROW.fullmatch(sentence)
+        is_row = len(sentence) <= 160 and _BARE_ROW.fullmatch(drop_marks(sentence))
         yield Passage(sentence, False, before, unit if is_row else "", _names_only(sentence, chunk))
         before = sentence
 

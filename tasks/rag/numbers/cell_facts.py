@@ -9,11 +9,12 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Literal, NamedTuple
+from unicodedata import normalize
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
-from tasks.language.marks import drop_marks
+from tasks.language.marks import drop_marks, mark_of_note
 from tasks.language.numbers import CURRENCIES, read_scales
 from tasks.rag.numbers.periods import YEAR, Period, find_period, fiscal_year
 from tasks.rag.numbers.row_paths import (
@@ -144,14 +145,12 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
 
 
 def drop_page_marks(page: Page) -> Page:
-    """Return a page without the marks of its notes."""
+    """Return a page without the marks of its notes; 10³ is a 10 with a mark where the page has a note 3."""
     blocks: list[Block] = []
+    notes = {mark_of_note(line) for block in page.blocks if not block.cells for line in block.text.splitlines()}
     for block in page.blocks:
         texts = [drop_marks(cell.text) for cell in block.cells]
-        # among numbers with notes, `10³` is another of them
-        marked = (text for cell, text in zip(block.cells, texts, strict=True) if len(text) < len(cell.text))
-        if any(not any(map(str.isalpha, text)) for text in marked):
-            texts = ["10" if A_TEN.fullmatch(text) else text for text in texts]
+        texts = ["10" if A_TEN.fullmatch(text) and normalize("NFKC", text[2:]) in notes else text for text in texts]
         plain = (cell.model_copy(update={"text": text}) for cell, text in zip(block.cells, texts, strict=True))
         blocks.append(block.model_copy(update={"text": drop_marks(block.text), "cells": tuple(plain)}))
     return page.model_copy(update={"blocks": tuple(blocks)})

@@ -271,3 +271,10 @@ def test_a_piece_of_a_long_sheet_names_its_own_cells() -> None:
     assert chunks[0].cells.startswith("Sheet '예산', B4:C")
     last = chunks[-1].text.splitlines()[1].split("번")[0]
     assert chunks[-1].cells == f"Sheet '예산', B{int(last) + 3}:C63"
+
+
+def test_a_table_carries_the_notes_that_its_marks_name() -> None:
+    table = _table(("Crop", "2021"), ("Barley¹", "1,240^(주1)"), ("Rye", "88*"), headers=1)
+    notes = ("1 Sown late.", "2 Of no table.", "주1) 잠정치", "* Without seed.", "1. An item.")
+    texts = _texts([table, *map(_block, notes)])
+    assert texts[0].splitlines()[3:] == ["1 Sown late.", "주1) 잠정치", "* Without seed."]

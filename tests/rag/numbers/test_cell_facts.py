@@ -308,3 +308,22 @@ def test_parts_that_are_named_alike_are_parts_of_the_row_above_them() -> None:
         ("청년가구", "수도권"),
         ("청년가구", "그 외"),
     ]
+
+
+def test_marks_of_notes_are_no_part_of_numbers_years_and_labels() -> None:
+    rows = [
+        ("Crop", "2021¹", "2022²"),
+        ("Barley¹", "1,240³", "48½"),
+        ("Rye^(주1)", "10⁹", "12%¹,²"),
+        ("Oats", "10³", "−"),
+    ]
+    note = Block(kind="note", text="³ Estimate.")
+    table = page(rows)
+    found = list(cell_facts([table.model_copy(update={"blocks": (*table.blocks, note)})], document="d" * 64))
+    assert [(fact.value, fact.shown, fact.row_path, fact.period and fact.period.year) for fact in found] == [
+        (Decimal(1240), "1,240", ("Barley",), 2021),
+        (Decimal("48.5"), "48½", ("Barley",), 2022),
+        (Decimal(10**9), "10⁹", ("Rye",), 2021),
+        (Decimal(12), "12%", ("Rye",), 2022),
+        (Decimal(10), "10", ("Oats",), 2021),  # as the page has a note 3
+    ]
