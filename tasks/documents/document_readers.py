@@ -223,11 +223,14 @@ def make_page(
 
 
 def make_storable(text: str) -> str:
-    """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD."""
+    """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD.
+
+    Soft hyphens go, too: they show only where a line happens to end, and would cut a word in two for a search.
+    """
     text = text.replace("\0", "")
     if text.isascii():
         return text
-    return join_fractions(unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text)))
+    return join_fractions(unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text.replace("\u00ad", ""))))
 
 
 def format_table(cells: Sequence[Cell], *, between: str = " | ") -> str:

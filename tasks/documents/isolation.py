@@ -26,6 +26,7 @@ from tasks.documents import document_errors
 from tasks.documents.blocks import BBox, Document, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions, join_pages
 from tasks.documents.formats import find_format
+from tasks.documents.pdf.pdf_line_ends import join_words
 
 JOBS_PER_CHILD = 200  # parsers leak memory; a child is replaced after this many documents
 
@@ -102,8 +103,8 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     if header is None:
         raise DocumentUnreadable("crash", "the reader ended without a word", retryable=True)
     fields = header.model_dump(exclude={"page_count"})
-    # PDFs are read page by page, without headings of earlier pages
-    joined = join_pages(pages) if header.format == "pdf" else tuple(pages)
+    # PDFs are read page by page, without words and headings of other pages
+    joined = join_pages(join_words(pages)) if header.format == "pdf" else tuple(pages)
     return ReadDocument(Document(pages=joined, **fields), tuple(retryable))
 
 

@@ -13,6 +13,7 @@ import pytest
 from tasks.documents.blocks import Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword
 from tasks.documents.document_readers import ReadOptions
+from tasks.documents.pdf.pdf_line_ends import join_words
 from tasks.documents.pdf.pdf_reader import open_pdf
 
 pymupdf: Any = untyped_pymupdf  # its annotations know few of its names
@@ -32,7 +33,7 @@ def write(path: Path, *draws: Draw, **saving: Any) -> Path:
 
 
 def read(path: Path, options: ReadOptions = NO_OCR, *, password: str | None = None) -> list[Page]:
-    return list(open_pdf(path, password=password, options=options).pages())
+    return list(join_words(list(open_pdf(path, password=password, options=options).pages())))
 
 
 def line(text: str, x: float = 72, y: float = 100, size: float = 11, font: str = "helv") -> Draw:
@@ -261,6 +262,62 @@ def test_a_page_whose_content_cannot_be_unpacked_is_an_error_and_not_blank(tmp_p
     damaged = next(page for page in pages if page.status is PageStatus.ERROR)
     assert damaged.reason is not None
     assert damaged.reason.startswith("damaged: ")
+
+
+CUT_WORDS = {
+    "known": ("The list names hurricanes and mur-|ders, which existed before.", "murders, which"),
+    "of the document": ("A quuxery is rare, and a quux-|ery that is new is rarer.", "a quuxery that"),
+    "soft hyphen": ("It was found in the exist\u00ad|ing records of the town.", "the existing records"),
+    "compound of the document": ("A short-lived plan or a short-|lived idea was ended.", "a short-lived idea"),
+    "compound of words": (
+        "The long-|term plans of the state-of-the-|art mill.",
+        "long-term plans of the state-of-the-art",
+    ),
+    "rest of a later word": ("They judged it in the short-|and long-term plans of all.", "short- and long-term"),
+    "names": (
+        "We met Mrs Curie-|Jones in a COVID-|19 ward, a 5-|year plan.",
+        "Curie-Jones in a COVID-19 ward, a 5-year",
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "whole"), CUT_WORDS.values(), ids=CUT_WORDS)
+def test_a_word_that_a_line_end_cut_is_whole(tmp_path: Path, lines: str, whole: str) -> None:
+    font = pymupdf.Font("cjk")  # has the soft hyphen as a sign of its own
+
+    def draw(page: Any) -> None:
+        writer = pymupdf.TextWriter(page.rect)
+        for number, text in enumerate(lines.split("|")):
+            writer.append((72, 100 + 14 * number), text, font=font, fontsize=10)
+        writer.write_text(page)
+
+    assert whole in " ".join(texts(read(write(tmp_path / "a.pdf", draw))[0]))
+
+
+def test_a_word_that_a_column_or_a_page_cut_is_whole(tmp_path: Path) -> None:
+    left = column(PROSE * 6 + "This is demanded by the munici-", (60, 80, 285, 700))
+    right = column("palities. " + PROSE * 6 + "Each pays the trans-", (310, 80, 535, 700))
+    below = column("portation itself. " + PROSE, (60, 80, 285, 700))
+    number = line("1", x=300, y=820)
+    first, second = read(write(tmp_path / "a.pdf", both(left, right, number), both(below, number)))
+    assert "demanded by the municipalities." in texts(first)[0]
+    assert "pays the transportation" in " ".join(texts(first))
+    assert texts(second)[0].startswith("itself. The supplier")
+
+
+@pytest.mark.parametrize("spaces_kept", [True, False])
+def test_a_korean_word_goes_on_in_the_next_line(tmp_path: Path, spaces_kept: bool) -> None:
+    # Hangul programs break lines at any syllable, and most write the space with which a line ends
+    lines = [
+        "사업의 원활한 추진을 위하여 과업내",
+        "용을 변경하고 계약금액을 조정할",
+        "수 있다. 과업내용의 변경은 서면으로 한다.",
+    ]
+    if spaces_kept:
+        lines[1] += " "
+    draw = both(*(line(text, y=100 + 14 * n, size=10, font="korea") for n, text in enumerate(lines)))
+    (text,) = texts(read(write(tmp_path / "a.pdf", draw))[0])
+    assert "위하여 과업내용을 변경하고 계약금액을 조정할 수 있다" in text
 
 
 def test_a_bullet_far_from_its_text_begins_an_item_of_several_rows(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from tasks.documents.list_marks import starts_item
+from tasks.documents.pdf.pdf_line_ends import join_lines
 from tasks.documents.pdf.pdf_tables import Table
 from tasks.documents.pdf.pdf_text import Fragment, join_right_to_left, runs_right_to_left
 from tasks.documents.pdf.pdf_words import enclosing_box
@@ -96,23 +97,14 @@ def group_rows(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
 
 
 def join_rows(rows: Sequence[Row]) -> str:
-    """Return the text of a paragraph. Rows of separate runs keep their line ends; others are joined.
-
-    Korean may break a line inside a word. If most lines end with a space after whole words, a missing space means that
-    the word continues.
-    """
-    whole = sum(row.text[-1:] in " \u3000" for row in rows[:-1])
-    spaced = whole > 1 and whole > (len(rows) - 1) / 2
+    """Return the text of a paragraph; rows of separate runs keep their line ends, others are joined."""
     text = rows[0].text.strip()
     for before, row in pairwise(rows):
         following = row.text.strip()
-        hyphenated = text.endswith("-") and text[-2:-1].isalpha() and following[:1].islower()
         if before.tabular or row.tabular:
             text += f"\n{following}"
-        elif hyphenated or (spaced and "가" <= before.text[-1:] <= "힣" and "가" <= following[:1] <= "힣"):
-            text += following
         else:
-            text += f" {following}"
+            text = join_lines(text, following, spaced=before.text[-1:].isspace())
     return text
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pymupdf
 
 from tasks.documents.blocks import Page, PageStatus
-from tasks.documents.document_readers import Header, ReadOptions, make_storable
+from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
 from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
@@ -30,6 +30,7 @@ from tasks.documents.pdf.pdf_text import (
     is_mostly_unreadable,
     map_box,
     read_remarks,
+    store_drawn,
 )
 from tasks.documents.pdf.pdf_words import enclosing_box
 from tasks.documents.receipt import compare_letters, count_letters
@@ -263,7 +264,7 @@ class Plumber:
         fragments = [
             Fragment(
                 *enclosing_box([_word(word, i)[:4] for word in run]),
-                make_storable(" ".join(word["text"] for word in run)),
+                store_drawn(" ".join(word["text"] for word in run)),
                 size=float(run[0]["size"]),
                 bold="Bold" in str(run[0]["fontname"]),
                 upright=bool(run[0]["upright"]),
@@ -294,4 +295,4 @@ class Plumber:
 
 def _word(word: dict[str, Any], number: int) -> Word:
     box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
-    return Word(*box, make_storable(word["text"]), (number, 0))
+    return Word(*box, store_drawn(word["text"]), (number, 0))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tasks.documents.blocks import BBox, Cell
 from tasks.documents.pdf.pdf_collapsed import complete_grid, drop_sign_columns, holds_columns
 from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, SPILL, Edge, Grid, GridCell
+from tasks.documents.pdf.pdf_line_ends import join_cell_lines
 from tasks.documents.pdf.pdf_lists import drop_notes, is_list
 from tasks.documents.pdf.pdf_text import Fragment, Word, join_right_to_left, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
@@ -299,7 +300,7 @@ def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]], placed_words
             Cell(
                 row=rows[cell.row],
                 col=cols[cell.col],
-                text=LEADERS.sub("", "\n".join(lines)),
+                text=LEADERS.sub("", join_cell_lines(lines)),
                 row_span=sum(cell.row <= row < cell.row + cell.row_span for row in rows),
                 col_span=sum(cell.col <= col < cell.col + cell.col_span for col in cols),
                 bbox=enclosing_box([word[:4] for word in cell_words[cell]]) if cell_words.get(cell) else None,

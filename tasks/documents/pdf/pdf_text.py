@@ -99,6 +99,11 @@ def extract_text(page: pymupdf.Page) -> PageText:
     return _extract_along(page, upright * ~to_shown, reading_size, flags)[0]._replace(to_page=to_shown)
 
 
+def store_drawn(text: str) -> str:
+    """Return a text of a page as it is stored; a soft hyphen that was drawn shows as a hyphen."""
+    return make_storable(text.replace("\u00ad", "-"))
+
+
 def count_unreadable(texts: Iterable[str]) -> tuple[int, int]:
     """Return two counts: characters without meaning outside their font, and all characters except spaces."""
     text = "".join(texts)
@@ -153,7 +158,7 @@ def _extract_along(
             raw = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
             if not raw or raw.isspace():
                 continue
-            text = make_storable(raw)
+            text = store_drawn(raw)
             if text != raw:
                 damaged += len(DAMAGED.findall(raw))
             direction = round(line["dir"][0]), round(line["dir"][1])
@@ -162,7 +167,7 @@ def _extract_along(
             )
             if marked:
                 raised[block_no, line_no] = spans, marked
-                text = make_storable("".join(marked))
+                text = store_drawn("".join(marked))
             x0, y0, x1, y1 = line["bbox"]
             if text[0].isspace():
                 x0 += (x1 - x0) * (len(text) - len(text.lstrip())) / len(text)  # the box begins with the first letter
@@ -217,7 +222,7 @@ _RaisedLines = Mapping[tuple[int, int], tuple[Sequence[Span], Sequence[str]]]
 def _extract_words(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Word]:
     words: list[Word] = []
     for line, own in groupby(textpage.extractWORDS(), key=lambda word: (word[5], word[6])):
-        of_line = [Word(*word[:4], make_storable(word[4]), line) for word in own]
+        of_line = [Word(*word[:4], store_drawn(word[4]), line) for word in own]
         words += mark_words(of_line, *raised[line]) if line in raised else of_line
     return words
 
@@ -233,7 +238,7 @@ def _extract_chars(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Wor
                     # what one sign cannot show, such as `^(주1)`, stands whole at the first
                     signs = list(text) if len(text) == len(signs) else [text.strip(), *[""] * (len(signs) - 1)]
                 for char, sign in zip(span["chars"], signs, strict=True):
-                    chars.append(Word(*char["bbox"], make_storable(sign), (block_no, line_no)))
+                    chars.append(Word(*char["bbox"], store_drawn(sign), (block_no, line_no)))
     return chars
 
 
