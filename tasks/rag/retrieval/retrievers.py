@@ -24,8 +24,8 @@ from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
 from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.expansion import Expansion, expand, is_statement
 
-OTHER_CLOSENESS = 0.15
-"""Least weight of similarity in `words` for embedders of many languages; measured for e5 (docs/measurements.md)."""
+LEAST_REACH = 0.3
+"""Share of the weight of its words, in the best chunk, below which a question is left no further to similarity."""
 TITLE_LINES, TITLE_CHARS = 3, 300  # where the title of a statement stands, if it is no heading
 AMOUNTS = 6
 """Least number of amounts in a financial statement; a list of statements has fewer."""
@@ -105,7 +105,7 @@ class Retrievers:
         Raises NoLexicalIndex, WrongTokenizer.
         """
         scores = self._word_scores
-        closeness = closeness_for(self.embedder_name, self.question, self.settings) / self.settings.bm25_weight
+        closeness = self.reads_question * self.settings.closeness / self.settings.bm25_weight
         pool = max(self.settings.words_pool, k)
         parts = [scope.allowed] if scope.bonus is None else [scope.allowed, scope.inside]
         rows_of = [np.arange(len(scores)) if part is None else np.flatnonzero(part) for part in parts]
@@ -115,11 +115,13 @@ class Retrievers:
             rows = np.union1d(rows, self.similarity(self.settings.mmr_pool, scope).rows).astype(np.int64)
         if not len(rows):
             return Ranked([], [])
-        merit = scores[rows] / max(float(scores[rows].max()), 1e-9)  # so that bonuses are shares of the best score
+        best = max(float(scores[rows].max()), 1e-9)
+        merit = scores[rows] / best  # so that bonuses are shares of the best score
         if closeness:
             if spans_languages(self.embedder_name):
-                # what a question in another language shares with a chunk is a year or a name, which says little
-                merit *= self._word_coverage(scope.allowed)
+                # the fewer words of the question even the best chunk holds, the more meaning decides: a paraphrase
+                # shares some, a question in another language a year or a name
+                closeness /= max(best / self._word_weight, LEAST_REACH) ** 2
             cosines = self.index.vectors.reconstruct(rows) @ self._vector
             # in standard deviations from the mean: embedders differ in the range that their cosines fill
             merit += closeness * ((cosines - cosines.mean()) / max(float(cosines.std()), 1e-6))
@@ -153,18 +155,15 @@ class Retrievers:
         share = self.settings.document_share
         return word_scores(lexical, added | question_words, self.index.document_of_row, document_share=share)
 
-    def _word_coverage(self, allowed: Rows | None) -> float:
-        """Return the share of the question's words, weighed by rarity, that the searched rows hold: 0 to 1."""
+    @property
+    def _word_weight(self) -> float:
+        """The weight of the question's words by rarity: about the score of a chunk that holds each of them once."""
         lexical, question_words, _ = self._weighed_words
-        covered, total = 0.0, 1e-9
+        total = 1e-9
         for word, share in question_words.items():
-            posting = lexical.posting(word)
-            row_count = 0 if posting is None else len(posting.rows)
-            weight = share * np.log1p((lexical.size - row_count + 0.5) / (row_count + 0.5))  # Okapi's, always above 0
-            total += weight
-            if posting is not None and (allowed is None or allowed[posting.rows].any()):
-                covered += weight
-        return covered / total
+            count = 0 if (posting := lexical.posting(word)) is None else len(posting.rows)
+            total += share * np.log1p((lexical.size - count + 0.5) / (count + 0.5))  # Okapi's idf, always above 0
+        return total
 
     @cached_property
     def _weighed_words(self) -> tuple[Lexical, dict[str, float], dict[str, float]]:
@@ -236,14 +235,6 @@ def _search_with_bonus(search: Callable[..., BestRows | Nearest], k: int, scope:
     return Ranked(ranked, [scored[row] for row in ranked])
 
 
-def closeness_for(embedder_id: str, question: str, settings: SearchSettings) -> float:
-    """Return the weight of similarity in the ranking `words`: 0 if the embedder cannot read the question's script."""
-    # measured for MiniLM and e5 (docs/measurements.md)
-    if not reads_script(embedder_id, question):
-        return 0.0
-    return max(settings.closeness, OTHER_CLOSENESS) if spans_languages(embedder_id) else settings.closeness
-
-
 def word_scores(
     lexical: Lexical, words: Mapping[str, float], document_of_row: NDArray[np.int32], *, document_share: float
 ) -> NDArray[np.float64]:
@@ -294,7 +285,8 @@ class SearchSettings(Record):
     title_bonus: float = Field(default=0.35, ge=0)
     """Bonus of tables of the statement that is asked for, as a share of the best score by words."""
     closeness: float = Field(default=0.07, ge=0)
-    """Bonus per standard deviation of the cosines in the pool, as a share of the best score by words."""
+    """Bonus per standard deviation of the cosines in the pool, as a share of the best score by words; it grows for
+    embedders of many languages where words reach little."""
     preference: float = Field(default=0.25, ge=0)
     """Bonus of chunks of preferred documents, as a share of the best score."""
     favour: float = Field(default=0.1, ge=0)

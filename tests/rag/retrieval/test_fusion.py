@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tasks.rag.retrieval.retrievers import DEFAULTS, closeness_for, maximal_marginal_relevance
+from tasks.rag.retrieval.retrievers import DEFAULTS, maximal_marginal_relevance
 from tasks.rag.retrieval.search import alternate, balanced, spread
 from tasks.rag.retrieval.strategies import Fused, reciprocal_rank_fusion
 
@@ -86,20 +86,6 @@ def test_shares_drop_and_reorder_nothing_that_fits(ranked: list[int], count: int
     ):
         assert len(kept) == min(count, len(found))
         assert [one for one in found if one in kept] == kept
-
-
-@pytest.mark.parametrize(
-    ("embedder", "question", "votes"),
-    [
-        ("minilm@1", "What is the price?", True),
-        ("minilm@1", "가격은 얼마인가?", False),
-        ("e5@1", "가격은 얼마인가?", True),
-        ("BAAI/bge-m3@1", "가격은 얼마인가?", True),
-        ("BAAI/bge-m3@1", "What is the price?", True),
-    ],
-)
-def test_likeness_votes_where_the_embedder_reads_the_script(embedder: str, question: str, votes: bool) -> None:
-    assert (closeness_for(embedder, question, DEFAULTS) > 0) == votes
 
 
 def test_the_numbers_of_the_seed_stand() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def pages(index: Index, question: str, strategy: str, top_k: int = 3, **more: object) -> list[int | None]:
-    found = search(index, question, strategy=strategy, top_k=top_k, embedder=WordEmbedder, **more)  # pyright: ignore[reportArgumentType]
+    found = search(index, question, strategy=strategy, top_k=top_k, **{"embedder": WordEmbedder, **more})  # pyright: ignore[reportArgumentType]
     return [hit.chunk.page for hit in found.hits]
 
 
@@ -283,3 +284,38 @@ def test_words_that_named_the_document_do_not_choose_the_chunk(tmp_path: Path) -
     filters = Filters(mode="only", documents=(A,), matches=(named,), groups=((A,),))
     question = "harbor harbor nine 시"  # Hangul, so that no embedder is asked
     assert pages(open_index(tmp_path), question, "rrf", top_k=1, filters=filters) == [2]
+
+
+class Elsewhere:
+    """Finds every question nearest to the second of ten texts."""
+
+    dimension = 10
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.eye(10, dtype=np.float32)[[1] * len(texts)]
+
+
+@pytest.mark.parametrize(
+    ("embedder", "question", "first"),
+    [
+        ("e5@1", "harbor ferry", 1),
+        ("e5@1", "harbor skiff wharf jetty", 2),  # three words that no chunk holds
+        ("e5@1", "항구 나루 선착장 부두", 2),
+        ("minilm@1", "harbor skiff wharf jetty", 1),
+        ("minilm@1", "항구 나루 선착장 부두", 1),
+    ],
+)
+def test_meaning_decides_where_words_reach_little_and_the_embedder_spans_languages(
+    tmp_path: Path, embedder: str, question: str, first: int
+) -> None:
+    texts = ["harbor ferry 항구", *(f"word{row}" for row in range(9))]
+    chunks = [
+        Chunk(id=f"{row}", document=A, page=row + 1, bbox=None, kind="text", text=text)
+        for row, text in enumerate(texts)
+    ]
+    entries = [CatalogueEntry(document=A, name="a.pdf")]
+    publish(tmp_path, chunks=chunks, vectors=np.eye(10, dtype=np.float16), catalogue=entries, embedder=embedder)
+    assert pages(open_index(tmp_path), question, "rrf", top_k=1, embedder=partial(Elsewhere, embedder)) == [first]
