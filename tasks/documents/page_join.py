@@ -83,6 +83,16 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
     return [page.model_copy(update={"blocks": tuple(map(count_block, page.blocks))}) for page in pages]
 
 
+def doubt_pages(pages: Sequence[Page], why: str) -> list[Page]:
+    """Return the pages with all their numbers estimated, and the reason."""
+
+    def doubt(block: Block) -> Block:
+        return block.model_copy(update={"place": block.place.model_copy(update={"estimated": True})})
+
+    changed = ({"blocks": tuple(map(doubt, page.blocks)), "reason": f"estimated: {why}"} for page in pages)
+    return [page.model_copy(update=changes) for page, changes in zip(pages, changed, strict=True)]
+
+
 def _fold(text: str) -> str:
     """Return the letters and digits of a text, the same for all its spellings in Unicode and for both cases."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())

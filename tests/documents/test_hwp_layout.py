@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +69,30 @@ def test_the_picture_of_a_page_shows_the_box(tmp_path: Path) -> None:
     around = (columns.min() * scale, rows.min() * scale, columns.max() * scale, rows.max() * scale)
     assert number == 1
     assert around == pytest.approx((97.0, 197.0, 303.0, 263.0), abs=1.5)
+
+
+def test_without_a_page_definition_a_short_text_is_whole_on_page_1(tmp_path: Path) -> None:
+    path = tmp_path / "x.hwpx"
+    with zipfile.ZipFile(SAMPLES / f"{STEM}.hwpx") as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            content = source.read(name).decode("utf-8", "surrogateescape")
+            content = re.sub(r"<hp:secPr.*?</hp:secPr>", "", content, flags=re.DOTALL)
+            target.writestr(name, content.encode("utf-8", "surrogateescape"))
+    changed = read_document(Job(path, digest="y", format="hwpx"), options=ReadOptions(), limits=ReadLimits()).document
+    assert [page.number for page in changed.pages] == [1]
+    letters = [Counter(block.text for page in made.pages for block in page.blocks) for made in (read("hwpx"), changed)]
+    assert letters[0] - letters[1] == Counter()
+
+
+@pytest.mark.shared
+def test_a_layout_with_fewer_pages_than_the_lines_were_broken_into_is_doubted(shared: Path) -> None:
+    """The list of contents puts the last heading on page 10, and the layout on page 9."""
+    job = Job(shared / "documents" / "hwp" / "distribution.hwp", digest="x", format="hwp")
+    document = read_document(job, options=ReadOptions(), limits=ReadLimits()).document
+    assert document.notes[-1] == (
+        "page numbers are estimated: the layout has 10 pages, "
+        "and the lines of the document were broken into at least 11"
+    )
 
 
 def test_what_is_no_document_has_no_layout() -> None:

@@ -20,7 +20,7 @@ from tasks.documents.hwp.hwp_model import (
     Shape,
     Table,
 )
-from tasks.documents.page_join import LayoutFailed, place_on_pages
+from tasks.documents.page_join import LayoutFailed, doubt_pages, place_on_pages
 
 
 def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
@@ -31,11 +31,23 @@ def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: 
     blocks, notes = assemble(document), document.notes
     try:
         pages = [_unpaged(blocks)] if data is None else place_on_pages(blocks, lay_out(data))
+        if pages[0].number and (why := _find_doubt(document, len(pages))):
+            pages, notes = doubt_pages(pages, why), (*notes, f"page numbers are estimated: {why}")
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
     source: PageSource = "layout" if pages[0].number else "none"
     fields = {"title": document.title, "metadata": document.metadata, "notes": notes}
     return read_whole(pages, page_source=source, format=format, reader=reader, **fields)
+
+
+def _find_doubt(document: HangulDocument, laid: int) -> str | None:
+    """Return why the layout cannot have the pages of the word processor, if the document itself tells."""
+    least = [section.least_pages for section in document.sections]
+    if laid > 1 and not all(least):
+        return "a section defines no page, and A4 is assumed"
+    if sum(least) > laid:
+        return f"the layout has {laid} pages, and the lines of the document were broken into at least {sum(least)}"
+    return None
 
 
 def _unpaged(blocks: tuple[Block, ...]) -> Page:

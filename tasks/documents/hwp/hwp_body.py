@@ -6,6 +6,7 @@ the text: the n-th eight-unit control of an object stands for the paragraph's n-
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,8 @@ from sys import byteorder
 from tasks.documents.hwp import hwp_model as hwp
 from tasks.documents.hwp.hwp_streams import Record, Tag
 
+_LINE_BYTES = 36
+_PAGE_BREAK = 4
 _HEAD_BYTES = 12  # attributes, width, distance and character shape before each number pattern
 _SHAPE_BITS = 46  # behind fonts, widths, spacing, sizes and offsets of seven scripts, and the size
 _KINDS: dict[int, hwp.ListKind] = {1: "outline", 2: "number", 3: "bullet"}
@@ -88,7 +91,18 @@ def read_section(records: list[Record], styles: hwp.ListStyles) -> hwp.Section:
     """Return the paragraphs of a section; text outside of them (memos) becomes notes."""
     properties = next((node for node in _walk(records) if _control_id(node) == "secd"), None)
     outline_id = properties.u16(18) if properties and len(properties.data) >= 20 else 0
-    return hwp.Section(tuple(_paragraphs(records, styles)), outline_id)
+    columns = [node.u16(4) >> 2 & 0xFF for node in _walk(records) if _control_id(node) == "cold"]
+    lines = [_lines(node) for node in records if node.tag == Tag.PARA_HEADER]
+    least_pages = hwp.count_pages(lines, columns=max(columns, default=1)) if properties else 0
+    return hwp.Section(tuple(_paragraphs(records, styles)), outline_id, least_pages)
+
+
+def _lines(node: Record) -> tuple[bool, list[int]]:
+    """Return whether a paragraph begins a page, and how far each of its lines stands below the top of the page."""
+    segments = b"".join(child.data for child in node.children if child.tag == Tag.PARA_LINE_SEG)
+    whole = segments[: len(segments) // _LINE_BYTES * _LINE_BYTES]
+    breaks = node.data[11] if len(node.data) > 11 else 0
+    return bool(breaks & _PAGE_BREAK), [top for _, top in struct.iter_unpack("<Ii28x", whole)]
 
 
 def _paragraphs(nodes: Iterable[Record], styles: hwp.ListStyles) -> Iterator[hwp.Paragraph]:

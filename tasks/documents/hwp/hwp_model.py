@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from tasks.documents.document_readers import format_roman, spell_number
@@ -102,6 +102,8 @@ class Section(NamedTuple):
     paragraphs: tuple[Paragraph, ...]
     outline_id: int
     """The numbering that this section's outline paragraphs follow; 0 if none."""
+    least_pages: int = 0
+    """Pages that its lines and breaks take at least; 0 where the section defines no page."""
 
 
 class NumberingLevel(NamedTuple):
@@ -138,6 +140,21 @@ class HangulDocument(NamedTuple):
 def shift_run(text: str, place: int, runs: Sequence[Run]) -> str:
     """Return a text that stands behind `runs` in raised (place 1) or lowered signs (-1)."""
     return shift_signs(text, place, before=next((run for run in runs[-1:] if isinstance(run, str)), ""))
+
+
+def count_pages(paragraphs: Iterable[tuple[bool, Sequence[int]]], *, columns: int) -> int:
+    """Return how many pages a section takes at least, as the word processor broke its lines.
+
+    paragraphs: whether a page begins with it, and how far each of its lines stands below the top of the page. Lines of
+    several columns are not compared, and tables that go over pages have no lines here.
+    """
+    pages, last = 1, 0
+    for number, (begins_page, tops) in enumerate(paragraphs):
+        lines = tops if columns <= 1 else ()
+        higher = [top for before, top in zip((last, *lines), lines, strict=False) if top < before]
+        pages += max(len(higher), begins_page and number > 0)
+        last = lines[-1] if lines else last
+    return pages
 
 
 def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:

@@ -63,7 +63,14 @@ def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[s
     """Return the paragraphs of a section. `master_page` gives the root of the master page of an id, if there is one."""
     reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
-    return hwp.Section(paragraphs, reader.outline_id)
+    least_pages = hwp.count_pages(map(_lines, root), columns=reader.columns) if reader.defines_page else 0
+    return hwp.Section(paragraphs, reader.outline_id, least_pages)
+
+
+def _lines(paragraph: Element) -> tuple[bool, list[int]]:
+    """Return whether a paragraph begins a page, and how far each of its lines stands below the top of the page."""
+    segments = [line for child in paragraph if local_name(child) == "linesegarray" for line in child]
+    return paragraph.get("pageBreak") == "1", [_number(line, "vertpos") for line in segments]
 
 
 class _SectionReader:
@@ -71,6 +78,8 @@ class _SectionReader:
 
     def __init__(self, styles: hwp.ListStyles, master_page: Callable[[str], Element | None]) -> None:
         self.outline_id = 0
+        self.columns = 1
+        self.defines_page = False
         self._styles = styles
         self._master_page = master_page
         self._depth = 0
@@ -115,12 +124,16 @@ class _SectionReader:
             case name if name in _FORMS:
                 return [element.get("caption", "") or _child_text(element, "text")]
             case "secPr":  # what stands in it are references to master pages
+                self.defines_page = self.defines_page or _find(element, "pagePr") is not None
                 self.outline_id = self.outline_id or _number(element, "outlineShapeIDRef")
                 ids = [child.get("idRef", "") for child in element if local_name(child) == "masterPage"]
                 pages = [page for id_ in ids if (page := self._master_page(id_)) is not None]
                 return [run for page in pages for run in hwp.anchor_text("header", self._all_paragraphs(page))]
             case "ctrl":
                 return [run for part in _content(element) for run in self._run(part)]
+            case "colPr":
+                self.columns = max(self.columns, _number(element, "colCount"))
+                return []
             case "autoNum":
                 return [_auto_number(element)]
             case "linesegarray":  # where Hangul broke the lines

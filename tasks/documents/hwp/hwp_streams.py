@@ -36,6 +36,7 @@ class Tag(IntEnum):
     DISTRIBUTE_DOC_DATA = 0x1C
     PARA_HEADER = 0x42
     PARA_TEXT = 0x43
+    PARA_LINE_SEG = 0x45
     PARA_CHAR_SHAPE = 0x44
     CTRL_HEADER = 0x47
     LIST_HEADER = 0x48
