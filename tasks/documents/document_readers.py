@@ -16,6 +16,8 @@ from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.raised_signs import NOTE, join_fractions
 
+MOST_COVERED = 200_000
+"""Places of a table under cells that span; once they are used up, a cell counts for one place."""
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -156,7 +158,13 @@ class BlockList:
 
         at: the cells of a spreadsheet, see `Place.cells`.
         """
-        cells = tuple(cell.model_copy(update={"text": make_storable(cell.text)}) for cell in cells)
+        room, kept = MOST_COVERED, list[Cell]()
+        for cell in cells:
+            area = cell.row_span * cell.col_span
+            room -= area if area > 1 else 0
+            changes: dict[str, Any] = {"row_span": 1, "col_span": 1} if room < 0 and area > 1 else {}
+            kept.append(cell.model_copy(update=changes | {"text": make_storable(cell.text)}))
+        cells = tuple(kept)
         text = (format_table(cells) if kind == "table" else make_storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
             return
@@ -178,6 +186,10 @@ class BlockList:
         for block in blocks:
             level = (block.level or 1) + below if block.kind == "heading" else block.level
             self._append(block.model_copy(update={"level": level}))
+        self.keep_hidden_of(blocks)
+
+    def keep_hidden_of(self, blocks: BlockList) -> None:
+        """Keep the hidden texts of another list."""
         self._hidden += blocks._hidden
 
     def __iter__(self) -> Iterator[Block]:

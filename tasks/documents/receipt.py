@@ -25,14 +25,14 @@ TEXT_PARTS = {
     "hwpx": re.compile(r"Contents/section\d+\.xml"),
 }
 """The parts of a package that hold its text, by format."""
-TEXT_ELEMENT = re.compile(rb"<(?:w|a|hp):t(?:\s[^>]*)?>(.*?)</(?:w|a|hp):t>", re.DOTALL)
+TEXT_ELEMENT = re.compile(rb"<(?:w|a|hp):(?:t|delText)(?:\s[^>]*)?>(.*?)</(?:w|a|hp):(?:t|delText)>", re.DOTALL)
 AMOUNT = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+)[%)]*")
 """An amount for certain; without a separator, groups of digits may be one number, a date or a telephone's."""
 TAG = re.compile(r"<[^>]*>")
 FALLBACK = re.compile(rb"<mc:Fallback>.*?</mc:Fallback>", re.DOTALL)
 """A second copy of what it stands beside, for programs that do not know the first (ECMA-376, part 3)."""
 UNREAD = (PageStatus.NEEDS_PASSWORD, PageStatus.TIMEOUT, PageStatus.ERROR)
-BLANK = (None, "blank", "blank page", "the document holds no text")
+BLANK = (None, "blank", "blank page", "blank slide", "the sheet is empty", "the document holds no text")
 
 
 class HiddenPiece(Record):
@@ -92,7 +92,8 @@ def make_receipt(document: Document) -> Receipt:
 
 def _is_read(page: Page) -> bool:
     """Return whether everything legible of a page was read: it has text, or shows nothing."""
-    return page.status not in UNREAD and (page.status is not PageStatus.EMPTY or page.reason in BLANK)
+    is_blank = page.reason in BLANK or str(page.reason).endswith("is hidden")
+    return page.status not in UNREAD and (page.status is not PageStatus.EMPTY or is_blank)
 
 
 def _has_joined_amounts(table: Block) -> bool:

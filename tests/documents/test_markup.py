@@ -35,8 +35,27 @@ def _blocks(folder: Path, source: str) -> list[Block]:
         ("<p hidden>a</p><p style='display: none'>b</p><p>c", [("paragraph", None, "c")]),
         ("<unheard-of>a</unheard-of>b", [("paragraph", None, "a"), ("paragraph", None, "b")]),
         ("<p>&amp; &#8361; &nbsp;㎡", [("paragraph", None, "& ₩ ㎡")]),
+        ("<table><tr><td>a<table><tr><td>b<td>c</table></table>", [("paragraph", None, "a"), ("table", None, "b | c")]),
+        (
+            "<input type=checkbox checked>a <input type=radio>b <input value=9> <select><option>x<option selected>y",
+            [("paragraph", None, "☒ a ☐ b 9 y")],
+        ),
     ],
-    ids=["heading", "inline", "div", "list", "numbers", "pre", "image", "script", "hidden", "unknown", "entities"],
+    ids=[
+        "heading",
+        "inline",
+        "div",
+        "list",
+        "numbers",
+        "pre",
+        "image",
+        "script",
+        "unseen",
+        "unknown",
+        "entities",
+        "box",
+        "fields",
+    ],
 )
 def test_blocks(tmp_path: Path, source: str, expected: list[tuple[str, int | None, str]]) -> None:
     assert [(block.kind, block.level, block.text) for block in _blocks(tmp_path, source)] == expected
@@ -60,7 +79,75 @@ def test_cells_that_span_push_others_aside(tmp_path: Path) -> None:
 
 
 def test_a_nested_table_is_text_of_its_cell(tmp_path: Path) -> None:
-    assert _blocks(tmp_path, "<table><tr><td>a<table><tr><td>b<td>c</table>")[0].cells[0].text == "a\nb | c"
+    source = "<table><tr><td>a<table><tr><td>b<td>c</table><td>d</table>"
+
+    assert [cell.text for cell in _blocks(tmp_path, source)[0].cells] == ["a\nb | c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("<tr><td rowspan=0>a<td>1<tr><td>2", ["a 0 0 2 1", "1 0 1 1 1", "2 1 1 1 1"]),
+        ("<tbody><tr><td rowspan=9>a<td>1<tbody><tr><td>b<td>2", ["a 0 0 1 1", "1 0 1 1 1", "b 1 0 1 1", "2 1 1 1 1"]),
+        ("<tr style='display:none'><td>x<td>y<tr><td hidden>z<td>a<td>b", ["a 0 0 1 1", "b 0 1 1 1"]),
+        ("<tfoot><tr><td>sum<td>3<tbody><tr><td>a<td>3", ["a 0 0 1 1", "3 0 1 1 1", "sum 1 0 1 1", "3 1 1 1 1"]),
+        ("<tr><td colspan=99999999 rowspan=99999999>a<td>b", ["a 0 0 1 1000", "b 0 1000 1 1"]),
+    ],
+    ids=["to the end", "not out of its group", "hidden row and cell", "foot before body", "bomb"],
+)
+def test_rows_and_columns_are_those_of_a_browser(tmp_path: Path, rows: str, expected: list[str]) -> None:
+    (table,) = _blocks(tmp_path, f"<table>{rows}</table>")
+
+    assert [f"{c.text} {c.row} {c.col} {c.row_span} {c.col_span}" for c in table.cells] == expected
+
+
+def test_cells_that_span_over_millions_of_places_are_all_there(tmp_path: Path) -> None:
+    source = f"<table>{('<tr>' + '<td rowspan=1000 colspan=1000>1' * 30) * 30}</table>"
+
+    cells = _blocks(tmp_path, source)[0].cells
+
+    assert (len(cells), sum(c.row_span * c.col_span for c in cells) < 210_000) == (900, True)
+
+
+SAME = "letters in the colour of their ground"
+SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036} @media print{p{display:none}}</style>"
+
+
+@pytest.mark.parametrize(
+    ("source", "shown", "hidden"),
+    [
+        ("<p style='DISPLAY : none'>a</p>b", "b", {"display: none": "a"}),
+        ("<p style='visibility:hidden'>a<b style='visibility:visible'>b</b></p>", "b", {"visibility: hidden": "a"}),
+        ("<p>on <del>1 April</del> <ins>3 April</ins> <s>x</s></p>", "on 3 April", {"deleted": "1 April x"}),
+        ("<p hidden>a</p><template>b</template>c", "c", {"hidden element": "a", "<template>": "b"}),
+        ("<noscript>a</noscript><dialog>b</dialog>c", "c", {"<noscript>": "a", "hidden element": "b"}),
+        ("<p style='color:#fff'>a</p><font color=white>b</font>c", "c", {SAME: "a b"}),
+        ("<p style='color:rgb(0, 0, 0);background:black'>a</p>b", "b", {SAME: "a"}),
+        ("<table bgcolor=navy><tr><td style='color:white'>a<td>b</table>", "a | b", {}),
+        ("<link rel=stylesheet href=x.css><p style='color:white'>a</p>", "a", {}),
+        ("<p style='font-size:0'>a<b style='font-size:9pt'>b</b></p>", "b", {"letters without size": "a"}),
+        ("<p style='font-size:0'><b style='font-size:2em'>a</b></p>b", "b", {"letters without size": "a"}),
+        ("<p style='opacity:0'>a</p>b", "b", {"opacity: 0": "a"}),
+        ("<p style='position:absolute;left:-9999px'>a</p>b", "b", {"off the page": "a"}),
+        ("<p style='max-height:0;overflow:hidden'>a</p>b", "b", {"a box without size": "a"}),
+        (SHEET + "<p class='x no'>a</p><p>b</p>", "b", {"display: none": "a"}),
+        (SHEET + "<div class=a><i class=b>a</i></div><i class=b>b</i>", "b", {"visibility: hidden": "a"}),
+        (SHEET + "<div class=dark><p style='color:white'>a</div>", "a", {}),
+        ("<details><summary>a</summary>b</details><p aria-hidden=true>c", "a\nb\nc", {}),
+        ("<pre>a <del>b</del>\n  c</pre>", "a \n  c", {"deleted": "b"}),
+        ("<table><tr><td>a<td style='display:none'>b<td>c</table>", "a | c", {"display: none": "b"}),
+    ],
+)
+def test_what_a_browser_does_not_show_is_hidden(
+    tmp_path: Path, source: str, shown: str, hidden: dict[str, str]
+) -> None:
+    (page,) = _open(tmp_path, source.encode()).pages()
+
+    assert "\n".join(block.text for block in page.blocks) == shown
+    found: dict[str, list[str]] = {}
+    for entry in page.hidden:
+        found.setdefault(entry.reason, []).append(entry.text)
+    assert {reason: " ".join(texts) for reason, texts in found.items()} == hidden
 
 
 @pytest.mark.parametrize(("charset", "encoding"), [("euc-kr", "cp949"), ("utf-8", "utf-8"), ("no-such", "cp949")])
@@ -90,7 +177,10 @@ def _markdown_blocks(folder: Path, source: str) -> list[Block]:
     [
         ("# 개요 *강조*", [("heading", 1, "개요 강조")]),
         ("Title\n---", [("heading", 2, "Title")]),
-        ("a `b` [c](http://x) <b>d</b>", [("paragraph", None, "a b c <b>d</b>")]),
+        ("a `b` [c](http://x) <b>d</b>", [("paragraph", None, "a b c d")]),
+        ("~~a~~ <del>b</del><!-- c --> <name> 5 < 6", [("paragraph", None, "<name> 5 < 6")]),
+        ("<div style='display:none'>\n\n**a**\n\n</div>\n\nb", [("paragraph", None, "b")]),
+        ("2) a", [("list", 1, "2) a")]),
         ("one<br>two", [("paragraph", None, "one\ntwo")]),
         ("- a\n  - b\n- c", [("list", 1, "• a"), ("list", 2, "• b"), ("list", 1, "• c")]),
         ("3. a\n4. b", [("list", 1, "3. a"), ("list", 1, "4. b")]),
