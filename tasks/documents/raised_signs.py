@@ -28,7 +28,7 @@ _FRACTION = re.compile(
     r"(?P<whole>\d\s?)?(?P<above>[⁰¹²³⁴-⁹]{1,2})(?:/(?=[₀-₉])|⁄)(?P<below>[₀-₉0-9]{1,3})(?![₀-₉0-9])"
 )
 
-_MARK = re.compile(rf"[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,{MOST_CHARS}}}\)")
+_MARK = re.compile(rf"\([{RAISED}]+\)|[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,{MOST_CHARS}}}\)")
 NOTE = re.compile(rf"\s*(?:{_MARK.pattern})\s*\S")
 """The beginning of a note: its mark, and a text behind it."""
 

@@ -15,7 +15,7 @@ RAISED = "".join(
     if unicodedata.decomposition(sign).startswith("<super>")
 )
 """All raised signs, for the inside of a class of a pattern."""
-_RUN = re.compile(rf"[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,16}}\)")
+_RUN = re.compile(rf"\([{RAISED}]+\)|[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,16}}\)")
 _SIGNED = re.compile("[⁺⁼]|^⁻|⁻$")
 """What marks of notes do not hold: `10⁻⁶`, `Ca²⁺`; `¹²⁻¹⁴` are three notes."""
 _SQUARED = re.compile(r"(?:^|[^A-Za-z])(?:[kcdmµμ]?m|ft|in|yd|mi|s|[a-zR])$")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from tasks.language.marks import RAISED
 from tasks.language.tokens import FUNCTION_WORDS, HANGUL
 
 Language = Literal["ko", "en"]
@@ -25,7 +26,8 @@ CITATION_MARK = re.compile(rf"\[\s*{_SOURCE}(?:{_NUMBERS})\s*\]|【\s*{_SOURCE}(
 _SPACED_MARK = re.compile(rf"\s*(?:{CITATION_MARK.pattern})", re.IGNORECASE)
 _MARKS = rf"(?:\s{{0,2}}(?:{CITATION_MARK.pattern}))*"
 _END = re.compile(
-    rf"(?:[.!?…]+[\"'”’」』)\]]*(?P<marks>{_MARKS})(?=\s|$)|[。！？]+[」』”)]*{_MARKS}\s*)", re.IGNORECASE
+    rf"(?:[.!?…]+[\"'”’」』)\]]*(?:[{RAISED}][{RAISED},]*)?(?P<marks>{_MARKS})(?=\s|$)|[。！？]+[」』”)]*{_MARKS}\s*)",
+    re.IGNORECASE,
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
 _SHORTENED = re.compile(

@@ -136,7 +136,7 @@ def test_superscripts_of_hwpx(tmp_path: Path) -> None:
     note = test_hwpx.p(number, test_hwpx.t(" 잠정치"))
     anchored = f"<hp:run><hp:ctrl><hp:footNote><hp:subList>{note}</hp:subList></hp:footNote></hp:ctrl></hp:run>"
     runs = "".join(run(text, shape) for text, shape in (("면적 m", 0), ("2", 1), (" H", 0), ("2", 2), ("O", 0)))
-    members = {
+    members: dict[str, str | bytes] = {
         "Contents/header.xml": f'<hh:head xmlns:hh="http://www.hancom.co.kr/hwpml/2011/head">{shapes}</hh:head>',
         "Contents/section0.xml": test_hwpx.section(f"<hp:p>{runs}{anchored}</hp:p>"),
     }

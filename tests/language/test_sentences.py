@@ -22,14 +22,15 @@ WRAPPED = "a line of a paragraph that is wrapped right here"
         ("It was 5. It is 6.", ["It was 5.", "It is 6."]),
         ("예산은 5원이다. [1][2] 기간은 6개월이다 [3].", ["예산은 5원이다. [1][2]", "기간은 6개월이다 [3]."]),
         ("One.[1] Two 【2】.\n[3]", ["One.[1]", "Two 【2】.\n[3]"]),
+        ("Euros.¹⁵ It was.¹,² 늘었다.¹⁾ 끝", ["Euros.¹⁵", "It was.¹,²", "늘었다.¹⁾", "끝"]),
         ("○ 첫째\n○ 둘째", ["○ 첫째", "○ 둘째"]),
         (f"{WRAPPED} and\ngoes on. Then ends", [f"{WRAPPED} and\ngoes on.", "Then ends"]),
         ("日本語です。次の文です。", ["日本語です。", "次の文です。"]),
         ("", []),
     ],
     ids=[
-        "article", "date", "list item", "short forms", "initials", "digit", "marks", "loose mark", "bullets", "wrapped",
-        "japanese", "empty",
+        "article", "date", "list item", "short forms", "initials", "digit", "marks", "loose mark", "raised", "bullets",
+        "wrapped", "japanese", "empty",
     ],
 )  # fmt: skip
 def test_a_text_is_cut_where_its_sentences_end(text: str, sentences: list[str]) -> None:

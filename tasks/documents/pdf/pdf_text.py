@@ -222,7 +222,7 @@ _RaisedLines = Mapping[tuple[int, int], tuple[Sequence[Span], Sequence[str]]]
 def _extract_words(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Word]:
     words: list[Word] = []
     for line, own in groupby(textpage.extractWORDS(), key=lambda word: (word[5], word[6])):
-        of_line = [Word(*word[:4], store_drawn(word[4]), line) for word in own]
+        of_line = [Word(x0, y0, x1, y1, store_drawn(text), line) for x0, y0, x1, y1, text, *_ in own]
         words += mark_words(of_line, *raised[line]) if line in raised else of_line
     return words
 
@@ -238,7 +238,8 @@ def _extract_chars(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Wor
                     # what one sign cannot show, such as `^(주1)`, stands whole at the first
                     signs = list(text) if len(text) == len(signs) else [text.strip(), *[""] * (len(signs) - 1)]
                 for char, sign in zip(span["chars"], signs, strict=True):
-                    chars.append(Word(*char["bbox"], store_drawn(sign), (block_no, line_no)))
+                    x0, y0, x1, y1 = char["bbox"]
+                    chars.append(Word(x0, y0, x1, y1, store_drawn(sign), (block_no, line_no)))
     return chars
 
 

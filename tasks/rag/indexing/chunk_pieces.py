@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tasks.documents.blocks import Cell
-from tasks.language.marks import drop_marks
+from tasks.language.marks import RAISED, drop_marks
 from tasks.language.sentences import Span
 
 # a full stop after a letter, a bracket or a quote; not after a digit, where it numbers something or parts decimals
 _UNIT_END = re.compile(
-    r"\n+|(?<=[^\W\d_\)\]\"'”’」%][.!?])[\"'”’)\]]*\s+|(?<=[\)\]\"”’」%][.!?])\s+|(?<=;)\s+|(?<=[。！？])"
+    rf"\n+|(?<=[^\W\d_\)\]\"'”’」%][.!?])[\"'”’)\]]*(?:[{RAISED}][{RAISED},]*)?\s+|(?<=[\)\]\"”’」%][.!?])\s+|(?<=;)\s+|(?<=[。！？])"
 )
 _SEARCHED_BACK = 80
 """Number of characters before the limit that are searched for a place to cut a long word."""
