@@ -1,7 +1,7 @@
 """Reads PowerPoint presentations (PPTX, PPTM, PPSX): a page for each slide, with the places of its shapes.
 
-Text, tables, the data of charts and the texts of diagrams become blocks; speaker notes stand behind their slide. Hidden
-slides are read, and a note names them. Macros never run, and nothing outside the file is fetched.
+Text, tables, the data of charts and the texts of diagrams become blocks; speaker notes stand behind their slide. Slides
+and shapes that are not shown are kept as hidden text. Macros never run, and nothing outside the file is fetched.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.documents.archives import Package, parse_xml
-from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
+from tasks.documents.blocks import BBox, Block, Cell, HiddenText, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
@@ -22,6 +22,11 @@ READER = "trivet pptx 1"
 EMU = 12_700
 """English metric units in a point."""
 DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
+DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+FILLS = tuple(f"{DRAWING}{name}Fill" for name in ("solid", "grad", "blip", "patt"))
+WHITE = ("FFFFFF", "BG1")
+SMALLEST_SIZE = 100
+"""In hundredths of a point."""
 RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
@@ -30,6 +35,15 @@ class PlacedShape(NamedTuple):
 
     shape: Any
     bbox: BBox | None
+    is_hidden: bool = False
+    """Switched off, alone or with its group."""
+
+    def explain_unseen(self, size: tuple[float, float]) -> str | None:
+        """Return why the shape is not seen on a slide of a size; None if it is."""
+        if self.is_hidden:
+            return "hidden shape"
+        left, top, right, bottom = self.bbox or (0, 0, *size)
+        return "off the slide" if right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1] else None
 
 
 class _Frame(NamedTuple):
@@ -67,17 +81,18 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
     blocks, pages = BlockList(), list[Page]()
     for number, slide in enumerate(presentation.slides, start=1):
-        before = len(blocks)
+        before, hidden = len(blocks), list[HiddenText]()
+        is_shown = slide.element.get("show") not in ("0", "false")  # python-pptx has no property for it
         try:
-            _add_slide(blocks, slide, number)
+            drawn = BlockList() if not is_shown else blocks
+            _add_slide(drawn, slide, number, hidden, size=(width, height))
+            hidden += [_hide_block(block, "hidden slide") for block in drawn] if not is_shown else []
         except Exception as error:  # noqa: BLE001 python-pptx raises what it likes for what no program writes
             reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
             pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
             continue
-        if slide.element.get("show") in ("0", "false"):  # python-pptx has no property for it
-            notes.append(f"Slide {number} is hidden; it was read too.")
-        inside = list(blocks)[before:]
-        pages.append(make_page(number, inside, if_empty="blank slide", width=width, height=height))
+        inside, if_empty = list(blocks)[before:], "blank slide" if is_shown else "the slide is hidden"
+        pages.append(make_page(number, inside, if_empty=if_empty, width=width, height=height, hidden=hidden))
     if not pages:
         raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
     title = metadata.get("title")
@@ -117,27 +132,78 @@ def _open_presentation(path: Path) -> Any:
         raise CorruptDocument(f"The presentation cannot be opened ({type(error).__name__}: {why}).") from error
 
 
-def _add_slide(blocks: BlockList, slide: Any, number: int) -> None:
-    title = slide.shapes.title
-    shapes = list(_place_shapes(slide.shapes))
+def _hide_block(block: Block, reason: str) -> HiddenText:
+    return HiddenText(text=block.text, reason=reason, bbox=block.bbox)
+
+
+def _add_slide(
+    blocks: BlockList, slide: Any, number: int, hidden: list[HiddenText], *, size: tuple[float, float]
+) -> None:
+    """Add what a slide shows to the blocks, and the rest to the hidden texts."""
+    for run, reason in _take_unseen_runs(slide):
+        hidden.append(HiddenText(text=run, reason=reason))
+    title, shapes = slide.shapes.title, list(_place_shapes(slide.shapes))
+    heading = next((entry for entry in shapes if title is not None and entry.shape.shape_id == title.shape_id), None)
+    if title is not None and heading and title.has_text_frame and not heading.explain_unseen(size):
+        text = " ".join(_frame_text(title.text_frame).split())
+        blocks.add("heading", text, level=1, page=number, bbox=heading.bbox)
+        shapes.remove(heading)
     # the file lists shapes as they were drawn; people read from the top left
-    ordered = sorted(shapes, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0])))
-    if title is not None and title.has_text_frame:
-        box = next((entry.bbox for entry in shapes if entry.shape.shape_id == title.shape_id), None)
-        blocks.add("heading", " ".join(_frame_text(title.text_frame).split()), level=1, page=number, bbox=box)
-    for shape, box in ordered:
-        if title is None or shape.shape_id != title.shape_id:
-            _add_shape(blocks, shape, box, number)
+    for entry in sorted(shapes, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0]))):
+        reason = entry.explain_unseen(size)
+        found = BlockList() if reason else blocks
+        _add_shape(found, entry.shape, entry.bbox, number)
+        hidden += [_hide_block(block, reason) for block in found if block.text] if reason else []
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         blocks.add("note", _frame_text(frame), page=number)
 
 
-def _place_shapes(shapes: Any, frame: _Frame | None = None) -> Iterator[PlacedShape]:
+def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
+    """Take the runs out of a slide whose letters nobody sees, and yield each with the reason."""
+    trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
+    ground = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
+    # what is drawn on a slide may lie behind letters, so those on bare paper are judged only
+    colors = trees[-1].find("{*}clrMap")
+    is_light = colors is None or colors.get("bg1") == "lt1"  # a dark template has its colours the other way round
+    is_paper = is_light and (ground is None or _find_color(ground) in WHITE)
+    is_bare = is_paper and not any(_draws_ground(node) for tree in trees for node in tree.iter())
+    for run in list(slide.element.iter(f"{DRAWING}r")):
+        look, text = run.find(f"{DRAWING}rPr"), run.findtext(f"{DRAWING}t") or ""
+        if look is None or not text.strip():
+            continue
+        ink, is_marked = look.find(f"{DRAWING}solidFill"), look.find(f"{DRAWING}highlight") is not None
+        reason = None
+        if 0 < int(look.get("sz", "1800")) <= SMALLEST_SIZE:
+            reason = "letters of a point or less"
+        elif look.find(f"{DRAWING}noFill") is not None:
+            reason = "letters without ink"
+        elif is_bare and not is_marked and ink is not None and _find_color(ink) in WHITE:
+            reason = "white on white"
+        if reason:
+            run.getparent().remove(run)
+            yield text, reason
+
+
+def _find_color(node: Any) -> str | None:
+    """Return the first colour below a node as a file writes it; None if it is shaded or there is none."""
+    color = next(node.iter(f"{DRAWING}srgbClr", f"{DRAWING}schemeClr"), None)
+    return None if color is None or len(color) else color.get("val", "").upper()
+
+
+def _draws_ground(node: Any) -> bool:
+    name = local_name(node.tag) if isinstance(node.tag, str) else ""  # comments have no name
+    is_filled = name in ("spPr", "grpSpPr") and any(child.tag in FILLS for child in node)
+    return is_filled or name in ("pic", "graphicFrame") or (name == "fillRef" and node.get("idx") != "0")
+
+
+def _place_shapes(shapes: Any, frame: _Frame | None = None, *, is_hidden: bool = False) -> Iterator[PlacedShape]:
     """Yield the shapes in the order in which they are drawn, members of a group in place of the group."""
     from pptx.enum.shapes import MSO_SHAPE_TYPE
 
     frame = frame or _Frame()
     for shape in shapes:
+        named = shape.element.find("./*/{*}cNvPr")
+        unseen = is_hidden or (named is not None and named.get("hidden") in ("1", "true"))
         if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
             left, top, width, height = frame.box(shape.left or 0, shape.top or 0, shape.width or 0, shape.height or 0)
             inner = shape.element.grpSpPr.find("{*}xfrm")
@@ -146,14 +212,14 @@ def _place_shapes(shapes: Any, frame: _Frame | None = None) -> Iterator[PlacedSh
             if offset is not None and extent is not None:
                 across, down = width / (int(extent.get("cx")) or 1), height / (int(extent.get("cy")) or 1)
                 within = _Frame(left, top, int(offset.get("x")), int(offset.get("y")), across, down)
-            yield from _place_shapes(shape.shapes, within)
+            yield from _place_shapes(shape.shapes, within, is_hidden=unseen)
             continue
         box = None
         if shape.left is not None and shape.width is not None:
             left, top, width, height = frame.box(shape.left, shape.top, shape.width, shape.height)
             x0, y0, x1, y1 = (round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
             box = x0, y0, x1, y1
-        yield PlacedShape(shape, box)
+        yield PlacedShape(shape, box, unseen)
 
 
 def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from PIL import Image
 from pptx import Presentation
 from pptx.chart.data import CategoryChartData
+from pptx.dml.color import RGBColor
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Pt
 
@@ -19,6 +20,7 @@ from tasks.documents.pptx_reader import open_pptx, pptx_images
 from tests.documents.zips import changed
 
 TITLE_AND_CONTENT, TITLE_ONLY, BLANK = 1, 5, 6
+WHITE = RGBColor(255, 255, 255)
 RED = io.BytesIO()
 Image.new("RGB", (40, 20), "red").save(RED, "PNG")
 
@@ -128,15 +130,59 @@ def test_pictures_are_figures_with_their_words_and_can_be_looked_at(tmp_path: Pa
     assert (picture.page, picture.bbox, picture.width, picture.height) == (2, (10, 20, 90, 60), 40, 20)
 
 
-def test_a_hidden_slide_and_macros_are_said(tmp_path: Path) -> None:
+def test_macros_are_said(tmp_path: Path) -> None:
     path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan))
-    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("<p:sld ", '<p:sld show="0" ', 1))
     changed(path, "ppt/vbaProject.bin", lambda _: "Sub AutoOpen()")
 
-    assert read(path).header.notes == (
-        "The presentation holds macros; they were neither read nor run.",
-        "Slide 1 is hidden; it was read too.",
-    )
+    assert read(path).header.notes == ("The presentation holds macros; they were neither read nor run.",)
+
+
+def test_a_hidden_slide_is_kept_as_hidden(tmp_path: Path) -> None:
+    path = deck(tmp_path / "a.pptx", (TITLE_AND_CONTENT, plan), (TITLE_AND_CONTENT, plan))
+    changed(path, "ppt/slides/slide1.xml", lambda xml: xml.replace("<p:sld ", '<p:sld show="0" ', 1))
+
+    first, second = pages(path)
+
+    assert (first.blocks, first.reason, len(second.blocks)) == ((), "the slide is hidden", 4)
+    assert [(entry.reason, entry.text) for entry in first.hidden][:2] == [
+        ("hidden slide", "Plan of May"),
+        ("hidden slide", "Lamps"),
+    ]
+
+
+def test_shapes_and_letters_that_nobody_sees_are_hidden(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        boxed(slide, "seen", (50, 40))
+        boxed(slide, "beside the slide", (900, 40))
+        boxed(slide, "switched off", (50, 80))
+        slide.shapes[2]._element.nvSpPr.cNvPr.set("hidden", "1")
+        for text, look in {"white": WHITE, "tiny": Pt(1)}.items():
+            boxed(slide, text, (50, 120))
+            font = slide.shapes[-1].text_frame.paragraphs[0].runs[0].font
+            if look is WHITE:
+                font.color.rgb = look
+            else:
+                font.size = look
+
+    (page,) = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))
+
+    assert told(page) == [("paragraph", "seen")]
+    assert {(entry.text, entry.reason) for entry in page.hidden} == {
+        ("beside the slide", "off the slide"),
+        ("switched off", "hidden shape"),
+        ("white", "white on white"),
+        ("tiny", "letters of a point or less"),
+    }
+
+
+def test_white_letters_on_a_filled_shape_are_seen(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        boxed(slide, "white on blue", (50, 40))
+        slide.shapes[0].fill.solid()
+        slide.shapes[0].fill.fore_color.rgb = RGBColor(0, 0, 128)
+        slide.shapes[0].text_frame.paragraphs[0].runs[0].font.color.rgb = WHITE
+
+    assert told(pages(deck(tmp_path / "a.pptx", (BLANK, fill)))[0]) == [("paragraph", "white on blue")]
 
 
 def test_a_damaged_slide_costs_no_other(tmp_path: Path) -> None:
