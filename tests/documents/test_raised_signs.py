@@ -103,11 +103,17 @@ def test_notes_of_markdown_stand_behind_their_marks(tmp_path: Path) -> None:
 
 
 def test_superscripts_of_word(tmp_path: Path) -> None:
-    def run(text: str, place: str = "") -> str:
-        return f"<w:r><w:rPr>{place and f'<w:vertAlign w:val={place!r}/>'}</w:rPr><w:t>{text}</w:t></w:r>"
+    def run(text: str, look: str = "") -> str:
+        return f"<w:r><w:rPr>{look}</w:rPr><w:t>{text}</w:t></w:r>"
 
-    body = f"<w:p>{run('1,234')}{run('주1)', 'superscript')}{run(' H')}{run('2', 'subscript')}{run('O')}</w:p>"
-    assert [block.text for block in test_docx._blocks(test_docx._build(tmp_path, body))] == ["1,234^(주1) H₂O"]
+    raised, lowered = (f"<w:vertAlign w:val='{place}script'/>" for place in ("super", "sub"))
+    marked = "<w:rStyle w:val='Mark'/>"
+    body = f"<w:p>{run('1,234')}{run('주1)', raised)}{run(' H')}{run('2', lowered)}{run('O')}{run('7', marked)}</w:p>"
+    style = f"<w:style w:type='character' w:styleId='Mark'><w:rPr>{raised}</w:rPr></w:style>"
+    path = test_docx._build(
+        tmp_path, body, parts={"word/styles.xml": f"<w:root>{style}</w:root>"}, related=("s styles styles.xml",)
+    )
+    assert [block.text for block in test_docx._blocks(path)] == ["1,234^(주1) H₂O⁷"]
 
 
 def test_superscripts_of_presentations_and_sheets(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tasks.documents.docx.docx_inline import CHART, MC, A, read_first_alternativ
 from tasks.documents.docx.docx_styles import Numbering, ParagraphLook, Styles, format_number, is_white, parse_integer
 from tasks.documents.list_marks import find_mark
 from tasks.documents.office_package import Part, W, WordPackage, child_is_on, child_value, word_attribute
-from tasks.documents.raised_signs import raise_signs, shift_signs
+from tasks.documents.raised_signs import OFFICE_PLACES, raise_signs, shift_signs
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63
@@ -127,8 +127,9 @@ class StoryWalker:
                     self.pages.manual_breaks += 1
             elif isinstance(token, str):
                 text += token
-            elif isinstance(token, docx_inline.ShiftedText):
-                text += shift_signs(token.text, token.place, before=text)
+            elif isinstance(token, docx_inline.StyledText):
+                align = token.align or self._styles.alignment_of(token.style)
+                text += shift_signs(token.text, OFFICE_PLACES.get(align, 0), before=text)
             elif isinstance(token, docx_inline.HiddenRun):
                 self._hide(token, follows=last)
             else:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from tasks.documents.office_package import R, W, child_is_on, child_value, word_attribute
-from tasks.documents.raised_signs import OFFICE_PLACES
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING_PARTS = ("main", "picture", "wordprocessingDrawing", "chart", "diagram")
@@ -57,11 +56,13 @@ class NoteReference(NamedTuple):
     """The author typed a mark of his own behind it."""
 
 
-class ShiftedText(NamedTuple):
-    """A text above its line (place 1) or below it (-1)."""
+class StyledText(NamedTuple):
+    """A text that may stand above its line or below it."""
 
     text: str
-    place: int
+    align: str | None
+    """`superscript`, `subscript` or `baseline`; None where the style tells it."""
+    style: str | None
 
 
 class HiddenRun(NamedTuple):
@@ -76,7 +77,7 @@ DELETED = "deleted in tracked changes"
 VANISHED = "formatted as hidden"
 Hides = Callable[[ET.Element], str | None]
 """Tells why the text of a run is not seen; None for a run that is."""
-Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | ShiftedText | HiddenRun
+Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | StyledText | HiddenRun
 
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -116,9 +117,10 @@ def read_tokens(node: ET.Element, hides: Hides) -> Iterator[Token]:
             seen = [token for token in tokens if not isinstance(token, str)] if reason != VANISHED else []
             text = "".join(token for token in tokens if isinstance(token, str)) if seen else read_hidden(child)
             yield from (HiddenRun(text, reason), *seen)
-        elif tag == f"{W}r" and (place := OFFICE_PLACES.get(child_value(child, "rPr/vertAlign") or "")):
+        elif tag == f"{W}r" and (child_value(child, "rPr/vertAlign") or child_value(child, "rPr/rStyle")):
+            look = child_value(child, "rPr/vertAlign"), child_value(child, "rPr/rStyle")
             for token in read_tokens(child, hides):
-                yield ShiftedText(token, place) if isinstance(token, str) else token
+                yield StyledText(token, *look) if isinstance(token, str) else token
         elif tag == f"{W}br":
             yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":

@@ -124,6 +124,16 @@ class Styles:
         white = color is not None and (word_attribute(color, "val") or "").upper() == "FFFFFF"
         return "white on white" if white and on_white and all(map(is_white, grounds)) else None
 
+    def alignment_of(self, style_id: str | None) -> str:
+        """Return where a character style or an ancestor of it sets text: `superscript`, `subscript` or ""."""
+        passed: set[str | None] = set()
+        while style_id in self._nodes and style_id not in passed:
+            passed.add(style_id)
+            if align := child_value(self._nodes[style_id], "rPr/vertAlign"):
+                return align
+            style_id = child_value(self._nodes[style_id], "basedOn")
+        return ""
+
     def _item(self, paragraph: ET.Element, chain: list[_Style], numbering: Numbering) -> ListItem | None:
         """Return the list of a paragraph, by its own properties or else by its styles; None if it is in none."""
         own_id, own_level = child_value(paragraph, "pPr/numPr/numId"), child_value(paragraph, "pPr/numPr/ilvl")
