@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from tasks.documents.blocks import BBox, Block, Cell, Page
+from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Page
 from tasks.documents.document_readers import format_table, make_page
 
 _ANCHOR_LETTERS = (24, 12, 6, 3)
@@ -27,6 +27,10 @@ _WORD_GAP = 0.25
 """White between two signs that is wider, in heights of a line, is a space."""
 
 
+HIDDEN = {"c": "in the colour of its ground", "s": "font size under 1 pt"}
+"""Zones of signs in the body that nobody sees, and why."""
+
+
 class LaidPage(NamedTuple):
     """A page as a layout engine draws it: signs with their boxes, in the order of drawing."""
 
@@ -37,7 +41,8 @@ class LaidPage(NamedTuple):
     signs: str
     """The characters on the page, without white space."""
     zones: str
-    """One letter for each sign: b for the body, h for what stands above it, f for what stands below."""
+    """One letter for each sign: b for the body, h for what stands above it, f for what stands below, and the letters
+    of `HIDDEN`."""
     boxes: tuple[BBox, ...]
     """The box of each sign, in points."""
     images: tuple[tuple[int, BBox], ...] = ()
@@ -67,6 +72,7 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
         header, footer = (_margin_blocks(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
         made = make_page(number, inside, if_empty="blank page", width=page.width, height=page.height)
+        made = made.model_copy(update={"hidden": tuple(drawn.hidden_texts.get(number, ()))})
         if unshown := sum(block.place.estimated for block in inside):
             reason = (
                 f"estimated: the layout does not show {unshown} of {len(inside)} blocks, which stand by their order"
@@ -107,17 +113,23 @@ class _DrawnLetters:
         self.images = list[tuple[int, BBox]]()
         self.starts = list[int]()
         self.page_count = len(laid)
+        self.hidden = dict[int, str]()
+        """Why nobody sees a letter, for each that nobody sees."""
         for number, page in enumerate(laid, start=1):
             self.starts.append(len(letters))
             self.images += [(number, box) for _, box in page.images]
             for sign, zone, box in zip(page.signs, page.zones, page.boxes, strict=True):
-                if zone == "b":
+                if zone in "bcs":
                     for letter in _fold(sign):
+                        if zone in HIDDEN:
+                            self.hidden[len(letters)] = HIDDEN[zone]
                         letters.append(letter)
                         self.pages.append(number)
                         self.boxes.append(box)
         self.starts.append(len(letters))
         self.letters = "".join(letters)
+        self.hidden_texts = dict[int, list[HiddenText]]()
+        """What was cut from the blocks, by page."""
         self._used = bytearray(len(letters))
 
     def place_blocks(self, blocks: Sequence[Block]) -> list[Block]:
@@ -136,6 +148,8 @@ class _DrawnLetters:
         )  # at the feet of pages, or at the end
         if not any(spot is not None for text in texts for spot in text.spots) and any(text.key for text in texts):
             raise LayoutFailed("the layout shows nothing of the text")
+        if self.hidden:
+            texts = [seen for text in texts if (seen := text.without_hidden(self))]
         return [part for text in texts for part in text.parts(self)]
 
     def _find_the_rest(self, texts: Sequence[_Text]) -> None:
@@ -270,6 +284,34 @@ class _Text:
                 runs.append((start, start + len(letters)))
             start += len(letters)
         return runs
+
+    def without_hidden(self, drawn: _DrawnLetters) -> _Text | None:
+        """Return the text without what nobody sees, which joins `drawn.hidden_texts`; None where nothing is left."""
+        reasons = [drawn.hidden.get(spot, "") if spot is not None else "" for spot in self.spots]
+        if not any(reasons):
+            return self
+        texts, cuts = list(self._texts), list[tuple[int, int, int, str, list[int]]]()
+        runs = itertools.groupby(range(len(reasons)), lambda index: (self._signs[index][0], reasons[index]))
+        for (n, reason), group in runs:
+            letters = list(group)
+            of_text = [at for m, at in self._signs if m == n]
+            start, end = self._signs[letters[0]][1], self._signs[letters[-1]][1] + 1
+            if reason:  # signs beside the letters are hidden with them at the ends of the text
+                start, end = (0 if start == of_text[0] else start), (len(texts[n]) if end > of_text[-1] else end)
+                cuts.append((n, start, end, reason, [spot for at in letters if (spot := self.spots[at]) is not None]))
+        for n, start, end, reason, spots in cuts:
+            box = enclosing_box([drawn.boxes[place] for place in spots if drawn.pages[place] == drawn.pages[spots[0]]])
+            hidden = HiddenText(text=texts[n][start:end].strip(), reason=reason, bbox=box)
+            drawn.hidden_texts.setdefault(drawn.pages[spots[0]], []).append(hidden)
+        for n, start, end, *_ in reversed(cuts):
+            texts[n] = texts[n][:start] + texts[n][end:]
+        changes: dict[str, object] = {"text": texts[0].strip() if texts else ""}
+        if self.block.cells:
+            cells = [cell.model_copy(update={"text": text}) for cell, text in zip(self.block.cells, texts, strict=True)]
+            changes = {"cells": tuple(cells), "text": format_table(cells)}
+        seen = _Text(self.block.model_copy(update=changes))
+        seen.spots = [spot for spot, reason in zip(self.spots, reasons, strict=True) if not reason]
+        return seen if seen.key else None
 
     def parts(self, drawn: _DrawnLetters) -> list[Block]:
         """Return a block for each page that shows the text; the block itself where it is not found."""

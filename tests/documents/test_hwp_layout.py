@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.documents.blocks import Document
+from tasks.documents.blocks import Block, Document
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp import hwp_layout
 from tasks.documents.isolation import Job, ReadLimits, read_document, render_pages
+from tasks.documents.page_join import place_on_pages
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "documents"
 STEM = "라온군_버스정류장 한파쉼터 설치"
@@ -71,17 +72,63 @@ def test_the_picture_of_a_page_shows_the_box(tmp_path: Path) -> None:
     assert around == pytest.approx((97.0, 197.0, 303.0, 263.0), abs=1.5)
 
 
-def test_without_a_page_definition_a_short_text_is_whole_on_page_1(tmp_path: Path) -> None:
-    path = tmp_path / "x.hwpx"
+def changed_sample(folder: Path, pattern: str, replacement: str) -> Document:
+    """The sample as HWPX, changed where the pattern first occurs in its section or head."""
+    path = folder / "x.hwpx"
     with zipfile.ZipFile(SAMPLES / f"{STEM}.hwpx") as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
             content = source.read(name).decode("utf-8", "surrogateescape")
-            content = re.sub(r"<hp:secPr.*?</hp:secPr>", "", content, flags=re.DOTALL)
+            content = re.sub(pattern, replacement, content, count=1, flags=re.DOTALL)
             target.writestr(name, content.encode("utf-8", "surrogateescape"))
-    changed = read_document(Job(path, digest="y", format="hwpx"), options=ReadOptions(), limits=ReadLimits()).document
+    return read_document(Job(path, digest="y", format="hwpx"), options=ReadOptions(), limits=ReadLimits()).document
+
+
+def test_without_a_page_definition_a_short_text_is_whole_on_page_1(tmp_path: Path) -> None:
+    changed = changed_sample(tmp_path, "<hp:secPr.*?</hp:secPr>", "")
     assert [page.number for page in changed.pages] == [1]
     letters = [Counter(block.text for page in made.pages for block in page.blocks) for made in (read("hwpx"), changed)]
     assert letters[0] - letters[1] == Counter()
+
+
+HIDDEN_COMMENT = "<hp:p><hp:run><hp:t>내부 단가 5억</hp:t></hp:run></hp:p>"
+
+
+@pytest.mark.parametrize(
+    ("inserted", "hidden"),
+    [
+        (
+            f"<hp:ctrl><hp:hiddenComment><hp:subList>{HIDDEN_COMMENT}</hp:subList></hp:hiddenComment></hp:ctrl><hp:t>",
+            ("내부 단가 5억", "hidden comment"),
+        ),
+        ("<hp:t><hp:deleteBegin/>지운 7억<hp:deleteEnd/>", ("지운 7억", "deleted in tracked changes")),
+    ],
+    ids=["hidden comment", "tracked deletion"],
+)
+def test_what_hangul_shows_nowhere_is_kept_as_hidden(inserted: str, hidden: tuple[str, str], tmp_path: Path) -> None:
+    [page] = changed_sample(tmp_path, "<hp:t>", inserted).pages
+    assert [(piece.text, piece.reason) for piece in page.hidden] == [hidden]
+    assert [block.text for block in page.blocks] == [block.text for block in read("hwpx").pages[0].blocks]
+
+
+def test_text_in_the_colour_of_its_ground_or_of_no_size_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """White is seen on the blue of a head of a table."""
+    words = [("seen", 200, 20, "#000000"), ("head", 300, 20, "#ffffff"), ("white", 400, 20, "#fefefe")]
+    drawn = [
+        f'<text x="{100 + 30 * at}" y="{y}" font-size="{size}" fill="{fill}">{letter}</text>'
+        for word, y, size, fill in [*words, ("tiny", 500, 1, "#000000")]
+        for at, letter in enumerate(word)
+    ]
+    cell = '<rect x="90" y="270" width="300" height="40" fill="#204080"/>'
+    monkeypatch.setattr(
+        hwp_layout, "draw_pages", lambda _: [f'<svg width="800" height="900">{cell}{"".join(drawn)}</svg>']
+    )
+    blocks = [Block(kind="paragraph", text=text) for text in ("seen white.", "head", "tiny")]
+    [page] = place_on_pages(blocks, hwp_layout.lay_out(b""))
+    assert [block.text for block in page.blocks] == ["seen", "head"]
+    assert [(piece.text, piece.reason) for piece in page.hidden] == [
+        ("white.", "in the colour of its ground"),
+        ("tiny", "font size under 1 pt"),
+    ]
 
 
 @pytest.mark.shared

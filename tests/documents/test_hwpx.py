@@ -114,7 +114,6 @@ def test_text_boxes_stand_at_their_anchor_and_asides_last(tmp_path: Path) -> Non
         ("paragraph", "글상자"),
         ("paragraph", "본문"),
         ("note", "각주"),
-        ("note", "숨은 설명"),
         ("header", "머리"),
         ("footer", "꼬리"),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 
-from tasks.documents.blocks import Block, Cell, Kind, Page, PageSource, PageStatus, Place
+from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, read_whole
 from tasks.documents.hwp.hwp_layout import lay_out
 from tasks.documents.hwp.hwp_model import (
@@ -28,13 +28,16 @@ def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: 
 
     data: bytes of the file, which the layout engine reads by itself; None to do without a layout.
     """
-    blocks, notes = assemble(document), document.notes
+    assembly, notes = _Assembly(document), document.notes
+    blocks = assembly.blocks(document.sections)
     try:
         pages = [_unpaged(blocks)] if data is None else place_on_pages(blocks, lay_out(data))
         if pages[0].number and (why := _find_doubt(document, len(pages))):
             pages, notes = doubt_pages(pages, why), (*notes, f"page numbers are estimated: {why}")
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
+    # which page they are anchored on is not kept: nobody sees them on any
+    pages[0] = pages[0].model_copy(update={"hidden": (*pages[0].hidden, *assembly.hidden)})
     source: PageSource = "layout" if pages[0].number else "none"
     fields = {"title": document.title, "metadata": document.metadata, "notes": notes}
     return read_whole(pages, page_source=source, format=format, reader=reader, **fields)
@@ -71,6 +74,8 @@ class _Assembly:
         self._counters = ListCounters(document.styles)
         self._body: list[Block] = []
         self._asides: dict[Kind, list[Block]] = {"note": [], "header": [], "footer": []}
+        self.hidden: list[HiddenText] = []
+        """Comments and deleted texts that are shown nowhere."""
         self._headings = Headings()
         self._section = 0
         self._outline_id = 0
@@ -154,9 +159,12 @@ class _Assembly:
 
     def _add_aside(self, anchored: AnchoredText) -> None:
         pictures = list[Block]()
-        if text := self._flatten(anchored.paragraphs, pictures):
-            self._asides[anchored.kind].append(self._block(anchored.kind, text))
-        self._asides[anchored.kind] += pictures
+        text, kind = self._flatten(anchored.paragraphs, pictures), anchored.kind
+        if kind == "hidden comment" or kind == "deleted in tracked changes":
+            self.hidden += [HiddenText(text=text, reason=kind)] if text else []
+            return
+        self._asides[kind] += [self._block(kind, text)] if text else []
+        self._asides[kind] += pictures
 
     def _flatten(self, paragraphs: Iterable[Paragraph], pictures: list[Block]) -> str:
         """Return the text of a cell, caption or aside, a line per paragraph or row; its pictures join `pictures`."""

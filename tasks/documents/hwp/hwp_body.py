@@ -80,7 +80,7 @@ _ONE_UNIT = {0: "", 10: "\n", 13: "", 24: "-", 30: "\u00a0", 31: " "}
 _TAB = 9
 _OBJECT_CODES = frozenset({1, 2, 3, 11, 12, 14, 15, 16, 17, 18, 21, 22, 23})
 """Eight-unit controls with a CTRL_HEADER; the others (4–9, 19, 20) have none."""
-_ASIDES: dict[str, hwp.AsideKind] = {"head": "header", "foot": "footer"}
+_ASIDES: dict[str, hwp.AsideKind] = {"head": "header", "foot": "footer", "tcmt": "hidden comment"}
 """Footnotes, endnotes, comments and unknown controls are notes."""
 _PAGE_NUMBERS = frozenset({0, 6})  # kinds of automatic numbers: the page number and the page count
 _USER_SIGN = 0x81

@@ -28,11 +28,14 @@ from tasks.documents.page_join import LaidPage, LayoutFailed
 
 _POINTS = 0.75
 """Points in a pixel of the engine, of which an inch has 96."""
-_ELEMENT = re.compile(r"<text ([^>]*)>([^<]*)</text>|<image ([^>]*)>|<g\b[^>]*>|</g>")
+_ELEMENT = re.compile(r"<text ([^>]*)>([^<]*)</text>|<(image|rect) ([^>]*)>|<g\b[^>]*>|</g>")
 _ATTRIBUTE = re.compile(r'\b([A-Za-z-]+)="([^"]*)"')
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 _BODY = re.compile(r'<clipPath id="body-clip[^"]*"><rect x="[\d.-]+" y="([\d.-]+)" width="[\d.]+" height="([\d.]+)"')
+_COLOUR = re.compile(r"#[0-9A-Fa-f]{6}")
 _MOVED = re.compile(r"translate\(([\d.-]+)[ ,]+([\d.-]+)\)")
+_LEAST_CONTRAST = 8
+"""Difference of a colour's red, green or blue (0 to 255) from which on a text is seen on its ground."""
 _ASCENT, _DESCENT = 0.86, 0.14
 """Shares of the font size above and below the base line."""
 CPU_S = 10
@@ -118,7 +121,7 @@ def _parse_page(svg: str) -> LaidPage:
     top = float(body[1]) if body else 0.0
     bottom = top + (float(body[2]) if body else height)
     signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
-    depth, body_depth = 0, None
+    depth, body_depth, grounds = 0, None, list[tuple[BBox, str]]()
     for element in _ELEMENT.finditer(svg):
         if element[0].startswith("<g"):
             depth += 1
@@ -129,21 +132,48 @@ def _parse_page(svg: str) -> LaidPage:
             body_depth = None if body_depth == depth else body_depth
             depth -= 1
             continue
-        attributes = dict(_ATTRIBUTE.findall(element[1] or element[3] or ""))
+        attributes = dict(_ATTRIBUTE.findall(element[1] or element[4] or ""))
         if element[1] is None:
             x, y, across, down = (_number(attributes, name) for name in ("x", "y", "width", "height"))
-            images.append((len(boxes), _points(x, y, x + across, y + down)))
+            place = _points(x, y, x + across, y + down)
+            if element[3] == "image":
+                images.append((len(boxes), place))
+            if (fill := attributes.get("fill", "")) != "none":
+                grounds.append((place, fill))
             continue
         text = unicodedata.normalize("NFC", html.unescape(element[2]))
         for sign, box in _sign_boxes(text, attributes):
             middle = (box[1] + box[3]) / 2 / _POINTS
             # what stands in the group of the body may run over its bottom
             inside = body_depth is not None or top <= middle <= bottom
-            signs.append(sign)
-            zones.append("b" if inside else "h" if middle < top else "f")
-            boxes.append(box)
+            zone = "b" if inside else "h" if middle < top else "f"
+            if hidden := _find_hidden(attributes, box, grounds):
+                zone = hidden if inside else ""  # in the margins, which repeat, it is left out
+            if zone:
+                signs.append(sign)
+                zones.append(zone)
+                boxes.append(box)
     width, height = round(width * _POINTS, 2), round(height * _POINTS, 2)
     return LaidPage(width, height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))
+
+
+def _find_hidden(attributes: Mapping[str, str], box: BBox, grounds: Sequence[tuple[BBox, str]]) -> str:
+    """Return the zone of a sign that nobody sees: of no size, or in the colour of what is drawn below it; else ""."""
+    if _number(attributes, "font-size") * _POINTS < 1:
+        return "s"
+    colour = attributes.get("fill", "")
+    if all(_contrast(colour, fill) >= _LEAST_CONTRAST for fill in {"#ffffff", *(fill for _, fill in grounds)}):
+        return ""
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    below = (fill for (x0, y0, x1, y1), fill in reversed(grounds) if x0 <= x <= x1 and y0 <= y <= y1)
+    return "c" if _contrast(colour, next(below, "#ffffff")) < _LEAST_CONTRAST else ""
+
+
+def _contrast(colour: str, other: str) -> int:
+    """Return how far two colours are apart; a picture or a pattern is far from every colour."""
+    if not (_COLOUR.fullmatch(colour) and _COLOUR.fullmatch(other)):
+        return 255
+    return max(abs(a - b) for a, b in zip(bytes.fromhex(colour[1:]), bytes.fromhex(other[1:]), strict=True))
 
 
 def _sign_boxes(text: str, attributes: Mapping[str, str]) -> Iterator[tuple[str, BBox]]:

@@ -76,7 +76,8 @@ class AnchoredText(NamedTuple):
 
 
 Run = str | Table | Shape | AnchoredText
-AsideKind = Literal["note", "header", "footer"]
+AsideKind = Literal["note", "header", "footer", "hidden comment", "deleted in tracked changes"]
+"""The last two are shown nowhere."""
 ListKind = Literal["outline", "number", "bullet"]
 
 

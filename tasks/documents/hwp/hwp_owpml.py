@@ -16,7 +16,7 @@ Element = Any
 """An lxml element; lxml carries no types."""
 
 _SPECIAL = {"tab": "\t", "lineBreak": "\n", "nbSpace": "\u00a0", "fwSpace": " ", "hyphen": "-"}
-_ASIDES: dict[str, hwp.AsideKind] = {"header": "header", "footer": "footer"}
+_ASIDES: dict[str, hwp.AsideKind] = {"header": "header", "footer": "footer", "hiddenComment": "hidden comment"}
 """Footnotes, endnotes, comments and unknown elements are notes."""
 _PICTURES = frozenset({"pic", "ole", "chart", "video"})
 _DRAWN_SHAPES = frozenset({"rect", "ellipse", "line", "arc", "polygon", "curve", "connectLine", "container", "textart"})
@@ -80,6 +80,7 @@ class _SectionReader:
         self.outline_id = 0
         self.columns = 1
         self.defines_page = False
+        self._deletes = False
         self._styles = styles
         self._master_page = master_page
         self._depth = 0
@@ -109,7 +110,7 @@ class _SectionReader:
     def _run(self, element: Element) -> list[hwp.Run]:
         match local_name(element):
             case "t":
-                return [_text(element)]
+                return self._text_runs(element)
             case "tbl":
                 return [self._table(element)]
             case name if name in _SHAPES:
@@ -140,6 +141,22 @@ class _SectionReader:
                 return []
             case name:
                 return hwp.anchor_text(_ASIDES.get(name, "note"), self._all_paragraphs(element))
+
+    def _text_runs(self, element: Element) -> list[hwp.Run]:
+        """Return the text of an element; what tracked changes delete, over paragraphs even, is set apart."""
+        runs: list[hwp.Run] = []
+        for child in (None, *element):
+            name = "" if child is None else local_name(child)
+            if name in ("deleteBegin", "deleteEnd"):
+                self._deletes = name == "deleteBegin"
+            inside = (
+                element.text if child is None else _SPECIAL.get(name, "") + _text(child) + (child.tail or "")
+            ) or ""
+            if self._deletes and inside:
+                runs += hwp.anchor_text("deleted in tracked changes", (hwp.Paragraph((inside,), None),))
+            elif inside:
+                runs.append(inside)
+        return runs
 
     def _all_paragraphs(self, element: Element) -> tuple[hwp.Paragraph, ...]:
         """Return the outermost paragraphs below the element, whatever holds them."""
