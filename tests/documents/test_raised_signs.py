@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pymupdf as untyped_pymupdf
 import pytest
@@ -31,9 +31,11 @@ def put(page: Any, x: float, y: float, text: str, font: str = "helv", size: floa
     return x
 
 
-def read(page: Any, folder: Path) -> list[tuple[str, str]]:
+def read(
+    page: Any, folder: Path, pdf_reader: Literal["auto", "pymupdf", "pdfplumber"] = "auto"
+) -> list[tuple[str, str]]:
     page.parent.save(folder / "drawn.pdf")
-    reader = open_pdf(folder / "drawn.pdf", password=None, options=ReadOptions(ocr="off"))
+    reader = open_pdf(folder / "drawn.pdf", password=None, options=ReadOptions(ocr="off", pdf_reader=pdf_reader))
     return [(block.kind, block.text) for page in reader.pages() for block in page.blocks]
 
 
@@ -58,6 +60,13 @@ def test_the_raised_signs_of_a_line(size: float, rise: float, drawn: str, expect
     page = pymupdf.open().new_page()
     put(page, 72, 100, drawn, "helv" if drawn.isascii() or "®" in drawn else "korea", size, rise)
     assert read(page, tmp_path) == [("paragraph", expected)]
+
+
+@pytest.mark.parametrize("reader", ["pymupdf", "pdfplumber"])
+def test_every_pdf_reader_raises_marks(reader: Literal["pymupdf", "pdfplumber"], tmp_path: Path) -> None:
+    page = pymupdf.open().new_page()
+    put(page, 72, 100, "Sales of 5,120<3> in 2018<(a)>")
+    assert read(page, tmp_path, reader) == [("paragraph", "Sales of 5,120³ in 2018⁽ᵃ⁾")]
 
 
 def test_marks_that_are_drawn_last_stand_in_the_cells_of_their_numbers(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def mark_spans(spans: Sequence[Span]) -> list[str] | None:
         text: str = span["text"]
         beside = base or next((other for other in spans[i + 1 :] if other["text"].strip()), span)
         below = re.fullmatch(r"([/⁄]?)(\d{1,3})(.*)", text) if span["size"] < SMALL[1] * largest else None
-        if not text.strip() or (place := _find_place(span, beside)) == 0:
+        if not text.strip() or (place := find_place(span, beside)) == 0:
             if raised and text[:1].isalnum() and not done[-1:].isspace():
                 gap = span["bbox"][0] - spans[i - 1]["bbox"][2]
                 text = f" {text}" if gap > GAP_EMS * span["size"] else text
@@ -68,7 +68,7 @@ def mark_spans(spans: Sequence[Span]) -> list[str] | None:
     return texts if texts != [span["text"] for span in spans] else None
 
 
-def _find_place(span: Span, beside: Span) -> int:
+def find_place(span: Span, beside: Span) -> int:
     """Return 1 for a text that is raised above the text beside it, -1 for lowered digits, else 0."""
     if len(span["text"].strip()) > MOST_CHARS or not MARK.fullmatch(span["text"]):
         return 0
@@ -124,8 +124,7 @@ def attach_marks(
         (mark, base)
         for mark in (sorted(loose) if len(loose) <= MOST_LOOSE else ())
         for base in fragments
-        if base.x0 < mark.x0 <= base.x1 + NEAR_EMS[1] * base.size
-        and _find_place(leads[mark.line], leads[base.line]) > 0
+        if base.x0 < mark.x0 <= base.x1 + NEAR_EMS[1] * base.size and find_place(leads[mark.line], leads[base.line]) > 0
     ]
     if not marks:
         return None

@@ -18,6 +18,7 @@ from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
 from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
+from tasks.documents.pdf.pdf_raised import NEAR_EMS, find_place
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, remove_table_words
 from tasks.documents.pdf.pdf_text import (
     Fragment,
@@ -33,6 +34,7 @@ from tasks.documents.pdf.pdf_text import (
     store_drawn,
 )
 from tasks.documents.pdf.pdf_words import enclosing_box
+from tasks.documents.raised_signs import raise_signs
 from tasks.documents.receipt import compare_letters, count_letters
 
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
@@ -251,7 +253,7 @@ class Plumber:
     def text(self, number: int) -> PageText:
         """Return the text of a page (1-based)."""
         page = self._document.pages[number - 1]
-        words = page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True)
+        words = _join_marks(page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True))
         # words that stand close, on one line and in one size, are a run
         runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
         for before, word in pairwise(words):
@@ -291,6 +293,26 @@ class Plumber:
         ]
         page.close()
         return grids
+
+
+def _join_marks(words: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the words of pdfplumber, which parts them by size, with the raised signs of each behind it."""
+
+    def make_span(word: dict[str, Any]) -> dict[str, Any]:
+        # letters go about a fifth of their size below the baseline
+        return word | {"origin": (word["x0"], word["bottom"] - 0.2 * word["size"])}
+
+    joined: list[dict[str, Any]] = []
+    for word in words:
+        base = joined[-1] if joined else word
+        gap = (word["x0"] - base["x1"]) / (base["size"] or 1)
+        if joined and NEAR_EMS[0] <= gap <= NEAR_EMS[1] and find_place(make_span(word), make_span(base)) > 0:
+            text = base["text"] + raise_signs(word["text"], before=base["text"])
+            chars = [char | {"text": raise_signs(char["text"])} for char in word["chars"]]
+            joined[-1] = base | {"text": text, "x1": word["x1"], "chars": [*base["chars"], *chars]}
+        else:
+            joined.append(word)
+    return joined
 
 
 def _word(word: dict[str, Any], number: int) -> Word:
