@@ -264,6 +264,28 @@ def test_a_page_whose_content_cannot_be_unpacked_is_an_error_and_not_blank(tmp_p
     assert damaged.reason.startswith("damaged: ")
 
 
+def test_a_figure_with_many_labels_does_not_mix_the_columns(tmp_path: Path) -> None:
+    left = column(PROSE * 4 + "left", (60, 60, 285, 300))
+    labels = both(*(line(f"label {n}", 70 + n * 97 % 180, 320 + n * 7, size=7) for n in range(40)))
+    right = column(PROSE * 12 + "right", (310, 60, 535, 700))
+    joined = " ".join(texts(read(write(tmp_path / "a.pdf", both(left, labels, right)))[0]))
+    assert PROSE * 4 + "left" in joined
+    assert PROSE * 12 + "right" in joined
+
+
+def test_a_bold_head_stays_with_the_sentence_that_it_begins(tmp_path: Path) -> None:
+    def draw(page: Any) -> None:
+        writer = pymupdf.TextWriter(page.rect)
+        head = "Acquisitions and joint ventures may fail. "
+        _, end = writer.append((72, 100), head, font=pymupdf.Font("hebo"), fontsize=10)
+        for place, text in ((end, "We expect to go on making"), ((72, 112), PROSE[:75]), ((72, 124), PROSE[:75])):
+            writer.append(place, text, font=pymupdf.Font("helv"), fontsize=10)
+        writer.write_text(page)
+
+    (text,) = texts(read(write(tmp_path / "a.pdf", draw))[0])
+    assert "may fail. We expect to go on making The supplier" in text
+
+
 CUT_WORDS = {
     "known": ("The list names hurricanes and mur-|ders, which existed before.", "murders, which"),
     "of the document": ("A quuxery is rare, and a quux-|ery that is new is rarer.", "a quuxery that"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ BIN = 2.0  # points; resolution of the search for gutters between columns
 MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
 MIN_COLUMN_EMS = 9.0  # whose median width is at least this, in font sizes,
 MIN_COLUMN_SHARE = 0.5  # and at least this share of the column's width
+FULL_LINE_SHARE = 0.9  # of the column's width
 MAX_SPANNING_SHARE = 0.3  # share of runs that may cross a gutter: titles, wide captions
 WORD_GAP_EMS = 0.12  # from this gap on, two runs are separate words
 TAB_GAP_EMS = 1.5  # from this gap on, two runs are separate columns of a row
@@ -183,8 +184,13 @@ def _is_prose_column(side: Sequence[_Item]) -> bool:
         return False
     x0, _, x1, _ = enclosing_box([box[:4] for box in side])
     widths = [sum(piece.x1 - piece.x0 for piece in line) for line in lines]
-    size = median(line[0].size for line in lines)
-    return median(widths) >= max(MIN_COLUMN_SHARE * (x1 - x0), MIN_COLUMN_EMS * size)
+    least = MIN_COLUMN_EMS * median(line[0].size for line in lines)
+    if median(widths) >= max(MIN_COLUMN_SHARE * (x1 - x0), least):
+        return True
+    # the labels of a figure are more than the lines of text above it, of which several follow each other and are full
+    least = max(FULL_LINE_SHARE * (x1 - x0), least)
+    full = (len(line) == 1 and width >= least for line, width in zip(lines, widths, strict=True))
+    return any(is_full and sum(1 for _ in run) >= MIN_COLUMN_LINES for is_full, run in groupby(full))
 
 
 def _group_paragraphs(column: Sequence[_Item]) -> list[Paragraph | Table]:

@@ -122,6 +122,12 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
     return (moved.x0, moved.y0, moved.x1, moved.y1)
 
 
+def _is_bold(span: Mapping[str, Any], flags: int) -> bool:
+    if flags == STRUCK_ONCE and span["char_flags"] & STRUCK_BOLD:
+        return True
+    return bool(span["flags"] & BOLD) or "Bold" in span["font"]  # some fonts tell their weight by name only
+
+
 def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
     """Return whether a run is drawn again over itself, as bold letters or as a shadow."""
     if sum(len(fragment.text) for fragment in fragments) > MOST_STRUCK:
@@ -175,9 +181,9 @@ def _extract_along(
             directions[direction] += len(text)
             lead = spans[0] if len(spans) == 1 else max(spans, key=lambda span: len(span["text"].strip()))
             leads[block_no, line_no] = lead
-            bold = bool(lead["flags"] & BOLD) or "Bold" in lead["font"]  # some fonts tell their weight by name only
-            if flags == STRUCK_ONCE:
-                bold = bold or bool(lead["char_flags"] & STRUCK_BOLD)
+            # a bold head that runs into its sentence is part of it
+            *_, last = [lead, *(span for span in spans if any(map(str.isalpha, span["text"])))]
+            bold = all(_is_bold(span, flags) for span in (lead, last))
             upright = direction == (1, 0)
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no)))
     words = cache(lambda: _extract_words(textpage, raised))
