@@ -31,11 +31,12 @@ _END = re.compile(
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
 _SHORTENED = re.compile(
-    r"(?:^|[\s(\"“‘'])(?:[A-Za-z]|No|Nos|Inc|Co|Corp|Ltd|Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|cf|Fig|Figs|Tab|Sec|Art|Ch|Vol|pp|al|"
-    r"approx|est|incl|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec|(?:[A-Za-z]\.)+[A-Za-z])$",
-    re.IGNORECASE,
+    r"(?:^|[\s(\"“‘'.])(?:[A-Za-z]|(?<!\d )(?![AEIOU])[A-Zb-df-hj-np-tv-z][b-df-hj-np-tv-xz]{1,3}|Nos?|Inc|Co|Corp|"
+    r"Prof|Rev|Hon|Gen|Col|Capt|Sen|Gov|Figs?|Tab|Sec|Eqs?|Refs?|Eds?|Art|Vol|al|ca|viz|approx|est|incl|Dipl|Ing|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$"
 )
-"""Abbreviations before a full stop; a single letter is an initial or a list item."""
+"""Abbreviations before a full stop: also a single letter (an initial, a list item) and a word without a vowel."""
+_NUMBERED = re.compile(r"(?:^|[\s(])(?:nos?|figs?|tabs?|secs?|eqs?|refs?|arts?|vols?|chs?|pp?)$", re.IGNORECASE)
+"""Abbreviations before a full stop and a number."""
 _ARTICLE = re.compile(r"제\s?\d+(?:조|항|호|목|장|절|편)(?:의\s?\d+)?$")
 _LIST_ITEM = re.compile(r"^\s*(?:[-○●□■▪▶◦·•*※]\s*)?(?:[(（]?(?:\d{1,3}(?:[.-]\d{1,3})*|[가-하]|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+)[)）]?)$")
 _ENDS_IN_DATE = re.compile(r"(?:(?:19|20)\d\d|['’]\d\d)\s?\.\s?\d{1,2}(?:\s?\.\s?\d{1,2})?$")
@@ -116,6 +117,8 @@ def _numbers_or_shortens(before: str, after: str) -> bool:
     """Return whether the full stop between two texts belongs to a number, list item, article or abbreviation."""
     if _LIST_ITEM.match(before) or _ARTICLE.search(before) or _SHORTENED.search(before[-16:]):
         return bool(after.strip())
+    if _NUMBERED.search(before[-16:]) and after.lstrip()[:1].isdigit():
+        return True
     if not before[-1:].isdigit():
         return False
     return bool(re.match(r"\s*[\d(~∼-]", after)) or _ENDS_IN_DATE.search(before[-14:]) is not None

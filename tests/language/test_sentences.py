@@ -19,6 +19,8 @@ WRAPPED = "a line of a paragraph that is wrapped right here"
         ("가. 개요는 이렇다. 다음이다.", ["가. 개요는 이렇다.", "다음이다."]),
         ("Acme Inc. grew 3.5% in 2023. See No. 5.", ["Acme Inc. grew 3.5% in 2023.", "See No. 5."]),
         ("The U.S. unit of J. Smith fell. It rose!", ["The U.S. unit of J. Smith fell.", "It rose!"]),
+        ("By Prof.Dr. Ada Ek, Ph.D. (cf. Rev. Ott). End.", ["By Prof.Dr. Ada Ek, Ph.D. (cf. Rev. Ott).", "End."]),
+        ("See, e.g. fig. 5. He said no. She left.", ["See, e.g. fig. 5.", "He said no.", "She left."]),
         ("It was 5. It is 6.", ["It was 5.", "It is 6."]),
         ("예산은 5원이다. [1][2] 기간은 6개월이다 [3].", ["예산은 5원이다. [1][2]", "기간은 6개월이다 [3]."]),
         ("One.[1] Two 【2】.\n[3]", ["One.[1]", "Two 【2】.\n[3]"]),
@@ -29,8 +31,8 @@ WRAPPED = "a line of a paragraph that is wrapped right here"
         ("", []),
     ],
     ids=[
-        "article", "date", "list item", "short forms", "initials", "digit", "marks", "loose mark", "raised", "bullets",
-        "wrapped", "japanese", "empty",
+        "article", "date", "list item", "short forms", "initials", "titles", "small letters", "digit", "marks",
+        "loose mark", "raised", "bullets", "wrapped", "japanese", "empty",
     ],
 )  # fmt: skip
 def test_a_text_is_cut_where_its_sentences_end(text: str, sentences: list[str]) -> None:

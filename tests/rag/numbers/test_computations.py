@@ -6,6 +6,7 @@ import pytest
 
 from tasks.rag.numbers.computation_reading import asks_to_work_out, read_computation, writes_formula
 from tasks.rag.numbers.expressions import lines_of
+from tasks.rag.numbers.operands import list_readings
 from tasks.rag.numbers.periods import When
 from tasks.rag.numbers.written_formulas import definitions
 from tests.rag.numbers.test_expressions import told
@@ -127,10 +128,14 @@ How many times larger was revenue than goodwill?
 
 def test_what_takes_arithmetic() -> None:
     plain = ["Who audits Marlow Mills?", "What was revenue in FY2019?"]
+    # a document states a weighted average, and `per the lease` is no division
+    plain += ["What is the weighted-average life of the intangible assets?", "무형자산의 가중평균 내용연수는 얼마인가?"]
+    plain += ["What are the ratios to be kept as per the loan agreement?", "What is the rent to be paid per the lease?"]
     given = "Loom ratio = revenue / inventory. What was it in FY2019?"
     assert all(map(asks_to_work_out, [*WORKED.strip().split("\n"), given]))
     assert not any(map(asks_to_work_out, plain))
-    assert [writes_formula(one) for one in (given, *plain)] == [True, False, False]
+    assert not any(list_readings(question, ()) for question in plain)
+    assert [writes_formula(one) for one in (given, *plain[:2])] == [True, False, False]
 
 
 ASKED = """
