@@ -86,7 +86,9 @@ def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     try:
         message = _read_eml(message_from_bytes(read_bytes(path), policy=POLICY), depth=0)
     except RecursionError as error:
-        raise RefusedDocument("The mail nests its parts hundreds deep, as no program does.") from error
+        raise RefusedDocument(
+            "The mail nests its parts hundreds deep; save what it holds as files of its own."
+        ) from error
     except FAILURES as error:
         raise CorruptDocument(f"The mail cannot be read ({error!r:.120}); get it again.") from error
     return make_message_reader(message, format="eml")

@@ -365,6 +365,22 @@ def test_equations_are_a_line_of_text(tmp_path: Path, equation: str, expected: s
     assert _texts(_build(tmp_path, f"<w:p><m:oMath>{equation}</m:oMath></w:p>")) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [
+        ("<w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox>", "☒"),
+        ("<w:checkBox><w:default w:val='0'/></w:checkBox>", "☐"),
+        ("<w:ddList><w:result w:val='1'/><w:listEntry w:val='서울'/><w:listEntry w:val='부산'/></w:ddList>", "부산"),
+        ("<w:ddList><w:result w:val='99'/><w:listEntry w:val='서울'/></w:ddList>", ""),
+    ],
+    ids=["ticked", "not ticked", "chosen", "out of the list"],
+)
+def test_a_field_of_a_form_shows_its_value(tmp_path: Path, field: str, shown: str) -> None:
+    begin = f"<w:r><w:fldChar w:fldCharType='begin'><w:ffData>{field}</w:ffData></w:fldChar></w:r>"
+
+    assert _texts(_build(tmp_path, f"<w:p><w:r><w:t>a:</w:t></w:r>{begin}</w:p>")) == [f"a:{shown}"]
+
+
 def _run(text: str, look: str) -> str:
     return f"<w:r><w:rPr>{look}</w:rPr><w:t>{text}</w:t></w:r>"
 

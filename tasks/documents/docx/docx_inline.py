@@ -131,6 +131,10 @@ def read_tokens(node: ET.Element, hides: Hides) -> Iterator[Token]:
             # the box of a legacy form field is not in the text
             set_by_default = box.find(f"{W}checked") is None and child_is_on(box, "default")
             yield "☒" if child_is_on(box, "checked") or set_by_default else "☐"
+        elif tag == f"{W}fldChar" and (choice := child.find(f"{W}ffData/{W}ddList")) is not None:
+            chosen = child_value(choice, "result") or child_value(choice, "default") or "0"
+            entries = [word_attribute(entry, "val") or "" for entry in choice.iter(f"{W}listEntry")]
+            yield from entries[int(chosen) if chosen.isdecimal() and len(chosen) < 5 else 0 :][:1]
         elif tag in (f"{M}oMath", f"{M}oMathPara"):
             equations = [child] if tag == f"{M}oMath" else child.findall(f"{M}oMath")
             yield "\n".join(map(linearize_math, equations))
