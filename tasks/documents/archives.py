@@ -82,7 +82,7 @@ class Package:
         except KeyError as error:
             raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.") from error
         except DAMAGED as error:
-            raise CorruptDocument(f"The part `{name}` is damaged ({error}); get the file again.") from error
+            raise CorruptDocument(f"The part `{name}` is damaged; get the file again.") from error
 
     def xml_source(self, name: str) -> bytes:
         """Return the bytes of an XML part. Raises RefusedDocument if they are too many to build a tree of."""
@@ -104,7 +104,7 @@ def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
     try:
         archive = ZipFile(source)
     except (BadZipFile, EOFError, OSError, OverflowError, ValueError, NotImplementedError) as error:
-        raise CorruptDocument(f"The zip directory cannot be read ({error}); the file may be truncated.") from error
+        raise CorruptDocument("The file is damaged or cut: what it holds cannot be listed; get it again.") from error
     entries = archive.infolist()
     total = sum(info.file_size for info in entries)
     if len(entries) > caps.members or total > caps.total_bytes:
@@ -174,7 +174,7 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
     except NotImplementedError as error:  # before DAMAGED, whose RuntimeError it is a kind of
         raise UnsupportedDocument(f"{member} is packed by an unknown method ({error}).") from error
     except DAMAGED as error:
-        raise CorruptDocument(f"{member} is damaged ({error}); get the file again.") from error
+        raise CorruptDocument(f"{member} is damaged; get the file again.") from error
     if len(data) != info.file_size:
         raise CorruptDocument(f"{member} ends after {len(data):,} of {info.file_size:,} bytes; get the file again.")
     return data

@@ -199,12 +199,13 @@ def _ole_format(path: Path, suffix: str) -> str:
                     if stream in streams and container.openstream(stream).read(len(start)) == start:
                         names.append(format.name)
     except Exception as error:  # olefile raises what it likes over a damaged container
-        message = f"The OLE container cannot be read ({error}); the file may be truncated."
-        raise errors.CorruptDocument(message) from error
+        raise errors.CorruptDocument(
+            "The file is damaged or cut: what it holds cannot be listed; get it again."
+        ) from error
     if names:  # an encrypted document may be of several formats, which only its suffix tells apart
         by_suffix = find_format_by_suffix(suffix)
         return by_suffix.name if by_suffix and by_suffix.name in names else names[0]
-    raise errors.UnsupportedDocument("The file is an OLE container of no known kind; save it as PDF, HWPX or DOCX.")
+    raise errors.UnsupportedDocument("The file is of no known kind; save it as PDF, HWPX or DOCX.")
 
 
 def _zip_format(path: Path) -> str:

@@ -121,12 +121,12 @@ def deflated(data: bytes) -> bytes:
 
 
 def test_a_deflate_bomb_is_refused() -> None:
-    with pytest.raises(RefusedDocument, match="bomb"):
+    with pytest.raises(RefusedDocument, match="exhaust the memory"):
         inflate(deflated(bytes(60 << 20)), name="s")
 
 
 def test_bottomless_nesting_is_damage() -> None:
-    with pytest.raises(CorruptDocument, match="nests deeper"):
+    with pytest.raises(CorruptDocument, match="damaged or cut"):
         record_tree(b"".join(record(Tag.LIST_HEADER, level) for level in range(900)), name="s")
 
 

@@ -35,7 +35,7 @@ def test_an_index_that_is_not_published_names_the_first_files(client: SyncPrefec
     assert ran.state.is_failed()
     said = ran.state.message or ""
     assert said.startswith("100% of the documents could not be read (broken-")
-    assert " and 4 more: The zip directory cannot be read" in said
+    assert " and 4 more: The file is damaged or cut" in said
     assert "), more than the 50% allowed, so nothing was published; " in said
     assert said.endswith("or raise `max_failed_share`.")
 

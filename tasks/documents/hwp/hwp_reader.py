@@ -104,19 +104,17 @@ def open_container(path: Path) -> Any:
         raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
     if not header.startswith(OLE_MAGIC):
         raise errors.CorruptDocument(
-            "The document is not an HWP 5 document: it does not start as an OLE container; check its extension."
+            "The document does not begin as HWP documents do; check its extension, or ask for an intact copy."
         )
     # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file
     sectors = max(int.from_bytes(header[at : at + 4], "little") for at in (44, 64, 72))
     valid = len(header) >= 76 and header[30:34] in _SECTOR_SHIFTS  # sectors are given as powers of two ([MS-CFB] 2.2)
     if not valid or sectors << header[30] > path.stat().st_size:
-        raise hwp_streams.damage_error(
-            "The document is a damaged OLE container: its header claims more than the file holds"
-        )
+        raise hwp_streams.damage_error()
     try:
         return olefile.OleFileIO(str(path))
     except _DAMAGED as error:
-        raise hwp_streams.damage_error(f"The document is a damaged OLE container ({error})") from error
+        raise hwp_streams.damage_error() from error
 
 
 class Container:
@@ -145,7 +143,7 @@ class Container:
             if len(entry) == 2 and entry[0] == folder and re.fullmatch(r"Section\d{1,5}", entry[1])
         )
         if not numbers:
-            raise hwp_streams.damage_error(f"The document has no {folder} section: it is damaged")
+            raise hwp_streams.damage_error()
         names = [f"{folder}/Section{number}" for number in numbers]
         trees = (hwp_streams.record_tree(self._section(name), name=name) for name in names)
         sections = tuple(read_section(tree, styles) for tree in trees)
@@ -165,8 +163,7 @@ class Container:
                     raise ValueError(f"{size} bytes claimed, {self._file_bytes} in the file")
             return self._ole.openstream(name).read()
         except _DAMAGED as error:
-            defect = f"Stream {name} is missing or damaged ({error}): not an HWP 5 document, or not whole"
-            raise hwp_streams.damage_error(defect) from error
+            raise hwp_streams.damage_error(name) from error
 
     def docinfo(self) -> list[hwp_streams.Record]:
         """Return the records of DocInfo. Raises NeedsPassword if the password is wrong."""
@@ -188,7 +185,7 @@ class Container:
         # one plain record, 4 bytes of header and 256 of key material, then the cipher text
         first = int.from_bytes(stream[:4], "little")
         if first & 0x3FF != hwp_streams.Tag.DISTRIBUTE_DOC_DATA or first >> 20 != 256:
-            raise hwp_streams.damage_error(f"Stream {name} has no distribution record: the file is damaged")
+            raise hwp_streams.damage_error(name)
         packed = hwp_streams.decrypt_distribution(stream[260:], hwp_streams.distribution_key(stream[4:260]))
         return hwp_streams.inflate(packed, name=name) if self.flags.compressed else packed
 
@@ -203,7 +200,7 @@ class Container:
 def _read_flags(header: bytes) -> _Flags:
     if len(header) < 48 or not header.startswith(_SIGNATURE):
         raise errors.CorruptDocument(
-            "The FileHeader stream does not say `HWP Document File`: not an HWP 5 document; check its extension."
+            "The document is damaged, or of another format than HWP 5; check its extension, or ask for an intact copy."
         )
     flags = int.from_bytes(header[36:40], "little")
     if header[35] != 5:  # the four numbers of a version are stored back to front

@@ -8,6 +8,7 @@ the password schemes. HWP 5 from Hangul 2010 on: `hwp-extract` by Volexity; olde
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -81,13 +82,17 @@ class Record:
         try:
             return struct.unpack_from(layout, self.data, offset)[0]
         except struct.error as error:
-            defect = f"Record {self.tag:#x} ends before its last field: the file is truncated or damaged"
-            raise damage_error(defect) from error
+            raise damage_error() from error
 
 
-def damage_error(defect: str) -> CorruptDocument:
-    """Return the error of a file that is not whole, with the remedy."""
-    return CorruptDocument(f"{defect}; ask for an intact copy.")
+def damage_error(part: str = "") -> CorruptDocument:
+    """Return the error of a file that is not whole, in words of its reader; the cause is for developers.
+
+    part: name of the stream or member that is damaged, if it is known.
+    """
+    section = re.search(r"section(\d+)", part, re.IGNORECASE)
+    what = f"section {int(section[1]) + 1} of its text" if section else "a part of it"
+    return CorruptDocument(f"The document is damaged or cut: {what} cannot be read; ask for an intact copy.")
 
 
 def inflate(packed: bytes, *, name: str) -> bytes:
@@ -97,19 +102,19 @@ def inflate(packed: bytes, *, name: str) -> bytes:
     try:
         data = inflater.decompress(packed, limit + 1)
     except zlib.error as error:
-        raise damage_error(f"Stream {name} does not inflate ({error})") from error
+        raise damage_error(name) from error
     if len(data) > limit:
         raise RefusedDocument(
-            f"Stream {name} inflates from {len(packed)} to more than {limit} bytes: it looks like a deflate bomb; "
+            "The document unpacks to far more than its size, as files do that are made to exhaust the memory; "
             "if it is a real document, open it in Hangul and save it anew."
         )
     if not inflater.eof:
-        raise damage_error(f"Stream {name} ends early: the file is truncated")
+        raise damage_error(name)
     # not in the published format, but Hangul ends a stream like gzip: CRC-32, then the length
     if len(inflater.unused_data) >= 8:
         crc, size = struct.unpack_from("<II", inflater.unused_data)
         if size == len(data) and crc != zlib.crc32(data):
-            raise damage_error(f"Stream {name} fails its checksum: the file is damaged")
+            raise damage_error(name)
     return data
 
 
@@ -127,21 +132,14 @@ def record_tree(data: bytes, *, name: str) -> list[Record]:
             size = int.from_bytes(data[start : start + 4], "little")
             start += 4
         if start + size > len(data):
-            raise damage_error(
-                f"Stream {name} has a record of {size} bytes at {offset}, but only {len(data) - start} are left: "
-                "the file is truncated or damaged"
-            )
+            raise damage_error(name)
         offset, count = start + size, count + 1
         if count > _MAX_RECORDS:
             raise RefusedDocument(
-                f"Stream {name} holds more than {_MAX_RECORDS} records, which no document that Hangul writes does: "
-                "split it in Hangul into several."
+                "The document holds more objects than any that Hangul writes; split it in Hangul into several."
             )
         if level > 2 * MAX_NESTING:  # an object takes two levels: its control, and its list of paragraphs
-            raise damage_error(
-                f"Stream {name} nests deeper than {MAX_NESTING} objects, which no document that Hangul writes does: "
-                "the file is damaged"
-            )
+            raise damage_error(name)
         if tag not in _READ_TAGS:
             continue
         record = Record(tag, level, data[start:offset])
@@ -163,9 +161,7 @@ def distribution_key(record: bytes) -> bytes:
     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
     if len(record) < _DISTRIBUTION_BYTES:
-        raise damage_error(
-            f"The distribution record has {len(record)} bytes, expected {_DISTRIBUTION_BYTES}: the file is damaged"
-        )
+        raise damage_error()
     seed = int.from_bytes(record[:4], "little")
 
     def rand() -> int:
@@ -254,8 +250,5 @@ def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if len(vector) != 16 or len(data) % 16:
-        raise damage_error(
-            f"An encrypted member has {len(data)} bytes and a vector of {len(vector)}; expected whole blocks of 16 "
-            "and a vector of 16: the file is damaged"
-        )
+        raise damage_error()
     return Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor().update(data)

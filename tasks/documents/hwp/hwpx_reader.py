@@ -93,7 +93,7 @@ class HwpxPackage(Package):
         try:
             root = etree.fromstring(data, parser)
         except (etree.XMLSyntaxError, ValueError) as error:
-            raise damage_error(f"Member {name} is not well-formed XML ({error})") from error
+            raise damage_error(name) from error
         if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
             raise errors.RefusedDocument(_entity_refusal(name))
         return root
@@ -143,7 +143,7 @@ def _read_ciphers(manifest: Element) -> dict[str, _Cipher]:
             data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
             start_key = parts["start-key-generation"]
         except KeyError as error:
-            raise damage_error(f"The manifest's encryption data lacks {error}") from error
+            raise damage_error() from error
         names = (
             *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
             *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
@@ -163,7 +163,7 @@ def _read_ciphers(manifest: Element) -> dict[str, _Cipher]:
                 checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
             )
         except ValueError as error:
-            raise damage_error(f"The manifest's encryption data is damaged ({error})") from error
+            raise damage_error() from error
         ciphers[posixpath.normpath(_attribute(entry, "full-path")).lstrip("/")] = cipher
     return ciphers
 
@@ -230,7 +230,7 @@ class _Parts:
             self._notes.append(f"sections that the package file does not list are read last: {', '.join(forgotten)}")
         if not spine and not forgotten:
             raise errors.CorruptDocument(
-                "The document has no section: not an HWPX document, or not whole; check the file."
+                "The document holds no text: it is damaged, or of another format than HWPX; ask for an intact copy."
             )
         return spine + forgotten
 
