@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -13,11 +14,12 @@ from typing import Any, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import Page, PageStatus
+from tasks.documents.blocks import BBox, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
 from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
+from tasks.documents.pdf.pdf_hidden import HiddenChar, group_hidden
 from tasks.documents.pdf.pdf_raised import NEAR_EMS, find_place
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, remove_table_words
 from tasks.documents.pdf.pdf_text import (
@@ -188,7 +190,9 @@ class PdfReader:
         if number not in self._loaded:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
-            text = self._plumber.text(number) if self._options.pdf_reader == "pdfplumber" else extract_text(page)
+            text = extract_text(page, layers=self._layers)
+            if self._options.pdf_reader == "pdfplumber":
+                text = self._plumber.text(number, text.hidden)
             margins, complaints = pdf_blocks.find_margins(text), pdf_document.list_warnings()
             self._loaded[number] = _LoadedPage(number, page, text, margins, complaints)
         return self._loaded[number]
@@ -217,6 +221,12 @@ class PdfReader:
         return pdf_blocks.find_body_style(fragments)
 
     @cached_property
+    def _layers(self) -> tuple[int, ...]:
+        """Numbers of the layers (optional content) that are off."""
+        layers = self._document.layer_ui_configs()
+        return tuple(layer["number"] for layer in layers if layer["type"] == "checkbox" and not layer["on"])
+
+    @cached_property
     def _plumber(self) -> Plumber:
         return Plumber(self._path, self._password)
 
@@ -227,7 +237,8 @@ def _with_text(loaded: _LoadedPage, text: PageText) -> _LoadedPage:
 
 def _empty_page(loaded: _LoadedPage, status: PageStatus, reason: str | None) -> Page:
     rect = loaded.page.rect
-    return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height)
+    hidden = group_hidden(loaded.text.hidden)
+    return Page(number=loaded.number, status=status, reason=reason, width=rect.width, height=rect.height, hidden=hidden)
 
 
 def _count_chars(fragments: Sequence[Fragment]) -> int:
@@ -250,9 +261,19 @@ class Plumber:
         # from memory: a reader that is dropped half way leaves no open file behind
         self._document: Any = pdfplumber.open(BytesIO(path.read_bytes()), password=password or "")
 
-    def text(self, number: int) -> PageText:
-        """Return the text of a page (1-based)."""
-        page = self._document.pages[number - 1]
+    def text(self, number: int, hidden: Sequence[HiddenChar]) -> PageText:
+        """Return the text of a page (1-based) without hidden letters."""
+        unseen: defaultdict[tuple[str, int], list[BBox]] = defaultdict(list)
+        for found in hidden:
+            for shift in (-0.4, 0.4):  # both readers give the left edge, a little apart
+                unseen[found.char.text, round(found.char.box[0] + shift)].append(found.char.box)
+
+        def is_seen(drawn: dict[str, Any]) -> bool:
+            middle = (drawn["top"] + drawn["bottom"]) / 2
+            boxes = unseen.get((drawn.get("text", ""), round(drawn["x0"])), ())
+            return not any(box[1] - 0.5 < middle < box[3] + 0.5 for box in boxes)
+
+        page = self._document.pages[number - 1].filter(is_seen)
         words = _join_marks(page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True))
         # words that stand close, on one line and in one size, are a run
         runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
@@ -282,6 +303,7 @@ class Plumber:
             words=lambda: [_word(word, i) for i, run in enumerate(runs) for word in run],
             chars=lambda: [_word(char, i) for i, run in enumerate(runs) for word in run for char in word["chars"]],
             to_reading=pymupdf.Matrix(1, 0, 0, 1, 0, 0),
+            hidden=tuple(hidden),
         )
 
     def grids(self, number: int) -> list[Grid]:

@@ -16,6 +16,7 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_readers import make_storable
+from tasks.documents.pdf.pdf_hidden import HiddenChar, extract_textpage, find_hidden, remove_hidden
 from tasks.documents.pdf.pdf_raised import Span, attach_marks, mark_spans, mark_words
 
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
@@ -75,28 +76,49 @@ class PageText(NamedTuple):
     """From reading space to the page as it is shown; None where they are the same."""
     note: str | None = None
     """What was replaced in the text or removed from it; None where nothing was."""
+    hidden: tuple[HiddenChar, ...] = ()
+    """What nobody sees, with boxes on the page as it is shown; it is no part of the text."""
 
 
-def extract_text(page: pymupdf.Page) -> PageText:
-    """Return the text of a page, including what form fields and annotations draw."""
-    upright = pymupdf.Matrix(page.rotation_matrix)
-    size = (page.rect.width, page.rect.height)
-    text, directions = _extract_along(page, upright, size)
-    if not directions:
-        return text
+def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
+    """Return the text that a person sees on a page, including what form fields and annotations draw.
+
+    layers: numbers of the document's layers (optional content) that are off.
+    """
+    shown = page.get_displaylist()
+    width, height = size = (page.rect.width, page.rect.height)
+    unturned = pymupdf.Matrix(1, 1)
+    textpage = extract_textpage(shown, (0, 0, *size), unturned, TEXT_FLAGS)
+    blocks: list[dict[str, Any]] = textpage.extractDICT()["blocks"]
+    hidden = find_hidden(page, shown, textpage, blocks, layers)
+
+    def extract(
+        to_shown: pymupdf.Matrix, size: tuple[float, float], flags: int
+    ) -> tuple[PageText, Counter[tuple[int, int]]]:
+        along = extract_textpage(shown, (0, 0, *size), ~to_shown, flags)
+        if hidden:
+            remove_hidden(along, hidden, to_shown)
+        return _read_textpage(along, along.extractDICT()["blocks"], size, struck=flags == STRUCK_ONCE)
+
+    if hidden:
+        text, directions = extract(unturned, size, TEXT_FLAGS)
+    else:
+        text, directions = _read_textpage(textpage, blocks, size)
     flags = STRUCK_ONCE if _is_struck_twice(text.fragments) else TEXT_FLAGS
     if flags == STRUCK_ONCE:
-        text, directions = _extract_along(page, upright, size, flags)
-    direction, count = directions.most_common(1)[0]
+        text, directions = extract(unturned, size, flags)
+    upright = pymupdf.Matrix(page.rotation_matrix)
+    text = text._replace(to_reading=upright, hidden=tuple(hidden))
+    direction, count = directions.most_common(1)[0] if directions else ((1, 0), 0)
     if direction not in ((0, -1), (0, 1), (-1, 0)) or count <= sum(directions.values()) / 2:
         return text  # most of it runs from left to right
     # Columns are where the reader's right and down lie on the page; the offset brings the corner back to (0, 0).
-    width, height = size
     dx, dy = direction
     offset = {(0, -1): (0, height), (0, 1): (width, 0), (-1, 0): (width, height)}[direction]
     to_shown = pymupdf.Matrix(dx, dy, -dy, dx, *offset)
     reading_size = size if dy == 0 else (height, width)
-    return _extract_along(page, upright * ~to_shown, reading_size, flags)[0]._replace(to_page=to_shown)
+    text, _ = extract(to_shown, reading_size, flags)
+    return text._replace(to_reading=upright * ~to_shown, to_page=to_shown, hidden=tuple(hidden))
 
 
 def store_drawn(text: str) -> str:
@@ -122,8 +144,8 @@ def map_box(box: Sequence[float], matrix: pymupdf.Matrix) -> BBox:
     return (moved.x0, moved.y0, moved.x1, moved.y1)
 
 
-def _is_bold(span: Mapping[str, Any], flags: int) -> bool:
-    if flags == STRUCK_ONCE and span["char_flags"] & STRUCK_BOLD:
+def _is_bold(span: Mapping[str, Any], *, struck: bool) -> bool:
+    if struck and span["char_flags"] & STRUCK_BOLD:
         return True
     return bool(span["flags"] & BOLD) or "Bold" in span["font"]  # some fonts tell their weight by name only
 
@@ -145,19 +167,20 @@ def _is_struck_twice(fragments: Sequence[Fragment]) -> bool:
     return False
 
 
-def _extract_along(
-    page: pymupdf.Page, matrix: pymupdf.Matrix, size: tuple[float, float], flags: int = TEXT_FLAGS
+def _read_textpage(
+    textpage: Any, blocks: Sequence[dict[str, Any]], size: tuple[float, float], *, struck: bool = False
 ) -> tuple[PageText, Counter[tuple[int, int]]]:
-    """Return the text in the space of `matrix`, and the number of characters by direction of writing."""
+    """Return a text of MuPDF's, and the number of characters by direction of writing.
+
+    blocks: the text as a dictionary. struck: signs drawn twice were taken for bold ones.
+    """
     width, height = size
-    textpage = page.get_textpage(clip=pymupdf.Rect(0, 0, width, height), flags=flags, matrix=matrix)
     fragments: list[Fragment] = []
     directions: Counter[tuple[int, int]] = Counter()
     damaged = 0
     leads: dict[tuple[int, int], Span] = {}
     raised: dict[tuple[int, int], tuple[list[Span], list[str]]] = {}
     """Spans of the lines with raised or lowered signs, and their texts in these signs."""
-    blocks: list[dict[str, Any]] = textpage.extractDICT()["blocks"]
     for block_no, block in enumerate(blocks):
         for line_no, line in enumerate(block.get("lines", ())):
             spans = line["spans"]
@@ -183,7 +206,7 @@ def _extract_along(
             leads[block_no, line_no] = lead
             # a bold head that runs into its sentence is part of it
             *_, last = [lead, *(span for span in spans if any(map(str.isalpha, span["text"])))]
-            bold = all(_is_bold(span, flags) for span in (lead, last))
+            bold = all(_is_bold(span, struck=struck) for span in (lead, last))
             upright = direction == (1, 0)
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no)))
     words = cache(lambda: _extract_words(textpage, raised))
@@ -198,7 +221,7 @@ def _extract_along(
         tuple(fragments),
         words=words,
         chars=cache(lambda: _extract_chars(textpage, raised)),
-        to_reading=matrix,
+        to_reading=pymupdf.Matrix(1, 1),
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
     return page_text, directions
