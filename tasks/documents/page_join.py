@@ -23,6 +23,8 @@ _SHORTEST_PIECE = 4
 """Letters of a piece that is searched for on its own."""
 _OUT_OF_ORDER = 8
 """A piece of as many letters may stand on any page: text boxes are drawn out of order."""
+_CURVES_OF_A_WORD = 20
+"""Curves on a page without text that are letters sooner than a drawing: a syllable has two to five."""
 _WORD_GAP = 0.25
 """White between two signs that is wider, in heights of a line, is a space."""
 
@@ -47,6 +49,8 @@ class LaidPage(NamedTuple):
     """The box of each sign, in points."""
     images: tuple[tuple[int, BBox], ...] = ()
     """Boxes of the pictures, each with the number of signs that are drawn before it."""
+    curves: int = 0
+    """Number of shapes of curves."""
 
 
 class LayoutFailed(Exception):
@@ -72,6 +76,8 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
         header, footer = (_margin_blocks(page, number, kind, marginal) for kind in ("header", "footer"))
         inside = (*header, *by_page.get(number, ()), *footer)
         made = make_page(number, inside, if_empty="blank page", width=page.width, height=page.height)
+        if page.curves >= _CURVES_OF_A_WORD and not page.signs:
+            made = made.model_copy(update={"reason": "drawn text, not read: the page has curves and no text"})
         made = made.model_copy(update={"hidden": tuple(drawn.hidden_texts.get(number, ()))})
         if unshown := sum(block.place.estimated for block in inside):
             reason = (

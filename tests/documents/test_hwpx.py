@@ -156,7 +156,7 @@ def test_bottomless_tables_end_in_a_typed_error(tmp_path: Path) -> None:
 
 
 def test_a_package_without_sections_is_not_hwpx(tmp_path: Path) -> None:
-    with pytest.raises(CorruptDocument, match="no section"):
+    with pytest.raises(CorruptDocument, match="holds no text"):
         read(package(tmp_path, {"word/document.xml": "<a/>"}))
 
 

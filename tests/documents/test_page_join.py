@@ -112,6 +112,12 @@ def test_a_figure_takes_the_image_between_its_neighbours() -> None:
     assert [(block.kind, block.bbox) for block in second.blocks] == [("figure", (100.0, 100.0, 200.0, 200.0))]
 
 
+def test_a_page_of_curves_without_text_says_that_it_is_not_read() -> None:
+    drawn = page()._replace(curves=300)
+    [_, second] = place_on_pages([paragraph("alpha")], [page("alpha")._replace(curves=300), drawn])
+    assert second.reason == "drawn text, not read: the page has curves and no text"
+
+
 def test_a_layout_of_another_text_is_refused() -> None:
     with pytest.raises(LayoutFailed, match="shows nothing of the text"):
         place_on_pages([paragraph("nothing of it")], [page("ALPHA")])

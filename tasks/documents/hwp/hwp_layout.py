@@ -48,10 +48,12 @@ def lay_out(data: bytes) -> list[LaidPage]:
     """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
     parsed_pages = run_in_own_process(lambda: [_parse_page(svg) for svg in _drawings(data)])
     pages = [
-        LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images))
-        for width, height, signs, zones, boxes, images in parsed_pages
+        LaidPage(
+            width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images), curves
+        )
+        for width, height, signs, zones, boxes, images, curves in parsed_pages
     ]
-    if not any(page.signs for page in pages):
+    if not any(page.signs or page.curves for page in pages):
         raise LayoutFailed("the layout engine draws no text")
     return pages
 
@@ -154,7 +156,8 @@ def _parse_page(svg: str) -> LaidPage:
                 zones.append(zone)
                 boxes.append(box)
     width, height = round(width * _POINTS, 2), round(height * _POINTS, 2)
-    return LaidPage(width, height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))
+    curves = svg.count("<path ")
+    return LaidPage(width, height, "".join(signs), "".join(zones), tuple(boxes), tuple(images), curves)
 
 
 def _find_hidden(attributes: Mapping[str, str], box: BBox, grounds: Sequence[tuple[BBox, str]]) -> str:
