@@ -65,7 +65,7 @@ class StyleSheet:
         self.knows_grounds = not any("stylesheet" in rel for rel in links)
         """Whether no rule that is not read here may colour the page."""
         for node in root.iter("style"):
-            for selectors, body in _rules_of(re.sub(r"/\*.*?\*/", "", node.text or "", flags=re.DOTALL)):
+            for selectors, body in _rules_of(re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)):
                 style = _read_style(body)
                 for parts in (selector.split() for selector in selectors.split(",") if style):
                     if parts and all(map(_SELECTOR.fullmatch, parts)):

@@ -14,6 +14,7 @@ from tasks.documents.office_package import W, child_is_on, child_value, word_att
 _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
 _TITLE_STYLES = {"title", "제목"}
 _CAPTION_STYLES = {"caption", "캡션"}
+_GROUND = f"{W}pPr/{W}shd"
 _LEAST_HALF_POINTS = 2
 """Nobody reads letters of one point."""
 _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
@@ -67,6 +68,7 @@ class Styles:
             for node in paragraphs
         }
         self._nodes = {word_attribute(node, "styleId"): node for node in nodes}
+        self._looks: dict[str | None, dict[str, ET.Element]] = {}
         defaults = [node for node in paragraphs if word_attribute(node, "default") in ("1", "true", "on")]
         self._default = word_attribute(defaults[0], "styleId") if defaults else None
 
@@ -106,33 +108,40 @@ class Styles:
 
         on_white: nothing around the paragraph draws another ground.
         """
-        nodes = [run]
-        for style_id in (child_value(run, "rPr/rStyle"), child_value(paragraph, "pPr/pStyle") or self._default):
-            while style_id in self._nodes and (style := self._nodes[style_id]) not in nodes:
-                nodes.append(style)
-                style_id = child_value(style, "basedOn")
-
-        def find(name: str) -> ET.Element | None:
-            return next((look for node in nodes if (look := node.find(f"{W}rPr/{W}{name}")) is not None), None)
-
-        if (vanish := find("vanish")) is not None and word_attribute(vanish, "val") not in ("0", "false", "off"):
+        own = run.find(f"{W}rPr")
+        looks = {child.tag: child for child in own} if own is not None else {}
+        named = looks.get(f"{W}rStyle")
+        styled = self._look_of(child_value(paragraph, "pPr/pStyle") or self._default)
+        if named is not None:
+            styled = styled | self._look_of(word_attribute(named, "val"))
+        looks = styled | looks
+        vanish, size, color = (looks.get(W + name) for name in ("vanish", "sz", "color"))
+        if vanish is not None and word_attribute(vanish, "val") not in ("0", "false", "off"):
             return VANISHED
-        if (size := find("sz")) is not None and parse_integer(word_attribute(size, "val"), 24) <= _LEAST_HALF_POINTS:
+        if size is not None and parse_integer(word_attribute(size, "val"), 24) <= _LEAST_HALF_POINTS:
             return "letters of a point or less"
-        color, grounds = find("color"), [find("shd"), find("highlight")]
-        grounds += [node.find(f"{W}pPr/{W}shd") for node in (paragraph, *nodes)]
-        white = color is not None and (word_attribute(color, "val") or "").upper() == "FFFFFF"
-        return "white on white" if white and on_white and all(map(is_white, grounds)) else None
+        if not on_white or color is None or (word_attribute(color, "val") or "").upper() != "FFFFFF":
+            return None
+        grounds = (looks.get(f"{W}shd"), looks.get(f"{W}highlight"), looks.get(_GROUND), paragraph.find(_GROUND))
+        return "white on white" if all(map(is_white, grounds)) else None
 
     def alignment_of(self, style_id: str | None) -> str:
         """Return where a character style or an ancestor of it sets text: `superscript`, `subscript` or ""."""
-        passed: set[str | None] = set()
-        while style_id in self._nodes and style_id not in passed:
-            passed.add(style_id)
-            if align := child_value(self._nodes[style_id], "rPr/vertAlign"):
-                return align
-            style_id = child_value(self._nodes[style_id], "basedOn")
-        return ""
+        align = self._look_of(style_id).get(f"{W}vertAlign")
+        return "" if align is None else word_attribute(align, "val") or ""
+
+    def _look_of(self, style_id: str | None) -> dict[str, ET.Element]:
+        """Return the properties of runs that a style gives, with those of its ancestors, and the ground it lays."""
+        if style_id not in self._looks:
+            self._looks[style_id] = {}  # a style that is based on itself gets nothing from there
+            if style_id in self._nodes:
+                node = self._nodes[style_id]
+                look = self._look_of(child_value(node, "basedOn")) | {
+                    part.tag: part for part in node.iterfind(f"{W}rPr/*")
+                }
+                ground = node.find(_GROUND)
+                self._looks[style_id] = look if ground is None else look | {_GROUND: ground}
+        return self._looks[style_id]
 
     def _item(self, paragraph: ET.Element, chain: list[_Style], numbering: Numbering) -> ListItem | None:
         """Return the list of a paragraph, by its own properties or else by its styles; None if it is in none."""
