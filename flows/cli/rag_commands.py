@@ -284,6 +284,8 @@ def _show_status(status: IndexStatus, *, every: bool) -> None:
         console.print(f"  chunks     {lengths.min} to {lengths.max} characters, {lengths.mean:.0f} on average")
     for warning in status.warnings:
         console.print_line(f"  [yellow]note[/yellow]       {escape(warning)}")
+    for item in [item for item in status.documents if item.status == "duplicate" and not every][:MOST_DOCUMENTS]:
+        console.print_line(f"[dim]same[/dim]    {escape(item.document)}: {escape(item.message or '')}")
     troubled = [item for item in status.documents if item.status == "failed" or item.troubled_pages or item.notes]
     limit = slice(None if every else MOST_DOCUMENTS)
     # names of documents are too long for a column of a table

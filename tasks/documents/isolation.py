@@ -28,6 +28,7 @@ from tasks.documents.document_readers import Header, ReadOptions, join_pages
 from tasks.documents.formats import find_format
 from tasks.documents.pdf.pdf_line_ends import join_words
 
+BEYOND = 1 << 30  # a page number that no document has
 JOBS_PER_CHILD = 200  # parsers leak memory; a child is replaced after this many documents
 
 
@@ -106,6 +107,13 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     # PDFs are read page by page, without words and headings of other pages
     joined = join_pages(join_words(pages)) if header.format == "pdf" else tuple(pages)
     return ReadDocument(Document(pages=joined, **fields), tuple(retryable))
+
+
+def check_password(job: Job, *, options: ReadOptions, limits: ReadLimits) -> None:
+    """Open a document without reading its pages. Raises DocumentUnreadable."""
+    task = _message(job, "read", find_format(job.format).opener)
+    for _ in _run(task | {"options": options.model_dump(mode="json"), "first": BEYOND}, limits):
+        pass
 
 
 class FoundImage(NamedTuple):

@@ -128,6 +128,8 @@ class Citation(Record):
     n: int
     """The number of the citation as the answer shows it: 1 for [1]."""
     document: str
+    aliases: tuple[str, ...] = ()
+    """Names of other files with the same bytes."""
     digest: str
     page: int | None
     page_source: PageSource = "stored"
@@ -241,6 +243,6 @@ def place_of(
 
 
 def cited_place(citation: Citation, *, language: str = "en") -> str:
-    """Return the place of a citation, written as by `place_of`."""
+    """Return the place of a citation, written as by `place_of`, and the names of files that are equal."""
     place = citation.document, citation.page, citation.page_source, citation.place.cells
-    return place_of(*place, language=language)
+    return " = ".join((place_of(*place, language=language), *citation.aliases))

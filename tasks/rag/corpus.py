@@ -73,6 +73,8 @@ class Parsed(Record):
     troubled: tuple[PageTrouble, ...] = ()
     notes: tuple[str, ...] = ()
     failure: Failure | None = None
+    locked: bool = False
+    """Whether it took a password to open; who recalls the text has to give it again."""
     letters: int | None = None
     """Letters and digits that the document shows; None where they were not counted."""
     letters_lost: int = 0

@@ -37,9 +37,9 @@ def scan(folder: Path, *, include: tuple[str, ...], exclude: tuple[str, ...]) ->
 
 
 def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> bool:
-    """Return whether the record may stand: documents that want a password are read again while one is given."""
-    locked = any(item.failure and item.failure.reason == "needs_password" for item in result)
-    return not (locked and inputs["password_env"])
+    """Return whether the record may stand: whether documents open is asked again of the password that is given now."""
+    refused = any(item.failure and item.failure.reason == "needs_password" for item in result)
+    return not (any(item.locked for item in result) or (refused and inputs["password_env"]))
 
 
 @step(version=5, verify=_opens_nothing_locked)

@@ -260,14 +260,32 @@ def test_an_index_in_postgresql_answers_as_the_folder_and_its_password_is_kept_n
     assert not kept
 
 
+def test_a_locked_document_is_recalled_only_with_its_password(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path / "documents", tmp_path / "index")
+    place.documents.mkdir()
+    shutil.copy(samples / LOCKED, place.documents / "locked.hwp")
+    (place.documents / "open.txt").write_text("A text that anybody may read.")
+    seen: list[int] = []
+    for password in (PASSWORD, "wrong", PASSWORD):
+        monkeypatch.setenv("TRIVET_TEST_PASSWORD", password)
+        place.build("--password-env", "TRIVET_TEST_PASSWORD")
+        with open_index(place.out) as index:
+            seen.append(sum(entry.name == "locked.hwp" and entry.chunks > 0 for entry in index.catalogue))
+    place.build()
+    [failed] = [item for item in place.status["documents"] if item["status"] == "failed"]
+    assert (seen, failed["document"]) == ([1, 0, 1], "locked.hwp")
+
+
 def test_two_files_with_the_same_content_are_one_document(place: Place, work: Work) -> None:
     shutil.copy(place.documents / "budget.txt", place.documents / "copy of budget.txt")
     assert counts(place.build()) == {"total": 4, "unchanged": 4}
     assert work.take() == (0, 0)
     [copy] = [item for item in place.status["documents"] if item["status"] == "duplicate"]
     assert copy["message"] == "the same content as budget.txt"
-    with open_index(place.out) as index:
-        assert ("copy of budget.txt",) in [entry.aliases for entry in index.catalogue]
+    asked = run_here("rag", "ask", "What is the zirconium budget?", "--index", place.out, "--json").json
+    assert [(at["document"], at["aliases"]) for at in asked["citations"]] == [("budget.txt", ["copy of budget.txt"])]
 
 
 def test_a_locked_document_is_reported_then_opened_and_its_password_kept_nowhere(

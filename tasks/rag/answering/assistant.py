@@ -98,7 +98,9 @@ class Assistant:
             answer=draft.text,
             citations=tuple(
                 citation.model_copy(
-                    update={"page_source": page_source_of(entry, citation.page) if entry else citation.page_source}
+                    update={"page_source": page_source_of(entry, citation.page), "aliases": entry.aliases}
+                    if entry
+                    else {}
                 )
                 for citation in draft.citations
                 for entry in [self.index.entry(citation.digest)]

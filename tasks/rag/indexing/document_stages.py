@@ -21,7 +21,15 @@ from tasks.documents.blocks import Document, PageStatus
 from tasks.documents.document_errors import DocumentError
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.formats import sniff
-from tasks.documents.isolation import DocumentUnreadable, Failure, Job, ReadLimits, read_document
+from tasks.documents.isolation import (
+    DocumentUnreadable,
+    Failure,
+    Job,
+    ReadDocument,
+    ReadLimits,
+    check_password,
+    read_document,
+)
 from tasks.documents.receipt import make_receipt
 from tasks.keys import content_key
 from tasks.rag.corpus import Chunked, Embedded, PageTrouble, Parsed, Pictured, Searchable, Source
@@ -53,18 +61,24 @@ def parse_source(
 ) -> Parsed:
     """Read a document, or recall what was read of it; a document that cannot be read is returned with its failure.
 
-    The password is no part of the key, so that it is stored nowhere.
+    The password is no part of the key, so that it is stored nowhere: a locked document that is recalled is opened
+    again with the password that is given.
     """
     key = reading_key(source, options=options, limits=limits)
-    if recalled_ref := artifacts.recall(key):
-        recalled = artifacts.load(Parsed, recalled_ref)
-        if recalled.document is None or artifacts.verify(recalled.document):
-            return recalled
+    recalled_ref = artifacts.recall(key)
+    recalled = artifacts.load(Parsed, recalled_ref) if recalled_ref else None
+    if recalled and recalled.document and not artifacts.verify(recalled.document):
+        recalled = None
+    if recalled and not recalled.locked:
+        return recalled
     path = artifacts.path(source.content)
     try:
         sniffed = sniff(path, suffix=source.suffix)
         job = Job(path=path, digest=source.digest, format=sniffed.format, password=password)
-        read = read_document(job, options=options, limits=limits, log=log)
+        if recalled:
+            check_password(job, options=options, limits=limits)
+            return recalled
+        read, locked = _read_source(job, options=options, limits=limits, log=log)
     except DocumentError as error:
         parsed = Parsed(source=source, failure=Failure(reason=error.reason, message=str(error)))
     except DocumentUnreadable as error:
@@ -94,11 +108,22 @@ def parse_source(
             letters_lost=receipt.letters_lost,
             hidden_pieces=len(receipt.hidden),
             retryable_pages=read.retryable,
+            locked=locked,
         )
-    locked = parsed.failure and parsed.failure.reason == "needs_password"  # the next run may bring the password
-    if not parsed.may_pass and not locked:
+    refused = parsed.failure and parsed.failure.reason == "needs_password"  # the next run may bring the password
+    if not parsed.may_pass and not refused:
         artifacts.remember(key, artifacts.save("parsed", parsed))
     return parsed
+
+
+def _read_source(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Path | None) -> tuple[ReadDocument, bool]:
+    """Return a document, and whether it took the password to open it."""
+    try:
+        return read_document(job._replace(password=None), options=options, limits=limits, log=log), False
+    except DocumentUnreadable as error:
+        if error.failure.reason != "needs_password" or job.password is None:
+            raise
+    return read_document(job, options=options, limits=limits, log=log), True
 
 
 CHUNKER_VERSION = 13
