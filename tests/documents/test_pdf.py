@@ -166,6 +166,26 @@ def test_encryption_asks_for_a_password_and_tells_a_wrong_one(tmp_path: Path) ->
     assert texts(read(path, password="secret")[0]) == ["inside"]
 
 
+@pytest.mark.parametrize("reader", ["auto", "pdfplumber"])
+def test_a_form_has_values_beside_labels_and_boxes_that_are_ticked_or_not(tmp_path: Path, reader: str) -> None:
+    def draw(page: Any) -> None:
+        kinds = pymupdf.PDF_WIDGET_TYPE_CHECKBOX, pymupdf.PDF_WIDGET_TYPE_TEXT
+        fields = [("Length", kinds[1], "14"), ("전기 사용", kinds[0], True), ("야간 개장", kinds[0], False)]
+        for row, (label, kind, value) in enumerate([*fields, ("Draft", kinds[1], "1 USD")]):
+            y = 100 + 30 * row
+            page.insert_text((72, y + 12), label, fontname="korea")
+            widget = pymupdf.Widget()
+            widget.field_name, widget.field_type, widget.field_value = label, kind, value
+            widget.rect = pymupdf.Rect(200, y, 214 if kind == kinds[0] else 300, y + 14)
+            widget.field_display = int(label == "Draft")  # 1: hidden
+            page.add_widget(widget)
+        page.insert_text((72, 300), "The fee is 14 EUR a metre.")
+
+    (page,) = read(write(tmp_path / "a.pdf", draw), ReadOptions.model_validate({"ocr": "off", "pdf_reader": reader}))
+    assert "Length 14 전기 사용 ☑ 야간 개장 ☐ Draft The fee" in " ".join(texts(page)).replace(" | ", " ")
+    assert [hidden.text for hidden in page.hidden] == ["1 USD"]
+
+
 @pytest.mark.parametrize(
     ("data", "error"), [(b"", EmptyDocument), (b"<html><body>not a PDF</body></html>" * 20, CorruptDocument)]
 )

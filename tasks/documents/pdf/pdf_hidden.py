@@ -63,8 +63,6 @@ class Char(NamedTuple):
     colour: int
     alpha: int
     flags: int
-    number: int
-    """Position in the order of drawing, among the letters of the page."""
     spaced: bool
     """Whether white space is before it."""
     order: int
@@ -226,7 +224,7 @@ def _list_chars(textpage: Any, in_order: Sequence[Any]) -> list[Char]:
                     if char["c"].isspace():
                         spaced = True
                         continue
-                    chars.append(Char(char["c"], char["origin"], char["bbox"], line_no, *look, len(chars), spaced, 0))
+                    chars.append(Char(char["c"], char["origin"], char["bbox"], line_no, *look, spaced, 0))
                     spaced = False
     if len(orders) == len(chars):  # else the order is not known, and nothing counts as covered
         chars = [char._replace(order=order) for char, order in zip(chars, orders, strict=True)]
@@ -481,12 +479,22 @@ def _middle(char: Char) -> tuple[float, float]:
     return (char.box[0] + char.box[2]) / 2, (char.box[1] + char.box[3]) / 2
 
 
-def remove_hidden(textpage: Any, hidden: Sequence[HiddenChar], to_shown: pymupdf.Matrix) -> None:
+def find_chars(textpage: Any, boxes: Sequence[BBox]) -> list[Char]:
+    """Return the letters whose middles lie in one of the boxes."""
+    return [
+        char
+        for char in _list_chars(textpage, ())
+        for x, y in [_middle(char)]
+        if any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes)
+    ]
+
+
+def remove_chars(textpage: Any, unwanted: Iterable[Char], to_shown: pymupdf.Matrix) -> None:
     """Take letters out of a text of MuPDF's; to_shown: from the space of the text to the page as it is shown."""
-    places: defaultdict[tuple[str, int, int], list[HiddenChar]] = defaultdict(list)
-    for found in hidden:
-        x, y = found.char.origin
-        for key in {(found.char.text, round(x + dx), round(y + dy)) for dx in (-0.1, 0.1) for dy in (-0.1, 0.1)}:
+    places: defaultdict[tuple[str, int, int], list[Char]] = defaultdict(list)
+    for found in unwanted:
+        x, y = found.origin
+        for key in {(found.text, round(x + dx), round(y + dy)) for dx in (-0.1, 0.1) for dy in (-0.1, 0.1)}:
             places[key].append(found)
     gone: set[int] = set()
     for block in textpage.this:
@@ -499,8 +507,8 @@ def remove_hidden(textpage: Any, hidden: Sequence[HiddenChar], to_shown: pymupdf
                 place: Any = pymupdf.Point(char.origin.x, char.origin.y) * to_shown
                 origin = (place.x, place.y)
                 for found in places.get((chr(char.c), round(origin[0]), round(origin[1])), ()):
-                    if found.char.number not in gone and _are_near(origin, found.char.origin):
-                        gone.add(found.char.number)
+                    if id(found) not in gone and _are_near(origin, found.origin):
+                        gone.add(id(found))
                         char.c, changed = SPACE, True
                         break
             if changed:

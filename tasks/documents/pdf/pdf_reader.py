@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import BBox, Page, PageStatus
+from tasks.documents.blocks import BBox, HiddenText, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
@@ -112,7 +112,17 @@ class PdfReader:
     def _read(self, loaded: _LoadedPage) -> Page:
         """Return the page from its text; as recognised by tesseract where it is unreadable, a scan, or without text."""
         texts = [fragment.text for fragment in loaded.text.fragments]
-        comments = read_remarks(loaded.page, "".join(texts)) if has_fields(loaded.page) else []
+        remarks = read_remarks(loaded.page, loaded.text) if has_fields(loaded.page) else []
+        page = self._read_text(loaded, texts, [remark for remark in remarks if remark.seen])
+        turned = pymupdf.Matrix(loaded.page.rotation_matrix)
+        unseen = tuple(
+            HiddenText(text=remark.text, reason="in a hidden field or comment", bbox=map_box(remark.bbox, turned))
+            for remark in remarks
+            if not remark.seen
+        )
+        return page.model_copy(update={"hidden": page.hidden + unseen}) if unseen else page
+
+    def _read_text(self, loaded: _LoadedPage, texts: Sequence[str], comments: Sequence[Remark]) -> Page:
         chars = sum(len(text) - text.count(" ") for text in texts)
         if is_mostly_unreadable(texts):
             return self._recognise(loaded, comments, why="glyphs without Unicode")
@@ -154,6 +164,29 @@ class PdfReader:
         near_margins = {distance: page.margins for distance, page in near.items() if page}
         running = pdf_blocks.find_running_rows(loaded.margins, near_margins)
 
+        # values of form fields and stamps are runs of text in their places, comments are notes
+        to_reading, to_page = text.to_reading, text.to_page
+        body = self._body or pdf_blocks.find_body_style(text.fragments) or DEFAULT_BODY
+        values = [
+            # no run of the page has the block -1
+            Fragment(
+                *map_box(remark.bbox, to_reading),
+                remark.text,
+                DEFAULT_BODY.size,
+                bold=False,
+                upright=True,
+                line=(-1, i),
+            )
+            for i, remark in enumerate(comments)
+            if remark.printed
+        ]
+        if values:
+            drawn = text.words
+            text = text._replace(
+                fragments=(*text.fragments, *values),
+                words=lambda: [*drawn(), *(Word(*value[:5], value.line) for value in values)],
+            )
+
         # tables, and the text outside of them
         fragments = list(text.fragments)
         tables: list[Table] = []
@@ -167,19 +200,11 @@ class PdfReader:
                 tables = find_tables(text, own, edges)
             fragments = remove_table_words(text.fragments, text.words(), tables) if tables else fragments
 
-        # values of form fields and stamps are runs of text in their places, comments are notes
-        to_reading, to_page = text.to_reading, text.to_page
-        size = DEFAULT_BODY.size
-        for i, remark in enumerate(comments):
-            if remark.printed:
-                box = map_box(remark.bbox, to_reading)
-                # no run of the page has the block -1
-                fragments.append(Fragment(*box, remark.text, size=size, bold=False, upright=True, line=(-1, i)))
         blocks = pdf_blocks.build_blocks(
             fragments,
             tables,
             running=running,
-            body=self._body or pdf_blocks.find_body_style(text.fragments) or DEFAULT_BODY,
+            body=body,
             page=loaded.number,
             comments=[(remark.text, map_box(remark.bbox, to_reading)) for remark in comments if not remark.printed],
             to_page=None if to_page is None else lambda box: map_box(box, to_page),

@@ -16,7 +16,7 @@ import pymupdf
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_readers import make_storable
-from tasks.documents.pdf.pdf_hidden import HiddenChar, extract_textpage, find_hidden, remove_hidden
+from tasks.documents.pdf.pdf_hidden import HiddenChar, extract_textpage, find_chars, find_hidden, remove_chars
 from tasks.documents.pdf.pdf_raised import Span, attach_marks, mark_spans, mark_words
 
 # CID_FOR_UNKNOWN_UNICODE stays off: a glyph without Unicode must show as U+FFFD, not as a plausible wrong letter.
@@ -91,23 +91,28 @@ def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:
     textpage = extract_textpage(shown, (0, 0, *size), unturned, TEXT_FLAGS)
     blocks: list[dict[str, Any]] = textpage.extractDICT()["blocks"]
     hidden = find_hidden(page, shown, textpage, blocks, layers)
+    upright = pymupdf.Matrix(page.rotation_matrix)
+    # the glyph of a tick is a letter of another meaning; `read_remarks` tells what is ticked
+    boxes = [
+        map_box(tuple(widget.rect), upright) for widget in list_widgets(page) if widget.field_type_string in TICKED
+    ]
+    unwanted = [found.char for found in hidden] + (find_chars(textpage, boxes) if boxes else [])
 
     def extract(
         to_shown: pymupdf.Matrix, size: tuple[float, float], flags: int
     ) -> tuple[PageText, Counter[tuple[int, int]]]:
         along = extract_textpage(shown, (0, 0, *size), ~to_shown, flags)
-        if hidden:
-            remove_hidden(along, hidden, to_shown)
+        if unwanted:
+            remove_chars(along, unwanted, to_shown)
         return _read_textpage(along, along.extractDICT()["blocks"], size, struck=flags == STRUCK_ONCE)
 
-    if hidden:
+    if unwanted:
         text, directions = extract(unturned, size, TEXT_FLAGS)
     else:
         text, directions = _read_textpage(textpage, blocks, size)
     flags = STRUCK_ONCE if _is_struck_twice(text.fragments) else TEXT_FLAGS
     if flags == STRUCK_ONCE:
         text, directions = extract(unturned, size, flags)
-    upright = pymupdf.Matrix(page.rotation_matrix)
     text = text._replace(to_reading=upright, hidden=tuple(hidden))
     direction, count = directions.most_common(1)[0] if directions else ((1, 0), 0)
     if direction not in ((0, -1), (0, 1), (-1, 0)) or count <= sum(directions.values()) / 2:
@@ -284,29 +289,55 @@ class Remark(NamedTuple):
     """Box in unrotated page space, in points."""
     printed: bool
     """Form field, free text or stamp, as against a comment."""
+    seen: bool = True
+    """False for a field or an annotation that viewers do not show."""
 
 
-def read_remarks(page: pymupdf.Page, page_text: str) -> list[Remark]:
-    """Return values of form fields, then contents of annotations, without those that `page_text` already holds."""
+TICKED = ("CheckBox", "RadioButton")
+UNSEEN_FIELDS = (1, 3)  # `field_display`: hidden, and only in print
+UNSEEN = 2 | 32  # flags of an annotation: hidden, not for the screen
+
+
+def list_widgets(page: pymupdf.Page) -> list[Any]:
+    """Return the form fields of a page."""
+    return list(cast("Iterable[Any]", page.widgets())) if page.first_widget is not None else []
+
+
+def read_remarks(page: pymupdf.Page, text: PageText) -> list[Remark]:
+    """Return values of form fields, then contents of annotations, without those that the page's text already holds.
+
+    A box to tick is ☑ or ☐.
+    """
     remarks: list[Remark] = []
-    for widget in cast("Iterable[Any]", page.widgets()):
+    ticks: list[Remark] = []
+    for widget in list_widgets(page):
+        box, seen = tuple(widget.rect), widget.field_display not in UNSEEN_FIELDS
         if widget.field_type_string in FIELDS_WITH_TEXT:
             value = widget.field_value
-            text = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
-            remarks.append(Remark(make_storable(text).strip(), tuple(widget.rect), printed=True))
+            entry = "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
+            remarks.append(Remark(make_storable(entry).strip(), box, printed=True, seen=seen))
+        elif widget.field_type_string in TICKED and seen:
+            # the state of a button is its own, the value that of its group
+            kind, state = cast(Any, page.parent).xref_get_key(widget.xref, "AS")
+            state = state if kind == "name" else str(widget.field_value)
+            is_off = state.lstrip("/") in ("Off", "False", "None", "")
+            ticks.append(Remark("☐" if is_off else "☑", box, printed=True))
     for annotation in cast("Iterable[Any]", page.annots()):
-        text = make_storable(annotation.info.get("content") or "").strip()
-        remarks.append(Remark(text, tuple(annotation.rect), printed=annotation.type[1] in PRINTED))
+        content, seen = make_storable(annotation.info.get("content") or "").strip(), not annotation.flags & UNSEEN
+        remarks.append(Remark(content, tuple(annotation.rect), printed=annotation.type[1] in PRINTED, seen=seen))
 
-    seen_text = "".join(page_text.split())
+    page_text = "".join("".join(fragment.text for fragment in text.fragments).split())
     new: list[Remark] = []
     for remark in remarks:
         plain = "".join(remark.text.split())
-        # left out: what the page text or an earlier remark holds already
-        if plain and plain not in seen_text:
-            seen_text += plain
+        held = page_text
+        if remark.printed:  # "14" in another place is not the value of this field
+            x0, y0, x1, y1 = map_box(remark.bbox, text.to_reading)
+            inside = [f.text for f in text.fragments if f.x0 < x1 and x0 < f.x1 and f.y0 < y1 and y0 < f.y1]
+            held = "".join("".join(inside).split())
+        if plain and plain not in held and remark not in new:
             new.append(remark)
-    return new
+    return ticks + new
 
 
 def has_fields(page: pymupdf.Page) -> bool:
