@@ -104,7 +104,7 @@ def open_zip(source: Path | IO[bytes], *, caps: ZipCaps) -> ZipFile:
     try:
         archive = ZipFile(source)
     except (BadZipFile, EOFError, OSError, OverflowError, ValueError, NotImplementedError) as error:
-        raise CorruptDocument("The file is damaged or cut: what it holds cannot be listed; get it again.") from error
+        raise CorruptDocument("The file is damaged or cut: what it holds cannot be read; get it again.") from error
     entries = archive.infolist()
     total = sum(info.file_size for info in entries)
     if len(entries) > caps.members or total > caps.total_bytes:

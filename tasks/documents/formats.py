@@ -200,7 +200,7 @@ def _ole_format(path: Path, suffix: str) -> str:
                         names.append(format.name)
     except Exception as error:  # olefile raises what it likes over a damaged container
         raise errors.CorruptDocument(
-            "The file is damaged or cut: what it holds cannot be listed; get it again."
+            "The file is damaged or cut: what it holds cannot be read; get it again."
         ) from error
     if names:  # an encrypted document may be of several formats, which only its suffix tells apart
         by_suffix = find_format_by_suffix(suffix)

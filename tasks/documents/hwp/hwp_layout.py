@@ -38,8 +38,8 @@ _LEAST_CONTRAST = 8
 """Difference of a colour's red, green or blue (0 to 255) from which on a text is seen on its ground."""
 _ASCENT, _DESCENT = 0.86, 0.14
 """Shares of the font size above and below the base line."""
-CPU_S = 10
-"""A layout takes some 10 ms a page; one that takes longer is stuck."""
+CPU_S = 20
+"""A layout takes some 10 to 20 ms a page, and a document has 30 seconds in all; one that takes longer is stuck."""
 WALL_S = 60.0
 _PR_SET_PDEATHSIG = 1
 
