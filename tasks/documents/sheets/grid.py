@@ -16,7 +16,7 @@ MOST_COVERED = 2_000_000
 """Places under merged cells that are looked at."""
 NEAR_AREAS = 8
 """Areas before one that it may belong to."""
-AMOUNT = re.compile(r"[\s$₩€£¥(△▲▽▼+\-–—]*\d[\d,.\s]*[%)원\s]*")
+AMOUNT = re.compile(r"[\s$₩€£¥(△▲▽▼+\-–—−]*\d[\d,.'’\s]*[%)원€\s\-−]*")
 """A number that is kept as text."""
 YEAR = re.compile(r"['’]?(?:19|20)\d\d\s*(?:년도?)?")
 

@@ -1,14 +1,15 @@
 """Shows the numbers of spreadsheets as people see them: by their number format, a small language of its own.
 
-Formats with conditions ([>=100]), exponents and fractions are not read: their numbers stand as cells without a format.
+Formats with exponents and fractions are not read: their numbers stand as cells without a format.
 Source: ISO/IEC 29500-1, 18.8.30 and 18.8.31.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from pathlib import Path
@@ -28,7 +29,10 @@ _TOKEN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ELAPSED = re.compile(r"h+|m+|s+", re.IGNORECASE)
-_CONDITION = re.compile(r"[<>=]")
+_CONDITION = re.compile(r"(?P<sign>[<>]=?|=|<>)(?P<limit>-?\d+(?:\.\d+)?)")
+_COMPARE: Mapping[str, Callable[[Decimal, Decimal], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "<>": operator.ne,
+}  # fmt: skip
 
 
 class Token(NamedTuple):
@@ -44,7 +48,9 @@ class Section(NamedTuple):
     tokens: tuple[Token, ...]
     is_date: bool
     is_read: bool
-    """Whether the section can be applied; False for a condition, an exponent or a fraction."""
+    """Whether the section can be applied; False for an exponent or a fraction."""
+    condition: tuple[str, Decimal] | None = None
+    """What the number must be for the section, `[>=1000000]`: the comparison and its limit."""
 
 
 def is_date(code: str) -> bool:
@@ -58,13 +64,26 @@ def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     number, sections = Decimal(repr(value)), _parse_sections(code)
     if not number.is_finite() or not all(section.is_read for section in sections):
         return format_general(value)
-    bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
-    section = sections[1 if bare else 2 if number == 0 and len(sections) > 2 else 0]
+    if any(section.condition for section in sections):
+        bare, section = False, _choose_by_condition(number, sections)
+        if section is None:
+            return format_general(value)
+    else:
+        bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
+        section = sections[1 if bare else 2 if number == 0 and len(sections) > 2 else 0]
     if not section.tokens:
         return ""
     if section.is_date:
         return _write_date(value, section.tokens, since_1904=since_1904) or format_general(value)
     return " ".join(_write_number(abs(number) if bare else number, section.tokens, value).split())
+
+
+def _choose_by_condition(number: Decimal, sections: Sequence[Section]) -> Section | None:
+    """Return the first section whose condition a number meets, else the first one without a condition behind it."""
+    for section in sections:
+        if section.condition and _COMPARE[section.condition[0]](number, section.condition[1]):
+            return section
+    return next((section for section in sections[1:] if section.condition is None), None)
 
 
 def format_general(value: float) -> str:
@@ -77,11 +96,14 @@ def format_general(value: float) -> str:
 
 def _parse_sections(code: str) -> tuple[Section, ...]:
     parts: list[list[Token]] = [[]]
-    unread: set[int] = set()  # sections with a condition, an exponent or a fraction
+    unread: set[int] = set()  # sections with an exponent or a fraction
+    conditions: dict[int, tuple[str, Decimal]] = {}
     for match in _TOKEN.finditer(code):
         kind, text = str(match.lastgroup), match[str(match.lastgroup)]
-        if kind == "exponent" or (kind == "bracket" and _CONDITION.match(text)):
+        if kind == "exponent":
             unread.add(len(parts) - 1)
+        if kind == "bracket" and (condition := _CONDITION.fullmatch(text)):
+            conditions[len(parts) - 1] = condition["sign"], Decimal(condition["limit"])
         if kind == "other" and text == ";":
             parts.append([])
         elif kind == "space":
@@ -100,7 +122,8 @@ def _parse_sections(code: str) -> tuple[Section, ...]:
         kinds = {kind for kind, _ in tokens}
         dated = not kinds.isdisjoint(("date", "elapsed", "half"))
         fraction = not dated and "digit" in kinds and Token("literal", "/") in tokens
-        sections.append(Section(tuple(tokens), dated, number not in unread and not fraction))
+        is_read = number not in unread and not fraction
+        sections.append(Section(tuple(tokens), dated, is_read, conditions.get(number)))
     return tuple(sections)
 
 
@@ -116,6 +139,10 @@ def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str
     while last + 1 + scaling < len(kinds) and kinds[last + 1 + scaling] == "comma":
         scaling += 1
     behind = tokens[last + 1 + scaling :]
+    # commas right before the point divide by a thousand too: 0,.0
+    point = next((at for at, (kind, _) in enumerate(body) if kind == "point"), len(body))
+    while point < len(body) and body[point - 1].kind == "comma":
+        body, point, scaling = (*body[: point - 1], *body[point:]), point - 1, scaling + 1
     percents = kinds.count("percent")
     with localcontext() as context:
         context.prec = MOST_DIGITS
@@ -123,7 +150,8 @@ def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str
         digits = _write_digits(scaled, body)
     if digits is None:
         return format_general(value)
-    minus = "-" if number < 0 and any(sign in "123456789" for sign in digits) else ""
+    has_own = any("-" in text for _, text in before)
+    minus = "-" if number < 0 and not has_own and any(sign in "123456789" for sign in digits) else ""
     return minus + "".join(text for _, text in before) + digits + "".join(text for _, text in behind)
 
 
