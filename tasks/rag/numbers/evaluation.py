@@ -28,6 +28,14 @@ class NoYear(Exception):
     """A line of an expression has no period, and neither has the computation."""
 
 
+class NoGrowthRate(Exception):
+    """A compound growth rate is asked for of one year, or of values that are not above zero; the message names them."""
+
+    def __init__(self, values: str, *, of_one_year: bool) -> None:
+        super().__init__(values)
+        self.of_one_year = of_one_year
+
+
 class UnitsDiffer(Exception):
     """Amounts of two units are added, or an amount and a ratio."""
 
@@ -92,7 +100,7 @@ class Evaluator:
     def evaluate(self, expression: Expression, when: When | None) -> Value:
         """Return the value of an expression; when: the period of the lines that name none.
 
-        Raises NotFound, NoYear, UnitsDiffer, ZeroDivisionError.
+        Raises NotFound, NoYear, NoGrowthRate, UnitsDiffer, ZeroDivisionError.
         """
         match expression:
             case Constant(value, text):
@@ -110,7 +118,8 @@ class Evaluator:
                     )
                     return self._evaluate_over(aggregate, operand, tuple(whens))
                 if when is None:
-                    raise NoYear("average")
+                    self.evaluate(operand, None)  # raises NoYear with the line that names none
+                    raise NoYear(aggregate)
                 return self._evaluate_over(aggregate, operand, (when.before(), when))  # opening and closing
 
     def _evaluate_over(self, aggregate: str, expression: Expression, whens: Sequence[When]) -> Value:
@@ -136,7 +145,8 @@ class Evaluator:
             return _combine("-", last, first)._replace(precedence=0, rate=rate)  # in brackets even within a sum
         span = whens[-1].year - whens[0].year
         if first.value <= 0 or last.value <= 0 or not span:
-            raise ZeroDivisionError(f"{first.text} → {last.text}")
+            values = " → ".join(dict.fromkeys((first.text, last.text)))
+            raise NoGrowthRate(values, of_one_year=not span)
         rate = (last.value / first.value) ** (Decimal(1) / span) - 1
         return Value(rate, "", f"({_bracket(last, 2)} ÷ {_bracket(first, 3)})^(1/{span}) − 1", 1)
 

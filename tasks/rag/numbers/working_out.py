@@ -15,6 +15,7 @@ from tasks.rag.numbers.evaluation import (
     RATIO,
     Describe,
     Evaluator,
+    NoGrowthRate,
     NotFound,
     NoYear,
     Rows,
@@ -69,6 +70,8 @@ def work_out(
             missing.append(_describe_missing(error, documents, language, years))
         except NoYear as error:
             missing.append(NO_YEAR[language].format(name=error))
+        except NoGrowthRate as error:
+            missing.append((OF_ONE_YEAR if error.of_one_year else NOT_POSITIVE)[language].format(values=error, **names))
         except UnitsDiffer:
             missing.append(UNITS[language].format(**names).strip())
         except (ZeroDivisionError, DecimalException):
@@ -155,6 +158,14 @@ NO_YEAR = {"en": "{name}: the question names no year.", "ko": "{name}: 질문에
 BY_ZERO = {
     "en": "{title} {label} cannot be worked out: it would divide by zero.",
     "ko": "{title} {label}: 0으로 나누게 되어 계산할 수 없습니다.",
+}
+OF_ONE_YEAR = {
+    "en": "{title} {label} cannot be worked out: a compound growth rate needs two different years; name both.",
+    "ko": "{title} {label}: 연평균 성장률에는 서로 다른 두 해가 필요합니다. 두 해를 모두 적어 주십시오.",
+}
+NOT_POSITIVE = {
+    "en": "{title} {label} cannot be worked out: a compound growth rate needs values above zero, not {values}.",
+    "ko": "{title} {label}: 연평균 성장률은 두 값이 모두 0보다 커야 합니다: {values}.",
 }
 UNITS = {
     "en": "{title} {label} cannot be worked out: the formula adds what has different units; brackets may be missing.",

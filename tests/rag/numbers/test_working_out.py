@@ -217,6 +217,17 @@ def test_each_cell_is_cited_once_and_the_citations_are_numbered_on() -> None:
             "FY2019 cannot be worked out: the formula adds what has different units; brackets may be missing.",
         ),
         ("What was the mill ratio, defined as inventory / COGS?", "inventory: the question names no year."),
+        ("What was the mill ratio, defined as average inventory / COGS?", "inventory: the question names no year."),
+        ("What was the change ratio, defined as change in inventory / COGS?", "inventory: the question names no year."),
+        (
+            "Income tax CAGR from FY2018 to FY2019?",
+            "Income tax FY2018 → FY2019 cannot be worked out: "
+            "a compound growth rate needs values above zero, not 0 [1] → 21 [2].",
+        ),
+        (
+            "2018년부터 2019년까지 법인세 연평균 성장률은?",
+            "법인세 FY2018 → FY2019: 연평균 성장률은 두 값이 모두 0보다 커야 합니다: 0 [1] → 21 [2].",
+        ),
     ],
 )
 def test_without_an_input_it_abstains_and_says_why(question: str, text: str) -> None:
