@@ -196,7 +196,7 @@ def _show_numbers(source: _Source, filters: Filters) -> None:
         for _, where, value, unit, period, labels, headers, doubt in of_document:
             if not f"{unit}{labels}{headers}".isprintable():
                 unit, labels, headers = map(harmless, (unit, labels, headers))
-            doubted = f"  {red}does not add up: {doubt}{plain}" if doubt else ""
+            doubted = f"  {red}in doubt: {doubt}{plain}" if doubt else ""
             write(
                 f"{dim}{where:>8}{plain}  {value:>20} {unit:<7} {blue}{period:<22}{plain} {labels}  "
                 f"{dim}{headers}{plain}{doubted}\n"

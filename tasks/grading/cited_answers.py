@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal, localcontext
 from typing import NamedTuple
 
-from tasks.language.number_words import CURRENCIES, DIGITS, FALLING, SCALE_WORDS
+from tasks.language.number_words import CURRENCIES, FALLING, SCALE_WORDS
 from tasks.language.numbers import (
     CALENDAR,
     FULL_WIDTH,
@@ -21,6 +21,7 @@ from tasks.language.numbers import (
     is_same_number,
     missing_numbers,
     read_numbers,
+    written_value,
 )
 from tasks.language.sentences import CITATION_MARK, language_of, sentences_of
 from tasks.language.tokens import BIGRAM, tokenize
@@ -312,7 +313,7 @@ def _is_calendar(number: Number) -> bool:
 
 def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
     """Yield the amounts that a number may mean when it is compared with another."""
-    written, unit, value = _written_value(number), number.unit, abs(number.value)
+    written, unit, value = written_value(number), number.unit, abs(number.value)
     scale = value / written if written else Decimal(1)
     yield Amount(value, unit, scale)
     if unit == "bp":
@@ -323,7 +324,7 @@ def _amounts(number: Number, *, compared: Number) -> Iterator[Amount]:
         yield Amount(value * 100, "share", scale * 100)  # a bare 0.25 may be a quarter, and so 25 %
     if unit == "%":
         yield Amount(value, "share", scale)
-    is_scaled = compared.unit in _AMOUNT_UNITS and abs(compared.value) != _written_value(compared)
+    is_scaled = compared.unit in _AMOUNT_UNITS and abs(compared.value) != written_value(compared)
     in_scale = compared.unit in SCALE_WORDS or is_scaled
     if _is_bare(number) and in_scale and len(re.sub(r"\D", "", number.text).lstrip("0")) >= FEWEST_DIGITS:
         yield from (Amount(value * header, compared.unit, header) for header in HEADER_SCALES)
@@ -347,13 +348,8 @@ def _rounding_unit(amount: Amount) -> Decimal:
     return 10**zeros * amount.scale if zeros else Decimal(0)
 
 
-def _written_value(number: Number) -> Decimal | None:
-    digits = DIGITS.search(number.text)
-    return Decimal(digits.group().replace(",", "")) if digits else None
-
-
 def _is_bare(number: Number) -> bool:
-    return not number.unit and abs(number.value) == _written_value(number)
+    return not number.unit and abs(number.value) == written_value(number)
 
 
 _AMOUNT_UNITS = frozenset(["", *CURRENCIES.values()])

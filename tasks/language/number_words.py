@@ -19,8 +19,15 @@ SCALE_WORDS = {
     word: Decimal(10 ** int(power)) for power, words in _WORDS["scales"].items() for word in str(words).split()
 }
 """The factor of each word of scale: 1,000 for `thousand` and 천."""
-CURRENCIES: dict[str, str] = {sign: name for name, signs in _WORDS["currencies"].items() for sign in str(signs).split()}
-"""Name of the currency by its sign or its word in upper case, singular."""
+_CODES = _WORDS["currency_codes"].split()
+CURRENCIES: dict[str, str] = {code: code for code in _CODES} | {
+    sign: name for name, signs in _WORDS["currencies"].items() for sign in str(signs).split()
+}
+"""Code of the currency by itself, by its sign, and by its word in upper case, singular, without spaces and points."""
+CODE = rf"(?-i:{'|'.join(_CODES)})"
+SIGN = "[$£¤¥؋৳฿៛₠-⃀﷼＄￠￡￥￦]"
+CURRENCY = rf"U\.?S\.?\s?\$|[A-Z]{{0,3}}{SIGN}|S/\.?|(?:Rs|Fr|SFr|RM|RMB|Rp|Tk|NIS|kr|zł|Kč)(?![A-Za-z])\.?|{CODE}"
+"""A currency beside a number or a scale, of whichever country: US$, A$, ₹, CHF, Rs., S/."""
 NUMBER_NAMES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
@@ -28,10 +35,14 @@ NUMBER_NAMES = (
 """English names of 0 … 20; the position is the number."""
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 
-_NUMBER = r"[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"
-DIGITS = re.compile(
-    rf"(?:(?<![A-Za-z0-9_])|(?<=USD)|(?<=KRW)|(?<=EUR)|(?<=GBP)|(?<=JPY)|(?<=CNY)|(?<=FY))(?:{_NUMBER})"
+# groups of other countries where no other reading is possible: 1'234.50, 1.234,56, 12,34,567
+_NUMBER = (
+    r"[0-9]{1,3}(?:['’][0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[1-9][0-9]{0,2}(?:\.[0-9]{3})++,[0-9]{1,2}(?![0-9]|,[0-9])"
+    r"|[0-9]{1,2}(?:,[0-9]{2}(?![0-9]))++,[0-9]{3}(?:\.[0-9]++)?(?![0-9]|,[0-9])"
+    r"|[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"
 )
+_GLUED = ["USD", "KRW", "EUR", "GBP", "JPY", "CNY", "CHF", "INR", "AUD", "CAD", "HKD", "SGD", "FY"]
+DIGITS = re.compile(rf"(?:(?<![A-Za-z0-9_])|{'|'.join(f'(?<={code})' for code in _GLUED)})(?:{_NUMBER})")
 FIRST_DIGITS = re.compile(rf"(?P<digits>{_NUMBER}|[일이삼사오육륙칠팔구](?=[십백천만억조]))")
 MORE_DIGITS = re.compile(
     rf"\s?(?P<digits>(?:{_NUMBER})(?=\s?[십백천만억조]|\s?(?:원|달러))|[일이삼사오육륙칠팔구](?=\s?[십백천만억조원]))"
@@ -106,29 +117,28 @@ MARKS = tuple(
 articles of laws, captions."""
 IDS = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z])[A-Za-z0-9]++(?:[-_][A-Za-z0-9]++|\.[0-9]++)*+")
 """Words of letters and digits such as SFR-001, whose digits are no numbers."""
-GLUED = re.compile(r"(?:USD|KRW|EUR|GBP|JPY|CNY|FY)[0-9]")
+GLUED = re.compile(rf"(?:{'|'.join(_GLUED)})[0-9]")
 """Words that begin as ids do and hold a number nevertheless: USD100, FY2023."""
 
-_CURRENCY = r"U\.?S\.?\s?\$|US\$|USD|KRW|EUR|GBP|JPY|CNY|RMB|[$₩￦€£¥￥]"
 BEFORE = re.compile(
-    rf"(?P<open>\()?(?P<minus>(?<![A-Za-z0-9가-힣)\]%.])[-−–]|[△▲▽∆]\s?)?"
-    rf"(?:(?<![A-Za-z])(?P<currency>{_CURRENCY})(?:\s\|\s|\s)?)?(?P<inner>\()?$"
+    rf"(?P<open>\()?(?P<minus>(?<![A-Za-z0-9가-힣)\]%.])[-−–]|[△▲▽▼∆]\s?)?"
+    rf"(?:(?<![A-Za-z])(?P<currency>{CURRENCY})(?:\s\|\s|\s)?)?(?P<inner>\()?$"
 )
 _MONEY = (
     r"원(?!칙|래|본|활|격|가|안|서|천|주|료|자|문|장|하|소)|달러|불(?!가|량|용|만|공|법|리|구)|유로|엔(?!진|드|터|지)"
-    r"|위안|파운드|(?:U\.?S\.?\s)?dollars?|USD|KRW|EUR|GBP|JPY|CNY|RMB|won|euros?|yen|pounds?"
+    rf"|위안|파운드|(?:U\.?S\.?\s)?dollars?|{CODE}|RMB|won|euros?|yen|pounds?|€(?!\s?[0-9])"
 )
 _UNITS: dict[str, str] = _WORDS["units"]
 UNIT_NAMES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _UNITS.items())
-_COUNTERS = "|".join(_WORDS["counters"].split())
+COUNTERS = "|".join(_WORDS["counters"].split())
 _ASCII_END = r"(?:(?<![A-Za-z])|(?![A-Za-z0-9]))"
 UNIT = re.compile(
     rf"""
-      [\s-]?(?P<scale>thousand|million|billion|trillion|mln|mn|bn|tn)s?(?![A-Za-z0-9])
+      [\s-]?(?P<scale>thousand|million|billion|trillion|mln|mn|bn|tn|lakh|crore|mio|mrd)s?(?![A-Za-z0-9])
         (?:\s?(?P<scaled_money>{_MONEY}){_ASCII_END})?
     | (?P<short>mm|[mbkt])(?![A-Za-z0-9])
     | (?:\s?여)?\s?(?P<money>{_MONEY}){_ASCII_END}
-    | (?:\s?여)?[\s-]?(?P<word>{"|".join(_UNITS.values())}|{_COUNTERS}){_ASCII_END}
+    | (?:\s?여)?[\s-]?(?P<word>{"|".join(_UNITS.values())}|{COUNTERS}){_ASCII_END}
     | (?P<glued>[a-z]{{1,6}})(?![A-Za-z0-9])
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -138,26 +148,6 @@ AFTER_BRACKET = re.compile(
     r"\s?(?P<unit>%|percent|개월|일|명|months?|days?|years?|weeks?|hours?|points?)(?![A-Za-z0-9])", re.IGNORECASE
 )
 
-_SCALED = "십만|백만|천만|십억|백억|천억|천|만|억|조"
-SCALES_STATED = (
-    re.compile(rf"단\s?위\s?[:：]?[^)\]\n|]{{0,30}}?(?P<factor>{_SCALED})\s?(?P<money>원|달러|불|유로|엔|위안)"),
-    re.compile(rf"단\s?위\s?[:：]\s?(?P<factor>{_SCALED})\s?(?P<money>(?!원))(?:명|개|건|대|주|톤|㎡)"),
-    re.compile(rf"[(\[]\s?(?P<factor>{_SCALED})\s?(?P<money>원|달러|불|유로|엔|위안)\s?[)\]]"),
-    re.compile(
-        rf"(?:^|\|)[ \t]?(?P<factor>{_SCALED})\s?(?P<money>원|달러|불|유로|엔|위안)[ \t]?(?=\||$)", re.MULTILINE
-    ),
-    re.compile(
-        rf"(?P<money>{_CURRENCY}|dollars?|won|euros?|)(?:\s|,|\()?\s?(?<![A-Za-z])in\s"
-        r"(?P<factor>thousand|million|billion|trillion)s(?![A-Za-z])",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        rf"[(\[|]\s?(?:in\s)?(?P<money>{_CURRENCY}|)\s?(?P<factor>thousand|million|billion|trillion)s?"
-        rf"(?:\sof\s|\s)?(?:{_MONEY})?\s?[)\]|,]",
-        re.IGNORECASE,
-    ),
-)
-"""A unit stated for the bare numbers around it: (단위: 백만원), a cell 천원, (in thousands), (US$ million)."""
 FALLING = re.compile(
     r"손실|적자|감소|하락|축소|마이너스|\b(?:loss|losses|lost|decreas\w*|declin\w*|deficit|negative|fell|down|minus"
     r"|outflows?|used)\b",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tasks.language import number_words as words
 from tasks.language.marks import write_plain
 from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, SCALE_WORDS
+from tasks.language.scales import Scale, currency_of, read_scales
 from tasks.language.tokens import LARGE, SMALL, month_number
 
 MOST_DIGITS = 40
@@ -37,14 +38,6 @@ class Number(NamedTuple):
     start: int
     """Offset of its first character in the text; `end` is behind its last."""
     end: int
-
-
-class Scale(NamedTuple):
-    """A unit stated for numbers that are written without one: `(단위: 백만원)`, `(in millions)`."""
-
-    factor: Decimal
-    unit: str
-    """The currency; empty where none is named."""
 
 
 def read_numbers(text: str) -> list[Number]:
@@ -74,16 +67,16 @@ def _read(text: str) -> list[Number]:
     return [number._replace(text=text[number.start : number.end]) for number in whole]
 
 
-def read_scales(text: str) -> tuple[Scale, ...]:
-    """Return the distinct units that `text` states for numbers without one."""
-    stated = [match for pattern in words.SCALES_STATED for match in pattern.finditer(text)]
-    units = [Scale(SCALE_WORDS[match["factor"].lower()], _currency(match["money"])) for match in stated]
-    return tuple(dict.fromkeys(units))
-
-
 def is_same_number(a: Number, b: Number) -> bool:
     """Return whether two numbers have one value, in units that do not contradict each other."""
     return a.value == b.value and _agree(a.unit, b.unit)
+
+
+def written_value(number: Number) -> Decimal | None:
+    """Return what the digits of a number give without the words of scale behind them: 3 of 3억."""
+    plain = write_plain(number.text)
+    digits = words.DIGITS.search(plain.text if plain else number.text)
+    return _part(digits.group()) if digits else None
 
 
 def missing_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
@@ -214,14 +207,14 @@ def _quantities(text: str) -> Iterator[Number]:
         before = words.BEFORE.search(text, max(position, start - 12), start)
         assert before is not None  # it may be empty
         # with its sign, currency and unit
-        currency = _currency(before["currency"])
+        currency = currency_of(before["currency"])
         unit = words.UNIT.match(text, amount.end)
         value, end, name = amount.value, unit.end() if unit else amount.end, ""
         if unit and unit["short"] and not currency:
             name = unit["short"].lower()
         elif unit:
             value *= SCALE_WORDS.get((unit["scale"] or unit["short"] or "").lower(), Decimal(1))
-            name = _currency(unit["money"] or unit["scaled_money"]) or _unit_name(unit["word"] or unit["glued"] or "")
+            name = currency_of(unit["money"] or unit["scaled_money"]) or _unit_name(unit["word"] or unit["glued"] or "")
             # 2024년 is a year, 3년 and 2천년 are lengths of time
             if unit["word"] == "년" and 1900 <= amount.value <= 2100 and not amount.multiplied:
                 name = "year"
@@ -240,10 +233,6 @@ def _quantities(text: str) -> Iterator[Number]:
             first = min(before.start(part) for part in ("open", "inner", "currency") if before[part])
         yield Number(-value if negative else value, name or currency, "", first, end)
         position = end
-
-
-def _currency(word: str | None) -> str:
-    return CURRENCIES.get(re.sub(r"[\s.]", "", word or "").upper().rstrip("S"), "")
 
 
 def _unit_name(word: str) -> str:
@@ -288,7 +277,9 @@ def _amount(text: str, start: int) -> _Amount:
 
 
 def _part(digits: str) -> Decimal:
-    return Decimal(DIGIT_SYLLABLES.get(digits) or digits.replace(",", ""))
+    if re.fullmatch(r"[0-9.]+,[0-9]{1,2}", digits):  # 1.234,56
+        digits = digits.replace(".", "").replace(",", ".")
+    return Decimal(DIGIT_SYLLABLES.get(digits) or re.sub("[,'’]", "", digits))
 
 
 _Reader = Callable[[re.Match[str]], list[Number]]

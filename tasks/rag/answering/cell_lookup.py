@@ -125,7 +125,7 @@ def find_extreme_year(question: str, plan: RetrievalPlan, hits: Sequence[Hit], i
         return None
     cell_question, asks_largest = year_question
     candidates = _select_candidates(plan, hits, index)
-    dated = [number for number in candidates.numbers if number.period.year and number.shown not in NIL]
+    dated = [number for number in candidates.numbers if number.period.year and not NIL.fullmatch(number.shown)]
     scorer = CellScorer(cell_question, dated, tokenizer)
     context = _CellContext(index, candidates.documents, hits, titled=not candidates.is_named)
     matches = (scorer.match(number, context.around(number), 1.0) for number in dated)  # the period is what is asked for
@@ -165,7 +165,7 @@ class Cells:
             question = phrase_question(words, more_words, sentence, when, tokenizer=self._tokenizer)
             if question is None:
                 return self._matches.setdefault(key, [])
-            dated = select_period(question, [number for number in self.numbers if number.shown not in NIL])
+            dated = select_period(question, [number for number in self.numbers if not NIL.fullmatch(number.shown)])
             scorer = CellScorer(question, [number for number, _ in dated], self._tokenizer)
             matches = (scorer.match(number, self._context.around(number), share) for number, share in dated)
             self._matches[key] = sorted((match for match in matches if match.score), key=lambda match: -match.score)
@@ -295,7 +295,7 @@ def confidence_of(cell: CellMatch, *, is_named: bool) -> float:
 
 def format_as_in_table(number: Number, language: Language) -> str:
     """Return a value as its table shows it, with scale and unit: `$3,136 million`, `60,540백만원`, `2,310`."""
-    digits = re.sub(r"[^\d.,/]", "", number.shown) if re.search(r"\d", number.shown) else number.shown
+    digits = _write_digits(number, language)
     minus = "-" if number.value < 0 and number.statement != "cash_flow" else ""  # (746) paid is asked for as an amount
     scale = INPUT_SCALES[language].get(Decimal(number.scale), "")
     if language == "ko":
@@ -303,6 +303,20 @@ def format_as_in_table(number: Number, language: Language) -> str:
     if number.unit in AMOUNTS:
         return f"{minus}{SIGNS.get(number.unit, f'{number.unit} ')}{digits}{scale}"
     return f"{minus}{digits}{scale}{COUNTS.get(number.unit, number.unit)}"
+
+
+def _write_digits(number: Number, language: Language) -> str:
+    """Return the digits of a cell as it shows them, or in English spelling where another country spells them."""
+    digits, value = re.sub(r"[^\d.,/]", "", number.shown), abs(number.value) / Decimal(number.scale)
+    if not digits:
+        return number.shown
+    grouped = re.search(r"\d[\s'’]\d", number.shown) is None
+    if grouped and (not re.fullmatch(r"\d[\d,]*(?:\.\d+)?", digits) or Decimal(digits.replace(",", "")) == value):
+        return digits
+    if language == "ko" and value >= 10_000 and value == value.to_integral_value():
+        parts = ((int(value) // 10**power % 10**4, sign) for power, sign in ((12, "조"), (8, "억"), (4, "만"), (0, "")))
+        return " ".join(f"{part:,}{sign}" for part, sign in parts if part)
+    return f"{value.normalize():,f}"
 
 
 MOST_CHARS = 400

@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 
 from storage.segments import Fact
 from tasks.documents.blocks import Cell, Document
-from tasks.language.numbers import CURRENCIES, Number, read_numbers, read_scales
+from tasks.language.numbers import CURRENCIES, Number, read_numbers
+from tasks.language.scales import read_scales
 from tasks.language.sentences import Language
 
 FactName = Literal[

@@ -15,12 +15,16 @@ from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, Page
 from tasks.documents.sheets.grid import cell_name
 from tasks.language.marks import drop_marks, mark_of_note
-from tasks.language.numbers import CURRENCIES, read_scales
+from tasks.language.number_words import CURRENCY
+from tasks.language.scales import Scale, currency_of, read_scales
+from tasks.rag.numbers.cell_spelling import NOTES_HEADER, Decimals, find_decimals, spell_cells
 from tasks.rag.numbers.periods import YEAR, Period, find_period, fiscal_year
 from tasks.rag.numbers.row_paths import (
     A_NOTE,
+    AMOUNTS,
     COUNTS,
     NIL,
+    UNIT_HEADER,
     Amount,
     add_span_labels,
     collect_headers,
@@ -28,7 +32,9 @@ from tasks.rag.numbers.row_paths import (
     find_scale,
     mark_header_rows,
     read_amount,
+    read_unit,
     row_paths,
+    sign_of,
 )
 
 LINES_ABOVE = 3
@@ -48,7 +54,8 @@ CELL_DIGITS = 16
 """Number of digits of a document's digest in the name of a cell."""
 
 
-IdentityKind = Literal["total", "balance sheet", "cash", "columns"]
+IdentityKind = Literal["total", "balance sheet", "cash", "columns", "spelling"]
+"""`spelling`: nothing says whether a point or a comma parts thousands or decimals, as in 1.234."""
 
 
 class Identity(Record):
@@ -124,14 +131,18 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     table = 0
     above: list[str] = []
     last: _Table | None = None
-    for page in map(drop_page_marks, pages):
-        for block in page.blocks:
+    pages = list(map(drop_page_marks, pages))
+    decimals = find_decimals(block for page in pages for block in page.blocks)
+    for page in pages:
+        for at, block in enumerate(page.blocks):
             if block.cells:
                 goes_on = last is not None and _continues_table(block, above, page.number or 0, last)
                 heads = [line for line in above if len(line) < TITLE_CHARS] if goes_on else []
                 last = last if goes_on and last else _Table(block, above[-LINES_ABOVE:], page.number or 0, block)
                 continued = last.block if goes_on else None
-                facts = list(_read_table(block, document, table, last.above, page.number, continued, heads))
+                below = _find_scales_below(page.blocks[at + 1 :])
+                part = _Part(block, continued, last.above, heads, below, decimals)
+                facts = list(_read_table(part, document, table, page.number))
                 yield from facts
                 last = last._replace(page=page.number or 0, part=block)
                 table += 1
@@ -182,20 +193,48 @@ def _count_columns(block: Block) -> int:
     return max(cell.col + cell.col_span for cell in block.cells)
 
 
-def _read_table(
-    block: Block,
-    document: str,
-    table: int,
-    above: Sequence[str],
-    page: int | None,
-    continued: Block | None,
-    headings: Sequence[str],
-) -> Iterator[CellFact]:
-    """Yield the numbers of one table.
+ABOVE = re.compile(
+    r"\b(?:tables?|amounts|figures)\s(?:\w+\s)?above\b|\b(?:above|preceding)\s(?:tables?|amounts|figures)\b"
+    r"|(?:상기|위)\s?(?:의\s)?(?:표|금액)",
+    re.IGNORECASE,
+)
+"""Words of a line behind a table that say that it is about that table."""
+LINES_BELOW = 2
 
-    continued: the table that this one continues, and whose header is this one's too. headings: the lines between them.
-    """
-    cells, before = _prepend_header(block, continued)
+
+def _find_scales_below(blocks: Sequence[Block]) -> tuple[Scale, ...]:
+    """Return the units that the lines below a table state for it; none of a line that leads to the next table."""
+    below = [block for block in blocks if block.kind not in ("header", "footer")]
+    for at, block in enumerate(below[:LINES_BELOW]):
+        if block.cells or block.kind == "heading":
+            break
+        leads = any(next_block.cells for next_block in below[at + 1 : at + 2])
+        if (scales := read_scales(block.text)) and (ABOVE.search(block.text) or not leads):
+            return scales
+    return ()
+
+
+class _Part(NamedTuple):
+    """A table or a part of one, with what else says something of its numbers."""
+
+    block: Block
+    continued: Block | None
+    """The table that this one continues, and whose header is this one's too."""
+    above: Sequence[str]
+    headings: Sequence[str]
+    """The lines between that table and this one."""
+    below: Sequence[Scale]
+    """Units that the lines below it state."""
+    decimals: Decimals
+    """The sign before the decimals in all of the document."""
+
+
+def _read_table(part: _Part, document: str, table: int, page: int | None) -> Iterator[CellFact]:
+    """Yield the numbers of one table."""
+    block, above = part.block, part.above
+    spelt = spell_cells(block.cells, part.decimals)
+    cells, before = _prepend_header(spelt.cells, part.continued)
+    shown = {(cell.row + before, cell.col): cell.text for cell in block.cells}
     grid = {
         (row, col): cell
         for cell in cells
@@ -208,28 +247,41 @@ def _read_table(
     amounts = _find_amounts(cells, grid)
     first, last = min((row for row, _ in amounts), default=0), max((row for row, _ in amounts), default=0)
     # a unit that stands below the last amount is not that of this table
-    titles = [cell.text for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
-    stated = [scale for text in (*above, *titles) for scale in read_scales(text)]
+    heads = [cell for cell in cells if (cell.header and cell.row <= last) or cell.row < first]
+    titles = [cell.text for cell in heads if not _is_of_one_column(cell, heads)]
+    # the nearest first: the rows of the table's head, the lines above it, those below it
+    lines_above = (line for line in reversed(above) if part.continued or not ABOVE.search(line))
+    texts = (*reversed(titles), *lines_above)
+    stated = [*(scale for text in texts for scale in read_scales(text)), *part.below]
     stubs = [cell.text for cell in cells if cell.header and not cell.col and cell.text.strip()]
     days = [line for line in above if len(line) < TITLE_CHARS and ENDS_WITH_DAY.search(line)]
-    currencies, levels = _find_currencies(grid, amounts), collect_headers(grid)
+    levels = collect_headers(grid)
     filled = {row for row, _ in amounts}
     headers_of = {(row, col): find_headers(grid, levels, filled, row, col) for row, col in amounts}
+    currencies = _find_currencies(grid, amounts, headers_of)
     dated = any(find_period(" ".join(headers)) for headers in headers_of.values())
     table_period = None if dated else _find_table_period(stubs, above)
-    paths = list(row_paths(rows, amounts, headings))
+    paths = list(row_paths(rows, amounts, part.headings))
     between = periods_between({row: path for (row, _), path in paths})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     first_col = min((col for _, col in amounts), default=0)
+    unit_cols = {cell.col for cell in cells if cell.header and cell.col and UNIT_HEADER.fullmatch(cell.text.strip())}
     for (row, col), path in paths:
         path = add_span_labels(path, [grid[row, c] for c in range(first_col) if (row, c) in grid])
         amount = amounts[row, col]
         headers = headers_of[row, col]
-        scale = find_scale(path, headers, amount, stated)
+        units = [
+            scale
+            for c in unit_cols
+            if (row, c) in grid and (row, c) not in amounts
+            for scale in read_unit(grid[row, c].text)
+        ]
+        scale = find_scale(path, headers, amount, stated, units)
+        value, other = amount.value * scale.factor, spelt.other_values.get((row - before, col))
         yield CellFact(
             document=document,
-            value=amount.value * scale.factor,
-            shown=" ".join(grid[row, col].text.split()),
+            value=value,
+            shown=" ".join(shown.get((row, col), grid[row, col].text).split()),
             scale=scale.factor,
             unit=scale.unit or ("" if COUNTS.search(path[-1] if path else "") else currencies.get(col, "")),
             sign=amount.sign,
@@ -243,22 +295,37 @@ def _read_table(
             table=table,
             row=row - before,  # in the document's own count, without the header that was put above
             col=col,
+            identities=() if other is None else (_make_doubt(row - before, other * scale.factor, value),),
         )
 
 
-def _prepend_header(block: Block, continued: Block | None) -> tuple[Sequence[Cell], int]:
+def _is_of_one_column(cell: Cell, heads: Sequence[Cell]) -> bool:
+    """Return whether a header is of its own column alone: "Shares (in 000's)" beside "Price", and not beside a year."""
+    row = [head for head in heads if head.row == cell.row and head.col and head.text.strip()]
+    return bool(cell.col) and cell.col_span == 1 and len(row) > 1 and not any(find_period(head.text) for head in row)
+
+
+def _make_doubt(row: int, other: Decimal, value: Decimal) -> Identity:
+    """Return the record of a number that may mean another; other: without its sign."""
+    return Identity(kind="spelling", holds=False, rows=(row,), expected=-other if value < 0 else other)
+
+
+def _prepend_header(cells: Sequence[Cell], continued: Block | None) -> tuple[Sequence[Cell], int]:
     """Put the header of the table that a table continues above its cells; also return how many rows that header has."""
     heads = [cell for cell in continued.cells if cell.header and cell.col] if continued else []
     if not heads:
-        return mark_header_rows(block.cells), 0
+        return mark_header_rows(cells), 0
     before = 1 + max(cell.row for cell in heads)
-    moved = (cell.model_copy(update={"row": cell.row + before}) for cell in block.cells)
+    moved = (cell.model_copy(update={"row": cell.row + before}) for cell in cells)
     return mark_header_rows([*heads, *moved]), before
 
 
 def _find_amounts(cells: Sequence[Cell], grid: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Amount]:
     """Return the amounts of a table by row and column."""
-    amounts = {(cell.row, cell.col): amount for cell in cells if (amount := read_amount(cell))}
+    notes = {cell.col for cell in cells if cell.header and NOTES_HEADER.fullmatch(cell.text.strip())}
+    amounts = {
+        (cell.row, cell.col): amount for cell in cells if cell.col not in notes and (amount := read_amount(cell))
+    }
     columns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place in sorted(amounts):
         columns[place[1]].append(place)
@@ -267,7 +334,7 @@ def _find_amounts(cells: Sequence[Cell], grid: Mapping[tuple[int, int], Cell]) -
         texts = [grid[place].text.strip() for place in places]
         units = [amounts[place].unit for place in places]
         # a column that holds nothing but footnote marks such as (3), or dashes, is none of amounts
-        if all(A_NOTE.fullmatch(text) or text in NIL for text in texts):
+        if all(A_NOTE.fullmatch(text) or ((nil := NIL.fullmatch(text)) and not nil["before"]) for text in texts):
             for place in places:
                 del amounts[place]
         # all of a column is in percent whose first and last amount, and no other unit, are percentages
@@ -278,14 +345,28 @@ def _find_amounts(cells: Sequence[Cell], grid: Mapping[tuple[int, int], Cell]) -
     return amounts
 
 
-def _find_currencies(grid: Mapping[tuple[int, int], Cell], amounts: Mapping[tuple[int, int], Amount]) -> dict[int, str]:
-    """Return the currency of each column: its first sign holds for the amounts below, and may stand left of them."""
+HEADER_CURRENCY = re.compile(rf"(?:.*[(\s])?(?P<mark>{CURRENCY})\)?")
+
+
+def _find_currencies(
+    grid: Mapping[tuple[int, int], Cell],
+    amounts: Mapping[tuple[int, int], Amount],
+    headers_of: Mapping[tuple[int, int], Sequence[str]],
+) -> dict[int, str]:
+    """Return the currency of each column: its first sign holds for the amounts below, and may stand left of them.
+
+    Else it is that of its headers.
+    """
     currencies: dict[int, str] = {}
     for (row, col), amount in sorted(amounts.items()):
         before = grid.get((row, col - 1))
-        sign = amount.unit or (CURRENCIES.get(before.text.strip(), "") if before else "")
-        if sign in CURRENCIES.values():
+        sign = amount.unit or (sign_of(before) if before else "")
+        if sign in AMOUNTS:
             currencies.setdefault(col, sign)
+    for place, headers in headers_of.items():
+        marks = filter(None, map(HEADER_CURRENCY.fullmatch, headers))
+        if mark := next(marks, None):
+            currencies.setdefault(place[1], currency_of(mark["mark"]))
     return currencies
 
 

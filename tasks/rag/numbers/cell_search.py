@@ -400,7 +400,7 @@ def search_cells(
 
     documents: digests, those that fit the question best first. Raises WrongTokenizer.
     """
-    dated = select_period(question, [number for number in numbers if number.shown not in NIL])
+    dated = select_period(question, [number for number in numbers if not NIL.fullmatch(number.shown)])
     scorer = CellScorer(question, [number for number, _ in dated], tokenizer)
     rank = {document: at for at, document in enumerate(documents)}
     matches = [

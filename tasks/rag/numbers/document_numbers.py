@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import get_args
 
 from tasks.documents.blocks import Page
-from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, label_of, score_concepts
 from tasks.rag.numbers.identities import add_identities
 from tasks.rag.numbers.periods import Period, find_period, fiscal_year_to
+from tasks.rag.numbers.row_paths import AMOUNTS
 
 EARLY = r"(?:January|February)\s+\d{1,2},\s+(?P<end>20\d\d|19\d\d)"
 FISCAL_YEAR_NAMED = re.compile(
@@ -132,7 +132,6 @@ def mark_statements(facts: Sequence[CellFact]) -> list[CellFact]:
 FEWEST_SHARED = 2
 """Least number of values that a table without a scale must share with tables of one scale."""
 FEWEST_DIGITS = 4
-AMOUNTS = frozenset(CURRENCIES.values())
 
 
 def infer_scales(facts: Iterable[CellFact]) -> list[CellFact]:

@@ -22,18 +22,21 @@ GIVE: Mapping[Language, Mapping[IdentityKind, str]] = {
         "balance sheet": "the other side of the balance sheet is {expected}",
         "columns": "the columns before it give {expected}",
         "cash": "cash at the beginning and its change give {expected}",
+        "spelling": "nothing tells thousands from decimals: it may be {expected}",
     },
     "ko": {
         "total": "위 행들을 더하면 {expected}입니다",
         "balance sheet": "대차대조표의 다른 쪽은 {expected}입니다",
         "columns": "앞의 열들을 더하면 {expected}입니다",
         "cash": "기초 현금에 증감을 더하면 {expected}입니다",
+        "spelling": "천 단위와 소수점을 구별할 근거가 없습니다: {expected}일 수도 있습니다",
     },
 }
 OF_ANSWER: Mapping[Language, str] = {
     "en": "[{n}] does not add up: {why}.",
     "ko": "[{n}]은(는) 합이 맞지 않습니다: {why}.",
 }
+IN_DOUBT: Mapping[Language, str] = {"en": "[{n}] is in doubt: {why}.", "ko": "[{n}]은(는) 확실하지 않습니다: {why}."}
 OTHERWISE: Mapping[Language, str] = {
     "en": "{name} [{n}] is {shown} in {document}: it may have been restated.",
     "ko": "{name} [{n}]은(는) {document}에 {shown}(으)로 다르게 적혀 있습니다.",
@@ -58,7 +61,8 @@ def describe_in_answer(n: int, broken: Broken, scale: Decimal, language: Languag
 
     n: the mark of the citation.
     """
-    return OF_ANSWER[language].format(n=n, why=describe_doubt(broken, scale, language))
+    sentence = IN_DOUBT if broken.kind == "spelling" else OF_ANSWER
+    return sentence[language].format(n=n, why=describe_doubt(broken, scale, language))
 
 
 NET_CASH = re.compile(r"net cash\b.*\b(?:operating|investing|financing)", re.IGNORECASE)
@@ -87,11 +91,11 @@ def add_identities(facts: Iterable[CellFact]) -> list[CellFact]:
         places = sorted(place for column in columns.values() for place in column)
         identities += [(places[at], identity) for at, identity in find_column_sums([facts[place] for place in places])]
     for place, identity in (*identities, *find_split_balances(facts)):
-        fact = facts[place]
-        doubt = fact.doubt or (
-            "" if identity.expected is None else describe_doubt(Broken(identity.kind, identity.expected), fact.scale)
-        )
-        facts[place] = fact.model_copy(update={"identities": (*fact.identities, identity), "doubt": doubt})
+        facts[place] = facts[place].model_copy(update={"identities": (*facts[place].identities, identity)})
+    for place, fact in enumerate(facts):
+        if broken := next((identity for identity in fact.identities if identity.expected is not None), None):
+            doubt = describe_doubt(Broken(broken.kind, broken.expected or Decimal(0)), fact.scale)
+            facts[place] = fact.model_copy(update={"doubt": doubt})
     return facts
 
 

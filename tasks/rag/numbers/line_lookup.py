@@ -11,7 +11,6 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
-from tasks.language.numbers import CURRENCIES
 from tasks.rag.numbers.concepts import (
     FREE_WORDS,
     NEARLY,
@@ -26,6 +25,7 @@ from tasks.rag.numbers.concepts import (
 from tasks.rag.numbers.expressions import Line
 from tasks.rag.numbers.identities import Broken
 from tasks.rag.numbers.periods import WHOLE_YEAR, Part, Period, PeriodColumns
+from tasks.rag.numbers.row_paths import AMOUNTS, NIL
 
 LEAST_SCORE = 0.6
 """Least score of a cell that is taken for the line."""
@@ -43,12 +43,10 @@ BROKEN = 0.9
 """Factor of a score where the cell breaks an identity."""
 TOTALS = frozenset(("total", "consolidated", "합계", "연결", "계"))
 """Words of the header of the column that is the whole company."""
-NIL = frozenset("-–—")
 PLAIN_HEADERS = frozenset[str](
     tomllib.loads((files("tasks.rag.numbers") / "computation_words.toml").read_text("utf-8"))["plain_headers"].split()
 )
 """Words of headers that name no part of a company."""
-AMOUNTS = frozenset(CURRENCIES.values())
 UNDATED = Period(kind="none", year=0, label="")
 """The period of a cell that nothing dates."""
 
@@ -156,7 +154,7 @@ class Lines:
 
     def _discount(self, score: float, number: Number) -> float:
         """Lower a score for what speaks against the cell itself and its document."""
-        if number.shown in NIL:
+        if NIL.fullmatch(number.shown):
             score *= BROKEN
         if number.broken:
             score *= BROKEN

@@ -11,13 +11,26 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
 from tasks.language.marks import drop_marks
-from tasks.language.numbers import CALENDAR, CURRENCIES, Number, Scale, read_numbers, read_scales
+from tasks.language.number_words import CURRENCY, SCALE_WORDS, UNIT_NAMES
+from tasks.language.numbers import CALENDAR, CURRENCIES, Number, read_numbers, written_value
+from tasks.language.scales import SHARES as OF_SHARES
+from tasks.language.scales import Scale, currency_of, is_scale, read_scales
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.periods import YEAR, find_period
 
-NIL = frozenset("-–—")
-"""Signs that stand for no amount."""
-BRACKETED = re.compile(r"[$€£¥₩]?\s?\(\s?[$€£¥₩]?\s?[\d,.]+\s?%?\s?\)?\s?%?")
+NIL = re.compile(
+    rf"(?P<before>{CURRENCY})?\s?(?:[-–—−―─]{{1,3}}|nil)\s?(?P<percent>%)?(?P<after>{CURRENCY})?", re.IGNORECASE
+)
+"""Signs and the word that stand for no amount, with its currency."""
+AMOUNTS = frozenset(CURRENCIES.values())
+DURATION = re.compile(r"(?:in )?\(?(?:in )?(?P<unit>years|months|days)\)?", re.IGNORECASE)
+"""Header of a column of lives or terms."""
+_SCALED = "|".join(sorted(SCALE_WORDS, key=len, reverse=True))
+BRACKETED = re.compile(
+    rf"(?:{CURRENCY})?\s?\(\s?(?:{CURRENCY})?\s?[\d,.'’ ]+\s?(?:{_SCALED}|)\s?%?\s?\)?\s?"
+    rf"(?:%|{_SCALED}|{CURRENCY})?",
+    re.IGNORECASE,
+)
 """A negative amount; its closing bracket may stand in a column of its own."""
 NOTES = re.compile(r"(?<=[\d%)])\s?(?:\(\d{1,2}\)|\([a-z]\)|[*†‡])+$")
 """Footnote marks behind an amount."""
@@ -41,6 +54,12 @@ OF_TWO_UNITS = re.compile(r"[$€£¥₩]\s*%")
 """A header over two columns, "$ %"."""
 LARGEST_SHARE = 1_000
 """A number from here on is no percentage, whatever a header near it says."""
+HEADCOUNT = re.compile(
+    r"(?:number of|no\. of) .*|(?:(?:total|average|full-time) )*(?:employees|headcount|staff)"
+    r"|(?:.*\s)?(?:인원|(?:임?직원|종업원|고객|회원)\s?수|건수)",
+    re.IGNORECASE,
+)
+"""Labels of counts, which no table of amounts in a currency counts in its thousands."""
 COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|days)\b|인원|건수|\(명\)", re.IGNORECASE)
 """Labels of counts, which have no currency."""
 PLACES = re.compile(
@@ -59,6 +78,8 @@ class Amount(NamedTuple):
     value: Decimal
     unit: str
     sign: Literal["parentheses", "minus", "none"]
+    scaled: bool = False
+    """Whether the cell names its own scale: 1조, $5.2m."""
 
 
 def read_amount(cell: Cell) -> Amount | None:
@@ -66,13 +87,16 @@ def read_amount(cell: Cell) -> Amount | None:
     text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(drop_marks(cell.text).split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
         return None
-    if text.lstrip("$€£¥₩ ") in NIL:
-        return Amount(Decimal(0), CURRENCIES.get(text[0], ""), "none")
-    if BRACKETED.fullmatch(text):
-        number = _read_single(text.translate({ord("("): None, ord(")"): None}))
-        return number and Amount(-abs(number.value), number.unit, "parentheses")
-    number = _read_single(text)
-    return number and Amount(number.value, number.unit, "minus" if number.value < 0 else "none")
+    if nil := NIL.fullmatch(text):
+        return Amount(Decimal(0), nil["percent"] or currency_of(nil["before"] or nil["after"]), "none")
+    bracketed = BRACKETED.fullmatch(text)
+    number = _read_single(text.translate({ord("("): None, ord(")"): None}) if bracketed else text)
+    if number is None or is_scale(text):
+        return None
+    scaled = abs(number.value) != (written_value(number) or 0)
+    if bracketed:
+        return Amount(-abs(number.value), number.unit, "parentheses", scaled)
+    return Amount(number.value, number.unit, "minus" if number.value < 0 else "none", scaled)
 
 
 def _read_single(text: str) -> Number | None:
@@ -85,35 +109,92 @@ def _read_single(text: str) -> Number | None:
     return None if any(char.isalnum() for char in rest) else numbers[0]
 
 
-def find_scale(path: Sequence[str], headers: Sequence[str], amount: Amount, stated: Sequence[Scale]) -> Scale:
+def find_scale(
+    path: Sequence[str], headers: Sequence[str], amount: Amount, stated: Sequence[Scale], unit: Sequence[Scale] = ()
+) -> Scale:
     """Return factor and unit of an amount from the nearest text that states them.
 
-    The order is: the cell itself, its row, its column, the lines above the table (`stated`).
+    The order is: the cell itself, its row with the unit that stands there (`unit`), its column, the lines around the
+    table (`stated`).
     """
-    if amount.unit and amount.unit not in CURRENCIES.values():  # 5 % of a table in thousands is 5 %
+    if amount.unit and amount.unit not in (*AMOUNTS, *SCALE_WORDS):  # 5 % of a table in thousands is 5 %
         return Scale(Decimal(1), amount.unit)
     label = path[-1] if path else ""
-    own = [scale for text in (" | ".join(path), " | ".join(headers)) for scale in read_scales(text)]
+    own = [*unit, *(scale for text in (" | ".join(path), " | ".join(headers)) for scale in read_scales(text))]
     if not own and not amount.unit and any(map(PLACES.fullmatch, map(str.strip, (label, *headers[-1:])))):
         return Scale(Decimal(1), "")
-    nearest = next(iter((*own, *stated)), Scale(Decimal(1), ""))
+    if headers and not amount.unit and (duration := DURATION.fullmatch(headers[-1])):
+        return Scale(Decimal(1), duration["unit"].lower())
+    if own and own[0].unit not in ("", *AMOUNTS) and not amount.unit:
+        return own[0]
+    if amount.unit in SCALE_WORDS and (
+        money := next((scale.unit for scale in (*own, *stated) if scale.unit in AMOUNTS), "")
+    ):
+        return Scale(SCALE_WORDS[amount.unit], money)  # 5.2m is of metres without a currency
+    of_money = [scale for scale in (*own, *stated) if scale.unit in ("", *AMOUNTS)]
+    nearest = next(iter(of_money or (() if amount.unit else (*own, *stated))), Scale(Decimal(1), ""))
     # whether the row or the column counts shares; "Basic" does below "Weighted-average shares"
     basic = len(path) > 1 and BASIC.match(path[-1]) and SHARES.match(path[-2])
     if (basic or any(map(SHARES.match, (*path[-1:], *headers[-1:])))) and not amount.unit:
-        return Scale(nearest.factor, "shares")
+        factor = next((scale.factor for scale in (*own, *stated) if scale.unit == OF_SHARES), nearest.factor)
+        return Scale(Decimal(1) if amount.scaled else factor, OF_SHARES)
+    # what is counted, in a table of amounts: in the unit of the list that is no currency, else one by one
+    is_counted = not own and not amount.unit and any(map(HEADCOUNT.fullmatch, (label, *headers[-1:])))
+    if is_counted and nearest.unit in AMOUNTS:
+        return next((scale for scale in stated if scale.unit not in ("", OF_SHARES, *AMOUNTS)), Scale(Decimal(1), ""))
     # a heading or a header may say "per share" of "Basic", and of what is shown to the cent;
     # net income stands under "Earnings per share" too, where it is worked out
     exponent = amount.value.as_tuple().exponent  # a letter for NaN, else an int
     may_be_per_share = (isinstance(exponent, int) and exponent <= CENTS) or any(map(BASIC.match, path[-1:]))
     is_per_share = may_be_per_share and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
     if PER_SHARE.search(A_RATE.sub("", label)) or is_per_share:
-        return Scale(Decimal(1), amount.unit or next((scale.unit for scale in stated if scale.unit), ""))
+        return Scale(Decimal(1), amount.unit or next((scale.unit for scale in of_money if scale.unit), ""))
     of_one_unit = (header for header in headers if not OF_TWO_UNITS.search(header))
     if SHARE_OF.search(" | ".join((label, *of_one_unit))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
         return Scale(Decimal(1), "%")
-    return Scale(nearest.factor, amount.unit or nearest.unit)
+    # a mere $ of a table in Canadian dollars is one of Canada
+    named = nearest.unit if amount.unit == "USD" and nearest.unit in OTHER_DOLLARS else amount.unit or nearest.unit
+    return Scale(Decimal(1) if amount.scaled else nearest.factor, named)
 
 
+OTHER_DOLLARS = frozenset(
+    (
+        "AUD",
+        "BBD",
+        "BND",
+        "BSD",
+        "BZD",
+        "CAD",
+        "FJD",
+        "GYD",
+        "HKD",
+        "JMD",
+        "LRD",
+        "NAD",
+        "NZD",
+        "SGD",
+        "SRD",
+        "TTD",
+        "TWD",
+        "XCD",
+    )
+)
+UNIT_HEADER = re.compile(r"(?:measuring |reporting )?units?(?: of .*)?|단\s?위", re.IGNORECASE)
+
+
+def sign_of(cell: Cell) -> str:
+    """Return the currency whose sign a cell holds, and nothing else; empty for a label such as `Mexican peso`."""
+    return currency_of(cell.text) if re.fullmatch(CURRENCY, cell.text.strip()) else ""
+
+
+def read_unit(text: str) -> tuple[Scale, ...]:
+    """Return the unit that a cell of a column of units states: `백만원`, `$m`, `%`, `tonnes`."""
+    word = text.strip()
+    name = currency_of(word) or next((name for name, pattern in UNIT_NAMES if pattern.fullmatch(word)), word)
+    return read_scales(text) or ((Scale(Decimal(1), name),) if word and len(word) < MOST_UNIT_CHARS else ())
+
+
+MOST_UNIT_CHARS = 16
 MOST_HEADS = 4
 """Most headings that a row belongs to."""
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
@@ -305,7 +386,7 @@ def find_headers(
     over several columns: an empty place takes the nearest.
     """
     cell_left = grid.get((row, col - 1))
-    first = col - 1 if cell_left and cell_left.text.strip() in CURRENCIES else col
+    first = col - 1 if cell_left and sign_of(cell_left) else col
     columns = range(first, col + grid[row, col].col_span)
     above = [level for level in levels if level < row]
     # of header rows behind other amounts only the last ones, where these name periods anew

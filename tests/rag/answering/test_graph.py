@@ -237,7 +237,7 @@ def test_what_tables_give_is_worked_out_and_no_model_is_asked_for_it(index: Inde
     ("question", "said"),
     [
         ("What was Harbour Ferries net profit margin in 2023?", "= 10.00%"),
-        ("Net income of Harbour Ferries in 2022 and 2023?", "90 [1] = 90 million"),
+        ("Net income of Harbour Ferries in 2022 and 2023?", "90 [1] = USD 90 million"),
         (
             "What was the inventory turnover of Harbour Ferries in 2023?",
             "was not found in the tables of Harbour Ferries",

@@ -326,4 +326,103 @@ def test_marks_of_notes_are_no_part_of_numbers_years_and_labels() -> None:
         (Decimal(10**9), "10⁹", ("Rye",), 2021),
         (Decimal(12), "12%", ("Rye",), 2022),
         (Decimal(10), "10", ("Oats",), 2021),  # as the page has a note 3
+        (Decimal(0), "−", ("Oats",), 2022),
     ]
+
+
+GERMAN = [("Umsatz", "1.234,56", "2.345"), ("Kosten", "-1.200", "880-"), ("Quote", "12,5 %", "3,1%")]
+SWISS = [("Rev", "1'234.50", "1’000"), ("Fees", "CHF 12'345.00", "(1'234.50)")]
+FRENCH = [("Rev", "1\u202f234,5", "2\u00a0345,0"), ("Fees", "(12,5)", "–")]
+INDIAN = [("Rev", "12,34,567", "1,00,000"), ("Fees", "₹ 5,67,890.50", "Nil")]
+THOUSANDS = [("Rev", "1.234", "987"), ("Fees", "12.345", "45")]
+NOTES = [("Note", "5,8", "27,817"), ("Cost", "12,13", "(1,234)")]
+WON = [("매출액", "3조 4,120", "3조 4,120억"), ("자본금", "1조", "△880"), ("손익", "▲37", "−52")]
+ARROWS = [("매출", "▲5.2", "▼3.1")]
+OWN = [("Rev", "$5.2m", "(€5.2bn)"), ("Fees, £bn", "1.2", "HK$ 3")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "above", "values"),
+    [
+        (GERMAN, "in Tsd. EUR", "1234560 2345000 -1200000 -880000 12.5 3.1"),
+        (SWISS, "in CHF", "1234.50 1000 12345.00 -1234.50"),
+        (FRENCH, "(in thousands of euros)", "1234500 2345000 -12500 0"),
+        (INDIAN, "(₹ in Lakhs)", "123456700000 10000000000 56789050000 0"),
+        (THOUSANDS, "", "1234 987 12345 45"),
+        (NOTES, "", "27817 -1234"),
+        (WON, "(단위: 억원)", "3412000000000 3412000000000 1000000000000 -88000000000 -3700000000 -5200000000"),
+        (ARROWS, "", "5.2 -3.1"),
+        (OWN, "$'000", "5200000 -5200000000 1200000000 3000000000"),
+    ],
+)
+def test_numbers_are_read_as_their_country_spells_them(rows: list[tuple[str, ...]], above: str, values: str) -> None:
+    found = facts([HEADER, *rows], above=above)
+    assert [fact.value for fact in found] == list(map(Decimal, values.split()))
+
+
+def test_a_number_that_nothing_decides_is_in_doubt() -> None:
+    found = facts([HEADER, ("Rev", "1.234", "2.345")], above="in EUR k")
+    assert [fact.identities[0].expected for fact in found] == [Decimal(1_234_000), Decimal(2_345_000)]
+
+
+def test_columns_of_two_countries_are_read_apart() -> None:
+    rows = [("x", "1.234,56", "1,234.56"), ("y", "2.345", "2,345"), ("z", "1,5", "1.5")]
+    found = facts([("", "A", "B"), *rows])
+    values = "1234.56 1234.56 2345 2345 1.5 1.5"
+    assert [fact.value for fact in found] == list(map(Decimal, values.split()))
+
+
+@pytest.mark.parametrize("head", ["$’000", "US$000", "HK$ '000", "(000s)", "천원", "in EUR k"])
+def test_a_row_of_units_below_the_years_is_no_row_of_amounts(head: str) -> None:
+    found = facts([HEADER, ("", head, head), ("Rev", "1,234", "5")], headers=0)
+    assert [(fact.value, fact.column_path) for fact in found] == [
+        (Decimal(1_234_000), ("2021", head)),
+        (Decimal(5_000), ("2020", head)),
+    ]
+
+
+def test_what_is_counted_in_a_table_of_amounts_is_counted_one_by_one() -> None:
+    rows = [("매출액", "1,234"), ("주식 수", "1,000"), ("주당이익(원)", "555"), ("직원 수", "12")]
+    found = facts([("", "2021"), *rows], above="(단위: 백만원, 주, 명)")
+    assert [(fact.value, fact.unit) for fact in found] == [
+        (Decimal(1_234_000_000), "KRW"),
+        (Decimal(1_000), "shares"),
+        (Decimal(555), "KRW"),
+        (Decimal(12), "people"),
+    ]
+
+
+def test_a_column_of_units_says_the_unit_of_each_row() -> None:
+    rows = [("Revenue", "$m", "5"), ("Margin", "%", "6"), ("Coal", "tonnes", "7"), ("직원", "명", "8")]
+    found = facts([("", "Unit", "2021"), *rows])
+    assert [(fact.value, fact.unit) for fact in found] == [
+        (Decimal(5_000_000), "USD"),
+        (Decimal(6), "%"),
+        (Decimal(7), "tonnes"),
+        (Decimal(8), "people"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("between", "scales"),
+    [
+        ("Amounts in the table above are in thousands of euros.", [1_000, 1]),
+        ("(in millions)", [1, 1_000_000]),
+    ],
+)
+def test_a_line_between_two_tables_is_of_the_one_that_it_speaks_of(between: str, scales: list[int]) -> None:
+    above, below = page([HEADER, ("Rev", "5", "6")]), page([HEADER, ("Fees", "7", "8")], above=between)
+    joined = above.model_copy(update={"blocks": (*above.blocks, *below.blocks)})
+    assert [fact.scale for fact in cell_facts([joined], document="d" * 64)][::2] == scales
+
+
+def test_a_line_below_the_last_table_states_its_unit() -> None:
+    last = page([HEADER, ("Rev", "5", "6")])
+    note = Block(kind="paragraph", text="All amounts in thousands of euros.")
+    found = list(cell_facts([last.model_copy(update={"blocks": (*last.blocks, note)})], document="d" * 64))
+    assert [(fact.value, fact.unit) for fact in found] == [(Decimal(5_000), "EUR"), (Decimal(6_000), "EUR")]
+
+
+def test_a_unit_in_the_header_of_a_column_is_of_that_column() -> None:
+    found = facts([("", "Units (in 000’s)", "Grant Date Value", "Term (years)"), ("Granted", "3,722", "$ 156.19", "2")])
+    assert [(fact.value, fact.unit) for fact in found] == [(3_722_000, ""), (Decimal("156.19"), "USD"), (2, "")]
