@@ -163,29 +163,29 @@ class BlockList:
             area = cell.row_span * cell.col_span
             room -= area if area > 1 else 0
             changes: dict[str, Any] = {"row_span": 1, "col_span": 1} if room < 0 and area > 1 else {}
-            kept.append(cell.model_copy(update=changes | {"text": make_storable(cell.text)}))
+            if (storable := make_storable(cell.text)) != cell.text:
+                changes["text"] = storable
+            kept.append(cell.model_copy(update=changes) if changes else cell)
         cells = tuple(kept)
         text = (format_table(cells) if kind == "table" else make_storable(text)).strip("\n")
         if not text.strip() and kind != "figure":
             return
         kind = "note" if kind == "paragraph" and NOTE.match(text) else kind
-        place = Place(section=section, cells=at)
-        self._append(
-            Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
-        )
+        place = self._next_place(kind, text, level, section=section, cells=at)
+        block = Block(kind=kind, text=text, page=page, bbox=bbox, cells=cells, level=level, marker=marker, place=place)
+        self._blocks.append(block)
 
-    def _append(self, block: Block) -> None:
-        place = {
-            "block": len(self._blocks),
-            "heading_path": self._headings.path_of(block.kind, block.text, block.level),
-        }
-        self._blocks.append(block.model_copy(update={"place": block.place.model_copy(update=place)}))
+    def _next_place(self, kind: Kind, text: str, level: int | None, *, section: int | None, cells: str | None) -> Place:
+        path = self._headings.path_of(kind, text, level)
+        return Place(section=section, block=len(self._blocks), heading_path=path, cells=cells)
 
     def extend(self, blocks: BlockList, *, below: int = 0) -> None:
         """Append the blocks of another list; its headings become deeper by `below` levels."""
         for block in blocks:
             level = (block.level or 1) + below if block.kind == "heading" else block.level
-            self._append(block.model_copy(update={"level": level}))
+            section, cells = block.place.section, block.place.cells
+            place = self._next_place(block.kind, block.text, level, section=section, cells=cells)
+            self._blocks.append(block.model_copy(update={"level": level, "place": place}))
         self.keep_hidden_of(blocks)
 
     def keep_hidden_of(self, blocks: BlockList) -> None:

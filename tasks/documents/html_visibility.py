@@ -77,6 +77,8 @@ class StyleSheet:
     def style_of(self, node: ET.Element) -> dict[str, str]:
         """Return the declarations that hold for an element, its own above those of the sheets."""
         style = {"background": "url()"} if node.tag in _COLORED else {}
+        if not self._rules and not node.keys():
+            return style
         names = [str(node.tag), "*", *("." + name.lower() for name in node.get("class", "").split())]
         for name in (*names, f"#{node.get('id', '').lower()}") if self._rules else ():
             for parts, declared in self._rules.get(name, ()):
@@ -127,19 +129,22 @@ def _matches(node: Any, parts: list[str]) -> bool:
 
 def explain_removed(node: ET.Element, style: dict[str, str]) -> str | None:
     """Return why nothing below an element is seen, whatever its own look is; None if that is not so."""
-    if style.get("display") == "none":
-        return "display: none"
     if node.get("hidden") is not None or (node.tag == "dialog" and node.get("open") is None):
         return "hidden element"
     if node.tag in _STRUCK:
         return "deleted"
     if node.tag in _UNSEEN:
         return f"<{node.tag}>"
+    if not style:
+        return None
+    if style.get("display") == "none":
+        return "display: none"
     if _pixels(style.get("opacity"), 1) == 0:
         return "opacity: 0"
-    sides = [_pixels(style.get(side), 100) for side in ("height", "max-height", "width", "max-width")]
-    if min(sides) <= 1 and style.get("overflow") in ("hidden", "clip"):
-        return "a box without size"
+    if style.get("overflow") in ("hidden", "clip"):
+        sides = (_pixels(style.get(side), 100) for side in ("height", "max-height", "width", "max-width"))
+        if min(sides) <= 1:
+            return "a box without size"
     moved = ("left", "top") if style.get("position") in ("absolute", "fixed") else ()
     if any(_pixels(style.get(side), 0) < -_FAR_PX for side in (*moved, "text-indent")):
         return "off the page"

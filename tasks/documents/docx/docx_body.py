@@ -5,7 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -116,7 +115,7 @@ class StoryWalker:
         look = self._styles.resolve(node, self._numbering)
         self.pages.manual_breaks += look.starts_page  # `pageBreakBefore` counts as a break of the author's
         text, labelled, last = "", False, None
-        hides = partial(self._styles.explain_unseen, paragraph=node, on_white=self._on_white)
+        hides = self._styles.judge_runs(node, on_white=self._on_white)
         for token in docx_inline.read_tokens(node, hides):
             if isinstance(token, docx_inline.PageBreak):
                 yield from self._part_of_paragraph(text, look, labelled=labelled)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from functools import partial
 from typing import NamedTuple
 
 from tasks.documents.document_readers import format_roman, spell_number
-from tasks.documents.docx.docx_inline import VANISHED
+from tasks.documents.docx.docx_inline import VANISHED, Hides
 from tasks.documents.office_package import W, child_is_on, child_value, word_attribute
 
 # Word in Korean names its heading styles 제목 1 and 개요 1
@@ -15,6 +16,8 @@ _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECAS
 _TITLE_STYLES = {"title", "제목"}
 _CAPTION_STYLES = {"caption", "캡션"}
 _GROUND = f"{W}pPr/{W}shd"
+_LOOKS = {W + name for name in ("rStyle", "vanish", "sz", "color", "shd", "highlight", "vertAlign")}
+"""Properties of a run that decide whether and where its letters are seen."""
 _LEAST_HALF_POINTS = 2
 """Nobody reads letters of one point."""
 _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
@@ -103,18 +106,24 @@ class Styles:
             hangs=hangs,
         )
 
-    def explain_unseen(self, run: ET.Element, paragraph: ET.Element, *, on_white: bool) -> str | None:
-        """Return how the text of a run is hidden; None if it is seen.
+    def judge_runs(self, paragraph: ET.Element, *, on_white: bool) -> Hides:
+        """Return what tells why the text of a run of the paragraph is not seen.
 
         on_white: nothing around the paragraph draws another ground.
         """
-        own = run.find(f"{W}rPr")
-        looks = {child.tag: child for child in own} if own is not None else {}
-        named = looks.get(f"{W}rStyle")
         styled = self._look_of(child_value(paragraph, "pPr/pStyle") or self._default)
-        if named is not None:
+        return partial(self._explain_unseen, paragraph=paragraph, styled=styled, on_white=on_white)
+
+    def _explain_unseen(
+        self, run: ET.Element, *, paragraph: ET.Element, styled: dict[str, ET.Element], on_white: bool
+    ) -> str | None:
+        properties = run.find(f"{W}rPr")
+        own = {} if properties is None else {child.tag: child for child in properties if child.tag in _LOOKS}
+        if (named := own.get(f"{W}rStyle")) is not None:
             styled = styled | self._look_of(word_attribute(named, "val"))
-        looks = styled | looks
+        looks = styled | own
+        if not looks:
+            return None
         vanish, size, color = (looks.get(W + name) for name in ("vanish", "sz", "color"))
         if vanish is not None and word_attribute(vanish, "val") not in ("0", "false", "off"):
             return VANISHED
@@ -137,7 +146,7 @@ class Styles:
             if style_id in self._nodes:
                 node = self._nodes[style_id]
                 look = self._look_of(child_value(node, "basedOn")) | {
-                    part.tag: part for part in node.iterfind(f"{W}rPr/*")
+                    part.tag: part for part in node.iterfind(f"{W}rPr/*") if part.tag in _LOOKS
                 }
                 ground = node.find(_GROUND)
                 self._looks[style_id] = look if ground is None else look | {_GROUND: ground}
