@@ -24,6 +24,7 @@ from tasks.documents.pdf.pdf_words import (
     is_amount,
     is_number,
     is_year,
+    place_line,
 )
 
 MIN_GUTTER = 2.0
@@ -89,10 +90,7 @@ def _missing_lines(
     for start, end in find_gutters(extents, least=MIN_GUTTER):
         if any(start - SNAP < x < end + SNAP for x in column_lines):
             continue
-        near = [(w.x0, w.x1) for w in words if w.x1 > start and w.x0 < end]
-        points = sorted({start, end, *(x for pair in near for x in pair if start < x < end)})
-        middles = {(a + b) / 2: b - a for a, b in pairwise(points)}
-        yield min(middles, key=lambda x: (sum(a < x < b for a, b in near), -middles[x]))
+        yield place_line(start, end, words)
 
 
 def _with_rows(grid: Grid, inside: Sequence[Word]) -> Grid:

@@ -5,15 +5,30 @@ Conservative: prose in columns is not a table, and each word goes into one table
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, build_grid, find_grids, join_stripes, make_text_row_boxes
+from tasks.documents.pdf.pdf_grids import HEADER_LINES, Edge, Edges, build_grid, find_grids, join_stripes
 from tasks.documents.pdf.pdf_layout import group_rows
+from tasks.documents.pdf.pdf_rows import make_row_boxes
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
-from tasks.documents.pdf.pdf_words import find_gutters, is_number
+from tasks.documents.pdf.pdf_words import (
+    CLOSING,
+    CURRENCY,
+    Phrase,
+    find_gutters,
+    find_words,
+    group_phrases,
+    is_amount,
+    is_number,
+    move_signs,
+    place_line,
+)
 
 PARTIAL_SHARE = 0.6
 """A drawn grid narrower than this share of an aligned table around it is a highlight in that table."""
@@ -23,32 +38,37 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     """Return the tables in `own`, the runs of the page that are not headers or footers."""
     ruled_both_ways = len(edges.horizontal) > 1 and len(edges.vertical) > 1
     # most pages of prose end here, before their words are extracted
-    if not ruled_both_ways and not any(len(row) > 1 for row in group_rows(own)):
+    if not ruled_both_ways and not any(len(row) > 1 or LED.search(row[0].text) for row in group_rows(own)):
         return []
     lines = {fragment.line for fragment in own}
-    words = [word for word in text.words() if word.line in lines]
+    stored = [word for word in text.words() if word.line in lines]
+    moved = move_signs(stored)
+    words = [moved.get(word, word) for word in stored]
     grids = join_stripes(find_grids(edges), words)
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
     drawn = fill_grids([grid for grid in grids if grid not in boxes], words, text.chars)
     aligned = find_aligned(remove_table_words(own, words, []), edges.horizontal, words)
-    tables = [table for table in drawn if not any(_is_highlight(table, grid) for grid in aligned)]
+    tables = [table for table in drawn if not any(_is_highlight(table, area) for area in aligned)]
     if drawn:
         aligned = find_aligned(remove_table_words(own, words, tables), edges.horizontal, words)
     table_words = {word for table in tables for word in table.words}
     # texts around a box of words seem to stand in columns, and are a diagram
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
-    aligned = [
-        grid
-        for grid in aligned
-        if not any(grid.xs[0] < x < grid.xs[-1] and grid.ys[0] < y < grid.ys[-1] for x, y in middles)
+    rest = [word for word in words if word not in table_words]
+    grids = [
+        build_grid(area.xs, make_row_boxes(area.xs, area.top, area.bottom, rest, edges.horizontal))
+        for area in aligned
+        if not any(area.xs[0] < x < area.xs[-1] and area.top < y < area.bottom for x, y in middles)
     ]
-    return tables + fill_grids(aligned, [word for word in words if word not in table_words], text.chars)
+    tables += fill_grids(grids, rest, text.chars)
+    origins = {sign: word for word, sign in moved.items()}
+    return [table._replace(words=tuple(origins.get(word, word) for word in table.words)) for table in tables]
 
 
-def _is_highlight(table: Table, grid: Grid) -> bool:
+def _is_highlight(table: Table, area: Area) -> bool:
     """Return whether a drawn grid marks a part of an aligned table that goes on beside it."""
     x0, y0, x1, y1 = table.bbox
-    left, top, right, bottom = grid.bbox
+    left, top, right, bottom = area.xs[0], area.top, area.xs[-1], area.bottom
     inside = min(y1, bottom) - max(y0, top) > 0.5 * (y1 - y0) and x0 < right and x1 > left
     return inside and x1 - x0 < PARTIAL_SHARE * (right - left)
 
@@ -65,14 +85,34 @@ MIN_GUTTER = 3.0
 """Least white between two columns, in points."""
 FILLED_SHARE = 0.4
 """Share of rows in which a column has text."""
+SPARSE_SHARE = 0.15
+"""The same of a column beside others that hold mostly amounts."""
+SHARING_SHARE = 0.1
+"""Share of rows in which one column may hold two amounts."""
 CONTENTS_TEXTS = 1.5
 """Texts of a row behind its leader dots from which it is a table's: a line of contents has its page number alone."""
 NUMBER_SHARE = 0.6
 """Share of numbers behind the first column from which rows are taken for a table without further evidence."""
+COUNTED_SHARE = 0.8
+"""Share of rows below the titles that hold amounts, from which these alone show the columns."""
 ALIGNED_SHARE = 0.75
 """Share of a column's texts that begin, end or are centred at one place."""
 MAX_MEDIAN_CHARS = 28
 """Texts of a table are short."""
+
+
+LED = re.compile(r"(?:[.·…]\s?){4,}\s*[$€£¥₩(\-–—\d]")
+"""Dots that lead to an amount within a run of text."""
+SEVERAL = re.compile(r"[\d—–)%]\s+(?:[$€£¥₩]|\(?\d)")
+
+
+class Area(NamedTuple):
+    """Rows that are aligned in columns."""
+
+    xs: tuple[float, ...]
+    """Lines between the columns and at both sides, in points."""
+    top: float
+    bottom: float
 
 
 class Segment(NamedTuple):
@@ -90,8 +130,8 @@ class _Line(NamedTuple):
     segments: tuple[Segment, ...]
 
 
-def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Grid]:
-    """Return grids over rows whose texts are aligned in columns, from top to bottom.
+def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Area]:
+    """Return where texts are aligned in columns, from top to bottom.
 
     fragments: what is not in drawn tables; rules: horizontal edges, which speak for a table.
     """
@@ -99,14 +139,17 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
     for row in group_rows([f for f in fragments if f.upright]):
         size = max(f.size for f in row)
         segments: list[Segment] = []
-        for piece in row:
+        for piece in _part_runs(row, words):
             text = piece.text.strip()
             before = segments[-1] if segments else None
             if before and (
                 # signs belong to their amount however far, as they stand at the edges of its column
-                piece.x0 - before.x1 < CELL_GAP_EMS * size or before.text in "$€£¥₩" or text in (")", "%", ")%")
+                (piece.x0 - before.x1 < CELL_GAP_EMS * size and text[0] not in CURRENCY)
+                or before.text in CURRENCY
+                or text in CLOSING
             ):
-                segments[-1] = Segment(before.x0, max(before.x1, piece.x1), f"{before.text} {text}")
+                begin = piece.x0 if before.text in CURRENCY else before.x0
+                segments[-1] = Segment(begin, max(before.x1, piece.x1), f"{before.text} {text}")
             else:
                 segments.append(Segment(piece.x0, piece.x1, text))
         lines.append(_Line(min(f.y0 for f in row), max(f.y1 for f in row), size, tuple(segments)))
@@ -122,11 +165,16 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
         if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _ends_table(run, line)):
             runs.append([])
         runs[-1].append(line)
-    grids: list[Grid] = []
-    for run in runs:
-        for rows, xs in _split_tables(run, rules):
-            grids.append(build_grid(xs, make_text_row_boxes(xs, rows[0].y0, rows[-1].y1, free)))
-    return grids
+    return [Area(xs, rows[0].y0, rows[-1].y1) for run in runs for rows, xs in _split_tables(run, rules, free)]
+
+
+def _part_runs(row: Sequence[Fragment], words: Sequence[Word]) -> Iterator[Fragment | Phrase]:
+    """Yield the runs of a row; one of several amounts, or in which dots lead to an amount, in pieces."""
+    for piece in row:
+        if (is_number(piece.text) and SEVERAL.search(piece.text)) or LED.search(piece.text):
+            yield from group_phrases([word for word in words if word.line == piece.line])
+        else:
+            yield piece
 
 
 def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
@@ -141,21 +189,40 @@ def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
     return len(tail) == MAX_LABEL_ROWS and all(len(r.segments) == 1 for r in tail)
 
 
-def _split_tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
+def _split_tables(
+    run: list[_Line], rules: Sequence[Edge], words: Sequence[Word]
+) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
     """Yield the run as a table, with its column lines; or the tables in its parts, cut at its widest gap."""
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
     if len(several) < MIN_ROWS:
         return
-    run = run[several[0] : several[-1] + 1]
-    # the outer edges, and the middle of each gutter that few rows cross
+    whole, first, last = run, several[0], several[-1] + 1
+    run = run[first:last]
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
-    extents = [[(s.x0, s.x1) for s in line.segments] for line in run if len(line.segments) > 1]
-    gaps = find_gutters(extents, least=MIN_GUTTER)
-    xs = (left - 1, *((start + end) / 2 for start, end in gaps), right + 1)
-    if gaps and _is_table(run, xs, rules):
-        yield run, xs
-        return
+    rows = [line for line in run if len(line.segments) > 1]
+    # amounts show the columns better than titles, which may stand over several
+    counted = [line for line in rows if any(is_number(segment.text) for segment in line.segments[1:])]
+    titles = rows.index(counted[0]) if counted else len(rows)
+    is_counted = titles <= min(HEADER_LINES, len(counted)) and len(counted) >= COUNTED_SHARE * (len(rows) - titles)
+    for shown in (counted, rows) if is_counted and len(counted) >= MIN_ROWS else (rows,):
+        gaps = find_gutters([[(s.x0, s.x1) for s in line.segments] for line in shown], least=MIN_GUTTER)
+        if not gaps:
+            continue
+        inside = find_words((left, run[0].y0, right, run[-1].y1), words)
+        xs = (left - 1, *(place_line(start - 1, end + 1, inside) for start, end in gaps), right + 1)
+        if (beside := _drop_prose(run, xs)) is not run:
+            yield from _split_tables(beside, rules, words)
+            return
+        # what runs on from the labels over half of the table is a title or prose
+        running = shown is counted and any(
+            s.x0 < xs[1] and s.x1 > (left + right) / 2 for line in run for s in line.segments
+        )
+        if not running and _is_table(shown, xs, rules):
+            while first and xs[1] < whole[first - 1].segments[0].x0 and whole[first - 1].segments[-1].x1 < xs[-1]:
+                first -= 1  # a title of one column alone
+            yield whole[first:last], xs
+            return
 
     def gape(i: int) -> float:
         """Return the white above a row, in font sizes; more where it or the row above has one column only."""
@@ -166,27 +233,52 @@ def _split_tables(run: list[_Line], rules: Sequence[Edge]) -> Iterable[tuple[lis
     if len(run) > MIN_ROWS:
         cut = max(range(1, len(run)), key=gape)
         for part in (run[:cut], run[cut:]):
-            yield from _split_tables(part, rules)
+            yield from _split_tables(part, rules, words)
+
+
+def _drop_prose(run: list[_Line], xs: Sequence[float]) -> list[_Line]:
+    """Return the rows without a first or last column of running text beside rows of amounts: a text beside a table."""
+    for low, high in ((xs[-2], xs[-1]), (xs[0], xs[1])) if len(xs) > 3 else ():
+        texts = [" ".join(s.text for s in line.segments if low <= (s.x0 + s.x1) / 2 < high) for line in run]
+        rest = [[s for s in line.segments if not low <= (s.x0 + s.x1) / 2 < high] for line in run]
+        lines = [text for text in texts if text]
+        if len(lines) <= MIN_ROWS or median(map(len, lines)) <= MAX_MEDIAN_CHARS:
+            continue
+        counted = [any(is_number(s.text) for s in segments) for segments in rest]
+        pairs = [n for n, (a, b) in enumerate(pairwise(texts)) if a and b[:1].islower() and a[-1] not in ".:;"]
+        # a sentence that runs on past two rows of amounts belongs to neither
+        if len(pairs) > len(lines) / 3 and sum(counted[n] and counted[n + 1] for n in pairs) > len(pairs) / 2:
+            return [
+                line._replace(segments=tuple(segments)) for line, segments in zip(run, rest, strict=True) if segments
+            ]
+    return run
 
 
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
     """Return whether the rows make a table: its columns are filled, with numbers or with short texts in line."""
     several = [line for line in run if len(line.segments) > 1]
     columns: list[list[Segment]] = [[] for _ in xs[1:]]
+    sharing = 0
     for line in several:
-        for segment in line.segments:
-            middle = (segment.x0 + segment.x1) / 2
-            columns[next(i for i, x in enumerate(xs[1:]) if middle < x or i == len(xs) - 2)].append(segment)
-    if any(len(column) < FILLED_SHARE * len(several) for column in columns):
+        places = [bisect_right(xs, (segment.x0 + segment.x1) / 2, 1, len(xs) - 1) - 1 for segment in line.segments]
+        for place, segment in zip(places, line.segments, strict=True):
+            columns[place].append(segment)
+        amounts = [place for place, segment in zip(places, line.segments, strict=True) if is_amount(segment.text)]
+        sharing += len(amounts) > len(set(amounts))
+    if sharing > SHARING_SHARE * len(several):
+        return False  # tables of different columns, one below the other
+    behind = [segment.text for column in columns[1:] for segment in column]
+    mostly_numbers = sum(map(is_number, behind)) >= NUMBER_SHARE * len(behind)
+    least = SPARSE_SHARE if mostly_numbers and len(columns) > 2 else FILLED_SHARE
+    if any(len(column) < least * len(several) for column in columns):
         return False
     if not any(map(str.isalnum, "".join(segment.text for segment in columns[0]))):
         return False  # bullets before the items of a list
     texts = [segment.text for column in columns for segment in column]
-    behind = [segment.text for column in columns[1:] for segment in column]
     has_leaders = sum("...." in text or "····" in text for text in texts) > 0.2 * len(several)
-    if has_leaders and len(behind) < CONTENTS_TEXTS * len(several):
+    if has_leaders and len(behind) < CONTENTS_TEXTS * len(several) and _are_pages(behind):
         return False
-    if sum(map(is_number, behind)) >= NUMBER_SHARE * len(behind):
+    if mostly_numbers:
         return True
     if median(map(len, texts)) > MAX_MEDIAN_CHARS:
         return False
@@ -201,3 +293,10 @@ def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) 
     top, bottom, width = several[0].y0 - margin, several[-1].y1 + margin, xs[-1] - xs[0]
     levels = {round(r.at) for r in rules if top <= r.at <= bottom and r.end - r.start > 0.6 * width}
     return len(columns) > 2 or len(levels) > 1
+
+
+def _are_pages(texts: Sequence[str]) -> bool:
+    """Return whether texts behind leader dots are numbers of pages, not amounts: most are whole, and in order."""
+    whole = [int(text) for text in texts if text.isdecimal()]
+    amounts = sum(is_number(text) for text in texts) - len(whole)
+    return amounts < len(texts) / 2 and all(a <= b for a, b in pairwise(whole))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -30,6 +30,10 @@ MIN_STROKE = 1.0
 """Points; what is shorter before joining is a dot of a dotted curve."""
 SLANT = 0.1
 """Points by which the ends of a straight line may differ."""
+COLUMN_LINE_SHARE = 0.5
+"""Share of a table's height that a line between its columns has, where its sides are not drawn."""
+MOST_COLUMN_LINES = 400
+"""Vertical edges of a page of tables; a drawing has more."""
 MAX_CROSSINGS = 20_000
 """Beyond this the drawing is a map or a chart, not a table."""
 
@@ -131,7 +135,8 @@ def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *
 
 def find_grids(edges: Edges) -> list[Grid]:
     """Return the grids that the edges draw, from top to bottom; a single box is not a grid."""
-    crossings = _crossings(_merge(edges.horizontal), _merge(edges.vertical))
+    horizontal, vertical = _merge(edges.horizontal), _merge(edges.vertical)
+    crossings = _crossings(horizontal, _merge([*vertical, *_open_sides(horizontal, vertical)]))
     grids = [build_grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
     return sorted(grids, key=lambda grid: (grid.ys[0], grid.xs[0]))
 
@@ -204,6 +209,27 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
                 joined.append(Edge(at, edge.start, edge.end))
         merged += [edge for edge in joined if edge.end - edge.start >= MIN_EDGE]
     return merged
+
+
+def _open_sides(horizontal: Sequence[Edge], vertical: Sequence[Edge]) -> Iterator[Edge]:
+    """Yield the sides of tables that are drawn without: from the first to the last of rules of one length.
+
+    Lines between columns show that the rules are those of a table.
+    """
+    if not vertical or len(vertical) > MOST_COLUMN_LINES:
+        return
+    rules: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    for rule in horizontal:
+        rules[round(rule.start / SNAP), round(rule.end / SNAP)].append(rule)
+    for group in rules.values():
+        start, end, top, bottom = group[0].start, group[0].end, group[0].at, group[-1].at
+        near = [edge for edge in vertical if top - SNAP <= edge.start and edge.end <= bottom + SNAP]
+        inside = [edge for edge in near if start + SNAP < edge.at < end - SNAP and edge.end >= bottom - SNAP]
+        inside = [edge for edge in inside if edge.end - edge.start > COLUMN_LINE_SHARE * (bottom - top)]
+        if bottom > top + SNAP and inside:
+            yield from (
+                Edge(x, top, bottom) for x in (start, end) if not any(abs(edge.at - x) <= 2 * SNAP for edge in near)
+            )
 
 
 def _crossings(horizontal: list[Edge], vertical: list[Edge]) -> dict[Point, _Crossing]:

@@ -41,6 +41,8 @@ BOX_AMOUNTS = 0.3
 """Share of lines that are amounts, or hold several, up to which a single column is no table."""
 BOX_WIDTH = 0.45
 """Share of the page's width up to which a single column is a box of a diagram."""
+LABEL_ENDS = (":", "：", "....", "····", ". . .", "……")
+"""What stands between a label and its value."""
 LEADERS = re.compile(r"^[.·]{2,}\s*(?=[$€£¥₩(\d-])|\s*(?:(?:\.\s?){5,}|·{5,})(?=\s*[$€£¥₩]?$)", re.MULTILINE)
 """Dots that lead the eye from a label to its amount."""
 
@@ -145,8 +147,11 @@ def format_table(cells: Iterable[Cell]) -> str:
 def count_header_rows(cells: Sequence[Cell]) -> int:
     """Return the number of rows that name the columns: those above the first amount, if that is near the top.
 
-    A row between them that only its label fills ("ASSETS") heads the rows below and names no column.
+    A row between them that only its label fills ("ASSETS") heads the rows below and names no column. A form of labels
+    and values has no names of columns.
     """
+    if is_form(cells):
+        return 0
     first_amount = min(
         # years name columns: "2022*" and "2015-2014" end no header
         (cell.row for cell in cells if cell.text and cell.col and is_number(cell.text) and not is_year(cell.text)),
@@ -159,6 +164,16 @@ def count_header_rows(cells: Sequence[Cell]) -> int:
         return min(max((cell.row_span for cell in cells if cell.row == 0), default=1), rows - 1)
     names = (c.row + c.row_span for c in cells if c.text and c.row < first_amount and (c.col or c.col_span > 1))
     return min(max(names, default=0), first_amount, rows - 1)
+
+
+def is_form(cells: Sequence[Cell]) -> bool:
+    """Return whether the first row is a label with its value, or the second of two columns holds words and amounts."""
+    first = [cell.text.rstrip() for cell in cells if cell.row == 0 and cell.text.strip()]
+    if len(first) > 1 and first[0].endswith(LABEL_ENDS) and not any(map(is_year, first[1:])):
+        return True
+    values = [is_number(cell.text) for cell in cells if cell.col == 1 and cell.text.strip()]
+    two = all(cell.col + cell.col_span <= 2 for cell in cells)
+    return two and len(values) > 2 and any(values) and sum(values) < len(values) / 2
 
 
 def _place_words(
@@ -307,8 +322,12 @@ def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]], placed_words
             )
         )
     cells.sort(key=lambda cell: (cell.row, cell.col))
+    # dots lead from the first label to its value, so it names no column
+    led = any(
+        word.text.endswith(LABEL_ENDS[2:]) for cell, own in cell_words.items() if cell.row == min(rows) for word in own
+    )
     if is_list(cells):
         return Table(grid.bbox, tuple(cells), tuple(placed_words), listed=True)
-    header_count = count_header_rows(cells)
+    header_count = 0 if led else count_header_rows(cells)
     headed = tuple(cell.model_copy(update={"header": True}) if cell.row < header_count else cell for cell in cells)
     return Table(grid.bbox, headed, tuple(placed_words))

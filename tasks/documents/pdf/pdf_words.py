@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -15,6 +16,8 @@ NEAR_HEIGHTS = 0.5
 """White within a phrase, in heights of a line."""
 SIGN_HEIGHTS = 1.5
 """White between an amount and its closing bracket or percent sign, in heights of a line."""
+SIGN_POINTS = 60.0
+"""White between a currency sign and its amount at most."""
 GROUP_HEIGHTS = 0.4
 """White between the groups of digits of one amount ("13 951"), in heights of a line."""
 CROSSING_SHARE = 0.15
@@ -32,6 +35,8 @@ NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
 YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:19|20)\d\d)?\s?(?:[*†‡]+|\([a-z\d]{1,2}\))?")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
 SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
+MONTH = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?")
+DATE = re.compile(rf"{MONTH.pattern} \d{{1,2}},?(?: (?:19|20)\d\d)?")
 SINGLE = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+|\d{1,4})(?:\.\d+)?[%)]*")
 
 
@@ -123,6 +128,8 @@ def _belongs_to_phrase(before: Phrase, word: Word) -> bool:
         return gap < GROUP_HEIGHTS * height
     if gap >= NEAR_HEIGHTS * height or before.text.endswith(("..", "··")):  # leader dots end a label
         return False
+    if MONTH.fullmatch(word.text) and DATE.fullmatch(before.text):
+        return False  # dates that name columns stand close
     if before.text[-1] in UNFINISHED:
         return True
     return is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text))
@@ -158,6 +165,32 @@ def find_gutters(rows: Sequence[Sequence[tuple[float, float]]], *, least: float)
                 gaps.append((left + deepest[0], left + deepest[-1] + 1))
             start = None
     return gaps
+
+
+def place_line(start: float, end: float, words: Iterable[Word]) -> float:
+    """Return the x of a line in a gutter: where the fewest words cross it, in the middle of the widest such place."""
+    near = [(word.x0, word.x1) for word in words if word.x1 > start and word.x0 < end]
+    points = sorted({start, end, *(x for pair in near for x in pair if start < x < end)})
+    middles = {(a + b) / 2: b - a for a, b in pairwise(points)}
+    return min(middles, key=lambda x: (sum(a < x < b for a, b in near), -middles[x]))
+
+
+def move_signs(words: Sequence[Word]) -> dict[Word, Word]:
+    """Return currency signs that stand apart from their amounts, at the other edge of a column → moved beside them."""
+    moved: dict[Word, Word] = {}
+    signs = [word for word in words if word.text in CURRENCY]
+    if not signs:
+        return moved
+    levels = sorted(words, key=lambda word: word.y0 + word.y1)
+    heights = [word.y0 + word.y1 for word in levels]
+    for sign in signs:
+        middle, height = sign.y0 + sign.y1, sign.y1 - sign.y0
+        near = levels[bisect_left(heights, middle - height) : bisect_right(heights, middle + height)]
+        after = min((word for word in near if word.x0 > sign.x0), key=lambda word: word.x0, default=None)
+        if after and is_number(after.text) and after.text not in CURRENCY and 0 < after.x0 - sign.x1 < SIGN_POINTS:
+            edge = after.x0 - height / 4  # the white of a space
+            moved[sign] = sign._replace(x0=edge - 0.1, x1=edge)
+    return moved
 
 
 def count_gaps(line: Sequence[Word]) -> int:
