@@ -54,6 +54,21 @@ def test_ocr_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @needs_tesseract
+def test_text_that_is_drawn_as_outlines_is_named_or_read(tmp_path: Path) -> None:
+    source = pymupdf.open().new_page(width=420, height=200)
+    source.insert_text((40, 80), "Contract amount 35,750", fontsize=20)
+    drawn = pymupdf.open("svg", source.get_svg_image(text_as_path=True).encode()).convert_to_pdf()
+    (tmp_path / "a.pdf").write_bytes(drawn)
+
+    (unread,) = open_pdf(tmp_path / "a.pdf", password=None, options=ReadOptions(ocr="off")).pages()
+    (page,) = open_pdf(tmp_path / "a.pdf", password=None, options=ReadOptions()).pages()
+
+    assert (unread.status, unread.reason) == (PageStatus.EMPTY, "drawn text, not read")
+    assert (page.status, page.reason) == (PageStatus.OCR, "drawn text")
+    assert page.blocks[0].text == "Contract amount 35,750"
+
+
+@needs_tesseract
 def test_an_image_that_takes_too_long_is_given_up() -> None:
     picture = pymupdf.open().new_page(width=400, height=400).get_pixmap(dpi=300)
     with pytest.raises(OcrFailed, match="took more than"):

@@ -63,10 +63,9 @@ def open_document(path: Path, password: str | None) -> pymupdf.Document:
         warnings = list_warnings(str(failure))
         if re.search(r"encryption handler|unsupported.*encrypt|unknown encryption", " ".join(warnings), re.IGNORECASE):
             raise UnsupportedDocument(
-                f"The document is protected by an encryption that is not read ({warnings[-1]}); "
-                "save it without protection."
+                "The document is protected by an encryption that is not read; save it without protection."
             ) from failure
-        message = f"The document cannot be read as a PDF ({warnings[-1]}): it is truncated or damaged; fetch it again."
+        message = "The document cannot be read as a PDF: it is truncated or damaged; fetch it again."
         raise CorruptDocument(message) from failure
     return document
 
@@ -88,9 +87,8 @@ def read_metadata(document: pymupdf.Document) -> dict[str, str]:
 
 
 def note_repairs(document: pymupdf.Document) -> tuple[str, ...]:
-    """Return whether the file was repaired, and MuPDF's first warnings, as notes."""
-    repaired = ["the file is damaged and was repaired; some of it may be missing"] if document.is_repaired else []
-    return (*repaired, *list_warnings())
+    """Return whether the file was repaired, as a note."""
+    return ("the file is damaged and was repaired; some of it may be missing",) if document.is_repaired else ()
 
 
 def list_warnings(*more: str) -> tuple[str, ...]:
@@ -155,7 +153,40 @@ def why_no_text(page: pymupdf.Page) -> str:
         return "image-only"
     if page.first_widget is not None:
         return "only empty form fields"
+    if has_drawn_text(page):
+        return DRAWN_TEXT
     return "only vector drawings" if drawn else "blank"
+
+
+DRAWN_TEXT = "drawn text, not read"
+LETTER_POINTS = (2.0, 60.0)
+LEAST_IN_ROW, LEAST_LETTERS = 5, 20
+
+
+def has_drawn_text(page: pymupdf.Page) -> bool:
+    """Return whether many filled outlines of the size of letters stand in rows, as text that was turned into curves."""
+    across: Counter[int] = Counter()
+    down: Counter[int] = Counter()
+    for path in page.get_cdrawings() or []:
+        if "f" not in str(path["type"]):
+            continue
+        # one path may hold the outlines of a whole page: each begins where the one before it did not end
+        outlines: list[list[tuple[float, float]]] = []
+        for kind, *points in path["items"]:
+            if kind not in ("l", "c"):
+                continue
+            if not outlines or outlines[-1][-1] != points[0]:
+                outlines.append([])
+            outlines[-1] += points
+        for outline in outlines:
+            xs, ys = zip(*outline, strict=True)
+            least, most = LETTER_POINTS
+            if least < max(ys) - min(ys) < most and max(xs) - min(xs) < most:
+                across[round(max(ys) / 2)] += 1
+                down[round(max(xs) / 2)] += 1
+    return any(
+        sum(count for count in rows.values() if count >= LEAST_IN_ROW) >= LEAST_LETTERS for rows in (across, down)
+    )
 
 
 def is_scan(page: pymupdf.Page) -> bool:

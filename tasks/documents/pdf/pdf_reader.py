@@ -99,12 +99,14 @@ class PdfReader:
                 page = self._read(loaded)
                 if page.status is PageStatus.OK:  # of a scan, letters are known by recognition alone
                     page = compare_letters(page, count_letters(fragment.text for fragment in loaded.text.fragments))
-                if broken := [warning for warning in loaded.complaints if _BROKEN.search(warning)]:
+                if any(_BROKEN.search(warning) for warning in loaded.complaints):
                     # a page that could not be unpacked is not blank
                     status = PageStatus.ERROR if page.status is PageStatus.EMPTY else page.status
-                    reasons = ("damaged: " + ", ".join(broken), page.reason if page.blocks else None)
+                    reasons = ("damaged: some of the page cannot be unpacked", page.reason if page.blocks else None)
                     page = page.model_copy(update={"status": status, "reason": "; ".join(filter(None, reasons))})
                 yield page
+            except pymupdf.mupdf.FzErrorBase:  # pyright: ignore[reportPrivateImportUsage]
+                yield Page(number=number, status=PageStatus.ERROR, reason="damaged: the page cannot be read")
             except Exception as failure:  # noqa: BLE001 - whatever a parser trips over, the next page follows
                 reason = f"{type(failure).__name__}: {failure}"[:MAX_REASON_CHARS]
                 yield Page(number=number, status=PageStatus.ERROR, reason=reason)
@@ -128,6 +130,8 @@ class PdfReader:
             return self._recognise(loaded, comments, why="glyphs without Unicode")
         if chars < FEW_CHARS and not comments and pdf_document.is_scan(loaded.page):
             return self._recognise(loaded, comments, why="image-only")
+        if chars < FEW_CHARS and not comments and chars and pdf_document.has_drawn_text(loaded.page):
+            return self._recognise(loaded, comments, why=pdf_document.DRAWN_TEXT)
         if not chars and not comments:
             return self._recognise(loaded, comments, why=None)
         return self._page(loaded, comments, reason=_describe_damage(loaded.text))
@@ -149,6 +153,7 @@ class PdfReader:
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
             # no words: drawn tables are not looked for in a scan
             recognised = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
+            why = why.removesuffix(", not read")
             return self._page(_with_text(loaded, recognised), comments, reason=why, status=PageStatus.OCR)
         if legible or comments:
             legible_text = text._replace(fragments=legible)
