@@ -95,7 +95,9 @@ def _move_rest(blocks: list[Block], place: int, words: _Words) -> None:
     paragraphs = [n for n in range(place + 1, len(blocks))[:LOOK_AHEAD] if blocks[n].kind == "paragraph"]
     for later in paragraphs:
         below = blocks[later].text
-        if below[:1].islower() and (words.fit(text, below) or (later == paragraphs[0] and _OPEN_END.search(text))):
+        if below[:1].islower() and (
+            words.fit_in_word(text, below) or (later == paragraphs[0] and _OPEN_END.search(text))
+        ):
             rest, *more = below.split(maxsplit=1)
             blocks[place] = blocks[place].model_copy(update={"text": f"{text}{MARK}{rest}"})
             blocks[later] = blocks[later].model_copy(update={"text": "".join(more)})
@@ -148,7 +150,7 @@ class _Words:
                 text += f" {after}" if cut.right in SUSPENDED else after
         return text
 
-    def fit(self, before: str, after: str) -> bool:
+    def fit_in_word(self, before: str, after: str) -> bool:
         """Return whether two texts surely meet within a word, with or without a hyphen."""
         cut = _read_cut(before, after)
         return cut is not None and (self._is_one(cut) or self._count_hyphened(cut) > 0)

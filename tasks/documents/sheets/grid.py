@@ -62,18 +62,18 @@ class Lines:
     def __init__(self, hidden: Iterable[int] = ()) -> None:
         self.hidden = frozenset(hidden)
         self._hidden = sorted(self.hidden)
-        self._shown_before = [number - i for i, number in enumerate(self._hidden)]
+        self._visible_before = [number - i for i, number in enumerate(self._hidden)]
 
-    def shown(self, number: int) -> int:
+    def visible_number(self, number: int) -> int:
         """Return the number of a line among those that are shown; of a hidden line, that of the next shown one."""
         return number - bisect_left(self._hidden, number)
 
-    def stored(self, shown: int) -> int:
+    def stored_number(self, visible: int) -> int:
         """Return the number on the sheet of a line that is shown."""
-        return shown + bisect_right(self._shown_before, shown)
+        return visible + bisect_right(self._visible_before, visible)
 
 
-class Shown(NamedTuple):
+class VisibleGrid(NamedTuple):
     """The rows and the columns of a sheet."""
 
     rows: Lines = Lines()
@@ -89,43 +89,53 @@ class Shown(NamedTuple):
         """Return merged areas by their stored top left, as they are shown; they show their text in what is left."""
         areas: dict[tuple[int, int], Area] = {}
         for area in merged:
-            top, left = self.rows.shown(area.top), self.columns.shown(area.left)
-            shown = Area(top, left, self.rows.shown(area.bottom + 1) - 1, self.columns.shown(area.right + 1) - 1)
-            if shown.bottom >= top and shown.right >= left:
-                areas[area.top, area.left] = shown
+            top, left = self.rows.visible_number(area.top), self.columns.visible_number(area.left)
+            visible = Area(
+                top,
+                left,
+                self.rows.visible_number(area.bottom + 1) - 1,
+                self.columns.visible_number(area.right + 1) - 1,
+            )
+            if visible.bottom >= top and visible.right >= left:
+                areas[area.top, area.left] = visible
         return areas
 
 
-def find_hidden(cells: Cells, merged: Sequence[Area], shown: Shown) -> dict[str, list[str]]:
+def find_hidden(cells: Cells, merged: Sequence[Area], visible: VisibleGrid) -> dict[str, list[str]]:
     """Return the texts of hidden rows and columns, by which it is."""
-    areas, hidden = shown.place_areas(merged), dict[str, list[str]]()
+    areas, hidden = visible.place_areas(merged), dict[str, list[str]]()
     for row, values in sorted(cells.items()):
         for column, value in sorted(values.items()):
-            if (row, column) not in areas and (reason := shown.explain_hidden(row, column)):
+            if (row, column) not in areas and (reason := visible.explain_hidden(row, column)):
                 hidden.setdefault(reason, []).append(value.text)
     return hidden
 
 
-def find_shown_pieces(cells: Cells, merged: Sequence[Area], shown: Shown) -> list[Piece]:
+def find_shown_pieces(cells: Cells, merged: Sequence[Area], visible: VisibleGrid) -> list[Piece]:
     """Return the pieces of a sheet without its hidden rows and columns, with the names that its cells have there."""
-    (rows, columns), seen = shown, dict[int, dict[int, Value]]()
+    (rows, columns), seen = visible, dict[int, dict[int, Value]]()
     if not rows.hidden and not columns.hidden:
         return find_pieces(cells, merged)
-    areas = shown.place_areas(merged)
+    areas = visible.place_areas(merged)
     for row, values in cells.items():
         for column, value in values.items():
-            if (row, column) in areas or not shown.explain_hidden(row, column):
-                seen.setdefault(rows.shown(row), {}).setdefault(columns.shown(column), value)
+            if (row, column) in areas or not visible.explain_hidden(row, column):
+                seen.setdefault(rows.visible_number(row), {}).setdefault(columns.visible_number(column), value)
     pieces: list[Piece] = []
     for piece in find_pieces(seen, list(areas.values())):
         top, left, bottom, right = piece.area
-        area = Area(rows.stored(top), columns.stored(left), rows.stored(bottom), columns.stored(right))
+        area = Area(
+            rows.stored_number(top),
+            columns.stored_number(left),
+            rows.stored_number(bottom),
+            columns.stored_number(right),
+        )
         moved: list[Cell] = []
         for cell in piece.cells:
-            row, col = rows.stored(top + cell.row), columns.stored(left + cell.col)
+            row, col = rows.stored_number(top + cell.row), columns.stored_number(left + cell.col)
             end, last = (
-                rows.stored(top + cell.row + cell.row_span - 1),
-                columns.stored(left + cell.col + cell.col_span - 1),
+                rows.stored_number(top + cell.row + cell.row_span - 1),
+                columns.stored_number(left + cell.col + cell.col_span - 1),
             )
             place = {
                 "row": row - area.top,

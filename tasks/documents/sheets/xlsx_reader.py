@@ -36,8 +36,8 @@ from tasks.documents.sheets.grid import (
     Area,
     Cells,
     Lines,
-    Shown,
     Value,
+    VisibleGrid,
     column_letters,
     column_number,
     find_hidden,
@@ -78,7 +78,9 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
             comments, before = cell_notes(package, part), len(blocks)
             hidden, shown_comments = take_hidden(sheet, part, comments)
             notes += _sheet_notes(part, sheet, len(shown_comments))
-            add_sheet(blocks, sheet.cells, sheet=part.name, number=number, merged=sheet.merged, shown=sheet.shown)
+            add_sheet(
+                blocks, sheet.cells, sheet=part.name, number=number, merged=sheet.merged, visible=sheet.visible_grid
+            )
             for cell, text in shown_comments:
                 blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
             if_empty = f"{sheet_name(part.name)} is hidden" if part.hidden else "the sheet is empty"
@@ -92,21 +94,23 @@ def take_hidden(
     sheet: Sheet, part: SheetPart, comments: list[tuple[str, str]]
 ) -> tuple[list[HiddenText], list[tuple[str, str]]]:
     """Take the cells that nobody sees from a sheet, and return their texts, and the comments on the other cells."""
-    by_reason, shown = sheet.take_unseen(), list[tuple[str, str]]()
+    by_reason, visible_comments = sheet.take_unseen(), list[tuple[str, str]]()
     if part.hidden:
         pieces = find_pieces(sheet.cells, sheet.merged)
         by_reason[f"hidden sheet '{part.name}'"] = [piece.text or format_table(piece.cells) for piece in pieces]
         sheet.cells = {}
-    for reason, texts in find_hidden(sheet.cells, sheet.merged, sheet.shown).items():
+    for reason, texts in find_hidden(sheet.cells, sheet.merged, sheet.visible_grid).items():
         by_reason[reason] = [" | ".join(texts)]
     for cell, text in comments:
         area = parse_area(cell)
-        reason = sheet.shown.explain_hidden(area.top, area.left) if area else None
+        reason = sheet.visible_grid.explain_hidden(area.top, area.left) if area else None
         if reason or part.hidden:
             by_reason.setdefault(reason or f"hidden sheet '{part.name}'", []).append(f"{cell}: {text}")
         else:
-            shown.append((cell, text))
-    return [HiddenText(text=text, reason=reason) for reason, texts in by_reason.items() for text in texts], shown
+            visible_comments.append((cell, text))
+    return [
+        HiddenText(text=text, reason=reason) for reason, texts in by_reason.items() for text in texts
+    ], visible_comments
 
 
 def add_sheet(
@@ -116,11 +120,11 @@ def add_sheet(
     sheet: str | None,
     number: int | None = None,
     merged: Sequence[Area] = (),
-    shown: Shown | None = None,
+    visible: VisibleGrid | None = None,
 ) -> None:
     """Add the name of a sheet as a heading, then its tables and texts."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
-    parts = find_shown_pieces(cells, merged, shown or Shown())
+    parts = find_shown_pieces(cells, merged, visible or VisibleGrid())
     if sheet and parts:
         blocks.add("heading", sheet, level=1, section=number, at=prefix[:-2])
     for piece in parts:
@@ -186,9 +190,11 @@ class Sheet(WithoutDoctype):
         """Whether the sheet holds more cells than are read of it."""
 
     @property
-    def shown(self) -> Shown:
+    def visible_grid(self) -> VisibleGrid:
         """Return its rows and columns."""
-        return Shown(Lines(self._hidden_rows), Lines(n for n, hidden in enumerate(self._hidden_columns) if hidden))
+        return VisibleGrid(
+            Lines(self._hidden_rows), Lines(n for n, hidden in enumerate(self._hidden_columns) if hidden)
+        )
 
     def take_unseen(self) -> dict[str, list[str]]:
         """Take the cells out that are white on white, and return the texts that are not seen by the reason."""
