@@ -87,15 +87,6 @@ def make_row_boxes(
     return boxes
 
 
-def make_header_boxes(
-    xs: Sequence[float], top: float, bottom: float, words: Sequence[Word], rules: Sequence[Edge] = ()
-) -> list[BBox]:
-    """Return the cells of lines that name the columns between given column lines."""
-    lines = _read_lines(xs, top, bottom, words)
-    bounds = [top, *((above.y1 + below.y0) / 2 for above, below in pairwise(lines)), bottom]
-    return _header_boxes(xs, lines, bounds, rules) if lines else []
-
-
 def _read_lines(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[_Line]:
     lines: list[_Line] = []
     for line in group_lines(find_words((xs[0], top, xs[-1], bottom), words)):
