@@ -16,6 +16,7 @@ from pathlib import Path
 from storage.records import Record
 from tasks.documents.archives import Package
 from tasks.documents.blocks import Block, Document, Page, PageStatus
+from tasks.documents.document_errors import DocumentError
 
 NOTED_SHARE = 0.02
 """Share of a document's letters; one that lost more is named where an index is made."""
@@ -127,11 +128,17 @@ def compare_letters(page: Page, source: Counter[str], *, earlier: Iterable[Page]
 
 
 def count_package_letters(path: Path, format: str) -> Counter[str] | None:
-    """Count the letters in the XML of an Office or HWPX package, without its reader; None for another format."""
+    """Count the letters in the XML of an Office or HWPX package, without its reader.
+
+    None for another format, and for a package with refused or damaged parts: its reader decides what that costs.
+    """
     if format not in TEXT_PARTS:
         return None
-    with Package(path) as package:
-        parts = [package.xml_source(name) for name in package.names if TEXT_PARTS[format].fullmatch(name)]
+    try:
+        with Package(path, check_sizes=False) as package:  # only XML is unpacked, and `xml_source` bounds that
+            parts = [package.xml_source(name) for name in package.names if TEXT_PARTS[format].fullmatch(name)]
+    except DocumentError:
+        return None
     texts = (
         match.decode("utf-8", "replace") for part in parts for match in TEXT_ELEMENT.findall(FALLBACK.sub(b"", part))
     )

@@ -52,3 +52,9 @@ def test_a_receipt_names_what_a_person_should_look_at() -> None:
     assert (receipt.pages, receipt.pages_read, receipt.share_kept) == (4, 3, 0.9)
     assert (receipt.drawn_text, receipt.unsure_tables, receipt.replaced) == ((1,), (2,), 1)
     assert [(piece.page, piece.text) for piece in receipt.hidden] == [(1, "x")]
+
+
+def test_a_bomb_in_a_picture_leaves_the_text_of_its_package_counted(tmp_path: Path) -> None:
+    file = tmp_path / "a.docx"
+    file.write_bytes(zipped({"word/document.xml": "<w:t>ab</w:t>", "word/media/b.png": "0" * 20_000_000}))
+    assert count_package_letters(file, "docx") == Counter("ab")
