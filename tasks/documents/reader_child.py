@@ -93,11 +93,12 @@ def _run(job: dict[str, Any]) -> Iterator[str]:
         reader = target(path, password=password, options=ReadOptions.model_validate(job["options"]))
         yield json.dumps({"header": reader.header.model_dump(mode="json")})
         source = count_package_letters(path, reader.header.format)
-        pages: list[Page] = []
+        pages: list[Page] = []  # of a package alone, whose letters are compared on its last page
         for page in reader.pages(first=job["first"]):
-            pages.append(page)
-            if source is not None and len(pages) == reader.header.page_count:  # only where no child died before
-                page = compare_letters(page, source, earlier=pages[:-1])
+            if source is not None:
+                pages.append(page)
+                if len(pages) == reader.header.page_count:  # only where no child died before
+                    page = compare_letters(page, source, earlier=pages[:-1])
             yield '{"page":' + page.model_dump_json() + "}"
     elif job["task"] == "images":
         for number, candidate in enumerate(target(path, password=password)):
