@@ -107,33 +107,35 @@ def _start(options: UpOptions, *, quiet: bool) -> Up:
             with place.lock():
                 end(place)
         if received:
-            raise _Terminated
+            raise _Ended
     return started
 
 
-class _Terminated(SystemExit):
-    """SIGTERM was received; a SystemExit, since event loops swallow other exceptions."""
+class _Ended(SystemExit):
+    """Ctrl-C or SIGTERM was received; a SystemExit, since event loops swallow other exceptions."""
 
 
 @contextmanager
 def _end_on_signals() -> Generator[list[int]]:
     """End with a message after Ctrl-C or SIGTERM.
 
-    Yields a list of the signals received: a library may swallow the exception that the handler raises.
+    Yields a list of the signals received: the exception that the handler raises is lost where a library swallows it,
+    or where the signal comes within a `__del__`.
     """
     received: list[int] = []
 
     def end(number: int, _: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the stopping
+        for each in (signal.SIGINT, signal.SIGTERM):  # a second one would interrupt the stopping
+            signal.signal(each, signal.SIG_IGN)
         received.append(number)
-        raise _Terminated
+        raise _Ended
 
-    with handle_signal(signal.SIGTERM, end):
+    with handle_signal(signal.SIGTERM, end), handle_signal(signal.SIGINT, end):
         try:
             yield received
-        except KeyboardInterrupt:
-            fail("interrupted; what had started was stopped", INTERRUPTED)
-        except _Terminated:
+        except _Ended:
+            if received[0] == signal.SIGINT:
+                fail("interrupted; what had started was stopped", INTERRUPTED)
             fail("terminated; what had started was stopped", TERMINATED)
 
 

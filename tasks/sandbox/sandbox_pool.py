@@ -150,7 +150,7 @@ class Sandbox:
                 while waiting:
                     yield waiting.popleft().result()
             except KeyboardInterrupt:
-                self.close()  # else programs under way would have their time first
+                self._close_though_interrupted()  # else programs under way would have their time first
                 raise
             finally:
                 for future in waiting:
@@ -171,15 +171,25 @@ class Sandbox:
         """End all programs, from any thread; threads that wait for one get SandboxUnavailable."""
         self.closed = True
         with self._lock:
-            started, self._started = list(self._started), set()
+            started = list(self._started)
         for worker in started:
             worker.stop()
+        with self._lock:  # not before: where Ctrl-C interrupts this, the next call has to find them
+            self._started.difference_update(started)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    def _close_though_interrupted(self) -> None:
+        """Close, however often Ctrl-C is pressed meanwhile."""
+        while True:
+            try:
+                return self.close()
+            except KeyboardInterrupt:
+                continue
 
     def _refuse_when_closed(self) -> None:
         """Raise SandboxUnavailable if the sandbox was closed.
