@@ -12,9 +12,9 @@ import stat
 import unicodedata
 import xml.etree.ElementTree as ET
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from storage.records import Record
@@ -67,22 +67,18 @@ class Package:
 
     def read(self, name: str) -> bytes:
         """Return the bytes of the part `name`. Raises CorruptDocument if it is missing or damaged."""
-        try:
-            info = self._zip.getinfo(name)
-        except KeyError as error:
-            raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.") from error
-        return read_member(self._zip, info)
+        return read_member(self._zip, self._find(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """Yield the bytes of a part in pieces, so that a reader of streams never holds it whole. Raises as `read`."""
-        try:
-            with self._zip.open(name) as file:
-                while piece := file.read(PIECE_BYTES):
-                    yield piece
-        except KeyError as error:
-            raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.") from error
-        except DAMAGED as error:
-            raise CorruptDocument(f"The part `{name}` is damaged; get the file again.") from error
+        with _explain_damage(f"The part `{name}`"), self._zip.open(self._find(name)) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+    def _find(self, name: str) -> ZipInfo:
+        if name not in self.names:
+            raise CorruptDocument(f"The part `{name}` is missing from the document; it may be truncated.")
+        return self._zip.getinfo(name)
 
     def xml_source(self, name: str) -> bytes:
         """Return the bytes of an XML part. Raises RefusedDocument if they are too many to build a tree of."""
@@ -168,22 +164,43 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
     member = f"The zip member `{escape_unprintable(info.filename)}`"
     if info.flag_bits & ENCRYPTED:
         raise NeedsPassword(f"{member} is encrypted; unpack it and index the folder.")
-    try:
-        with archive.open(info) as file:
-            data = file.read(info.file_size + 1)  # a bare read() would unpack whatever is packed, before it counts
-    except NotImplementedError as error:  # before DAMAGED, whose RuntimeError it is a kind of
-        raise UnsupportedDocument(f"{member} is packed by an unknown method ({error}).") from error
-    except DAMAGED as error:
-        raise CorruptDocument(f"{member} is damaged; get the file again.") from error
+    with _explain_damage(member), archive.open(info) as file:
+        data = file.read(info.file_size + 1)  # a bare read() would unpack whatever is packed, before it counts
     if len(data) != info.file_size:
         raise CorruptDocument(f"{member} ends after {len(data):,} of {info.file_size:,} bytes; get the file again.")
     return data
 
 
+@contextlib.contextmanager
+def _explain_damage(what: str) -> Iterator[None]:
+    """Raise what zipfile finds wrong as a DocumentError about `what`."""
+    try:
+        yield
+    except NotImplementedError as error:  # before DAMAGED, whose RuntimeError it is a kind of
+        raise UnsupportedDocument(f"{what} is packed by an unknown method ({error}).") from error
+    except DAMAGED as error:
+        raise CorruptDocument(f"{what} is damaged; get the file again.") from error
+
+
 def parse_xml(data: bytes, *, name: str) -> ET.Element:
     """Return the tree of an XML part. Raises RefusedDocument for a DOCTYPE, CorruptDocument if it is ill-formed."""
+    return feed_part([data], WithoutDoctype(), name=name)
+
+
+def feed_part(
+    pieces: Iterable[bytes], handler: WithoutDoctype, *, name: str, is_done: Callable[[], bool] = lambda: False
+) -> Any:
+    """Feed an XML part to its handler until its end, or until `is_done`; return what the handler made of it.
+
+    Raises RefusedDocument for a DOCTYPE, CorruptDocument if it is ill-formed.
+    """
+    parser = ET.XMLParser(target=handler)
     try:
-        return ET.fromstring(data, parser=ET.XMLParser(target=WithoutDoctype()))
+        for piece in pieces:
+            parser.feed(piece)
+            if is_done():
+                return None
+        return parser.close()
     except (ET.ParseError, ValueError, LookupError) as error:
         message = f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
         raise CorruptDocument(message) from error

@@ -8,14 +8,12 @@ from __future__ import annotations
 import posixpath
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
-from xml.etree.ElementTree import ParseError, XMLParser
 
-from tasks.documents.archives import OLE_MAGIC, Package, WithoutDoctype, parse_xml
+from tasks.documents.archives import OLE_MAGIC, Package, parse_xml
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import make_storable
 
@@ -83,22 +81,6 @@ def has_macros(package: Package) -> bool:
 def local_name(tag: str) -> str:
     """Return a name without its namespace: the two variants of the standard differ in namespaces only."""
     return tag.rpartition("}")[2]
-
-
-def feed_part(
-    pieces: Iterable[bytes], handler: WithoutDoctype, *, name: str, is_done: Callable[[], bool] = lambda: False
-) -> None:
-    """Feed a part to its handler until its end, or until `is_done`. Raises CorruptDocument, RefusedDocument."""
-    parser = XMLParser(target=handler)
-    try:
-        for piece in pieces:
-            parser.feed(piece)
-            if is_done():
-                return
-        parser.close()
-    except (ParseError, ValueError, LookupError) as error:
-        message = f"The part `{name}` is not well-formed XML ({error}); the file may be damaged."
-        raise CorruptDocument(message) from error
 
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

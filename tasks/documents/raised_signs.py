@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import chain
 
 MOST_CHARS = 16
 """A longer raised text is a remark, not a mark or an exponent."""
-_BLOCKS = ((0xB2, 0xBA), (0x2B0, 0x2E5), (0x1D2C, 0x1DC0), (0x2070, 0x2080))
-RAISED = "".join(
-    sign
-    for sign in map(chr, chain.from_iterable(range(*ends) for ends in _BLOCKS))
-    if unicodedata.decomposition(sign).startswith("<super>")
-)
+RAISED = "".join(sign for sign in map(chr, range(0xB2, 0x2080)) if unicodedata.decomposition(sign)[:7] == "<super>")
 """All raised signs, for the inside of a class of a pattern."""
 _RAISED = {ord(unicodedata.normalize("NFKC", sign)): sign for sign in RAISED} | dict.fromkeys(map(ord, "-–−"), "⁻")
 _LOWERED = dict(zip(map(ord, "0123456789+-−=()"), "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎", strict=True))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tasks.documents.archives import Package, WithoutDoctype, ZipCaps
+from tasks.documents.archives import Package, WithoutDoctype, ZipCaps, feed_part
 from tasks.documents.blocks import HiddenText, Page
 from tasks.documents.document_readers import (
     BlockList,
@@ -25,7 +25,6 @@ from tasks.documents.document_readers import (
     read_whole,
 )
 from tasks.documents.office_package import (
-    feed_part,
     has_macros,
     local_name,
     read_core_properties,
