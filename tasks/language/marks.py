@@ -5,15 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from decimal import Decimal
-from itertools import chain
 from typing import NamedTuple
 
-_BLOCKS = ((0xB2, 0xBA), (0x2B0, 0x2E5), (0x1D2C, 0x1DC0), (0x2070, 0x2080))
-RAISED = "".join(
-    sign
-    for sign in map(chr, chain.from_iterable(range(*ends) for ends in _BLOCKS))
-    if unicodedata.decomposition(sign).startswith("<super>")
-)
+RAISED = "".join(sign for sign in map(chr, range(0xB2, 0x2080)) if unicodedata.decomposition(sign)[:7] == "<super>")
 """All raised signs, for the inside of a class of a pattern."""
 _RUN = re.compile(rf"\([{RAISED}]+\)|[{RAISED}]+(?:,\s?[{RAISED}]+)*|\^\([^()]{{1,16}}\)")
 _SIGNED = re.compile("[⁺⁼]|^⁻|⁻$")

@@ -10,8 +10,12 @@ import tomllib
 from decimal import Decimal
 from importlib.resources import files
 
-from tasks.language.tokens import MONTHS
-
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+SMALL = {"십": 10, "백": 100, "천": 1_000}
+LARGE = {"만": 10**4, "억": 10**8, "조": 10**12}
 DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}  # 륙: 육 inside a word
 
 _WORDS = tomllib.loads((files("tasks.language") / "number_words.toml").read_text("utf-8"))
@@ -24,6 +28,7 @@ CURRENCIES: dict[str, str] = {code: code for code in _CODES} | {
     sign: name for name, signs in _WORDS["currencies"].items() for sign in str(signs).split()
 }
 """Code of the currency by itself, by its sign, and by its word in upper case, singular, without spaces and points."""
+OTHER_DOLLARS = frozenset[str](_WORDS["other_dollars"].split())
 CODE = rf"(?-i:{'|'.join(_CODES)})"
 SIGN = "[$£¤¥؋৳฿៛₠-⃀﷼＄￠￡￥￦]"
 CURRENCY = rf"U\.?S\.?\s?\$|[A-Z]{{0,3}}{SIGN}|S/\.?|(?:Rs|Fr|SFr|RM|RMB|Rp|Tk|NIS|kr|zł|Kč)(?![A-Za-z])\.?|{CODE}"
@@ -154,3 +159,10 @@ FALLING = re.compile(
     re.IGNORECASE,
 )
 """Words of loss or decrease: in a sentence with one, a number without a sign may stand for a negative one."""
+
+
+def month_number(written: str) -> int:
+    """Return a month, written `5`, `May`, `MAY` or `Sept`, as 1 … 12."""
+    if written.isdigit():
+        return int(written)
+    return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1

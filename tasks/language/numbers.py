@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from tasks.language import number_words as words
 from tasks.language.marks import write_plain
-from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, SCALE_WORDS
+from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, LARGE, SCALE_WORDS, SMALL, month_number
 from tasks.language.scales import Scale, currency_of, read_scales
-from tasks.language.tokens import LARGE, SMALL, month_number
 
 MOST_DIGITS = 40
 """Most digits of a number: a longer run is no amount, and arithmetic on thousands of digits is slow."""
@@ -192,7 +191,7 @@ def _quarter(match: re.Match[str]) -> list[Number]:
 def _hangul_money(match: re.Match[str]) -> list[Number]:
     if not any(sign in DIGIT_SYLLABLES for sign in match["amount"]):
         return []
-    amount = _amount(match.string, match.start("amount"))
+    amount = read_amount(match.string, match.start("amount"))
     whole = amount.end >= match.end("amount")
     return [Number(amount.value, "KRW", "", match.start("amount"), match.end())] if whole else []
 
@@ -202,7 +201,7 @@ def _quantities(text: str) -> Iterator[Number]:
     for digits in words.DIGITS.finditer(text):
         if digits.start() < position or len(digits.group()) > MOST_DIGITS:
             continue
-        start, amount = digits.start(), _amount(text, digits.start())
+        start, amount = digits.start(), read_amount(text, digits.start())
         # sign, currency and brackets take no more than 12 characters; a bound keeps the search linear
         before = words.BEFORE.search(text, max(position, start - 12), start)
         assert before is not None  # it may be empty
@@ -239,7 +238,7 @@ def _unit_name(word: str) -> str:
     return next((name for name, pattern in words.UNIT_NAMES if pattern.fullmatch(word)), word.lower())
 
 
-class _Amount(NamedTuple):
+class Amount(NamedTuple):
     """Digits with the Korean multipliers behind them, and where they end."""
 
     value: Decimal
@@ -248,31 +247,31 @@ class _Amount(NamedTuple):
     """Whether a multiplier such as 만 or 억 is part of it."""
 
 
-def _amount(text: str, start: int) -> _Amount:
+def read_amount(text: str, start: int) -> Amount:
     """Read the amount at `start`: digits, and the 십, 백, 천, 만, 억, 조 that follow them in falling order."""
     total = section = part = Decimal(0)
     least_large, least_small = 10**20, 10**4
     digits = words.FIRST_DIGITS.match(text, start)
     position = digits.end() if digits else start
     part = _part(digits["digits"]) if digits else part
-    longest = certain = _Amount(part, position, multiplied=False)  # certain: up to the last 만, 억 or 조
+    longest = certain = Amount(part, position, multiplied=False)  # certain: up to the last 만, 억 or 조
     while multiplier := words.MULTIPLIER.match(text, position):
         sign, position = multiplier["sign"] or multiplier["spaced"], multiplier.end()
         if factor := SMALL.get(sign):
             if factor >= least_small:
                 return longest
             section, part, least_small = section + (part or 1) * factor, Decimal(0), factor
-            longest = _Amount(total + section, position, multiplied=True)
+            longest = Amount(total + section, position, multiplied=True)
         else:
             if LARGE[sign] >= least_large:
                 return certain
             least_large, least_small = LARGE[sign], 10**4
             total, section, part = total + (section + part or 1) * least_large, Decimal(0), Decimal(0)
-            longest = certain = _Amount(total, position, multiplied=True)
+            longest = certain = Amount(total, position, multiplied=True)
         if digits := words.MORE_DIGITS.match(text, position):
             part, position = _part(digits["digits"]), digits.end()
     if part and longest.multiplied and part < min(least_large, least_small if section else least_large):
-        return _Amount(total + section + part, position, multiplied=True)
+        return Amount(total + section + part, position, multiplied=True)
     return longest
 
 

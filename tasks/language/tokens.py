@@ -18,6 +18,8 @@ from typing import Any
 
 from storage.storage_errors import IndexUnusable
 from tasks.language.marks import fold_raised
+from tasks.language.number_words import month_number
+from tasks.language.numbers import read_amount
 
 BIGRAM = "bigram"
 
@@ -55,15 +57,8 @@ DATE = re.compile(r"(?<!\d)(\d{4})\s?(?:[-./]\s?|년\s?)(\d{1,2})\s?(?:[-./]\s?|
 ENGLISH_DATE = re.compile(
     r"\b(Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?\s(\d{1,2}),?\s(\d{4})\b", re.IGNORECASE
 )
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 # not after 제, which makes an article of a law of it: 제2조
 MYRIADS = re.compile(r"(?<![제\d.,])\d[\d,]*(?:\.\d+)?\s?[십백천만억조](?:\s?\d[\d,]*(?:\.\d+)?|\s?[십백천만억조])*")
-MYRIAD_PART = re.compile(r"(?P<number>\d[\d,]*(?:\.\d+)?)|(?P<small>[십백천])|(?P<large>[만억조])")
-SMALL = {"십": 10, "백": 100, "천": 1_000}
-LARGE = {"만": 10**4, "억": 10**8, "조": 10**12}
 
 _alone = Lock()
 
@@ -140,24 +135,9 @@ def _words(text: str) -> Iterator[str]:
         yield f"{year}-{month_number(name):02d}-{int(day):02d}"
     # numbers that are written with 만, 억 …, in digits: 3,575만 is 35750000
     for match in MYRIADS.finditer(text):
-        total, section, number = 0.0, 0.0, 0.0
-        for part in MYRIAD_PART.finditer(match.group()):
-            if part["number"]:
-                number = float(part["number"].replace(",", ""))
-            elif part["small"]:
-                section, number = section + (number or 1) * SMALL[part["small"]], 0.0
-            else:
-                total, section, number = total + (section + number or 1) * LARGE[part["large"]], 0.0, 0.0
-        value = round(total + section + number, 4)  # 1.1 x 10^8 is not whole in binary
-        if value == int(value):
-            yield str(int(value))
-
-
-def month_number(written: str) -> int:
-    """Return a month, written `5`, `May`, `MAY` or `Sept`, as 1 … 12."""
-    if written.isdigit():
-        return int(written)
-    return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1
+        amount = read_amount(text, match.start())
+        if amount.multiplied and amount.value == int(amount.value):
+            yield str(int(amount.value))
 
 
 def _pairs(run: str) -> Iterator[str]:

@@ -379,6 +379,4 @@ def _label_numbers(passage: Passage, hit: Hit, *, table: int, row: int) -> Itera
             table=table,
             row=row,
             col=col,
-            statement="other",
-            broken=None,
         )

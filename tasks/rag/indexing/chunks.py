@@ -86,7 +86,7 @@ def chunk_document(
     No text chunk is longer than `chunk_chars`. Raises ValueError if `overlap_chars` is not below `chunk_chars`.
     """
     cutter = _Cutter(chunk_chars, overlap_chars)
-    drafts: list[_Draft] = []
+    drafts: list[Chunk] = []  # without id and document
     above: Table | None = None
     # whether this document sets captions below its tables: the more frequent of the two neighbourhoods
     pairs = Counter(pair for page in document.pages for pair in pairwise([block.kind for block in page.blocks]))
@@ -105,10 +105,8 @@ def chunk_document(
             above = None  # a table goes on only from the foot of one page to the head of the next
         drafts += cutter.draft_figures([figure for figure in figures if figure.page == page.number])
     drafts += cutter.draft_margins(document)
-    return [
-        Chunk(id=f"{digest[:16]}-{ordinal:05d}", document=digest, **draft._asdict())
-        for ordinal, draft in enumerate(drafts)
-    ]
+    names = ({"id": f"{digest[:16]}-{ordinal:05d}", "document": digest} for ordinal in range(len(drafts)))
+    return [draft.model_copy(update=name) for draft, name in zip(drafts, names, strict=True)]
 
 
 def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str]]:
@@ -126,20 +124,6 @@ def tokenize_chunks(chunks: Sequence[Chunk], *, tokenizer: str) -> list[list[str
 def figure_label(page: int | None, n: int) -> str:
     """Return the label that begins a figure's chunk: `[PAGE n IMAGE m]`, or `[IMAGE m]` where there are no pages."""
     return f"[IMAGE {n}]" if page is None else f"[PAGE {page} IMAGE {n}]"
-
-
-class _Draft(NamedTuple):
-    """A chunk that has no number, and so no id, yet."""
-
-    kind: Literal["text", "table", "figure"]
-    text: str
-    page: int | None
-    bbox: BBox | None
-    heading_path: tuple[str, ...] = ()
-    section: int | None = None
-    block: int = 0
-    cells: str | None = None
-    sentences: tuple[str, ...] = ()
 
 
 class _Part(NamedTuple):
@@ -260,7 +244,7 @@ class _Cutter(NamedTuple):
     chunk_chars: int
     overlap_chars: int
 
-    def draft_text(self, part: _Part) -> Iterator[_Draft]:
+    def draft_text(self, part: _Part) -> Iterator[Chunk]:
         """Yield chunks of running text, which overlap by whole sentences."""
         text = "\n".join(block.text for block in part.blocks)
         # where each block ends in the joined text
@@ -269,7 +253,7 @@ class _Cutter(NamedTuple):
             used = part.blocks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
             yield _make_draft("text", text[start:end], used, part.heading_path)
 
-    def draft_table(self, part: _Part, table: Table, note_lines: Mapping[str, str]) -> Iterator[_Draft]:
+    def draft_table(self, part: _Part, table: Table, note_lines: Mapping[str, str]) -> Iterator[Chunk]:
         """Yield chunks of a table, which is cut between its rows, each with the lines that lead to the table.
 
         note_lines: the notes of its page by their marks; a part of the table carries those that its marks name.
@@ -291,17 +275,18 @@ class _Cutter(NamedTuple):
             if cells and span and piece.rows and span["bottom"]:
                 first, last = (int(span["top"]) + row for row in piece.rows)
                 piece_cells = f"{cells[: span.start()]}{span['left']}{first}:{span['right']}{last}"
-            yield draft._replace(cells=piece_cells, sentences=piece.sentences)
+            yield draft.model_copy(update={"cells": piece_cells, "sentences": piece.sentences})
 
-    def draft_figures(self, figures: Sequence[FigureText]) -> Iterator[_Draft]:
+    def draft_figures(self, figures: Sequence[FigureText]) -> Iterator[Chunk]:
         """Yield chunks of the descriptions of figures, each of which begins with the label of its figure."""
         for figure in sorted(figures, key=lambda figure: figure.n):
             label = figure_label(figure.page, figure.n)
             room = max(self.chunk_chars - len(label) - 1, self.overlap_chars + 1)
             for start, end in split_text(figure.text, most_chars=room, overlap_chars=0):
-                yield _Draft("figure", f"{label}\n{figure.text[start:end]}", figure.page, figure.bbox)
+                text = f"{label}\n{figure.text[start:end]}"
+                yield Chunk(id="", document="", kind="figure", text=text, page=figure.page, bbox=figure.bbox)
 
-    def draft_margins(self, document: Document) -> Iterator[_Draft]:
+    def draft_margins(self, document: Document) -> Iterator[Chunk]:
         """Yield chunks of the headers and footers of the first page with any, if they say more than a page number."""
         blocks = [block for page in document.pages for block in page.blocks if block.kind in ("header", "footer")]
         first = [block for block in blocks if block.page == blocks[0].page]
@@ -312,7 +297,7 @@ class _Cutter(NamedTuple):
 
 def _make_draft(
     kind: Literal["text", "table"], text: str, blocks: Sequence[Block], heading_path: tuple[str, ...]
-) -> _Draft:
+) -> Chunk:
     first, boxes = blocks[0], [block.bbox for block in blocks if block.bbox]
     bbox = None
     if boxes:
@@ -326,7 +311,8 @@ def _make_draft(
         begin, end = ranges[0], ranges[-1]
         corner = f"{end['right'] or end['left']}{end['bottom'] or end['top']}"
         cells = f"{begin.string[: begin.start()]}{begin['left']}{begin['top']}:{corner}"
-    return _Draft(kind, text, first.page, bbox, heading_path, first.place.section, first.place.block, cells)
+    place = {"section": first.place.section, "block": first.place.block, "cells": cells, "heading_path": heading_path}
+    return Chunk(id="", document="", kind=kind, text=text, page=first.page, bbox=bbox, **place)
 
 
 _RANGE = re.compile(r"(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?$")

@@ -241,16 +241,7 @@ class CellScorer:
         score = label_fit.score * certainty
         if context.rank is not None:
             score += ON_FOUND_PAGE / (1 + context.rank / 3)
-        return Match(
-            number,
-            score,
-            label_fit.question_share,
-            label_fit.focus,
-            label_fit.labelled,
-            label_fit.unheld,
-            certainty,
-            context.rank,
-        )
+        return Match(number, score, *label_fit[1:], certainty, context.rank)
 
     def _score_labels(self, number: Number, around: str) -> LabelFit:
         question = self._question

@@ -14,7 +14,7 @@ from tasks.documents.blocks import Page
 from tasks.rag.numbers.cell_facts import CellFact, cell_facts
 from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, label_of, score_concepts
 from tasks.rag.numbers.identities import add_identities
-from tasks.rag.numbers.periods import Period, find_period, fiscal_year_to
+from tasks.rag.numbers.periods import DAYS_APART, Period, find_period, fiscal_year_to
 from tasks.rag.numbers.row_paths import AMOUNTS
 
 EARLY = r"(?:January|February)\s+\d{1,2},\s+(?P<end>20\d\d|19\d\d)"
@@ -165,8 +165,6 @@ def _value_key(fact: CellFact) -> tuple[str, int] | None:
 
 
 FLOWS = ("income", "cash_flow")
-DAYS_APART = 8
-"""Most days between the ends of years of 52 or 53 weeks."""
 YEAR_DAYS = range(365 - DAYS_APART, 366 + DAYS_APART)
 MOST_QUARTERS = 0.25
 """Largest share of quarters among the spans of a document that is an annual report."""

@@ -69,8 +69,8 @@ class Number(NamedTuple):
     table: int
     row: int
     col: int
-    statement: str
-    broken: Broken | None
+    statement: str = "other"
+    broken: Broken | None = None
     """The first identity that it breaks; None where it breaks none."""
     cells: str | None = None
     """Name of the cell in a spreadsheet; None elsewhere."""
@@ -178,29 +178,15 @@ def _row_of_period(number: Number) -> tuple[str, int, int, str]:
 
 def number_of(row: Mapping[str, Any]) -> Number:
     """Convert a row of storage.numbers to a Number."""
-    box = row["bbox"]
-    return Number(
-        name=row["name"],
-        document=row["document"],
-        value=row["value"],
-        shown=row["shown"],
-        scale=row["scale"],
-        unit=row["unit"],
-        period=Period(**row["period"]) if row["period"] else UNDATED,
-        row_path=tuple(row["row_path"]),
-        column_path=tuple(row["column_path"]),
-        page=row["page"],
-        bbox=(box[0], box[1], box[2], box[3]) if box else None,
-        cells=row.get("cells"),
-        table=row["table"],
-        row=row["row"],
-        col=row["col"],
-        statement=row.get("statement", "other"),
-        broken=next(
-            (Broken(identity["kind"], identity["expected"]) for identity in row["identities"] if not identity["holds"]),
-            None,
-        ),
-    )
+    broken = (Broken(identity["kind"], identity["expected"]) for identity in row["identities"] if not identity["holds"])
+    read: dict[str, Any] = {
+        "period": Period(**row["period"]) if row["period"] else UNDATED,
+        "row_path": tuple(row["row_path"]),
+        "column_path": tuple(row["column_path"]),
+        "bbox": tuple(row["bbox"]) if row["bbox"] else None,
+        "broken": next(broken, None),
+    }
+    return Number(**{field: row[field] for field in Number._fields if field in row} | read)
 
 
 def _score_line(line: Line, number: Number) -> float:

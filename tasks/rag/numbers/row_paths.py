@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
 from tasks.language.marks import drop_marks
-from tasks.language.number_words import CURRENCY, SCALE_WORDS, UNIT_NAMES
+from tasks.language.number_words import CURRENCY, OTHER_DOLLARS, SCALE_WORDS, UNIT_NAMES
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, read_numbers, written_value
 from tasks.language.scales import SHARES as OF_SHARES
 from tasks.language.scales import Scale, currency_of, is_scale, read_scales
@@ -157,28 +157,6 @@ def find_scale(
     return Scale(Decimal(1) if amount.scaled else nearest.factor, named)
 
 
-OTHER_DOLLARS = frozenset(
-    (
-        "AUD",
-        "BBD",
-        "BND",
-        "BSD",
-        "BZD",
-        "CAD",
-        "FJD",
-        "GYD",
-        "HKD",
-        "JMD",
-        "LRD",
-        "NAD",
-        "NZD",
-        "SGD",
-        "SRD",
-        "TTD",
-        "TWD",
-        "XCD",
-    )
-)
 UNIT_HEADER = re.compile(r"(?:measuring |reporting )?units?(?: of .*)?|단\s?위", re.IGNORECASE)
 
 
