@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from tasks.documents.visibility import BLACK, WHITE, Color, explain_unseen, read_color
 
 _UNSEEN = {"template", "noscript", "iframe", "object", "canvas", "audio", "video", "datalist"}
 """Text for programs that cannot show something better."""
 _STRUCK = {"del", "s", "strike"}
 _COLORED = {"button", "mark"}
 """Elements to which browsers give a ground."""
-_SMALLEST_PX = 2.0
-"""Letters below this height are not read by anybody."""
-_SAME_COLOR = 5
-"""Difference of a channel, of 255, that no eye sees."""
 _PX = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "rem": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
 _SIZE = re.compile(r"(-?\d*\.?\d+)\s*([a-z%]*)")
 _SELECTOR = re.compile(r"([a-z][\w-]*|\*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
@@ -29,6 +28,7 @@ _SETTLED = set(
     "height max-height width max-width vertical-align".split()
 )
 """Declarations that decide what is seen, and how."""
+_ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open"}
 
 
 class Look(NamedTuple):
@@ -36,60 +36,102 @@ class Look(NamedTuple):
 
     is_visible: bool = True
     size_px: float = 16.0
-    color: tuple[int, ...] | None = (0, 0, 0)
-    """None where it is not known."""
-    ground: tuple[int, ...] | None = (255, 255, 255)
-    """Colour behind the letters; None where it is not known."""
+    ink: Color | None = BLACK
+    ground: Color | None = WHITE
 
-    def explain_unseen(self) -> str | None:
-        """Return why letters are not seen; None if they are."""
-        if not self.is_visible:
-            return "visibility: hidden"
-        if self.size_px < _SMALLEST_PX:
-            return "letters without size"
-        if self.color is None or (len(self.color) == 3 and self.ground is None):
-            return None
-        if self.color[3:] == (0,):
-            return "transparent letters"
-        near = all(abs(one - other) <= _SAME_COLOR for one, other in zip(self.color, self.ground or (), strict=False))
-        return "letters in the colour of their ground" if self.ground and near else None
+
+@dataclass(slots=True)
+class Element:
+    """How an element shows what is in it."""
+
+    look: Look
+    removed: str | None = None
+    """Why nothing below the element is seen, whatever its own look is."""
+    align: str = ""
+    """Its `vertical-align`."""
+    unseen: str | None = field(init=False)
+    """Why its letters are not seen."""
+    outer: Element | None = None
+    names: frozenset[str] = frozenset()
+    """Its tag, its classes and its id."""
+    inner: dict[Any, Element] = field(default_factory=dict["Any", "Element"])
+    """What elements in it look like, by what decides it: most of them are alike."""
+
+    def __post_init__(self) -> None:
+        seen = explain_unseen(ink=self.look.ink, ground=self.look.ground, size_pt=self.look.size_px / _PX["pt"])
+        self.unseen = seen if self.look.is_visible else "visibility: hidden"
+
+
+class _Rule(NamedTuple):
+    """A selector with its declarations."""
+
+    weight: tuple[int, int, int]
+    """Its ids, classes and parts, by which browsers choose between rules."""
+    number: int
+    parts: tuple[frozenset[str], ...]
+    """Names (`p`, `.note`, `#top`) that the element needs, after those that elements around it need."""
+    style: dict[str, str]
+
+    def holds(self, names: frozenset[str], outer: Element) -> bool:
+        """Return whether it is for an element of these names within another."""
+        *around, own = self.parts
+        element: Element | None = outer
+        while own <= names and around and element is not None:
+            if around[-1] <= element.names:
+                around.pop()
+            element = element.outer
+        return own <= names and not around
 
 
 class StyleSheet:
-    """The rules of a page that its own `<style>` elements give."""
+    """The rules that a page's own `<style>` elements give, and what comes of them for its elements."""
 
     def __init__(self, root: ET.Element) -> None:
-        self._rules: dict[str, list[tuple[list[str], dict[str, str]]]] = {}
-        """By the name in which the last part of a selector ends: its tag, class or id."""
-        links = (node.get("rel", "").lower() for node in root.iter("link"))
-        self.knows_grounds = not any("stylesheet" in rel for rel in links)
-        """Whether no rule that is not read here may colour the page."""
+        self._rules: dict[str, list[_Rule]] = {}
+        """By a name that their elements have."""
+        # a sheet that is not read here may colour the page
+        knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
         for node in root.iter("style"):
-            for selectors, body in _rules_of(re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)):
+            css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
+            for number, (selectors, body) in enumerate(_rules_of(css)):
                 style = _read_style(body)
-                for parts in (selector.split() for selector in selectors.split(",") if style):
-                    if parts and all(map(_SELECTOR.fullmatch, parts)):
-                        name = re.split(r"(?=[.#])", parts[-1])[-1]
-                        self._rules.setdefault(name.lower(), []).append((parts, style))
+                for selector in selectors.split(",") if style else ():
+                    if selector.strip() and all(map(_SELECTOR.fullmatch, selector.split())):
+                        parts = [re.findall(r"[.#]?[^.#]+", part) for part in selector.split()]
+                        weight = selector.count("#"), selector.count("."), len(parts)
+                        names = (
+                            frozenset(name if name[0] in ".#" else name.lower() for name in part) for part in parts
+                        )
+                        rule = _Rule(weight, number, tuple(part - {"*"} for part in names), style)
+                        self._rules.setdefault(max(rule.parts[-1], default="*"), []).append(rule)
                     elif "background" in style or "background-color" in style:
-                        self.knows_grounds = False
+                        knows_grounds = False
+        used = {name for rules in self._rules.values() for rule in rules for part in rule.parts for name in part}
+        self._ids = {name[1:] for name in used if name[0] == "#"}
+        self._decisive = _ATTRIBUTES | ({"class"} if used else set())
+        self.page = Element(Look() if knows_grounds else Look(ground=None))
 
-    def style_of(self, node: ET.Element) -> dict[str, str]:
-        """Return the declarations that hold for an element, its own above those of the sheets."""
-        style = {"background": "url()"} if node.tag in _COLORED else {}
-        if not self._rules and not node.keys():
-            return style
-        names = [str(node.tag), "*", *("." + name.lower() for name in node.get("class", "").split())]
-        for name in (*names, f"#{node.get('id', '').lower()}") if self._rules else ():
-            for parts, declared in self._rules.get(name, ()):
-                if _matches(node, parts):
-                    style |= declared
-        attributes = {"color": node.get("color") or node.get("text"), "background": node.get("bgcolor")}
-        if node.get("background"):
-            attributes["background"] = "url()"
-        style |= {name: value.lower() for name, value in attributes.items() if value}
-        own = node.get("style")
-        return style | _read_style(own) if own else style
+    def enter(self, node: Any, outer: Element) -> Element:
+        """Return how an element shows its content; worked out once for all elements that stand alike."""
+        decisive, ids = self._decisive, self._ids
+        key: tuple[Any, ...] = (node.tag, *[pair for pair in node.items() if pair[0] in decisive or pair[1] in ids])
+        if (element := outer.inner.get(key)) is None:
+            names = frozenset((node.tag, *("." + name for name in node.get("class", "").split()), f"#{node.get('id')}"))
+            named = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.holds(names, outer))
+            style = {"background": "url()"} if node.tag in _COLORED else dict[str, str]()
+            for rule in sorted(named, key=lambda rule: rule[:2]):
+                style |= rule.style
+            attributes = dict(key[1:])
+            given = {
+                "color": attributes.get("color") or attributes.get("text"),
+                "background": attributes.get("bgcolor"),
+            }
+            style |= {name: value.lower() for name, value in given.items() if value}
+            style |= {"background": "url()"} if attributes.get("background") else {}
+            style |= _read_style(attributes.get("style", ""))
+            removed, align = _explain_removed(node.tag, attributes, style), style.get("vertical-align", "")
+            element = outer.inner[key] = Element(_inherit(outer.look, style), removed, align, outer, names)
+        return element
 
 
 def _rules_of(css: str) -> Iterator[tuple[str, str]]:
@@ -110,33 +152,13 @@ def _read_style(text: str) -> dict[str, str]:
     return {name: value for name, value in named if name in _SETTLED}
 
 
-def _matches(node: Any, parts: list[str]) -> bool:
-    """Return whether an element and those around it have the tags, classes and ids of a selector."""
-
-    def has(element: Any, part: str) -> bool:
-        tag, *names = re.split(r"(?=[.#])", part)
-        own = {"." + name for name in element.get("class", "").split()} | {"#" + element.get("id", "")}
-        return tag.lower() in ("", "*", element.tag) and own.issuperset(names)
-
-    if not has(node, parts[-1]):
-        return False
-    waiting = parts[:-1]
-    while waiting and (node := node.getparent()) is not None:
-        if has(node, waiting[-1]):
-            waiting = waiting[:-1]
-    return not waiting
-
-
-def explain_removed(node: ET.Element, style: dict[str, str]) -> str | None:
-    """Return why nothing below an element is seen, whatever its own look is; None if that is not so."""
-    if node.get("hidden") is not None or (node.tag == "dialog" and node.get("open") is None):
+def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str, str]) -> str | None:
+    if "hidden" in attributes or (tag == "dialog" and "open" not in attributes):
         return "hidden element"
-    if node.tag in _STRUCK:
+    if tag in _STRUCK:
         return "deleted"
-    if node.tag in _UNSEEN:
-        return f"<{node.tag}>"
-    if not style:
-        return None
+    if tag in _UNSEEN:
+        return f"<{tag}>"
     if style.get("display") == "none":
         return "display: none"
     if _pixels(style.get("opacity"), 1) == 0:
@@ -162,29 +184,18 @@ def _pixels(value: str | None, otherwise: float, *, parent: float = 16.0) -> flo
     return number * _PX.get(unit, 1.0)
 
 
-def inherit(look: Look, style: dict[str, str]) -> Look:
+def _inherit(look: Look, style: Mapping[str, str]) -> Look:
     """Return the look of an element within another."""
-    if not style:
-        return look
     if (visibility := style.get("visibility")) in ("hidden", "collapse", "visible"):
         look = look._replace(is_visible=visibility == "visible")
     if size := style.get("font-size"):
         named = look.size_px if size in ("inherit", "smaller", "larger") else 16.0
         look = look._replace(size_px=_pixels(size, named, parent=look.size_px))
     if (color := style.get("color", "inherit")) != "inherit":
-        look = look._replace(color=_read_color(color))
+        look = look._replace(ink=read_color(color))
     for ground in (style[name] for name in ("background", "background-color") if name in style):
         if ground not in ("none", "transparent", "inherit", "initial"):
             words = re.sub(r"\s*,\s*", ",", ground).split()
-            read = next((color for word in words if (color := _read_color(word))), None)
+            read = next((color for word in words if (color := read_color(word))), None)
             look = look._replace(ground=None if "(" in ground and "rgb" not in ground else read and read[:3])
     return look
-
-
-def _read_color(text: str) -> tuple[int, ...] | None:
-    from PIL import ImageColor
-
-    try:
-        return (0, 0, 0, 0) if text == "transparent" else ImageColor.getrgb(text)
-    except ValueError:
-        return None

@@ -9,12 +9,12 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
-from tasks.documents.document_readers import MOST_COVERED, BlockList, Reader, ReadOptions, make_storable, read_whole
-from tasks.documents.html_visibility import Look, StyleSheet, explain_removed, inherit
+from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
+from tasks.documents.html_visibility import Element, StyleSheet
 from tasks.documents.raised_signs import raise_signs, shift_signs
 from tasks.documents.text_reader import DecodedText, decode, decode_as, read_bytes
 
@@ -22,7 +22,7 @@ _DROPPED = {"script", "style", "head", "desc", "defs", "metadata", "title"}
 """Code, and what names a page or a drawing."""
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 _INLINE = set(
-    "a abbr acronym b bdi bdo big button cite code data del dfn em font i input ins kbd label mark meter nobr output "  # noqa: SIM905
+    "a abbr acronym b bdi bdo big button cite code data del dfn em font i ins kbd label mark meter nobr output "  # noqa: SIM905
     "progress q rb rp rt ruby s samp small span strike strong sub sup textarea time tspan tt u var wbr".split()
 )
 """Inline elements; any other begins a new block."""
@@ -40,10 +40,7 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     """Read an HTML file as one page without a number."""
     decoded = decode_html(read_bytes(path))
     blocks = BlockList()
-    try:
-        root = add_html(blocks, decoded.text)
-    except RecursionError as error:
-        raise RefusedDocument("The HTML nests elements hundreds deep, as no page does.") from error
+    root = add_html(blocks, decoded.text)
     title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
     meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
     metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
@@ -66,10 +63,7 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
     # notes as GitHub writes them: `[^1]` in the text, and `[^1]: …` at the beginning of a line
     for name in set(_NOTE_OF_GITHUB.findall(body)):
         body = body.replace(f"[^{name}]:", raise_signs(name)).replace(f"[^{name}]", raise_signs(name))
-    try:
-        add_html(blocks, _render_markdown(body))
-    except RecursionError as error:
-        raise RefusedDocument("The Markdown nests elements hundreds deep, as no text does.") from error
+    add_html(blocks, _render_markdown(body))
     title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
     return _make_reader("md", blocks, decoded, reader="trivet markdown 1", title=title, metadata=metadata)
 
@@ -100,11 +94,18 @@ def _make_reader(
 
 
 def add_html(blocks: BlockList, source: str) -> ET.Element:
-    """Add the visible text of HTML and return its tree. Raises RecursionError if it nests elements hundreds deep."""
-    root = _parse_tree(source)
+    """Add the visible text of HTML and return its tree. Raises RefusedDocument if it nests elements hundreds deep."""
+    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
+
+    # huge_tree: without it everything below 256 levels would be dropped in silence
+    parser: Any = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+    tree: Any = etree.fromstring(source.replace("\0", "").encode("utf-8", "replace"), parser)
+    root = ET.Element("html") if tree is None else cast(ET.Element, tree)
     styles = StyleSheet(root)
-    writer = _HtmlWriter(blocks, styles, Look() if styles.knows_grounds else Look(ground=None))
-    writer.add(root)
+    try:
+        _HtmlWriter(blocks, styles, styles.page).add(root)
+    except RecursionError as error:
+        raise RefusedDocument("The text nests elements hundreds deep, as no page does; simplify it.") from error
     return root
 
 
@@ -117,27 +118,17 @@ def decode_html(data: bytes) -> DecodedText:
     return decode(data) if text is None else DecodedText(text, name, ())
 
 
-def _parse_tree(source: str) -> ET.Element:
-    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
-
-    # huge_tree: without it everything below 256 levels would be dropped in silence
-    parser: Any = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
-    root: Any = etree.fromstring(make_storable(source).encode(), parser)
-    return ET.Element("html") if root is None else cast(ET.Element, root)
-
-
 class _HtmlWriter:
     """Turns a tree into blocks: text is collected until a block element begins or ends."""
 
-    def __init__(self, blocks: BlockList, styles: StyleSheet, look: Look) -> None:
+    def __init__(self, blocks: BlockList, styles: StyleSheet, element: Element) -> None:
         self._blocks = blocks
         self._styles = styles
-        self._look = look
+        self._element = element
+        """How the element shows its content that the text stands in."""
         self._text: list[str] = []
         self._unseen: dict[str, list[str]] = {}
         """Texts that are not seen, by the reason."""
-        self._align = ""
-        """The `vertical-align` of the element that was entered last."""
         self._keeps_space = False
         self._kind: Kind = "paragraph"
         self._level: int | None = None
@@ -154,50 +145,45 @@ class _HtmlWriter:
 
     def _add_children(self, node: ET.Element) -> None:
         self._append(node.text)
+        outer = self._element
         for child in node:
-            look = self._look
-            if self._enter(child):
+            if self._enter(child, outer):
                 self._add_element(child)
-            self._look = look
+            self._element = outer
             self._append(child.tail)
 
-    def _enter(self, node: ET.Element) -> bool:
-        """Take on the look of an element; if it is not shown, keep its text as hidden and return False."""
+    def _enter(self, node: ET.Element, outer: Element) -> bool:
+        """Enter an element within another; if it is not shown, keep its text as hidden and return False."""
         if node.tag in _DROPPED:
             return False
-        style = self._styles.style_of(node)
-        self._look, self._align = inherit(self._look, style), style.get("vertical-align", "")
-        if reason := explain_removed(node, style):
-            self._hide(" ".join(_all_text(node)), reason)
-        return reason is None
+        self._element = self._styles.enter(node, outer)
+        if self._element.removed:
+            self._hide(" ".join(_all_text(node)), self._element.removed)
+        return self._element.removed is None
 
     def _hide(self, text: str, reason: str) -> None:
         self._unseen.setdefault(reason, []).append(text)
 
     def _append(self, text: str | None) -> None:
-        if text and (reason := self._look.explain_unseen()):
-            self._hide(text, reason)
+        if text and self._element.unseen:
+            self._hide(text, self._element.unseen)
         elif text:
-            self._text.append(text if self._keeps_space else re.sub(r"[ \t\r\n]+", " ", text))
+            self._text.append(text if self._keeps_space else text.replace("\n", " "))
 
     def _add_element(self, node: ET.Element) -> None:
         tag = node.tag
-        if tag == "br":
-            self._text.append("\n")
-        elif tag == "img":
-            alt = (node.get("alt") or "").strip()
-            self._images += [alt] if alt else []
-        elif tag in ("ul", "ol", "menu"):
-            self._add_list(node)
-        elif tag in _HEADINGS:
-            self._add_styled(node, "heading", int(tag[1]))
-        elif tag in ("caption", "figcaption"):
-            self._add_styled(node, "caption", None)
-        elif place := _PLACES.get(tag) or (_PLACES.get(self._align, 0) if tag in _INLINE else 0):
+        if place := _PLACES.get(tag) or (_PLACES.get(self._element.align, 0) if tag in _INLINE else 0):
             start = len(self._text)
             self._add_children(node)
             before = self._text[start - 1] if start else ""
             self._text[start:] = [shift_signs("".join(self._text[start:]), place, before=before)]
+        elif tag in _INLINE:
+            self._add_children(node)
+        elif tag == "br":
+            self._text.append("\n")
+        elif tag == "img":
+            alt = (node.get("alt") or "").strip()
+            self._images += [alt] if alt else []
         elif tag == "input":
             self._append(_input_text(node))
         elif tag == "select":
@@ -206,37 +192,35 @@ class _HtmlWriter:
             for option in options:
                 text = " ".join(_all_text(option))
                 self._append(f" {text} ") if option in chosen else self._hide(text, "an option that is not chosen")
-        elif tag in _INLINE:
-            self._add_children(node)
         else:
             self._flush()
-            if tag == "table":
+            if tag in ("ul", "ol", "menu"):
+                self._add_list(node)
+            elif tag == "table":
                 self._add_table(node)
-            elif tag == "pre":
-                self._keeps_space = True
-                self.add(node)
-                self._keeps_space = False
+            elif tag in _HEADINGS:
+                self._add_styled(node, "heading", int(tag[1]))
+            elif tag in ("caption", "figcaption"):
+                self._add_styled(node, "caption", None)
             else:
+                self._keeps_space = self._keeps_space or tag == "pre"
                 self.add(node)
+                self._keeps_space = self._keeps_space and tag != "pre"
 
     def _add_styled(self, node: ET.Element, kind: Kind, level: int | None) -> None:
-        self._flush()
         before = self._kind, self._level
         self._kind, self._level = kind, level
         self.add(node)
         self._kind, self._level = before
 
     def _add_list(self, node: ET.Element) -> None:
-        self._flush()
-        look = self._look
-        before = self._kind, self._level
+        outer, before = self._element, (self._kind, self._level)
         self._depth += 1
         self._kind, self._level = "list", self._depth
         start = node.get("start", "1")
         number = int(start) if start.isdecimal() and len(start) < 10 else 1
         for child in node:
-            self._look = look
-            if not self._enter(child):
+            if not self._enter(child, outer):
                 continue
             if child.tag == "li":
                 self._marker = f"{number}{node.get('data-delimiter', '.')}" if node.tag == "ol" else "•"
@@ -251,54 +235,44 @@ class _HtmlWriter:
 
     def _add_table(self, table: ET.Element) -> None:
         """Add a table, its captions before it; the content alone of one that is a single cell, a box."""
-        look, shown = self._look, list[tuple[_Row, Look]]()
+        outer, rows = self._element, list[tuple[ET.Element | None, Element, list[ET.Element]]]()
         for caption in table.findall("caption"):
-            if self._enter(caption):
+            if self._enter(caption, outer):
                 self._add_styled(caption, "caption", None)
-            self._look = look
-        for row in _rows_of(table):
-            if (row.group is None or self._enter(row.group)) and self._enter(row.row):
-                shown.append((row, self._look))
-            self._look = look
-        nodes = [(cell, row_look) for row, row_look in shown for cell in row.row if cell.tag in ("td", "th")]
-        if len(nodes) == 1:
-            ((cell, self._look),) = nodes
-            if self._enter(cell):
-                self.add(cell)
-        else:
-            self._blocks.add("table", "", cells=self._cells(shown))
+        for group, row in _rows_of(table):
+            shown = outer if group is None or not self._enter(group, outer) else self._element
+            if shown.removed is None and self._enter(row, shown):
+                rows.append((group, self._element, [cell for cell in row if cell.tag in ("td", "th")]))
+        nodes = [(cell, shown) for _, shown, cells in rows for cell in cells]
+        if len(nodes) != 1:
+            self._blocks.add("table", "", cells=self._cells(rows))
+        elif self._enter(*nodes[0]):
+            self.add(nodes[0][0])
 
-    def _cells(self, rows: list[tuple[_Row, Look]]) -> list[Cell]:
+    def _cells(self, rows: list[tuple[ET.Element | None, Element, list[ET.Element]]]) -> list[Cell]:
         """Return cells at their columns; cells that span down from rows above shift later ones to the right."""
-        cells, room, look = list[Cell](), MOST_COVERED, self._look
-        free_from = dict[int, int]()  # column → first row that is free again
-        last_rows = {id(row.group): number for number, (row, _) in enumerate(rows)}
-        for number, (row, row_look) in enumerate(rows):
+        cells, free_from = list[Cell](), dict[int, int]()  # column → first row that is free again
+        last_rows = {id(group): number for number, (group, _, _) in enumerate(rows)}
+        for number, (group, shown, nodes) in enumerate(rows):
             column = 0
-            for node in (child for child in row.row if child.tag in ("td", "th")):
-                self._look = row_look
-                if not self._enter(node):
+            for node in nodes:
+                if not self._enter(node, shown):
                     continue
                 while free_from.get(column, 0) > number:
                     column += 1
-                rows_left = last_rows[id(row.group)] - number + 1  # no cell spans out of its group of rows
+                rows_left = last_rows[id(group)] - number + 1  # no cell spans out of its group of rows
                 row_span = min(_span(node, "rowspan") or rows_left, rows_left)
                 col_span = _span(node, "colspan") or 1
-                if row_span * col_span > room:
-                    row_span = col_span = 1
-                room -= row_span * col_span if row_span * col_span > 1 else 0
                 if row_span > 1:
                     free_from.update(dict.fromkeys(range(column, column + col_span), number + row_span))
                 inner = BlockList()
-                _HtmlWriter(inner, self._styles, self._look).add(node)
+                _HtmlWriter(inner, self._styles, self._element).add(node)
                 self._blocks.keep_hidden_of(inner)
                 text = "\n".join(block.text for block in inner)
-                header = node.tag == "th" or (row.group is not None and row.group.tag == "thead")
-                cells.append(
-                    Cell(row=number, col=column, text=text, row_span=row_span, col_span=col_span, header=header)
-                )
+                header = node.tag == "th" or (group is not None and group.tag == "thead")
+                span: dict[str, int] = {"row_span": row_span, "col_span": col_span}
+                cells.append(Cell(row=number, col=column, text=text, header=header, **span))
                 column += col_span
-        self._look = look
         return cells
 
     def _flush(self) -> None:
@@ -318,21 +292,11 @@ class _HtmlWriter:
         self._unseen.clear()
 
 
-class _Row(NamedTuple):
-    """A row of a table, and the element that groups it with others."""
-
-    group: ET.Element | None
-    row: ET.Element
-
-
-def _rows_of(table: ET.Element) -> list[_Row]:
-    """Return the rows of a table as they are shown, not those of tables within it."""
+def _rows_of(table: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Element]]:
+    """Yield the rows of a table as they are shown, not those of tables within it, each with what groups it."""
     ranks = {"thead": 0, "tr": 1, "tbody": 1, "tfoot": 2}
-    children = sorted((child for child in table if child.tag in ranks), key=lambda child: ranks[child.tag])
-    rows: list[_Row] = []
-    for child in children:
-        rows += [_Row(None, child)] if child.tag == "tr" else [_Row(child, row) for row in child.findall("tr")]
-    return rows
+    for child in sorted((child for child in table if child.tag in ranks), key=lambda child: ranks[child.tag]):
+        yield from [(None, child)] if child.tag == "tr" else [(child, row) for row in child.findall("tr")]
 
 
 def _all_text(node: ET.Element) -> Iterator[str]:

@@ -18,6 +18,7 @@ _TRADEMARKS = {"TM": "™", "SM": "℠"}
 _FRACTIONS = {
     unicodedata.normalize("NFKC", sign): sign for sign in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 }  # of `1⁄2`, with Unicode's own slash
+_ABOVE = re.compile("[⁰¹²³⁴-⁹]")
 _FRACTION = re.compile(
     r"(?P<whole>\d\s?)?(?P<above>[⁰¹²³⁴-⁹]{1,2})(?:/(?=[₀-₉])|⁄)(?P<below>[₀-₉0-9]{1,3})(?![₀-₉0-9])"
 )
@@ -70,7 +71,7 @@ def join_fractions(text: str) -> str:
         whole = match["whole"] or ""
         return f"{whole}{_FRACTIONS.get(fraction) or (' ' if whole.isdecimal() else '') + fraction}"
 
-    return _FRACTION.sub(join, text)
+    return _FRACTION.sub(join, text) if _ABOVE.search(text) else text  # a search for one sign is ten times as fast
 
 
 def drop_marks(text: str) -> str:

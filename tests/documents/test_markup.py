@@ -109,7 +109,7 @@ def test_cells_that_span_over_millions_of_places_are_all_there(tmp_path: Path) -
     assert (len(cells), sum(c.row_span * c.col_span for c in cells) < 210_000) == (900, True)
 
 
-SAME = "letters in the colour of their ground"
+SAME = "in the colour of its ground"
 SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036} @media print{p{display:none}}</style>"
 
 
@@ -125,8 +125,8 @@ SHEET = "<style>.no{display:none} .a .b{visibility:hidden} .dark{background:#036
         ("<p style='color:rgb(0, 0, 0);background:black'>a</p>b", "b", {SAME: "a"}),
         ("<table bgcolor=navy><tr><td style='color:white'>a<td>b</table>", "a | b", {}),
         ("<link rel=stylesheet href=x.css><p style='color:white'>a</p>", "a", {}),
-        ("<p style='font-size:0'>a<b style='font-size:9pt'>b</b></p>", "b", {"letters without size": "a"}),
-        ("<p style='font-size:0'><b style='font-size:2em'>a</b></p>b", "b", {"letters without size": "a"}),
+        ("<p style='font-size:0'>a<b style='font-size:9pt'>b</b></p>", "b", {"letters of a point or less": "a"}),
+        ("<p style='font-size:0'><b style='font-size:2em'>a</b></p>b", "b", {"letters of a point or less": "a"}),
         ("<p style='opacity:0'>a</p>b", "b", {"opacity: 0": "a"}),
         ("<p style='position:absolute;left:-9999px'>a</p>b", "b", {"off the page": "a"}),
         ("<p style='max-height:0;overflow:hidden'>a</p>b", "b", {"a box without size": "a"}),
