@@ -25,6 +25,7 @@ from flows.running.task_runners import task_runner
 from storage.files import sha256_of
 from storage.storage_errors import StorageError
 from tasks.evaluation import steps
+from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import AgainstLast, EvalReport, TaskResult
 from tasks.evaluation.results.results_file import refuse_output
 from tasks.evaluation.results.run_report import format_headline
@@ -49,13 +50,11 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
         refuse_output(config.output_path)
     planned = steps.plan(config)
     planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
-    for task in planned.tasks:
-        if not task.whole:
-            with_name(steps.preflight, f"preflight {task.task}")(quoted(task))
+    tasks = [task for task in planned.tasks if task.whole or _is_ready(task, run)]
 
     answered: list[_Answered] = []
     revision = planned.model.revision
-    for task in planned.tasks:
+    for task in tasks:
         if task.whole:
             run.results += run.guard(task.task, _run_whole, task, config, run) or []
         elif generated := run.guard(task.task, _generate, task, config, run, revision=revision):
@@ -64,7 +63,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     for harness_task in planned.harness:
         run.results += run.guard(harness_task.task, _run_harness, harness_task, config, run) or []
 
-    if any(_needs_device(task) for task in planned.tasks):
+    if any(_needs_device(task) for task in tasks):
         release_models()  # the judge needs the device
     for each in answered:
         run.results += run.guard(each.task.task, _aggregate, each, config, run) or []
@@ -90,6 +89,15 @@ def _with_examples(task: PlannedTask, config: EvaluateConfig) -> PlannedTask:
         seed=config.settings.seed[-1],  # of few-shot examples
     )
     return with_name(steps.show_examples, f"show_examples {task.task}")(quoted(task), shown=examples)
+
+
+def _is_ready(task: PlannedTask, run: EvaluationRun) -> bool:
+    """Return whether a task passes its own checks; the others are asked without one that does not."""
+    try:
+        with_name(steps.preflight, f"preflight {task.task}")(quoted(task))
+    except PreflightFailed as error:
+        run.failed[task.task] = error
+    return task.task not in run.failed
 
 
 class _Answered(NamedTuple):

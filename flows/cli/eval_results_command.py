@@ -302,10 +302,14 @@ def _check(name: str, data: Data, as_json: bool) -> None:
     from tasks.evaluation.benchmarks.base import Tools, is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.planning import EXPECTED_ERRORS, make_items
+    from tasks.evaluation.running.task_choice import expand_family
     from tasks.grading.math.math_grader import MathGrader
 
     with plain_errors(*EXPECTED_ERRORS):
-        benchmark = find_benchmark(name)
+        own_name, *more = expand_family(name)
+        if more:
+            fail(f"{name} stands for several benchmarks; check one of {', '.join([own_name, *more])}", REFUSED)
+        benchmark = find_benchmark(own_name)
         if is_whole(benchmark):
             fail(
                 f"{benchmark.name} brings its own generate_responses and evaluate_responses, so there are no items to "
@@ -315,6 +319,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
         items = list(make_items(benchmark, data))
         with MathGrader() as math:
             problems = list(benchmark.check(items, Tools(math)))
+            unscorable = benchmark.find_unscorable(items, Tools(math))
 
     def show() -> None:
         screen = Screen(soft_wrap=True, markup=False)
@@ -327,10 +332,32 @@ def _check(name: str, data: Data, as_json: bool) -> None:
                 screen.print(f"  gold: {first.gold}")
         for problem in problems:
             screen.print(f"problem: {problem}")
+        for why, names in _group_reasons(data.left_out | unscorable).items():
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            screen.print(f"not scored here: {', '.join(names[:5])}{more}: {why}")
         verdict = f"{len(problems)} problems" if problems else "nothing is wrong"
-        screen.print(f"{benchmark.name}: {len(items)} items, {verdict}")
+        absent = f", {len(data.left_out)} more are left out" if data.left_out else ""
+        absent += f", {len(unscorable)} cannot be scored here" if unscorable else ""
+        screen.print(f"{benchmark.name}: {len(items)} items{absent}, {verdict}")
 
-    facts = {"task": benchmark.name, "items": len(items), "ok": not problems, "problems": problems}
+    facts = {
+        "task": benchmark.name,
+        "items": len(items),
+        "ok": not problems,
+        "problems": problems,
+        "left_out": data.left_out,
+        "unscorable": unscorable,
+    }
     emit(facts, as_json, show)
     if problems:
         raise typer.Exit(FAILED)
+    if data.left_out or unscorable:
+        raise typer.Exit(DONE_WITH_FAILURES)
+
+
+def _group_reasons(reasons: dict[str, str]) -> dict[str, list[str]]:
+    """Return the items of each reason."""
+    by_reason = dict[str, list[str]]()
+    for item, why in reasons.items():
+        by_reason.setdefault(why, []).append(item)
+    return by_reason

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from flows.cli.commands import ConfigCommand, Flag, Json, Options, OptionValues, Settings
 from flows.cli.engine import prefect_for_command, progress_bars, run_flow
-from flows.cli.output import FAILED, Screen, emit, fail, harmless, make_table
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, harmless, make_table
 from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
@@ -111,6 +111,8 @@ def run(
     emit(outcome.report, as_json, lambda: show_report(outcome.report, is_stored=is_stored))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
+    if outcome.report.lacking:
+        raise typer.Exit(DONE_WITH_FAILURES)
 
 
 def estimate_calls(config: EvaluateConfig) -> RunEstimate:
@@ -180,11 +182,11 @@ def show_report(report: EvalReport, *, is_stored: bool = True) -> None:
         screen.print(make_table(*columns, rows=rows, title=escape(report.run.model.name)))
     for result in report.results:
         for note in result.notes:
-            screen.print(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
+            screen.print_line(f"[yellow]{escape(result.task)}[/]: {escape(note)}")
     for task, run in report.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
     for note in report.notes:
-        screen.print(escape(note))
+        screen.print_line(escape(note))
     if report.results and is_stored:
         screen.print(f"[dim]trivet eval show {report.run.id[:8]}[/]")
 
@@ -248,7 +250,7 @@ def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -
     for task, run in estimated.skipped.items():
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}")
     for note in estimated.notes:
-        screen.print(escape(note))
+        screen.print_line(escape(note))
 
 
 def show_rescored(rescored: RegradedRun) -> None:

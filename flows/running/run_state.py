@@ -130,6 +130,7 @@ class EvaluationRun(RunState):
             run=facts,
             results=tuple(self.results),
             skipped=planned.skipped,
+            lacking=planned.lacking,
             earlier=earlier,
             notes=(*planned.notes, *notes_on_retries(), *((trouble,) if trouble else ())),
         )

@@ -5,6 +5,7 @@ EvaluationError
 ├── UnknownTask         no benchmark or harness task of that name: lists what exists
 ├── DataMissing         the items of a benchmark are not at hand: says where to get them
 ├── DataUnusable        a file of items or responses is malformed: names file and line
+│   └── OddRow          one row of it cannot be used, and the others can: it is left out by name
 ├── BenchmarkUnusable   a YAML file or class of the user's own that is not a benchmark: names file and line
 ├── PreflightFailed     golds do not match themselves, a prompt does not render, no judge: nothing was started
 ├── NeedsLogLikelihood  a task wants log-probabilities and the backend gives none
@@ -40,6 +41,10 @@ class DataMissing(EvaluationError):
 
 class DataUnusable(EvaluationError):
     """A file of items or responses is malformed."""
+
+
+class OddRow(DataUnusable):
+    """One row of a file cannot be used."""
 
 
 class BenchmarkUnusable(EvaluationError):

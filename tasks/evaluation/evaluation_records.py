@@ -146,6 +146,8 @@ class EvalReport(FiniteRecord):
     results: tuple[TaskResult, ...]
     skipped: dict[str, str] = Field(default_factory=dict)
     """Tasks that were evaluated before under the same settings, each with the ID of that run."""
+    lacking: dict[str, str] = Field(default_factory=dict)
+    """Tasks that were left out as they or their data are not here, each with the reason."""
     earlier: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Metrics of the skipped tasks, as their earlier runs found them."""
     notes: tuple[str, ...] = ()

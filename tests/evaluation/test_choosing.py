@@ -12,10 +12,12 @@ from storage.artifacts import Artifacts
 from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-from tasks.evaluation.evaluation_errors import PreflightFailed, UnknownTask
+from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice, settings_digest
+from tasks.evaluation.running.shard_grading import collect_notes
 from tasks.evaluation.running.task_choice import find_earlier_run, find_task, plan_run, select_judge
+from tasks.grading.grading_records import Counts
 from tests.evaluation.conftest import NOWHERE
 from tests.evaluation.sums import plan_of, write_benchmark
 
@@ -50,6 +52,42 @@ def test_a_task_of_the_harness_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "theirs.yaml"
     path.write_text("task: theirs\ndataset_path: json\n")
     assert find_task(str(path), None) is None
+
+
+def test_what_has_no_data_is_skipped_by_name_and_the_others_are_asked(tmp_path: Path, artifacts: Artifacts) -> None:
+    (tmp_path / "math500.jsonl").write_bytes((SAMPLES / "math500.jsonl").read_bytes())
+    (tmp_path / "gsm8k_test.jsonl").write_text("{broken", "utf-8")
+    plan = chosen(["MATH500", "WildBench", "GSM8K", "SWEbench", "mix_eval"], artifacts, data_dir=tmp_path)
+    assert [task.task for task in plan.tasks] == ["MATH500"]
+    words = {"SWEbench": "container", "MixEvalChoice": "multiple-choice.json of mix_eval/data", "GSM8K": "not JSON"}
+    assert plan.lacking.keys() == words.keys() | {"WildBench"}
+    assert all(word in plan.lacking[name] for name, word in words.items())
+
+
+def test_a_family_of_evalchemy_is_all_its_benchmarks(artifacts: Artifacts) -> None:
+    plan = chosen(["MultiPLE"], artifacts)
+    assert [task.task for task in plan.tasks] == ["MultiPLE-js", "MultiPLE-sh"]
+    assert "MultiPLE-cpp" in plan.lacking
+
+
+def test_an_odd_row_is_left_out_by_name_and_a_file_of_odd_rows_refused(tmp_path: Path, artifacts: Artifacts) -> None:
+    rows = [
+        {"question_id": n, "question": "?", "options": ["a", "b"], "answer": "A", "category": "x"} for n in range(4)
+    ]
+    for odd, ok in ((1, True), (3, False)):
+        odd_rows = [row | {"options": ["a"]} for row in rows[:odd]]
+        lines = "".join(json.dumps(row) + "\n" for row in odd_rows + rows[odd:])
+        (tmp_path / "mmlu_pro.jsonl").write_text(lines, "utf-8")
+        if ok:
+            (task,) = chosen(["MMLUPro"], artifacts, data_dir=tmp_path).tasks
+            assert (task.count, list(task.left_out)) == (3, ["0"])
+            (note,) = collect_notes(task, Counts(items=3, samples=3, scored=3), {})
+            assert note.startswith("1 items of the data are left out (0: ")
+        else:
+            with pytest.raises(
+                DataUnusable, match=r"3 of 4 items cannot be used \(.*expected 2 to 26 options, found 1\)"
+            ):
+                chosen(["MMLUPro"], artifacts, data_dir=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -63,6 +64,39 @@ def test_a_check_names_each_problem_and_fails(tmp_path: Path) -> None:
     assert checked.exit_code == 1
     assert "item 1: 2 items have this id" in checked.stdout
     assert "item 1: its gold is empty" in checked.stdout
+
+
+LISTED = {
+    "prompt": "add() {\n", "test": "test", "task_id": "HumanEval_53_add", "canonical_solution": "    return 1\n",
+    "code_prompt": "import json\ndef f():\n", "entry_point": "f",
+}  # fmt: skip
+PACKED: list[tuple[str, str, Any]] = [
+    ("MultiPLE-sh", "multipl-e-sh.json", [LISTED]),
+    ("HumanEval", "humaneval-python.jsonl", LISTED),
+    ("BigCodeBench", "BigCodeBench-instruct.json", [LISTED | {"test": "class TestCases: pass"}]),
+    ("BigCodeBenchHardComplete", "BigCodeBench-complete-hard.json", [LISTED | {"test": "class TestCases: pass"}]),
+    ("MixEval", "multiple-choice.json", {"0": {"prompt": "?", "context": None, "options": ["a", "b"], "target": [1]}}),
+]
+"""Benchmark, name and content of the file as evalchemy packs it."""
+
+
+@pytest.mark.parametrize(("name", "file", "content"), PACKED, ids=[name for name, _, _ in PACKED])
+def test_a_file_as_evalchemy_packs_it_is_read_as_it_is(name: str, file: str, content: Any, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(json.dumps(content), "utf-8")
+    checked = json.loads(run("list", "--check", name, "--data-dir", tmp_path, "--json").stdout)
+    assert (checked["items"], checked["left_out"]) == (1, {})
+
+
+def test_items_that_cannot_be_scored_here_are_counted_by_name(tmp_path: Path) -> None:
+    rows = [
+        {"question_id": n, "question": "?", "options": ["a", "b"][:many], "answer": "A", "category": "x"}
+        for n, many in enumerate((2, 1, 2))
+    ]
+    (tmp_path / "mmlu_pro.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    checked = run("list", "--check", "MMLUPro", "--data-dir", tmp_path)
+    assert checked.exit_code == 3
+    assert "not scored here: 1: " in checked.stdout
+    assert "MMLUPro: 2 items, 1 more are left out, nothing is wrong" in checked.stdout
 
 
 @pytest.mark.parametrize(

@@ -80,18 +80,19 @@ class AlpacaEval(JudgedBenchmark):
             gamed.setdefault(index, []).append([_read_number(row, "std_delta_len"), _read_number(row, "preference")])
             difficulty.setdefault(index, _read_number(row, "instruction_difficulty"))
         for row in require_distinct(data.rows(INSTRUCTIONS)):
-            instruction = row.text("instruction")
-            # by a hash, so that the order of the outputs is balanced and yet the same in every run
-            detail: dict[str, JsonValue] = {
-                "reference": row.text("output"),
-                "generator": str(row.get("generator") or ""),
-                "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
-                "template": template,
-            }
-            if row.number in difficulty:  # df_gamed.csv names instructions by their row
-                detail |= {"difficulty": difficulty[row.number], "gamed": gamed[row.number]}
-            group = str(row["dataset"]) if row.get("dataset") else None
-            yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
+            with data.leave_out_odd(row):
+                instruction = row.text("instruction")
+                # by a hash, so that the order of the outputs is balanced and yet the same in every run
+                detail: dict[str, JsonValue] = {
+                    "reference": row.text("output"),
+                    "generator": str(row.get("generator") or ""),
+                    "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
+                    "template": template,
+                }
+                if row.number in difficulty:  # df_gamed.csv names instructions by their row
+                    detail |= {"difficulty": difficulty[row.number], "gamed": gamed[row.number]}
+                group = str(row["dataset"]) if row.get("dataset") else None
+                yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
         if not answers[0]:

@@ -73,24 +73,27 @@ class ArenaHard(JudgedBenchmark):
         except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             raise DataUnusable(f"{PROMPT.file}: expected `system_prompt` and one `prompt_template`") from error
         for row in require_distinct(data.rows(QUESTIONS)):
-            if row.id not in baselines:
-                row.unusable(f"{BASELINE.file} has no answer to question {row.id}")
-            baseline = baselines[row.id]
-            turns, answers = row.contents("turns"), baseline.answer_turns()
-            if len(turns) != 1 or len(answers) != 1:
-                row.unusable(
-                    f"a prompt of Arena-Hard has one turn and one answer, found {len(turns)} and {len(answers)}"
+            with data.leave_out_odd(row):
+                if row.id not in baselines:
+                    row.unusable(f"{BASELINE.file} has no answer to question {row.id}")
+                baseline = baselines[row.id]
+                # `prompt` and `messages` in the files of arena-hard-auto since its v2, `turns` and `choices` before
+                turns = [row.text("prompt")] if "prompt" in row else [turn["content"] for turn in row.contents("turns")]
+                answers = baseline.answer_turns()
+                if len(turns) != 1 or len(answers) != 1:
+                    row.unusable(
+                        f"a prompt of Arena-Hard has one turn and one answer, found {len(turns)} and {len(answers)}"
+                    )
+                yield Item(
+                    id=row.id,
+                    prompts=(turns[0],),
+                    detail={
+                        "cluster": str(row.get("cluster") or ""),
+                        "baseline": answers[0],
+                        "baseline_model": str(baseline.get("model_id") or baseline.get("model") or ""),
+                        **prompt,
+                    },
                 )
-            yield Item(
-                id=row.id,
-                prompts=(turns[0]["content"],),
-                detail={
-                    "cluster": str(row.get("cluster") or ""),
-                    "baseline": answers[0],
-                    "baseline_model": str(baseline.get("model_id") or ""),
-                    **prompt,
-                },
-            )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
         answer, baseline = answers[0], str(item.detail["baseline"])

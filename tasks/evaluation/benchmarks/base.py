@@ -12,7 +12,7 @@ from models.protocols import ChatRequest, ChatResponse
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Example, Family, Item, Reply, Response, Sample, Sampling
 from tasks.grading.code.code_grading import Verdict, grade_program, summarise_code
-from tasks.grading.grading_records import Summary, TemplateUnusable
+from tasks.grading.grading_records import Summary, TemplateUnusable, make_sample
 from tasks.grading.judge_grading import (
     AskAll,
     Judge,
@@ -140,6 +140,11 @@ class BaseBenchmark:
                 finding = f"the grader found {_abbreviate(sample.extracted)} in it ({sample.reason})"
                 yield f"item {item.id}: its own gold {_abbreviate(item.gold)} is graded as wrong; {finding}"
 
+    def find_unscorable(self, items: Sequence[Item], tools: Tools) -> dict[str, str]:
+        """Return the reason for each item whose answers cannot be scored on this machine, such as a missing library."""
+        del items, tools
+        return {}
+
     def gold_response(self, item: Item) -> str | None:
         """Return an answer, made of the gold, that must be graded as right; None where there is no such answer."""
         if item.gold is None:
@@ -210,6 +215,10 @@ class CodeBenchmark(BaseBenchmark):
         """Execute the code in an answer and return the verdict; the answer is not empty and comes without reasoning."""
         raise NotImplementedError
 
+    def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
+        """Return why no answer to an item can be scored on this machine; None if it can."""
+        del item, sandbox
+
     def empty_response(self, item: Item) -> str | None:
         """Return an answer whose function has an empty body, which must be graded as wrong; None if there is none."""
         del item
@@ -224,14 +233,25 @@ class CodeBenchmark(BaseBenchmark):
         return sandbox.map(lambda pair: self.sample(*pair, sandbox), answered)
 
     def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """Grade one response by executing its program."""
+        """Grade one response by executing its program; an item that cannot be scored here has no score for any."""
+        if why := self.why_unscorable(item, sandbox):
+            return make_sample(item, response, status="unscored", score=None, reason=why)
         return grade_program(item, response, self.try_out, sandbox)
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         return summarise_code(samples, ks=self.ks)
 
+    def find_unscorable(self, items: Sequence[Item], tools: Tools) -> dict[str, str]:
+        sandbox = tools.sandbox or shared_sandbox()
+        return {item.id: why for item in items if (why := self.why_unscorable(item, sandbox))}
+
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield the problems that the base class finds, and the items whose tests an empty function body passes."""
+        """Yield the problems of items that can be scored here, those whose tests an empty function body passes too."""
+        unscorable = self.find_unscorable(items, tools)
+        if items and len(unscorable) == len(items):
+            yield f"none of {len(items)} items can be scored here: {'; '.join(dict.fromkeys(unscorable.values()))}"
+            return
+        items = [item for item in items if item.id not in unscorable]
         yield from super().check(items, tools)
         empty = ((item, answer) for item in items if (answer := self.empty_response(item)) is not None)
         yield from (f"item {item}: an empty body passes its tests" for item in find_passing_items(self, empty, tools))

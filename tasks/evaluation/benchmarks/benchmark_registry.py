@@ -79,13 +79,13 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
 
 def find_by_plain_name(name: str) -> BaseBenchmark | None:
     """Return the benchmark whose name differs only in case and punctuation: `Arena-Hard`, `alpaca_eval`."""
+    by_plain_name = {plain_name(own): benchmark for own, benchmark in list_benchmarks().items()}
+    return by_plain_name.get(plain_name(name))
 
-    def plain(name: str) -> str:
-        return re.sub(r"[^a-z0-9]", "", name.casefold())
 
-    return {plain(benchmark_name): benchmark for benchmark_name, benchmark in list_benchmarks().items()}.get(
-        plain(name)
-    )
+def plain_name(name: str) -> str:
+    """Return a name without case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def find_near_names(name: str, candidates: list[str]) -> list[str]:
@@ -103,7 +103,7 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
     if isinstance(benchmark, SimpleBenchmark):
         # without what changes no score
         content = benchmark.definition.model_dump(
-            mode="json", exclude={"summary": True, "data": {"get"}, "examples": True}
+            mode="json", exclude={"summary": True, "data": {"get", "also"}, "examples": True}
         )
         grader = content["grader"] = {name: value for name, value in content["grader"].items() if value is not None}
         for step in grader["published"]:

@@ -114,23 +114,24 @@ class HLE(Examination):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            if row.get("image"):
-                continue
-            row.require("id", "question", "answer", "answer_type")
-            kind, gold = str(row["answer_type"]), str(row["answer"]).strip()
-            if kind == CHOICE and not (len(gold) == 1 and gold in LETTERS):
-                row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
-            detail: dict[str, JsonValue] = {"answer_type": kind}
-            if kind == CHOICE:
-                detail["letters"] = LETTERS
-            yield Item(
-                id=str(row["id"]),
-                prompts=(str(row["question"]),),
-                system=SYSTEM,
-                gold=gold,
-                group=str(row["category"]) if row.get("category") else None,
-                detail=detail,
-            )
+            with data.leave_out_odd(row):
+                if row.get("image"):
+                    continue
+                row.require("id", "question", "answer", "answer_type")
+                kind, gold = str(row["answer_type"]), str(row["answer"]).strip()
+                if kind == CHOICE and not (len(gold) == 1 and gold in LETTERS):
+                    row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
+                detail: dict[str, JsonValue] = {"answer_type": kind}
+                if kind == CHOICE:
+                    detail["letters"] = LETTERS
+                yield Item(
+                    id=str(row["id"]),
+                    prompts=(str(row["question"]),),
+                    system=SYSTEM,
+                    gold=gold,
+                    group=str(row["category"]) if row.get("category") else None,
+                    detail=detail,
+                )
 
     def read(self, response: str) -> Readings:
         return read_answers(response, self.rule)
@@ -163,26 +164,27 @@ class JEEBench(Examination):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            row.require("question", "gold", "type", "subject")
-            kind, gold = str(row["type"]), str(row["gold"]).strip()
-            if kind not in PROMPTS:
-                row.unusable(f"type {kind!r} is none of {', '.join(PROMPTS)}")
-            choice = kind.startswith("MCQ")
-            if choice and not (gold and set(gold) <= set("ABCD")):
-                row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
-            if not choice and _parse_number(gold) is None:
-                row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
-            detail: dict[str, JsonValue] = {"type": kind}
-            if choice:
-                detail |= {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
-            question = str(row["question"]).replace("\n\n", "\n").strip()
-            yield Item(
-                id=str(row.number),
-                prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
-                gold=gold,
-                group=str(row["subject"]),
-                detail=detail,
-            )
+            with data.leave_out_odd(row):
+                row.require("question", "gold", "type", "subject")
+                kind, gold = str(row["type"]), str(row["gold"]).strip()
+                if kind not in PROMPTS:
+                    row.unusable(f"type {kind!r} is none of {', '.join(PROMPTS)}")
+                choice = kind.startswith("MCQ")
+                if choice and not (gold and set(gold) <= set("ABCD")):
+                    row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
+                if not choice and _parse_number(gold) is None:
+                    row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
+                detail: dict[str, JsonValue] = {"type": kind}
+                if choice:
+                    detail |= {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
+                question = str(row["question"]).replace("\n\n", "\n").strip()
+                yield Item(
+                    id=str(row.number),
+                    prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
+                    gold=gold,
+                    group=str(row["subject"]),
+                    detail=detail,
+                )
 
     def read(self, response: str) -> Readings:
         from tasks.grading.math.math_extraction import read_answers as read_mathematics

@@ -69,30 +69,31 @@ class MTBench(JudgedBenchmark):
         prompts = {row.text("name"): row for row in data.rows(PROMPTS)}
         references = {row.id: row.answer_turns() for row in data.rows(REFERENCES)}
         for row in require_distinct(data.rows(QUESTIONS)):
-            turns, category = row.texts("turns"), row.text("category")
-            if not 1 <= len(turns) <= len(TURNS):
-                row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
-            judges: dict[str, JsonValue] = {}
-            for turn in TURNS[: len(turns)]:
-                name = PROMPT_OF[turn, category in WITH_REFERENCE]
-                if name not in prompts:
-                    row.unusable(f"its judge prompt {name!r} is not in {PROMPTS.file}")
-                prompt = prompts[name]
-                form = prompt.get("output_format")
-                if form != "[[rating]]":
-                    prompt.unusable(f"`output_format` of {name!r} must be [[rating]], found {form!r}")
-                system = str(prompt.get("system_prompt") or "")
-                judges[turn] = {"name": name, "system": system, "template": prompt.text("prompt_template")}
-            yield Item(
-                id=row.id,
-                prompts=tuple(turns),
-                group=category,
-                detail={
-                    "temperature": TEMPERATURES.get(category, OTHER_TEMPERATURE),
-                    "references": list[JsonValue](references.get(row.id, [])),
-                    "judge_prompts": judges,
-                },
-            )
+            with data.leave_out_odd(row):
+                turns, category = row.texts("turns"), row.text("category")
+                if not 1 <= len(turns) <= len(TURNS):
+                    row.unusable(f"`turns` has {len(turns)} turns; a question of MT-Bench has one or two")
+                judges: dict[str, JsonValue] = {}
+                for turn in TURNS[: len(turns)]:
+                    name = PROMPT_OF[turn, category in WITH_REFERENCE]
+                    if name not in prompts:
+                        row.unusable(f"its judge prompt {name!r} is not in {PROMPTS.file}")
+                    prompt = prompts[name]
+                    form = prompt.get("output_format")
+                    if form != "[[rating]]":
+                        prompt.unusable(f"`output_format` of {name!r} must be [[rating]], found {form!r}")
+                    system = str(prompt.get("system_prompt") or "")
+                    judges[turn] = {"name": name, "system": system, "template": prompt.text("prompt_template")}
+                yield Item(
+                    id=row.id,
+                    prompts=tuple(turns),
+                    group=category,
+                    detail={
+                        "temperature": TEMPERATURES.get(category, OTHER_TEMPERATURE),
+                        "references": list[JsonValue](references.get(row.id, [])),
+                        "judge_prompts": judges,
+                    },
+                )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
         requests = dict[str, ChatRequest]()

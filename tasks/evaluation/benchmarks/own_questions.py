@@ -48,7 +48,13 @@ class RAGQuestions(BaseBenchmark):
     score_only = True
 
     def items(self, data: Data) -> Iterator[Item]:
-        return (_build_item(row, _read_text(row, "question")) for row in data.rows(self.files[0]) if _has_gold(row))
+        for row in data.rows(self.files[0]):
+            with data.leave_out_odd(row):
+                if _has_gold(row):
+                    yield self._item(row)
+
+    def _item(self, row: Row) -> Item:
+        return _build_item(row, _read_text(row, "question"))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """Yield a sample for each response, in order.
@@ -86,15 +92,12 @@ class RAGReading(RAGQuestions):
     sampling = Sampling(temperature=0.0, max_tokens=1024)
     score_only = False
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            if _has_gold(row):
-                context = row.get("context")
-                passages = "\n\n".join(map(str, context)) if isinstance(context, list) else _read_text(row, "context")
-                # the passages come last, so that braces in them are not filled
-                yield _build_item(
-                    row, READING.replace("{question}", _read_text(row, "question")).replace("{context}", passages)
-                )
+    def _item(self, row: Row) -> Item:
+        context = row.get("context")
+        passages = "\n\n".join(map(str, context)) if isinstance(context, list) else _read_text(row, "context")
+        # the passages come last, so that braces in them are not filled
+        prompt = READING.replace("{question}", _read_text(row, "question")).replace("{context}", passages)
+        return _build_item(row, prompt)
 
 
 def _has_gold(row: Row) -> bool:
@@ -158,15 +161,16 @@ class VQA(BaseBenchmark):
             row.require("question_id")
             answers[str(row["question_id"])] = human_answers
         for row in data.rows(self.files[0]):
-            row.require("question_id")
-            question = str(row["question_id"])
-            human_answers = answers.get(question) or row.unusable(f"question {question} has no annotation")
-            yield Item(
-                id=question,
-                prompts=(str(row.get("question", "")),),
-                gold=Counter(human_answers).most_common(1)[0][0],
-                detail={"answers": list[JsonValue](human_answers), "image": str(row.get("image_id", ""))},
-            )
+            with data.leave_out_odd(row):
+                row.require("question_id")
+                question = str(row["question_id"])
+                human_answers = answers.get(question) or row.unusable(f"question {question} has no annotation")
+                yield Item(
+                    id=question,
+                    prompts=(str(row.get("question", "")),),
+                    gold=Counter(human_answers).most_common(1)[0][0],
+                    detail={"answers": list[JsonValue](human_answers), "image": str(row.get("image_id", ""))},
+                )
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """Yield a sample for each response, in order, scored from 0 to 1 by how many people gave the same answer."""

@@ -55,13 +55,14 @@ class RepoBench(BaseBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         for file, (language, subset) in zip(self.files, ((a, b) for a in LANGUAGES for b in SUBSETS), strict=True):
             for row in data.rows(file):
-                yield Item(
-                    id=f"{language}-{subset}-{row.number}",
-                    prompts=(build_prompt(row, language),),
-                    gold=row.text("next_line"),
-                    group=f"{language}_{subset}",
-                    detail={"language": language},
-                )
+                with data.leave_out_odd(row):
+                    yield Item(
+                        id=f"{language}-{subset}-{row.number}",
+                        prompts=(build_prompt(row, language),),
+                        gold=row.text("next_line"),
+                        group=f"{language}_{subset}",
+                        detail={"language": language},
+                    )
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         del tools

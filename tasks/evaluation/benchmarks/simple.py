@@ -35,6 +35,8 @@ class DataSource(Record):
 
     file: str = Field(min_length=1)
     """Name of the file in `--data-dir`, or in the folder of the YAML file."""
+    also: tuple[str, ...] = ()
+    """Further names of the file, under which evalchemy packs it."""
     hub: str | None = None
     """ID of the data set on the Hugging Face hub."""
     config: str | None = None
@@ -192,9 +194,12 @@ class SimpleBenchmark(BaseBenchmark):
         self.example_file = _data_file(definition.examples, folder) if definition.examples else None
 
     def items(self, data: Data) -> Iterator[Item]:
-        items = (self._item(row) for row in data.rows(self.files[0]))
         ids = set(self.definition.ids)
-        return (item for item in items if not ids or item.id in ids)
+        for row in data.rows(self.files[0]):
+            with data.leave_out_odd(row):
+                item = self._item(row)
+                if not ids or item.id in ids:
+                    yield item
 
     def examples(self, data: Data) -> Iterator[Example]:
         solved_items = self.definition.examples
@@ -278,6 +283,7 @@ class SimpleBenchmark(BaseBenchmark):
 def _data_file(source: DataSource, folder: Path) -> DataFile:
     return DataFile(
         file=source.file,
+        also=source.also,
         hub=source.hub,
         hub_config=source.config,
         hub_split=source.split,

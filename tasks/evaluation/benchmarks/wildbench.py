@@ -88,29 +88,32 @@ class WildBench(JudgedBenchmark):
         """Yield the tasks; `detail` holds checklist, categories and the judge's prompt."""
         template = data.text(PROMPT)
         for row in require_distinct(data.rows(TASKS)):
-            messages = row.contents("conversation_input")
-            for message in messages:
-                role = message.get("role")
-                if role not in ("user", "assistant"):
-                    row.unusable(f"a message of `conversation_input` has the role {role!r}; expected user or assistant")
-            *history, last = [PriorTurn(role=message["role"], text=message["content"]) for message in messages]
-            if last.role != "user":
-                row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
-            tags = [row.text("primary_tag"), *row.texts("secondary_tags")]
-            if unknown := [tag for tag in tags if tag not in CATEGORIES]:
-                row.unusable(f"the tag {unknown[0]!r} is not one of {', '.join(CATEGORIES)}")
-            categories = list[JsonValue](dict.fromkeys(CATEGORIES[tag] for tag in tags))
-            yield Item(
-                id=row.id,
-                prompts=(last.text,),
-                history=tuple(history),
-                group=str(categories[0]),
-                detail={
-                    "checklist": list[JsonValue](row.texts("checklist")),
-                    "categories": categories,
-                    "template": template,
-                },
-            )
+            with data.leave_out_odd(row):
+                messages = row.contents("conversation_input")
+                for message in messages:
+                    role = message.get("role")
+                    if role not in ("user", "assistant"):
+                        row.unusable(
+                            f"a message of `conversation_input` has the role {role!r}; expected user or assistant"
+                        )
+                *history, last = [PriorTurn(role=message["role"], text=message["content"]) for message in messages]
+                if last.role != "user":
+                    row.unusable(f"`conversation_input` must end with the user's message, found role {last.role!r}")
+                tags = [row.text("primary_tag"), *row.texts("secondary_tags")]
+                if unknown := [tag for tag in tags if tag not in CATEGORIES]:
+                    row.unusable(f"the tag {unknown[0]!r} is not one of {', '.join(CATEGORIES)}")
+                categories = list[JsonValue](dict.fromkeys(CATEGORIES[tag] for tag in tags))
+                yield Item(
+                    id=row.id,
+                    prompts=(last.text,),
+                    history=tuple(history),
+                    group=str(categories[0]),
+                    detail={
+                        "checklist": list[JsonValue](row.texts("checklist")),
+                        "categories": categories,
+                        "template": template,
+                    },
+                )
 
     def requests(self, item: Item, answers: Sequence[str]) -> dict[str, ChatRequest]:
         if not answers[0]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from storage import files
 from storage.storage_errors import StoreUnreachable
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, UnknownTask
+from tasks.evaluation.running.benchmark_data import skip_unreachable_hub
 
 YAML = (".yaml", ".yml")
 FILE_FORMATS = ("json", "csv", "parquet", "text", "arrow")
@@ -71,6 +72,8 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
     installed_version()
     import yaml
     from datasets.exceptions import DatasetsError
+
+    skip_unreachable_hub()
 
     try:
         # the harness's own ten thousand files take 4 s to read: only where they are needed

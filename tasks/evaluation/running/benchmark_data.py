@@ -7,24 +7,29 @@ import gzip
 import hashlib
 import io
 import json
+import logging
 import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
 from storage.records import Record
-from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable
+from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OddRow
 from tasks.evaluation.evaluation_records import Dataset
 
-ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id")
+log = logging.getLogger(__name__)
+
+ID_FIELDS = ("id", "unique_id", "idx", "key", "question_id", "task_id", "uid")
 """Field names of the item ID in data files; the first that is present counts."""
 PACKED = ("", ".gz")
 """Ends of the names of unpacked and packed files."""
 BOM = b"\xef\xbb\xbf"
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """Matches an escape of JSON that may stand for half a surrogate pair."""
+HUB_TIMEOUT_S = 5.0
 BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 """Errors by which Python reports damaged gzip data."""
 
@@ -34,6 +39,8 @@ class DataFile(Record):
 
     file: str
     """Name of the file in `--data-dir`; found too with `.jsonl`, `.json` or `.csv`, `.gz` behind it, and - for _."""
+    also: tuple[str, ...] = ()
+    """Further names of the file, under which evalchemy packs it."""
     hub: str | None = None
     """ID of the data set on the Hugging Face hub."""
     hub_config: str | None = None
@@ -67,8 +74,8 @@ class Row(dict[str, Any]):
         return read_id(self) or str(self.number)
 
     def unusable(self, why: str) -> NoReturn:
-        """Raise DataUnusable with file, line and the reason."""
-        raise DataUnusable(f"{self.file}, {self.unit} {self.line}: {why}")
+        """Raise OddRow, a DataUnusable, with file, line and the reason."""
+        raise OddRow(f"{self.file}, {self.unit} {self.line}: {why}")
 
     def require(self, *names: str) -> None:
         """Raise DataUnusable for the first of these fields that the row lacks."""
@@ -95,11 +102,16 @@ class Row(dict[str, Any]):
         return self._contents(self.get(name), f"`{name}`")
 
     def answer_turns(self) -> list[str]:
-        """Return the turns of an answer in FastChat's `choices[0].turns`, which are texts or objects with `content`."""
+        """Return the turns of an answer: texts, or objects with `content`, in FastChat's `choices[0].turns`; else the
+        assistant's `messages`, each with a text, or an object with `answer`, under `content`."""
         try:
-            turns: Any = self["choices"][0]["turns"]
+            if "messages" in self:
+                said = [message["content"] for message in self["messages"] if message["role"] == "assistant"]
+                turns: Any = [content["answer"] if isinstance(content, dict) else content for content in said]
+            else:
+                turns = self["choices"][0]["turns"]
         except (KeyError, IndexError, TypeError):
-            self.unusable("an answer must have `choices`, whose first has `turns`")
+            self.unusable("an answer must have `messages` of the assistant, or `choices`, whose first has `turns`")
         if isinstance(turns, list) and all(isinstance(turn, str) for turn in cast("list[Any]", turns)):
             return cast("list[str]", turns)
         return [turn["content"] for turn in self._contents(turns, "`choices[0].turns`")]
@@ -122,6 +134,16 @@ class Data:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
+        self.left_out: dict[str, str] = {}
+        """Items that cannot be used, by ID, each with the reason; benchmarks that were read put them here."""
+
+    @contextmanager
+    def leave_out_odd(self, row: Row) -> Generator[None]:
+        """Note an item in `left_out` if its row cannot be used, and go on behind the block."""
+        try:
+            yield
+        except OddRow as odd:
+            self.left_out[row.id] = str(odd)
 
     def find(self, file: DataFile) -> Path | None:
         """Return the path of the local file; None if there is none. Raises DataMissing, DataUnusable."""
@@ -134,7 +156,7 @@ class Data:
         stem = plain.rpartition(".")[0]
         stems = dict.fromkeys([stem, stem.replace("-", "_"), stem.replace("_", "-")])
         usual = (plain, *(f"{variant}.{kind}" for variant in stems for kind in READERS))
-        names = [file.file, *(name + packed for name in usual for packed in PACKED)]
+        names = [file.file, *(name + packed for name in (*usual, *file.also) for packed in PACKED)]
         candidates = (folder / name for folder in folders for name in names)
         path = next((candidate for candidate in candidates if candidate.exists()), None)
         if path and path.is_dir():
@@ -203,6 +225,7 @@ class Data:
             import datasets
 
             datasets.disable_progress_bars()
+            skip_unreachable_hub()
             dataset = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
             # images and audio are not JSON, and need packages of their own to be read
             media = ("Image", "Audio", "Video", "Pdf")
@@ -221,6 +244,20 @@ class Data:
         hub = f" The hub has it as {_hub_name(file)}." if file.hub else ""
         get = f" {file.get}" if file.get else ""
         return f"{file.file} is not here, and {why}; {put} with --data-dir (TRIVET_DATA_DIR).{hub}{get}"
+
+
+@cache
+def skip_unreachable_hub() -> None:
+    """Let the hub's client look into its cache alone where the hub is away; it would try again for half a minute."""
+    from datasets import config
+    from huggingface_hub import constants, get_session
+
+    try:
+        if not constants.HF_HUB_OFFLINE:
+            get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_S)
+    except Exception:  # the client raises what its own libraries raise
+        log.info("the hub is away, and only its cache is read", exc_info=True)
+        constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
 
 
 def require_distinct(rows: Iterable[Row]) -> Iterator[Row]:
@@ -271,7 +308,10 @@ def _read_jsonl(file: BinaryIO, path: Path) -> Iterator[Row]:
 
 
 def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
-    """Yield the items of a list, of the only list in an object, or of one object to a line. Raises DataUnusable."""
+    """Yield the items of a list, of the only list in an object, of one object to a line, or of an object by ID.
+
+    Raises DataUnusable.
+    """
     raw = file.read().removeprefix(BOM)
     first, _, rest = raw.lstrip().partition(b"\n")
     if first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):
@@ -279,12 +319,16 @@ def _read_json(file: BinaryIO, path: Path) -> Iterator[Row]:
         yield from _read_jsonl(io.BytesIO(raw), path)
         return
     items = _parse_json(raw, str(path))
-    if not isinstance(items, list):  # the only list in an object, as in VQA files
-        lists = [value for value in _require_object(items, str(path)).values() if isinstance(value, list)]
-        if len(lists) != 1:
+    if not isinstance(items, list):
+        by_name = _require_object(items, str(path))
+        lists = [value for value in by_name.values() if isinstance(value, list)]
+        if len(lists) == 1:  # the only list in an object, as in VQA files
+            items = cast("list[Any]", lists[0])
+        elif by_name and all(isinstance(value, dict) for value in by_name.values()):  # by ID, as in MixEval's files
+            items = [{"id": name, **value} for name, value in by_name.items()]
+        else:
             problem = f"expected a list of items, or an object with one list in it; found {len(lists)}"
             raise DataUnusable(f"{path}: {problem}")
-        items = cast("list[Any]", lists[0])
     for number, value in enumerate(cast("list[Any]", items)):
         fields = _require_object(value, f"{path}, item {number + 1}")
         yield Row(fields, file=str(path), line=number + 1, number=number, unit="item")

@@ -107,6 +107,8 @@ class PlannedTask(Record):
     data: Dataset
     items: Ref
     """Artifact of the items, JSONL of Item."""
+    left_out: dict[str, str] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """Items of the data that cannot be used, by ID, each with the reason."""
     examples: Ref | None = Field(default=None, exclude_if=lambda value: value is None)
     """Artifact of solved examples, JSONL of Example, from which demonstrations are still to be chosen for the items."""
     count: int
@@ -213,9 +215,15 @@ def plan_task(
             f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
         )
     ids = set[bytes]()
+    data.left_out.clear()
     run_items = iter(()) if whole else _require_distinct(make_items(benchmark, data), benchmark.name, ids)
     # items are made as they are written, which fills `ids`
     items = write_lines(artifacts, "items", take_first(run_items, settings.first))
+    if len(data.left_out) > len(ids) and not (settings.first and ids):
+        first = next(iter(data.left_out.values()))
+        raise DataUnusable(
+            f"{benchmark.name}: {len(data.left_out)} of {len(data.left_out) + len(ids)} items cannot be used ({first})"
+        )
     if not ids and not whole:
         sources = ", ".join(str(data.find(file) or file.hub) for file in benchmark.files) or "its own code"
         raise DataUnusable(f"{benchmark.name} has no items; see that what it reads is whole: {sources}")
@@ -250,6 +258,7 @@ def plan_task(
         family=benchmark.family,
         data=own_data if whole else data.facts(benchmark.name, benchmark.files),
         items=items,
+        left_out=dict(data.left_out),
         examples=examples,
         count=len(ids),
         repeats=repeats,

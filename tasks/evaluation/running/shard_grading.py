@@ -183,6 +183,9 @@ def collect_notes(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]
             yield f"items have different numbers of samples, {task.repeats} at most"
     elif absent := task.samples - counts.samples:
         yield f"{absent} of {task.samples} responses are not there; they count in no figure"
+    if left_out := task.left_out:
+        names = ", ".join(list(left_out)[:MOST_NAMED]) + (" …" if len(left_out) > MOST_NAMED else "")
+        yield f"{len(left_out)} items of the data are left out ({names}: {next(iter(left_out.values()))})"
     if counts.unscored:
         names = ", ".join(list(unscored)[:MOST_NAMED]) + (" …" if len(unscored) > MOST_NAMED else "")
         why = next(iter(unscored.values()), "")[:REASON_CHARS]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,14 @@ from storage.storage_errors import DatabaseUnavailable
 from tasks.budget import Prices, Tokens
 from tasks.calls import estimate_tokens, response_key
 from tasks.evaluation.benchmarks.base import BaseBenchmark
-from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed, UnknownTask
+from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark, find_by_plain_name, plain_name
+from tasks.evaluation.evaluation_errors import (
+    BenchmarkUnusable,
+    DataMissing,
+    DataUnusable,
+    PreflightFailed,
+    UnknownTask,
+)
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import build_request
@@ -40,19 +48,8 @@ if TYPE_CHECKING:
 
 LOOKUP_BATCH = 1_000
 """Number of requests that are looked up in the response store at once."""
-LACKING = {
-    "ZeroEval": "the solutions of its grids are private; name ZeroEvalMath and ZeroEvalNumersense, and CruxEval",
-    "SWE-Bench": "it needs a container for each repository",
-    "SafetyBench": "its data are not read here",
-    "AlpacaEvalWeighted": "it is AlpacaEval now; the judge's prompt of our own went",
-    "LiveBench": "a third of its tasks has a grader by rule, so that its average can be compared with nothing",
-    "CodeElo": "its ratings need the site as judge; CodeForces runs official tests",
-    "LiveCodeBenchOfficial": "name LiveCodeBench, which asks in the words of evalchemy",
-    "LiveCodeBenchv5Official": "name LiveCodeBenchv5, which asks in the words of evalchemy",
-    "MixEval": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
-    "MixEvalHard": "name the benchmarks that it draws from, such as bbh and gsm8k of the harness",
-}
-"""Benchmarks that evalchemy or an earlier version names and that are not here, and why."""
+NAMES = tomllib.loads(Path(__file__).with_name("task_names.toml").read_text("utf-8"))
+"""Names that evalchemy or an earlier version has: `families`, what each stands for; `lacking`, why it is not here."""
 
 
 def plan_run(
@@ -60,15 +57,17 @@ def plan_run(
 ) -> Plan:
     """Return the plan of a run.
 
-    Raises UnknownTask, DataMissing, DataUnusable, BenchmarkUnusable, ModelUnavailable.
+    A benchmark without usable data is left out with the reason. Raises UnknownTask, BenchmarkUnusable and
+    ModelUnavailable; DataMissing or DataUnusable where none has any.
 
     evaluations: where earlier results are; None to look nowhere. A database that is away knows nothing.
     opened: the model must be one that can be asked here.
     """
     model, settings, include_path = request.model, request.settings, request.include_path
     earlier_results = None if request.overwrite or settings.debug else evaluations
-    lacking = _find_lacking([choice.task for choice in request.tasks], include_path)
-    choices = [choice for choice in request.tasks if choice.task not in lacking]
+    named = list(_expand_families(request.tasks))
+    lacking = _find_lacking([choice.task for choice in named], include_path)
+    choices = [choice for choice in named if choice.task not in lacking]
     # before a model is loaded for a typo
     benchmarks = [(choice, find_task(choice.task, include_path)) for choice in choices]
     chat = open_model(model) if opened else _open_if_possible(model)
@@ -77,6 +76,7 @@ def plan_run(
     planned: list[PlannedTask] = []
     harness: list[TaskChoice] = []
     skipped: dict[str, str] = {}
+    without_data: dict[str, DataMissing | DataUnusable] = {}
     for choice, benchmark in benchmarks:
         if benchmark is None:
             harness.append(choice)
@@ -86,17 +86,21 @@ def plan_run(
             task_settings = settings.model_copy(
                 update={"n_repeat": read_recorded(find_recorded(model, benchmark.name)).repeats}
             )
-        task = plan_task(
-            benchmark,
-            data,
-            artifacts,
-            # a file or a class is found again as it was named
-            benchmark_name=choice.task if any(sign in choice.task for sign in "./:") else benchmark.name,
-            settings=task_settings,
-            model=model,
-            judge=select_judge(benchmark, request.judge, auto=request.auto_judge),
-            batch_size=choice.batch_size,
-        )
+        try:
+            task = plan_task(
+                benchmark,
+                data,
+                artifacts,
+                # a file or a class is found again as it was named
+                benchmark_name=choice.task if any(sign in choice.task for sign in "./:") else benchmark.name,
+                settings=task_settings,
+                model=model,
+                judge=select_judge(benchmark, request.judge, auto=request.auto_judge),
+                batch_size=choice.batch_size,
+            )
+        except (DataMissing, DataUnusable) as error:
+            without_data[benchmark.name] = error
+            continue
         if task.score_only and model.backend != "replay":
             raise PreflightFailed(
                 f"{task.task} grades recorded answers and asks no model; give them with --model replay "
@@ -107,16 +111,35 @@ def plan_run(
             skipped[task.task] = run
         else:
             planned.append(task)
-    return Plan(model=facts, tasks=tuple(planned), harness=tuple(harness), skipped=skipped, lacking=lacking)
+    if without_data and not (planned or harness or skipped):
+        first = next(iter(without_data.values()))
+        raise type(first)("; ".join(map(str, without_data.values()))) from first
+    return Plan(
+        model=facts,
+        tasks=tuple(planned),
+        harness=tuple(harness),
+        skipped=skipped,
+        lacking=lacking | {name: str(why) for name, why in without_data.items()},
+    )
+
+
+def expand_family(name: str) -> list[str]:
+    """Return the benchmarks for which a name of evalchemy stands; else the name alone."""
+    families: dict[str, list[str]] = NAMES["families"]
+    return next((members for family, members in families.items() if plain_name(family) == plain_name(name)), [name])
+
+
+def _expand_families(choices: Iterable[TaskChoice]) -> Iterator[TaskChoice]:
+    for choice in choices:
+        yield from (choice.model_copy(update={"task": member}) for member in expand_family(choice.task))
 
 
 def _find_lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, str]:
     """Return the reason for each task of another harness that is not here. Raises UnknownTask where all are."""
-    from tasks.evaluation.benchmarks.benchmark_registry import find_by_plain_name
     from tasks.evaluation.harness.harness_run import is_harness_task
 
-    reasons = {name.casefold(): why for name, why in LACKING.items()}
-    absent = {task: why for task in tasks if (why := reasons.get(task.casefold()))}
+    reasons = {plain_name(name): str(why) for name, why in NAMES["lacking"].items()}
+    absent = {task: why for task in tasks if (why := reasons.get(plain_name(task)))}
     available = [
         task for task in absent if find_by_plain_name(task) or (include_path and is_harness_task(task, include_path))
     ]
@@ -137,7 +160,6 @@ def _open_if_possible(model: ModelSpec) -> Chat | None:
 
 def find_task(name: str, include_path: Path | None) -> BaseBenchmark | None:
     """Return the benchmark of that name; None for a task of the harness. Raises UnknownTask, BenchmarkUnusable."""
-    from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark, find_by_plain_name
     from tasks.evaluation.harness.harness_run import is_harness_task
 
     try:

@@ -17,7 +17,7 @@ from tasks.evaluation.benchmarks.code.bigcodebench import (
     BigCodeBench,
     build_program,
 )
-from tasks.evaluation.benchmarks.code.sandbox_libraries import look_up
+from tasks.evaluation.benchmarks.code.sandbox_libraries import REMEDY, look_up
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tests.evaluation.code.answered import opened_tools
@@ -97,7 +97,7 @@ def test_a_missing_library_is_reported_whatever_the_answer(
     if not look_up([library], tools.sandbox).missing:
         pytest.skip(f"this Python has {library}")
     samples = graded(name, {item: answer}, tools)
-    why = f"library {library} is not in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
+    why = f"library {library} is not {REMEDY}"
     assert (samples[item].status, samples[item].score, samples[item].reason) == ("unscored", None, why)
     metrics = NAMED[name].summarise(samples.values()).metrics
     assert (metrics["missing_libraries"], metrics["num_unscored"]) == ({library: 1}, 1)

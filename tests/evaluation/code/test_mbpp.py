@@ -11,7 +11,7 @@ import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS, empty_functions
-from tasks.evaluation.evaluation_records import Sample
+from tasks.evaluation.evaluation_records import Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Execution, Program, Sandbox
 from tests.evaluation.code.answered import graded, opened_tools
@@ -185,6 +185,7 @@ def test_a_program_has_three_seconds_and_a_slow_problem_more() -> None:
 
 def test_without_numpy_nothing_is_known() -> None:
     sandbox = Noting(numpy=False)
-    verdict = PLUS.try_out(PLUS_ITEMS[0], "x = 1", cast("Sandbox", sandbox))
-    assert (verdict.score, sandbox.programs) == (None, [])
-    assert verdict.reason.startswith("library numpy is not in the sandbox's Python")
+    response = Response(item=PLUS_ITEMS[0].id, turns=(Reply(text="x = 1"),))
+    sample = PLUS.sample(PLUS_ITEMS[0], response, cast("Sandbox", sandbox))
+    assert (sample.status, sample.score, sandbox.programs) == ("unscored", None, [])
+    assert sample.reason.startswith("library numpy is not in the sandbox's Python")

@@ -28,12 +28,12 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, LookUp, explain_missing, look_up
-from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
+from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, explain_missing, look_up
+from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, complete_program, extract_code
-from tasks.grading.code.code_grading import Verdict, verdict_of
-from tasks.sandbox import Limits, Program, Sandbox, shared_sandbox
+from tasks.grading.code.code_grading import BROKEN, Verdict, verdict_of
+from tasks.sandbox import Limits, Program, Sandbox
 
 INSTRUCTION = (
     "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
@@ -66,6 +66,7 @@ class BigCodeBench(CodeBenchmark):
         self.files = (
             DataFile(
                 file="bigcodebench_hard.jsonl" if hard else "bigcodebench.jsonl",
+                also=(f"BigCodeBench-{self.key}.json",),  # each of evalchemy's four has one of the prompts as `prompt`
                 hub="bigcode/bigcodebench-hard" if hard else "bigcode/bigcodebench",
                 hub_split="v0.1.3",
             ),
@@ -73,33 +74,30 @@ class BigCodeBench(CodeBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
-            if "class TestCases" not in test:
-                row.unusable("test: there is no class TestCases in it")
-            problem = row.text(f"{self.split}_prompt").strip()
-            problem_text = f"```\n{problem}\n```" if self.split == "complete" else problem
-            libraries = find_libraries(row)
-            yield Item(
-                id=task_id,
-                prompts=(f"{INSTRUCTION}\n{problem_text}\n",),
-                gold=solution,
-                group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,  # this Python's, a label only
-                detail={
-                    "entry_point": entry_point,
-                    "libraries": list[JsonValue](libraries),
-                    "code_prompt": code_prompt,
-                    "test": test,
-                },
-            )
+            with data.leave_out_odd(row):
+                task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
+                if "class TestCases" not in test:
+                    row.unusable("test: there is no class TestCases in it")
+                own_prompt = f"{self.split}_prompt"
+                problem = row.text(own_prompt if own_prompt in row else "prompt").strip()
+                problem_text = f"```\n{problem}\n```" if self.split == "complete" else problem
+                libraries = find_libraries(row)
+                yield Item(
+                    id=task_id,
+                    prompts=(f"{INSTRUCTION}\n{problem_text}\n",),
+                    gold=solution,
+                    # by the libraries of this Python: a label only
+                    group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,
+                    detail={
+                        "entry_point": entry_point,
+                        "libraries": list[JsonValue](libraries),
+                        "code_prompt": code_prompt,
+                        "test": test,
+                    },
+                )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = extract_code(answer, "python")
-        # before the code runs: a failed import would be graded as wrong
-        libraries = _look_up(item, sandbox)
-        if libraries.broken:
-            return Verdict(None, f"sandbox: its libraries could not be looked up: {libraries.broken}", code)
-        if libraries.missing:
-            return Verdict(None, explain_missing(libraries.missing), code)
         code_prompt, entry_point, test = (str(item.detail[name]) for name in ("code_prompt", "entry_point", "test"))
         return verdict_of(
             sandbox.run(build_program(complete_program(code_prompt, code, entry_point, "python"), test)), code
@@ -129,34 +127,23 @@ class BigCodeBench(CodeBenchmark):
 
         A few canonical solutions may fail, as in bigcodebench itself: up to FAILING_SHARE of them are logged only.
         """
-        sandbox = tools.sandbox or shared_sandbox()
-        lacking = {item.id: missing for item in items if (missing := _look_up(item, sandbox).missing)}
-        if items and len(lacking) == len(items):
-            names = sorted({name for missing in lacking.values() for name in missing})
-            yield f"none of {len(items)} tasks can be executed: {explain_missing(names)}"
-            return
-        problems = list(super().check([item for item in items if item.id not in lacking], tools))
-        if len(problems) > FAILING_SHARE * len(items):
+        problems = list(super().check(items, tools))
+        if len(problems) > FAILING_SHARE * len(items) or len(self.find_unscorable(items, tools)) == len(items):
             yield from problems
         for problem in problems:
             log.warning("canonical solution fails benchmark=%s %s", self.name, problem)
 
-    def sample(self, item: Item, response: Response, sandbox: Sandbox) -> Sample:
-        """Grade one response; where libraries are missing, so that no answer has a score, a missing one has none."""
-        sample = super().sample(item, response, sandbox)
-        missing = _look_up(item, sandbox).missing if sample.missing else ()
-        if missing:
-            return sample.model_copy(update={"status": "unscored", "score": None, "reason": explain_missing(missing)})
-        return sample
-
-
-def _look_up(item: Item, sandbox: Sandbox) -> LookUp:
-    return look_up(cast("list[str]", item.detail["libraries"]), sandbox)
+    def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
+        # before the code runs: a failed import would be graded as wrong
+        missing, broken = look_up(cast("list[str]", item.detail["libraries"]), sandbox)
+        if broken:
+            return f"{BROKEN}its libraries could not be looked up: {broken}"
+        return explain_missing(missing) if missing else None
 
 
 def find_libraries(row: Row) -> list[str]:
     """Return the top-level modules that an item declares in `libs`, or its solution and tests import, sorted."""
-    libs = row.get("libs")
+    libs = row.get("libs", [])
     try:  # the text of a Python list
         names = ast.literal_eval(libs) if isinstance(libs, str) else libs
     except (ValueError, SyntaxError):

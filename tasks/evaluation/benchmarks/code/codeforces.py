@@ -50,18 +50,21 @@ class CodeForces(ContestBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """Yield the problems that have tests and do not interact with the judge."""
         for row in data.rows(self.files[0]):
-            if row.get("interaction_format") or not row.get("official_tests"):
-                continue
-            seconds = row.get("time_limit")
-            if not isinstance(seconds, int | float) or seconds <= 0:
-                row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
-            tests: list[JsonValue] = [dict(_read_test(row, "official_tests", test)) for test in row["official_tests"]]
-            yield Item(
-                id=row.text("id"),
-                prompts=(f"{INSTRUCTION}\n\n{render_statement(row)}",),
-                group=name_difficulty(row.get("rating")),
-                detail={"tests": tests, "seconds": float(seconds) + 50},  # evalchemy's addition
-            )
+            with data.leave_out_odd(row):
+                if row.get("interaction_format") or not row.get("official_tests"):
+                    continue
+                seconds = row.get("time_limit")
+                if not isinstance(seconds, int | float) or seconds <= 0:
+                    row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
+                tests: list[JsonValue] = [
+                    dict(_read_test(row, "official_tests", test)) for test in row["official_tests"]
+                ]
+                yield Item(
+                    id=row.text("id"),
+                    prompts=(f"{INSTRUCTION}\n\n{render_statement(row)}",),
+                    group=name_difficulty(row.get("rating")),
+                    detail={"tests": tests, "seconds": float(seconds) + 50},  # evalchemy's addition
+                )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """Run all tests, each in a process of its own, until the first that fails."""

@@ -57,18 +57,19 @@ class CruxEval(CodeBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in require_distinct(data.rows(self.files[0])):
-            arguments = row.get("input")
-            if not isinstance(arguments, str):  # empty where f takes nothing
-                row.unusable(f"`input` must be the arguments of f as text, found {arguments!r:.80}")
-            fields = {"code": row.text("code"), "input": arguments, "output": row.text("output")}
-            for part in PARTS:
-                yield Item(
-                    id=f"{row.id}/{part}",
-                    prompts=(PROMPTS[part][self.manner].format(**fields),),
-                    gold=f"f({fields['input']})" if part == "input" else fields["output"],
-                    group=part,
-                    detail=dict[str, JsonValue](fields),
-                )
+            with data.leave_out_odd(row):
+                arguments = row.get("input")
+                if not isinstance(arguments, str):  # empty where f takes nothing
+                    row.unusable(f"`input` must be the arguments of f as text, found {arguments!r:.80}")
+                fields = {"code": row.text("code"), "input": arguments, "output": row.text("output")}
+                for part in PARTS:
+                    yield Item(
+                        id=f"{row.id}/{part}",
+                        prompts=(PROMPTS[part][self.manner].format(**fields),),
+                        gold=f"f({fields['input']})" if part == "input" else fields["output"],
+                        group=part,
+                        detail=dict[str, JsonValue](fields),
+                    )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         extracted = extract_answer(answer)

@@ -13,25 +13,25 @@ mlfoundations/evalchemy (eval/chat_benchmarks/HumanEvalPlus).
 MultiPL-E: HumanEval in the languages of a table, a benchmark for each, named MultiPLE-sh, MultiPLE-cpp, … Data: the
 hub's nuprl/MultiPL-E, configurations humaneval-sh, humaneval-cpp, …; fields: name, language, prompt (ends within a
 function), doctests, original, prompt_terminology, tests, stop_tokens. The files of deepseek-ai/DeepSeek-Coder and
-mlfoundations/evalchemy repeat name and tests as task_id and test. There are no solutions among them, so `solutions/`
-has some of our own, which a preflight runs. Prompt, 1,024 tokens and 15 seconds as in mlfoundations/evalchemy
-(eval/chat_benchmarks/MultiPLE), without the indentation of its fences. Tests need MultiPL-E's libraries: Test::Deep for
-Perl, test/unit for Ruby, luaunit for Lua; the preflight runs our solutions to two items of each language to detect
-whether they are installed.
+mlfoundations/evalchemy have task_id and test beside or instead of name and tests, and some no stop_tokens. There are no
+solutions among them, so `solutions/` has some of our own, which a preflight runs. Prompt, 1,024 tokens and 15 seconds
+as in mlfoundations/evalchemy (eval/chat_benchmarks/MultiPLE), without the indentation of its fences. Tests need
+MultiPL-E's libraries: Test::Deep for Perl, test/unit for Ruby, luaunit for Lua; the preflight runs our solutions to two
+items of each language to detect whether they are installed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import cast
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import CodeBenchmark, Tools
+from tasks.evaluation.benchmarks.base import CodeBenchmark
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import complete_program, extract_code, find_blocks
@@ -43,11 +43,17 @@ from tasks.sandbox.sandbox_records import MIB
 
 PYTHON = DataFile(
     file="HumanEval.jsonl",
+    also=("humaneval-python.jsonl",),
     hub="openai/openai_humaneval",
     hub_split="test",
     get="It is data/HumanEval.jsonl.gz of github.com/openai/human-eval (MIT), and is read packed too.",
 )
-PLUS = DataFile(file="HumanEvalPlus.jsonl", hub="evalplus/humanevalplus", hub_split="test")
+PLUS = DataFile(
+    file="HumanEvalPlus.jsonl",
+    also=("humanevalplus-python.jsonl",),
+    hub="evalplus/humanevalplus",
+    hub_split="test",
+)
 TRANSLATED = {
     "sh": ("Bash", DataFile(file="humaneval_sh.jsonl", optional=True)),
     "js": ("JavaScript", DataFile(file="humaneval_js.jsonl", optional=True)),
@@ -120,13 +126,10 @@ class FunctionBenchmark(CodeBenchmark):
         before = item.detail["prompt"] if item.group == "python" else ""
         return body and f"```{item.group}\n{before}{body}```\n"
 
-    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield the problems that the base class finds; only why, if a language of the items cannot be run here."""
-        languages = dict.fromkeys(item.group for item in items if item.group)
-        missing = [(language, why) for language in languages if (why := why_unavailable(find_language(language)))]
-        yield from (f"programs of {language} cannot be run here: {why}" for language, why in missing)
-        if not missing:
-            yield from super().check(items, tools)
+    def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
+        del sandbox
+        why = why_unavailable(find_language(str(item.group)))
+        return f"programs of {item.group} cannot be run here: {why}" if why else None
 
 
 class HumanEval(FunctionBenchmark):
@@ -141,12 +144,13 @@ class HumanEval(FunctionBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         """Yield the Python items, then those of each language whose file is in the data folder."""
-        yield from (
-            build_python_item(row, self.render_prompt("Python", row.text("prompt"))) for row in data.rows(PYTHON)
-        )
+        for row in data.rows(PYTHON):
+            with data.leave_out_odd(row):
+                yield build_python_item(row, self.render_prompt("Python", row.text("prompt")))
         for extension, (language, file) in TRANSLATED.items():
             for row in data.rows(file) if data.find(file) else ():
-                yield build_translated_item(row, extension, self.render_prompt(language, row.text("prompt")))
+                with data.leave_out_odd(row):
+                    yield build_translated_item(row, extension, self.render_prompt(language, row.text("prompt")))
 
     def render_prompt(self, language: str, prompt: str) -> str:
         """Return the prompt that the model sees."""
@@ -175,9 +179,12 @@ class HumanEvalPlus(FunctionBenchmark):
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(PLUS):
-            if "base_input" in row:
-                row.unusable("these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead")
-            yield build_python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
+            with data.leave_out_odd(row):
+                if "base_input" in row:
+                    row.unusable(
+                        "these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead"
+                    )
+                yield build_python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
 
 
 class MultiPLE(FunctionBenchmark):
@@ -192,13 +199,21 @@ class MultiPLE(FunctionBenchmark):
         self.extension = extension
         self.name = f"MultiPLE-{extension}"
         self.summary = f"HumanEval translated to {LANGUAGES[extension]}"
-        file, config = f"humaneval_{extension}.jsonl", f"humaneval-{extension}"
-        self.files = (DataFile(file=file, hub="nuprl/MultiPL-E", hub_config=config, hub_split="test"),)
+        self.files = (
+            DataFile(
+                file=f"humaneval_{extension}.jsonl",
+                also=(f"multipl-e-{extension}.json",),
+                hub="nuprl/MultiPL-E",
+                hub_config=f"humaneval-{extension}",
+                hub_split="test",
+            ),
+        )
 
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
-            prompt = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
-            yield build_translated_item(row, self.extension, prompt).model_copy(update={"system": MULTIPLE_SYSTEM})
+            with data.leave_out_odd(row):
+                prompt = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
+                yield build_translated_item(row, self.extension, prompt).model_copy(update={"system": MULTIPLE_SYSTEM})
 
 
 def build_python_item(row: Row, prompt: str) -> Item:
@@ -225,7 +240,7 @@ def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
         "prompt": prompt,
         "entry_point": names[0],
         "tests": row.text("tests" if "tests" in row else "test"),
-        "stop_tokens": list[JsonValue](row.texts("stop_tokens")),
+        "stop_tokens": list[JsonValue](row.texts("stop_tokens") if "stop_tokens" in row else []),
     }
     return Item(id=f"{extension}/{name}", prompts=(model_prompt,), group=extension, detail=detail)
 

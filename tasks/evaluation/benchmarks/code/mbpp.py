@@ -91,10 +91,11 @@ class MBPP(CodeBenchmark):
         examples = [render_solved_problem(rows[place]) for place in SHOTS]
         setups = {row.id: str(row.get("test_setup_code") or "") for row in rows}
         for row in require_distinct(data.rows(test_file)):
-            if row.id.isdecimal() and int(row.id) in TEST_IDS:
-                setup = str(row.get("test_setup_code") or setups.get(row.id, ""))
-                tests = [*([setup] if setup else []), *row.texts(_field_name(row, "test", "test_list"))]
-                yield build_item(row, examples, tests="\n".join(tests))
+            with data.leave_out_odd(row):
+                if row.id.isdecimal() and int(row.id) in TEST_IDS:
+                    setup = str(row.get("test_setup_code") or setups.get(row.id, ""))
+                    tests = [*([setup] if setup else []), *row.texts(_field_name(row, "test", "test_list"))]
+                    yield build_item(row, examples, tests="\n".join(tests))
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = extract_code(answer, "python")
@@ -147,16 +148,19 @@ class MBPPPlus(MBPP):
             )
         examples = [(row.id, render_solved_problem(row)) for row in first[SHOTS.start :]]
         for row in require_distinct(data.rows(file)):
-            shots = [example for own, example in examples if own != row.id]
-            yield build_item(row, shots[: len(SHOTS)], tests=row.text("test"))
+            with data.leave_out_odd(row):
+                shots = [example for own, example in examples if own != row.id]
+                yield build_item(row, shots[: len(SHOTS)], tests=row.text("test"))
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         return CodeBenchmark.summarise(self, samples)
 
+    def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
+        del item
+        return explain_missing(NUMPY) if look_up(NUMPY, sandbox).missing else None
+
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = extract_code(answer, "python")
-        if look_up(NUMPY, sandbox).missing:
-            return Verdict(None, explain_missing(NUMPY), code)
         seconds = LONGER_SECONDS.get(item.id, SECONDS)
         limits = Limits(cpu_s=seconds, wall_s=3 * seconds + 20)  # the clock only ends what sleeps
         # nothing may stand before an import from __future__

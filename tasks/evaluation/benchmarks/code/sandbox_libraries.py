@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tasks.sandbox import Program, Sandbox
 
-REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another)"
+REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another; the extra `bigcodebench` has them)"
 REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")
 """Matches a text of `explain_missing`; its group holds the names of the libraries."""
 LACKS = 3
