@@ -250,32 +250,3 @@ def format_table(cells: Sequence[Cell], *, between: str = " | ") -> str:
     rows = itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row"))
     lines = [[" ".join(cell.text.split()) for cell in row] for _, row in rows]
     return "\n".join(between.join(line) for line in lines if any(line))
-
-
-_ROMAN = (
-    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
-    (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
-)  # fmt: skip
-
-
-def format_roman(number: int) -> str:
-    """Return a list number in lower-case Roman numerals; "" for a number outside 1 to 3,999."""
-    letters, number = "", number if 0 < number < 4000 else 0
-    for value, sign in _ROMAN:
-        letters += sign * (number // value)
-        number %= value
-    return letters
-
-
-def spell_number(number: int, digits: str, units: str) -> str:
-    """Return a list number in Korean or Chinese words (십일 for 11); "" for a number outside 1 to 9,999.
-
-    digits: the signs of 1 to 9; units: those of 10, 100 and 1,000, before which a one is not written.
-    """
-    if not 0 < number < 10_000:
-        return ""
-    words = ""
-    for power in (3, 2, 1, 0):
-        if digit := number // 10**power % 10:
-            words += ("" if digit == 1 and power else digits[digit - 1]) + (units[power - 1] if power else "")
-    return words

@@ -8,9 +8,10 @@ from __future__ import annotations
 import posixpath
 import re
 import xml.etree.ElementTree as ET
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from tasks.documents.archives import OLE_MAGIC, Package, parse_xml
@@ -83,6 +84,27 @@ def local_name(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
+def read_chart(root: Any) -> list[list[str]]:
+    """Return the data that a chart keeps: a row for each category, a column for each series, their names on top."""
+    series = root.findall(".//{*}ser") if local_name(root.tag) == "chartSpace" else []
+    columns = [_read_points(node, "val", "yVal") for node in series]
+    categories = next((points for node in series if (points := _read_points(node, "cat", "xVal"))), {})
+    rows = [[column.get(n, "") for column in (categories, *columns)] for n in sorted(set(categories).union(*columns))]
+    return [["", *(" ".join(_read_points(node, "tx").values()) for node in series)], *rows] if rows else []
+
+
+def _read_points(series: Any, *parts: str) -> dict[int, str]:
+    """Return cached values by position; categories of several levels are joined."""
+    points: dict[int, str] = {}
+    for point in (point for part in parts for point in series.findall(f"{{*}}{part}//{{*}}pt")):
+        index, value = int(point.get("idx", "0")), point.findtext("{*}v") or ""
+        if parts[0] == "val":
+            with suppress(ValueError):
+                value = f"{float(value):.11g}"  # as many digits as a cell shows without a format
+        points[index] = f"{value} {points[index]}" if index in points else value
+    return points
+
+
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
@@ -131,13 +153,17 @@ def word_attribute(node: ET.Element, name: str) -> str | None:
     return node.get(W + name)
 
 
+@lru_cache
+def _word_path(path: str) -> str:
+    return "/".join(W + step for step in path.split("/"))
+
+
 def child_value(node: ET.Element, path: str) -> str | None:
     """Return the `w:val` of a child, found by a path such as `pPr/pStyle`."""
-    child = node.find("/".join(W + step for step in path.split("/")))
-    return None if child is None else word_attribute(child, "val")
+    child = node.find(_word_path(path))
+    return None if child is None else child.get(f"{W}val")
 
 
-def child_is_on(node: ET.Element, path: str) -> bool:
-    """Return whether a switch such as `pPr/pageBreakBefore` is present and not set to off."""
-    child = node.find("/".join(W + step for step in path.split("/")))
-    return child is not None and word_attribute(child, "val") not in ("0", "false", "off")
+def is_on(switch: ET.Element | None) -> bool:
+    """Return whether a switch such as `pageBreakBefore` is present and not set to off."""
+    return switch is not None and switch.get(f"{W}val") not in ("0", "false", "off")

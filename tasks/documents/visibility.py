@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 Color = tuple[int, ...]
 """Red, green and blue from 0 to 255, and how far it covers what lies below where that is known."""
 
@@ -27,6 +29,7 @@ def explain_unseen(
     return None
 
 
+@lru_cache
 def read_color(text: str | None) -> Color | None:
     """Return a colour from its name or its digits, as pages (`#036`, `navy`) and Office (`003366`) write them."""
     from PIL import ImageColor

@@ -386,6 +386,7 @@ def _run(text: str, look: str) -> str:
 
 
 WHITE, DARK = "<w:color w:val='FFFFFF'/>", "<w:shd w:val='clear' w:fill='003366'/>"
+DARK_INK = "<w:color w:val='003366'/>"
 SMALL, UNSEEN = "<w:sz w:val='1'/>", "<w:rStyle w:val='Unseen'/>"
 SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w:tc>"
 
@@ -398,6 +399,7 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
         (f"<w:p>{_run('in a style', UNSEEN)}</w:p>", "", "in a style"),
         (f"<w:p>{_run('no ground', WHITE)}{_run('on a highlight', WHITE + DARK)}</w:p>", "on a highlight", "no ground"),
         (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('banner', WHITE)}</w:p>", "banner", ""),
+        (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('navy', DARK_INK)}{_run('plain', '')}</w:p>", "plain", "navy"),
         (f"<w:p><w:pPr><w:pStyle w:val='Banner'/></w:pPr>{_run('banner', '')}</w:p>", "banner", ""),
         (
             f"<w:tbl>{_row(_cell('a') + SHADED_CELL)}</w:tbl>",
@@ -416,7 +418,19 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
             "100",
         ),
     ],
-    ids=["vanish", "small", "style", "white", "shaded", "shaded style", "shaded cell", "row", "moved", "deleted"],
+    ids=[
+        "vanish",
+        "small",
+        "style",
+        "white",
+        "shaded",
+        "navy",
+        "shaded style",
+        "shaded cell",
+        "row",
+        "moved",
+        "deleted",
+    ],
 )
 def test_what_word_does_not_show_is_kept_as_hidden(tmp_path: Path, body: str, shown: str, hidden: str) -> None:
     styles = (

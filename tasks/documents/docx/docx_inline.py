@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from tasks.documents.office_package import R, W, child_is_on, child_value, word_attribute
+from tasks.documents.docx.docx_styles import VANISHED, LookAtRun
+from tasks.documents.office_package import R, W, child_value, is_on, word_attribute
 
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING_PARTS = ("main", "picture", "wordprocessingDrawing", "chart", "diagram")
 A, PIC, WP, CHART, DIAGRAM = (f"{{http://schemas.openxmlformats.org/drawingml/2006/{part}}}" for part in _DRAWING_PARTS)
 VML = "{urn:schemas-microsoft-com:vml}"
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 
 
 class PageBreak(NamedTuple):
@@ -25,19 +27,13 @@ class PageBreak(NamedTuple):
     """Recorded by the program that laid out the document last; else set by the author."""
 
 
-class Picture(NamedTuple):
-    """A picture in the text, with its alternative text."""
+class Drawing(NamedTuple):
+    """A picture, chart or diagram, with its alternative text."""
 
     alt: str
     relationship: str | None
-    """Relationship id of the image; None where the picture names none."""
-
-
-class LinkedDrawing(NamedTuple):
-    """A chart or diagram, whose text is in another part."""
-
-    alt: str
-    relationship: str
+    """Relationship id of the image or of the part with its text; None where the picture names none."""
+    is_picture: bool = True
 
 
 class TextBox(NamedTuple):
@@ -56,13 +52,11 @@ class NoteReference(NamedTuple):
     """The author typed a mark of his own behind it."""
 
 
-class StyledText(NamedTuple):
-    """A text that may stand above its line or below it."""
+class ShiftedText(NamedTuple):
+    """A text that stands above its line (1) or below it (-1)."""
 
     text: str
-    align: str | None
-    """`superscript`, `subscript` or `baseline`; None where the style tells it."""
-    style: str | None
+    place: int
 
 
 class HiddenRun(NamedTuple):
@@ -74,10 +68,7 @@ class HiddenRun(NamedTuple):
 
 T = TypeVar("T")
 DELETED = "deleted in tracked changes"
-VANISHED = "formatted as hidden"
-Hides = Callable[[ET.Element], str | None]
-"""Tells why the text of a run is not seen; None for a run that is."""
-Token = str | PageBreak | Picture | LinkedDrawing | TextBox | NoteReference | StyledText | HiddenRun
+Token = str | PageBreak | Drawing | TextBox | NoteReference | ShiftedText | HiddenRun
 
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -102,66 +93,68 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def read_tokens(node: ET.Element, hides: Hides) -> Iterator[Token]:
+def read_tokens(node: ET.Element, look_at: LookAtRun) -> Iterator[Token]:
     """Yield the tokens of everything below `node`; inserted text is text, deleted text is hidden."""
     for child in node:
         tag = child.tag
         if tag == f"{W}t":
             yield child.text or ""
+        elif tag == f"{W}r":
+            yield from _read_run(child, look_at)
+        elif tag in _LEFT_OUT:
+            continue
         elif tag in _CHARACTERS:
             yield _CHARACTERS[tag]
-        elif reason := _TAKEN_OUT.get(tag):
-            yield HiddenRun(read_hidden(child), reason)
-        elif tag == f"{W}r" and (reason := hides(child)):
-            tokens = list(read_tokens(child, hides))
-            seen = [token for token in tokens if not isinstance(token, str)] if reason != VANISHED else []
-            text = "".join(token for token in tokens if isinstance(token, str)) if seen else read_hidden(child)
-            yield from (HiddenRun(text, reason), *seen)
-        elif tag == f"{W}r" and (child_value(child, "rPr/vertAlign") or child_value(child, "rPr/rStyle")):
-            look = child_value(child, "rPr/vertAlign"), child_value(child, "rPr/rStyle")
-            for token in read_tokens(child, hides):
-                yield StyledText(token, *look) if isinstance(token, str) else token
+        elif tag in _TAKEN_OUT:
+            yield HiddenRun(read_hidden(child), _TAKEN_OUT[tag])
         elif tag == f"{W}br":
             yield PageBreak(rendered=False) if word_attribute(child, "type") == "page" else "\n"
         elif tag == f"{W}lastRenderedPageBreak":
             yield PageBreak(rendered=True)
         elif tag == f"{W}sym":
-            yield _symbol(child)
-        elif tag == f"{W}fldChar" and (box := child.find(f"{W}ffData/{W}checkBox")) is not None:
-            # the box of a legacy form field is not in the text
-            set_by_default = box.find(f"{W}checked") is None and child_is_on(box, "default")
-            yield "☒" if child_is_on(box, "checked") or set_by_default else "☐"
-        elif tag == f"{W}fldChar" and (choice := child.find(f"{W}ffData/{W}ddList")) is not None:
-            chosen = child_value(choice, "result") or child_value(choice, "default") or "0"
-            entries = [word_attribute(entry, "val") or "" for entry in choice.iter(f"{W}listEntry")]
-            yield from entries[int(chosen) if chosen.isdecimal() and len(chosen) < 5 else 0 :][:1]
-        elif tag in (f"{M}oMath", f"{M}oMathPara"):
-            equations = [child] if tag == f"{M}oMath" else child.findall(f"{M}oMath")
-            yield "\n".join(map(linearize_math, equations))
+            yield _read_symbol(child)
+        elif tag == f"{W}fldChar":
+            yield _read_field(child)
+        elif tag == f"{M}oMath":
+            yield linearize_math(child)
+        elif tag == f"{M}oMathPara":
+            yield "\n".join(map(linearize_math, child.findall(f"{M}oMath")))
         elif tag in _NOTES:
             own_mark = word_attribute(child, "customMarkFollows") in ("1", "true", "on")
             yield NoteReference(_NOTES[tag], word_attribute(child, "id") or "", own_mark)
         elif tag == f"{MC}AlternateContent":
-            yield from read_first_alternative(child, partial(read_tokens, hides=hides))
+            yield from read_first_alternative(child, partial(read_tokens, look_at=look_at))
         elif tag in _DRAWINGS:
-            yield from _drawing(child, alt="")
+            yield from _read_drawing(child, alt="")
         elif tag == f"{W}ruby":
             for base in child.iter(f"{W}rubyBase"):
-                yield from read_tokens(base, hides)
+                yield from read_tokens(base, look_at)
             reading = "".join(text.text or "" for rt in child.iter(f"{W}rt") for text in rt.iter(f"{W}t"))
-            if reading:
-                yield f"({reading})"
-        elif tag not in _LEFT_OUT:
-            yield from read_tokens(child, hides)
+            yield f"({reading})" if reading else ""
+        else:
+            yield from read_tokens(child, look_at)
+
+
+def _read_run(run: ET.Element, look_at: LookAtRun) -> Iterator[Token]:
+    unseen, place = look_at(run)
+    tokens = read_tokens(run, look_at)
+    if unseen == VANISHED:
+        yield HiddenRun(read_hidden(run), unseen)
+    elif unseen:
+        others = list(tokens)  # a picture in a run of tiny letters is seen
+        yield HiddenRun("".join(token for token in others if isinstance(token, str)), unseen)
+        yield from (token for token in others if not isinstance(token, str))
+    elif place:
+        yield from (ShiftedText(token, place) if isinstance(token, str) else token for token in tokens)
+    else:
+        yield from tokens
 
 
 def read_hidden(node: ET.Element) -> str:
     """Return the text below a node that is not shown, paragraphs parted by line breaks."""
-    texts = {f"{W}p": "\n", f"{W}tab": "\t", f"{W}br": "\n"}
-    shown = (f"{W}t", f"{W}delText")
-    return "".join(child.text or "" if child.tag in shown else texts.get(child.tag, "") for child in node.iter()).strip(
-        "\n"
-    )
+    signs, shown = {f"{W}p": "\n", f"{W}tab": "\t", f"{W}br": "\n"}, (f"{W}t", f"{W}delText")
+    texts = (child.text or "" if child.tag in shown else signs.get(child.tag, "") for child in node.iter())
+    return "".join(texts).strip("\n")
 
 
 def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterable[T]]) -> list[T]:
@@ -171,34 +164,41 @@ def read_first_alternative(node: ET.Element, read: Callable[[ET.Element], Iterab
     return next(filter(None, (list(read(copy)) for copy in copies)), [])
 
 
-def _symbol(node: ET.Element) -> str:
+def _read_symbol(node: ET.Element) -> str:
     try:
         code = int(word_attribute(node, "char") or "", 16)
+        signs = _SYMBOLS.get((word_attribute(node, "font") or "").casefold(), {})
+        return signs.get(code & 0xFF, chr(code)) if 0 <= code <= 0xFFFF else "\ufffd"
     except ValueError:
         return "\ufffd"
-    if not 0 <= code <= 0xFFFF:
-        return "\ufffd"
-    signs = _SYMBOLS.get((word_attribute(node, "font") or "").casefold(), {})
-    return signs.get(code & 0xFF, chr(code))
 
 
-def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
+def _read_field(node: ET.Element) -> str:
+    """Return what a legacy form field shows beside the text: its box, or the chosen entry of its list."""
+    if (box := node.find(f"{W}ffData/{W}checkBox")) is not None:
+        checked = box.find(f"{W}checked")
+        return "☒" if is_on(box.find(f"{W}default") if checked is None else checked) else "☐"
+    if (choice := node.find(f"{W}ffData/{W}ddList")) is not None:
+        chosen = child_value(choice, "result") or child_value(choice, "default") or "0"
+        entries = [word_attribute(entry, "val") or "" for entry in choice.iter(f"{W}listEntry")]
+        return "".join(entries[int(chosen) if chosen.isdecimal() and len(chosen) < 5 else 0 :][:1])
+    return ""
+
+
+def _read_drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
     """Yield pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
-    inline_properties = node.find(f"{WP}inline/{WP}docPr")
-    properties = node.find(f"{WP}anchor/{WP}docPr") if inline_properties is None else inline_properties
-    alt = _description(properties) or alt
+    inline = node.find(f"{WP}inline/{WP}docPr")
+    alt = _describe(node.find(f"{WP}anchor/{WP}docPr") if inline is None else inline) or alt
     for child in node:
         tag = child.tag
         if tag == f"{PIC}pic":
-            own = _description(child.find(f"{PIC}nvPicPr/{PIC}cNvPr"))
+            own = _describe(child.find(f"{PIC}nvPicPr/{PIC}cNvPr"))
             blip = child.find(f"{PIC}blipFill/{A}blip")
-            yield Picture(own or alt, None if blip is None else blip.get(f"{R}embed") or blip.get(f"{R}link"))
+            yield Drawing(own or alt, None if blip is None else blip.get(f"{R}embed") or blip.get(f"{R}link"))
         elif tag == f"{VML}imagedata":
-            yield Picture(node.get("alt", alt), child.get(f"{R}id"))
-        elif tag == f"{CHART}chart":
-            yield LinkedDrawing(alt, child.get(f"{R}id", ""))
-        elif tag == f"{DIAGRAM}relIds":
-            yield LinkedDrawing(alt, child.get(f"{R}dm", ""))
+            yield Drawing(node.get("alt", alt), child.get(f"{R}id"))
+        elif tag in (f"{CHART}chart", f"{DIAGRAM}relIds"):
+            yield Drawing(alt, child.get(f"{R}id" if tag == f"{CHART}chart" else f"{R}dm"), is_picture=False)
         elif tag == f"{W}txbxContent":
             yield TextBox(child)
         elif tag == f"{A}t":
@@ -206,74 +206,65 @@ def _drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
         elif tag == f"{VML}textpath":  # word art of Word 97–2007
             yield child.get("string", "")
         elif tag == f"{MC}AlternateContent":
-            yield from read_first_alternative(child, partial(_drawing, alt=alt))
+            yield from read_first_alternative(child, partial(_read_drawing, alt=alt))
         else:
-            yield from _drawing(child, alt=alt)
+            yield from _read_drawing(child, alt=alt)
 
 
-def _description(properties: ET.Element | None) -> str:
+def _describe(properties: ET.Element | None) -> str:
     return "" if properties is None else properties.get("descr") or properties.get("title") or ""
 
 
-M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_PROPERTIES = "Pr"  # fPr, sSupPr, ctrlPr … carry looks
+_EQUATIONS = {
+    "f": "{num*}/{den*}", "sSup": "{e}^{sup*}", "sSub": "{e}_{sub*}", "sSubSup": "{e}_{sub*}^{sup*}",
+    "sPre": "_{sub*}^{sup*}{e}", "rad": "{deg}√({e})", "func": "{fName} {e}", "limLow": "{e}_{lim*}",
+    "limUpp": "{e}^{lim*}",
+}  # fmt: skip
+"""How the parts of an element stand on a line; `*` sets brackets around more than a number or a name."""
+
+
+class _Parts:
+    """The parts of an equation's element, each on one line, by their names."""
+
+    def __init__(self, node: ET.Element) -> None:
+        self._node = node
+
+    def __getitem__(self, name: str) -> str:
+        text = "".join(map(_join_terms, self._node.findall(M + name.removesuffix("*"))))
+        return f"({text})" if name.endswith("*") and not text.isalnum() and len(text) != 1 else text
 
 
 def linearize_math(node: ET.Element) -> str:
     """Return the equation below `node` on one line, with brackets where its layout groups terms."""
-    match node.tag.removeprefix(M):
-        case "f":
-            return f"{_group_terms(node, 'num')}/{_group_terms(node, 'den')}"
-        case "sSup":
-            return f"{_part(node, 'e')}^{_group_terms(node, 'sup')}"
-        case "sSub":
-            return f"{_part(node, 'e')}_{_group_terms(node, 'sub')}"
-        case "sSubSup":
-            return f"{_part(node, 'e')}_{_group_terms(node, 'sub')}^{_group_terms(node, 'sup')}"
-        case "sPre":
-            return f"_{_group_terms(node, 'sub')}^{_group_terms(node, 'sup')}{_part(node, 'e')}"
-        case "rad":
-            return f"{_part(node, 'deg')}√({_part(node, 'e')})"
+    name, parts = node.tag.removeprefix(M), _Parts(node)
+    if name in _EQUATIONS:
+        return _EQUATIONS[name].format_map(parts)  # pyright: ignore[reportArgumentType]  # it asks for items only
+
+    def sign(path: str, otherwise: str) -> str:
+        """Return a character that a property names; an empty one means that there is none."""
+        child = node.find("/".join(M + step for step in path.split("/")))
+        return otherwise if child is None else child.get(f"{M}val", "")
+
+    match name:
         case "nary":
-            lower = f"_{_group_terms(node, 'sub')}" if _part(node, "sub") else ""
-            upper = f"^{_group_terms(node, 'sup')}" if _part(node, "sup") else ""
-            return f"{_property(node, 'naryPr/chr', '∫')}{lower}{upper} {_part(node, 'e')}"
+            lower, upper = (
+                f"{mark}{parts[f'{part}*']}" if parts[part] else "" for mark, part in (("_", "sub"), ("^", "sup"))
+            )
+            return f"{sign('naryPr/chr', '∫')}{lower}{upper} {parts['e']}"
         case "d":
-            inner = _property(node, "dPr/sepChr", "|").join(map(_join_terms, node.findall(f"{M}e")))
-            return _property(node, "dPr/begChr", "(") + inner + _property(node, "dPr/endChr", ")")
-        case "func":
-            return f"{_part(node, 'fName')} {_part(node, 'e')}"
-        case "limLow":
-            return f"{_part(node, 'e')}_{_group_terms(node, 'lim')}"
-        case "limUpp":
-            return f"{_part(node, 'e')}^{_group_terms(node, 'lim')}"
+            inner = sign("dPr/sepChr", "|").join(map(_join_terms, node.findall(f"{M}e")))
+            return sign("dPr/begChr", "(") + inner + sign("dPr/endChr", ")")
         case "acc":
-            return _part(node, "e") + _property(node, "accPr/chr", "\u0302")
+            return parts["e"] + sign("accPr/chr", "\u0302")
         case "m":
             rows = (", ".join(map(linearize_math, row.findall(f"{M}e"))) for row in node.findall(f"{M}mr"))
             return f"[{'; '.join(rows)}]"
         case "eqArr":
             return "; ".join(map(linearize_math, node.findall(f"{M}e")))
-        case "t":
-            return node.text or ""
         case _:
-            return node.text or "" if node.tag == f"{W}t" else _join_terms(node)
+            return node.text or "" if node.tag in (f"{M}t", f"{W}t") else _join_terms(node)
 
 
 def _join_terms(nodes: Iterable[ET.Element]) -> str:
-    return "".join(linearize_math(node) for node in nodes if not node.tag.endswith(_PROPERTIES))
-
-
-def _part(node: ET.Element, name: str) -> str:
-    return "".join(map(_join_terms, node.findall(M + name)))
-
-
-def _group_terms(node: ET.Element, name: str) -> str:
-    text = _part(node, name)
-    return text if text.isalnum() or len(text) == 1 else f"({text})"  # `x^2` needs no brackets, `x^(a+b)` does
-
-
-def _property(node: ET.Element, path: str, otherwise: str) -> str:
-    """Return a character that a property names; an empty one means that there is none."""
-    child = node.find("/".join(M + step for step in path.split("/")))
-    return otherwise if child is None else child.get(f"{M}val", "")
+    # fPr, sSupPr, ctrlPr … carry looks
+    return "".join(linearize_math(node) for node in nodes if not node.tag.endswith("Pr"))

@@ -137,14 +137,14 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
         for target in dict.fromkeys(link.target for link in links if link and link.target in package.names):
             part = package.part(target)
             items += _merge_story(list(walker(part).items(part.root)), kind, page=0)
-    return items, body.pages.page
+    return items, body.page
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
     """Yield the notes in the order of their references; comments that nothing refers to come last."""
     # a separator line is a note with a type
     notes = {word_attribute(node, "id"): node for node in part.root if word_attribute(node, "type") in (None, "normal")}
-    pages = {reference.id: page for reference, page in findings.references if reference.kind == kind}
+    pages = findings.references[kind]
     unreferenced = [name for name in notes if name not in pages]
     for name in unreferenced if kind != "comments" else ():
         findings.hidden.append((read_hidden(notes[name]), "a note whose mark is deleted or hidden", 0))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from tasks.documents.document_readers import format_roman, spell_number
+from tasks.documents.list_marks import NUMBER_STYLES, format_number
 from tasks.documents.raised_signs import raise_signs, shift_signs
 
 MAX_NESTING = 50  # tables in tables, boxes in boxes; deeper nesting is an attempt to exhaust the stack
@@ -216,51 +216,6 @@ class ListCounters:
         return re.sub(r"\^([0-9nN])", fill, levels[head.level].pattern)
 
 
-def format_number(number: int, style: str) -> str:
-    """Write a number in one of OWPML's styles; plain digits where the style has no such number."""
-    spell = _SPELLERS.get(style)
-    # a larger number is written in digits: a Roman million would have a thousand letters
-    return (spell(number) if spell and 1 <= number <= 100_000 else "") or str(number)
-
-
 def number_style(index: int) -> str:
     """Return OWPML's name of a number style that HWP 5 gives by its index."""
-    return list(_SPELLERS)[index] if index < len(_SPELLERS) else "DIGIT"
-
-
-def _cycle(letters: str) -> Callable[[int], str]:
-    """Return a function from a number to its letters: A … Z, AA … ZZ, AAA …, eight of them at most."""
-    return lambda number: letters[(number - 1) % len(letters)] * min((number - 1) // len(letters) + 1, 8)
-
-
-def _signs(*runs: tuple[int, int]) -> Callable[[int], str]:
-    """Return a function from n to the n-th sign of Unicode ranges (first, last); it gives "" beyond them."""
-    signs = "".join(chr(code) for first, last in runs for code in range(first, last + 1))
-    return lambda number: signs[number - 1] if number <= len(signs) else ""
-
-
-_SYLLABLES = (
-    "가나다라마바사아자차카타파하거너더러머버서어저처커터퍼허고노도로모보소오조초코토포호"
-    "구누두루무부수우주추쿠투푸후그느드르므브스으즈츠크트프흐기니디리미비시이지치키티피히"
-)
-
-_SPELLERS: dict[str, Callable[[int], str]] = {
-    "DIGIT": str,
-    "CIRCLED_DIGIT": _signs((0x2460, 0x2473), (0x3251, 0x325F), (0x32B1, 0x32BF)),
-    "ROMAN_CAPITAL": lambda number: format_roman(number).upper(),
-    "ROMAN_SMALL": format_roman,
-    "LATIN_CAPITAL": _cycle("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-    "LATIN_SMALL": _cycle("abcdefghijklmnopqrstuvwxyz"),
-    "CIRCLED_LATIN_CAPITAL": _signs((0x24B6, 0x24CF)),
-    "CIRCLED_LATIN_SMALL": _signs((0x24D0, 0x24E9)),
-    "HANGUL_SYLLABLE": lambda number: _SYLLABLES[number - 1 : number],
-    "CIRCLED_HANGUL_SYLLABLE": _signs((0x326E, 0x327B)),
-    "HANGUL_JAMO": _cycle("ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊㅋㅌㅍㅎ"),
-    "CIRCLED_HANGUL_JAMO": _signs((0x3260, 0x326D)),
-    "HANGUL_PHONETIC": lambda number: spell_number(number, "일이삼사오육칠팔구", "십백천"),
-    "IDEOGRAPH": lambda number: spell_number(number, "一二三四五六七八九", "十百千"),
-    "CIRCLED_IDEOGRAPH": _signs((0x3280, 0x3289)),
-    "DECAGON_CIRCLE": _cycle("갑을병정무기경신임계"),
-    "DECAGON_CIRCLE_HANJA": _cycle("甲乙丙丁戊己庚辛壬癸"),
-}
-"""OWPML's names of number styles, in the order in which HWP 5 counts them."""
+    return list(NUMBER_STYLES)[index] if index < len(NUMBER_STYLES) else "DIGIT"
