@@ -55,6 +55,8 @@ OPTIONS = Options(
         "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
         "include_path": Flag(),
         "settings.limit": Flag("--limit -L", type=float, metavar="N|0.X", callback=check_limit),
+        "settings.samples": Flag(type=str, metavar="JSON"),
+        "settings.metadata": Flag(type=str, metavar="JSON"),
         "model.args.batch_size": Flag("--batch-size -b", default_text="auto", metavar="N|auto", help=BATCH),
         "settings.max_tokens": Flag(),
         "settings.n_repeat": Flag(),
@@ -134,9 +136,11 @@ class RunCommand(ConfigCommand):
 
 def normalize_arguments(args: list[str]) -> list[str]:
     """Return the arguments in click's form, without flags that mean nothing here: a note on stderr says why of each."""
+    from flows.running.evaluation_flags import IDLE_SWITCHES, WITHOUT_EFFECT, complete_flag
+
     # `--tasks gsm8k ifeval` is `--tasks gsm8k,ifeval`
     joined: list[str] = []
-    for word in args:
+    for word in map(complete_flag, args):
         if len(joined) > 1 and joined[-2] in LISTS and not word.startswith("-"):
             joined[-1] += f",{word}"
         else:
@@ -148,8 +152,6 @@ def normalize_arguments(args: list[str]) -> list[str]:
         with_templates.append(flag)
         if flag in TEMPLATE_FLAGS and following.startswith("-"):
             with_templates.append("True")
-
-    from flows.running.evaluation_flags import IDLE_SWITCHES, WITHOUT_EFFECT
 
     effective: list[str] = []
     idle = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -43,6 +44,11 @@ IDLE_ARGS: dict[str, dict[str, str]] = _TABLES["idle_args"]
 """Backend → model_args of lm_eval that change no answer here, and why; of `openai` also for `curator`."""
 WITHOUT_EFFECT: dict[str, str] = _TABLES["without_effect"]
 """Flags of `python -m eval.eval` and `lm_eval` that mean nothing here, and why."""
+LIMITS = {"limit", "samples", "max_calls", "max_cost"}
+"""Flags that precede the file: who types a limit means this run."""
+OWN: list[str] = _TABLES["own"]["names"]
+SHORT: dict[str, str] = _TABLES["short"]
+"""Flags of one letter of lm_eval → flag."""
 IDLE_SWITCHES: list[str] = _TABLES["switches"]["names"]
 """Flags of WITHOUT_EFFECT that take no value, or True or False."""
 ENDPOINT_PATHS = ("/chat/completions", "/completions")
@@ -62,6 +68,8 @@ def read_evaluation(
     read = read_flags(file) if file else None
     file_flags = {str(name).replace("-", "_"): value for name, value in read.values.items()} if read else {}
     typed = {name: value for name, value in flags.items() if value is not None}
+    for name in LIMITS & typed.keys() & file_flags.keys():
+        note(f"--{name.replace('_', '-')} {typed[name]} precedes {file_flags.pop(name)} of {file}")
     try:
         return _build_config(dict.fromkeys(FIELDS) | typed | file_flags, settings, note)
     except (OptionUnusable, ConfigUnusable, ValidationError) as error:
@@ -93,6 +101,8 @@ def _build_config(flags: Mapping[str, Any], settings: Sequence[str], note: Note)
         "data_dir": _absolute_path(flags["data_dir"], "data_dir"),
         "include_path": _absolute_path(flags["include_path"], "include_path"),
         "output_path": _absolute_path(output, "output_path"),
+        "settings.samples": _read_table(flags["samples"], "samples"),
+        "settings.metadata": _read_table(flags["metadata"], "metadata"),
         "settings.gen_kwargs": _read_pairs(flags["gen_kwargs"], "gen_kwargs"),
         "settings.seed": None if flags["seed"] is None else seeds_of(flags["seed"]),
         "settings.apply_chat_template": {"true": True, "false": False}.get(str(template).lower(), template),
@@ -345,6 +355,28 @@ def ks_of(k_flag: Any) -> tuple[int, ...]:
     if ks and ks[0] < 1:
         raise OptionUnusable(f"--k {k_flag}: give numbers from 1, such as 1,10,100")
     return ks
+
+
+def _read_table(value: Any, flag: str) -> dict[str, Any]:
+    """Read a table as lm_eval takes it: a JSON object, a file of one, or k=v pairs. Raises OptionUnusable."""
+    text = str(value or "").strip()
+    try:
+        if text.endswith(".json"):
+            text = Path(text).read_text("utf-8-sig").strip()
+        return json.loads(text) if isinstance(value, str) and text.startswith("{") else _read_pairs(value, flag)
+    except (OSError, ValueError) as error:
+        raise OptionUnusable(f"--{flag} {value}: expected a JSON object, or a file of one ({error})") from error
+
+
+def complete_flag(word: str) -> str:
+    """Return the only flag of evalchemy and lm_eval that begins like `word`, as their parsers do; else `word`."""
+    name, equals, value = word.partition("=")
+    plain = name.removeprefix("--").replace("-", "_")
+    names = [*FIELDS, *WITHOUT_EFFECT, "config"]
+    if not name.startswith("--") or plain in names:
+        return SHORT.get(word, word)
+    matches = [flag for flag in names if plain and flag.startswith(plain) and flag not in OWN]
+    return f"--{matches[0]}{equals}{value}" if len(matches) == 1 else word
 
 
 def _read_pairs(value: Any, flag: str) -> dict[str, Any]:

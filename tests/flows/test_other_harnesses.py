@@ -6,7 +6,11 @@ paths of files aside. The lines of lm_eval are of its usual form, not copied fro
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +93,26 @@ def numbered(count: int) -> list[Item]:
 
 def read_limit(limit: str) -> int | float | None:
     return RunSettings.model_validate({"limit": float(limit)}).first
+
+
+def test_the_module_of_evalchemy_is_the_command_and_asks_the_samples_that_are_named(tmp_path: Path) -> None:
+    line = "--model hf --task MATH500,GSM8K --model_args pretrained=x/y --data_dir tests/samples/benchmarks --dry-run"
+    samples = ["--samples", '{"MATH500": [0, 5]}', "--json"]
+    home = os.environ | {"TRIVET_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "eval.eval", *shlex.split(line), *samples]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=home)
+    assert [(task["task"], task["calls"]) for task in json.loads(done.stdout)["tasks"]] == [
+        ("MATH500", 2),
+        ("GSM8K", 6),
+    ]
+
+
+def test_limits_on_the_command_line_go_before_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("tasks: [AIME24]\nlimit: 10\nmax_tokens: 99\n")
+    settings = read("--model hf --limit 3 --max_tokens 5 --model_args pretrained=x --config CONFIG", file).settings
+    assert (settings.limit, settings.max_tokens) == (3, 99)
+    assert f"--limit 3.0 precedes 10 of {file}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("limit", ["1.5", "0", "-1"])

@@ -45,7 +45,7 @@ RESAMPLES = 1000
 """Bootstrap resamples for standard errors without a formula; lm_eval draws 100,000 in one process per CPU."""
 
 SETTINGS = (
-    *("limit", "num_fewshot", "n_repeat", "max_tokens", "gen_kwargs", "apply_chat_template"),
+    *("limit", "samples", "metadata", "num_fewshot", "n_repeat", "max_tokens", "gen_kwargs", "apply_chat_template"),
     *("fewshot_as_multiturn", "system_instruction", "seed"),
 )
 """Names of those settings of a run that are stored with results of the harness."""
@@ -128,7 +128,7 @@ def evaluate_harness(
     `ask_all` and the store raise.
     """
     with _silence_harness():
-        loaded = load_tasks(name, include_path)
+        loaded = load_tasks(name, include_path, settings.metadata)
         wanting = loaded.wants_likelihoods
         if wanting and not isinstance(model, LogLikelihood):
             more = f" and {len(wanting) - 1} more" if len(wanting) > 1 else ""
@@ -166,7 +166,7 @@ def evaluate_harness(
         results,
         loaded,
         answer_log,
-        settings={name: plain_settings[name] for name in SETTINGS},
+        settings={name: plain_settings[name] for name in SETTINGS if name in plain_settings},
         usage=likelihoods.usage if likelihoods else Usage(),
         notes=() if effective == settings else (NO_TEMPLATE,),
     )
@@ -189,6 +189,7 @@ def _simple_evaluate(lm: Any, loaded: LoadedTasks, settings: RunSettings) -> dic
         tasks=loaded.parts,
         task_manager=loaded.manager,
         limit=settings.first,
+        samples={task: list(places) for task, places in settings.samples.items()} or None,
         num_fewshot=settings.num_fewshot,
         gen_kwargs={name: value for name, value in gen_kwargs.items() if value is not None} if generates else None,
         apply_chat_template=settings.apply_chat_template,

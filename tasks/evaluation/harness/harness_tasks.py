@@ -67,7 +67,7 @@ def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
     return sorted({*names, *(_load_index(include_path) if include_path else ())})
 
 
-def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
+def load_tasks(name: str, include_path: Path | None = None, metadata: Mapping[str, Any] | None = None) -> LoadedTasks:
     """Load the tasks of a name or a YAML file with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
     installed_version()
     import yaml
@@ -92,6 +92,7 @@ def load_tasks(name: str, include_path: Path | None = None) -> LoadedTasks:
 
             with_own = own_entry.kind not in (Kind.TASK, Kind.PY_TASK)
         manager = _open_manager(folder, with_own=with_own)
+        manager._factory._meta = dict(metadata or {})  # private: the manager is shared by tasks with other values
         if not spec.endswith(YAML) and spec not in manager.task_index:
             near = difflib.get_close_matches(name, manager.all_tasks, n=5)
             hint = f"; did you mean {', '.join(near)}?" if near else "; `trivet eval list` shows all"

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, JsonValue, ValidationError, field_validator
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
@@ -37,7 +37,7 @@ GRADER_VERSION = 3
 """Version of grading, which is part of every task's settings: raise it when a response would be graded otherwise."""
 PROGRAM_SETTINGS = ("k", "unsafe_code", "python")
 """Settings of tasks whose answers are programs."""
-NOT_IN_REQUESTS = ("limit", "repeats", "judge", "extract", *PROGRAM_SETTINGS)
+NOT_IN_REQUESTS = ("limit", "samples", "repeats", "judge", "extract", *PROGRAM_SETTINGS)
 """Settings that are not part of any request to the model."""
 DEMONSTRATIONS = re.compile(r"(random|similarity|selector:(?P<checkpoint>.+)):(?P<count>[1-9][0-9]{0,2})")
 """Matches the ways of choosing demonstrations that a run can name."""
@@ -50,6 +50,12 @@ class RunSettings(Record):
 
     limit: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
     """Only the first so many items of each task; below 1 it is that part of them, rounded up."""
+    samples: dict[str, tuple[Annotated[int, Field(ge=0)], ...]] = Field(
+        default_factory=dict, exclude_if=lambda value: not value
+    )
+    """Positions of the items to ask, from 0, by task; all items of the other tasks."""
+    metadata: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """Values that some tasks of the harness are made with (RULER's tokenizer, lengths)."""
     n_repeat: int | None = Field(default=None, ge=1)
     """Answers to each item. Unset: as many as the benchmark wants."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -85,6 +91,12 @@ class RunSettings(Record):
         if demonstrations is not None and not DEMONSTRATIONS.fullmatch(demonstrations):
             raise ValueError("expected random:N, similarity:N or selector:CHECKPOINT:N, N from 1 to 999")
         return demonstrations
+
+    @model_validator(mode="after")
+    def _has_one_selection(self) -> RunSettings:
+        if self.samples and self.limit:
+            raise ValueError("`samples` names the items, and `limit` their number; give one of them")
+        return self
 
     @property
     def first(self) -> int | float | None:
@@ -210,13 +222,15 @@ def plan_task(
             "`examples` in its YAML"
         )
     whole, programs = is_whole(benchmark), benchmark.family == "code"
-    if whole and settings.first:
+    if whole and (settings.first or settings.samples):
         raise OptionUnusable(
-            f"{benchmark.name} reads its own items, which --limit and --debug do not reach; leave them"
+            f"{benchmark.name} reads its own items, which --limit, --samples and --debug do not reach; leave them"
         )
     ids = set[bytes]()
     data.left_out.clear()
-    run_items = iter(()) if whole else _require_distinct(make_items(benchmark, data), benchmark.name, ids)
+    chosen = settings.samples.get(benchmark.name)
+    made = (item for place, item in enumerate(make_items(benchmark, data)) if chosen is None or place in chosen)
+    run_items = iter(()) if whole else _require_distinct(made, benchmark.name, ids)
     # items are made as they are written, which fills `ids`
     items = write_lines(artifacts, "items", take_first(run_items, settings.first))
     if len(data.left_out) > len(ids) and not (settings.first and ids):
@@ -247,6 +261,7 @@ def plan_task(
         "apply_chat_template": settings.apply_chat_template,
         "model_args": model.shapes_answers,
         "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
+        **({} if chosen is None else {"samples": list(chosen)}),
         **describe_reading(extract),
         **describe_demonstrations(settings.demonstrations, examples),
         **describe_programs(ks, unsafe_code=unsafe_code, python=identify_other_python() if programs else ""),
