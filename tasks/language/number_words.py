@@ -98,8 +98,9 @@ TIME = re.compile(
     r"|(?=\s?[AaPp]\.?[Mm]))(?:\s?(?P<after>[AaPp]\.?[Mm]\.?)(?![A-Za-z]))?"
 )
 QUARTER = re.compile(
-    r"(?<![0-9A-Za-z])(?:제\s?)?(?:(?P<korean>[1-4])\s?(?:/\s?4\s?)?분기|[Qq](?P<q>[1-4])(?![0-9A-Za-z])"
-    r"|(?P<word>(?i:first|second|third|fourth|1st|2nd|3rd|4th))(?:\s|-)quarter)"
+    r"(?<![0-9A-Za-z])(?:제\s?)?(?:(?P<ko>[1-4])\s?(?:/\s?4\s?)?분기|Q(?P<q>[1-4])(?![0-9A-Za-z])"
+    rf"|(?P<word>{'|'.join(ORDINALS)})(?:\s|-)quarter)",
+    re.IGNORECASE,
 )
 
 MARKS = tuple(
@@ -166,3 +167,10 @@ def month_number(written: str) -> int:
     if written.isdigit():
         return int(written)
     return [name[:3] for name in MONTHS].index(written[:3].capitalize()) + 1
+
+
+def quarter_number(match: re.Match[str]) -> int:
+    """Return the quarter that a match names in one of its groups `q`, `q_after`, `ko` and `word`, as 1 … 4."""
+    groups = match.groupdict()
+    written = next(filter(None, map(groups.get, ("q", "q_after", "ko", "word"))))
+    return int(written) if written.isdigit() else ORDINALS[written.lower()]

@@ -183,9 +183,7 @@ def _time(match: re.Match[str]) -> list[Number]:
 
 
 def _quarter(match: re.Match[str]) -> list[Number]:
-    quarter = (match["korean"] or match["q"] or match["word"]).lower()
-    value = int(quarter) if quarter.isdigit() else words.ORDINALS[quarter]
-    return [Number(Decimal(value), "quarter", "", match.start(), match.end())]
+    return [Number(Decimal(words.quarter_number(match)), "quarter", "", match.start(), match.end())]
 
 
 def _hangul_money(match: re.Match[str]) -> list[Number]:

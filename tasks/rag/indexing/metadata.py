@@ -137,11 +137,7 @@ MOST_VALUE_CHARS = 200
 
 _LABELS = {label: name for name, labels in WORDS["first_pages"].items() for label in str(labels).split()}
 _LINE = re.compile(r"[\s○●◦■□▪▶❍◎ㅇ\-•*·※]*(?:\(?[\d가-하]{1,2}[.)]\s*)?([^:：\n]{2,24}?)\s*[:：]\s*(\S.*)")
-_MONTH = (
-    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
-    r"|Jan\.?|Feb\.?|Mar\.?|Apr\.?|Jun\.?|Jul\.?|Aug\.?|Sept?\.?|Oct\.?|Nov\.?|Dec\.?)"
-)
-_ENGLISH_DATE = rf"{_MONTH}\s+\d{{1,2}},?\s+\d{{4}}"
+_ENGLISH_DATE = r"[A-Z][a-z]{2,8}\.?\s+\d{1,2},?\s+\d{4}"
 _PERIOD = re.compile(
     rf"(?:for\s+the\s+)?(?:fiscal\s+year|quarterly\s+period|transition\s+period|quarter|year)\s+ended:?\s*({_ENGLISH_DATE})",
     re.IGNORECASE,

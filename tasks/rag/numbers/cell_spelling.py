@@ -22,22 +22,17 @@ _RARE_SIGNS = re.compile("[‑－﹣ʼ´`′]")
 """Signs that `read_numbers` does not read."""
 _RUN = re.compile(r"(?<![\d.,'])\d(?:[\d.,' ]*\d)?")
 _OTHER_WORDS = re.compile(r"[^\W\d_]{4,}")
-_GROUPS = r"\d{{1,3}}(?:[{group} ']\d{{3}})+"
-
-
-def _shapes(group: str, decimal: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of numbers that only this spelling has, surely and likely."""
-    grouped = _GROUPS.format(group=group)
-    surely = (
-        rf"{grouped}{decimal}\d+|\d{{1,3}}(?:{group}\d{{3}}){{2,}}|0{decimal}\d+|\d{{3,}}{decimal}(?:\d\d?|\d{{4,}})"
-    )
-    return re.compile(surely), re.compile(rf"\d+{decimal}(?:\d\d?|\d{{4,}})")
-
-
 _SHAPES: Mapping[Decimals, tuple[re.Pattern[str], re.Pattern[str]]] = {
-    ".": _shapes(",", r"\."),
-    ",": _shapes(r"\.", ","),
+    decimals: (
+        re.compile(
+            rf"\d{{1,3}}(?:[{group} ']\d{{3}})+[{decimals}]\d+|\d{{1,3}}(?:[{group}]\d{{3}}){{2,}}|0[{decimals}]\d+"
+            rf"|\d{{3,}}[{decimals}](?:\d\d?|\d{{4,}})"
+        ),
+        re.compile(rf"\d+[{decimals}](?:\d\d?|\d{{4,}})"),
+    )
+    for decimals, group in ((".", ","), (",", "."))
 }
+"""For each sign of decimals, the numbers that only this spelling has: surely and likely."""
 _EITHER = re.compile(r"[1-9]\d{0,2}(?P<sign>[.,])\d{3}")
 _WITH_COMMA = re.compile(r"\d{1,3}(?:[. ']\d{3})+(?:,\d+)?|\d+,\d+")
 _IN_PROSE = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?P<comma>,)\d{1,2}(?![\d.,])|(?<![\d.,])\d+,\d{3}\.\d")

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from storage.records import Record
 from tasks.language.marks import drop_marks
-from tasks.language.number_words import ORDINALS
+from tasks.language.number_words import QUARTER, month_number, quarter_number
 from tasks.language.numbers import read_numbers
 
 COUNTS = {"three": 3, "six": 6, "nine": 9, "twelve": 12}
@@ -25,10 +25,6 @@ WEEKS = {"thirteen": 3, "13": 3, "twenty-six": 6, "26": 6, "thirty-nine": 9, "39
 YEARS_ENDED = re.compile(r"\b(?:fiscal\s)?years?\s(?:end(?:ed|ing)\b)", re.IGNORECASE)
 QUARTER_ENDED = re.compile(r"\bquarters?\s(?:end(?:ed|ing)\b)", re.IGNORECASE)
 FISCAL = re.compile(r"\b(?:fiscal(?:\syear)?|FY)\s?['’]?(?P<year>(?:19|20)?\d\d)\b", re.IGNORECASE)
-QUARTER = re.compile(
-    r"\bQ(?P<q>[1-4])\b|\b(?P<word>first|second|third|fourth|[1-4](?:st|nd|rd|th))\squarter|(?P<ko>[1-4])\s?/?\s?4?\s?분기",
-    re.IGNORECASE,
-)
 HALF = re.compile(r"(?P<ko>상|하)반기|\b(?P<word>first|second)\shalf\b|\bH(?P<h>[12])\b", re.IGNORECASE)
 YEAR = re.compile(r"(?<![\d,.$])(?P<year>(?:19|20)\d\d)(?![\d,.]|\s?-\s?\d)")  # none in 2,019.5 or 2015-2014
 
@@ -59,23 +55,24 @@ def find_period(text: str) -> Period | None:
     "Years Ended December 3, 2021" is the year up to that day, "December 3, 2021" alone is that day, and "2021" a year.
     """
     text = drop_marks(text)  # 2018² is a year with a note
+    quarter = QUARTER.search(text)
     ends = [number for number in read_numbers(text) if number.unit == "date"]
     if ends:
         digits = int(ends[0].value)
         end = date(digits // 10_000, digits // 100 % 100, digits % 100)
-        months = _find_months(text)
+        months, fiscal = _find_months(text), fiscal_year(end)
         if months is None:
-            return Period(kind="instant", end=end, year=fiscal_year(end), label=end.isoformat())
+            return Period(kind="instant", end=end, year=fiscal, label=end.isoformat())
         # "fourth quarter of the year ended …": the day ends the year, and when the quarter ended is not said
-        if months == 12 and (quarter := _find_quarter(text)):
-            return Period(kind="duration", year=fiscal_year(end), label=f"Q{quarter} {fiscal_year(end)}")
+        if months == 12 and quarter:
+            return Period(kind="duration", year=fiscal, label=f"Q{quarter_number(quarter)} {fiscal}")
         return _make_span(end, months)
     match = FISCAL.search(text) or YEAR.search(text)
     if match is None:
         return None
     year = int(match["year"]) + (2000 if len(match["year"]) == 2 else 0)
-    if quarter := _find_quarter(text):
-        return Period(kind="duration", year=year, label=f"Q{quarter} {year}")
+    if quarter:
+        return Period(kind="duration", year=year, label=f"Q{quarter_number(quarter)} {year}")
     if half := HALF.search(text):
         first = (half["ko"] or half["word"] or half["h"]).lower() in ("상", "first", "1")
         return Period(kind="duration", year=year, label=f"H{1 if first else 2} {year}")
@@ -87,14 +84,6 @@ def find_period(text: str) -> Period | None:
 def fiscal_year_to(end: date) -> Period:
     """Return the fiscal year that ends on a day."""
     return _make_span(end, 12)
-
-
-def _find_quarter(text: str) -> int | None:
-    """Return the number of the quarter that a text names, 1 to 4; None where it names none."""
-    if match := QUARTER.search(text):
-        quarter = (match["q"] or match["ko"] or match["word"]).lower()
-        return int(quarter) if quarter.isdigit() else ORDINALS[quarter]
-    return None
 
 
 def _make_span(end: date, months: int) -> Period:
@@ -151,7 +140,6 @@ A_TERM = re.compile(r"(?<![\d제.,])(?<!제\s)(?=\d{2,3}기(?:\s|$|[에의은는
 """The place before the number of a business term that is written without 제: 23기."""
 A_YEAR = re.compile(r"(?<!\d)(?<!\d[,.])(?P<year>(?:19|20)\d\d)(?!\d|[,.]\d)")
 LAST_DAYS = {1: 31, 3: 31, 5: 31, 7: 31, 8: 31, 10: 31, 12: 31, 2: 28}
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 PART_SAID = re.compile(rf"(?:{QUARTER_SAID}|{SPAN}|{DAY})(?:\s+of\b)?", re.IGNORECASE | re.VERBOSE)
 """Words of a question that name a part of a year."""
 DAYS_APART = 8
@@ -264,8 +252,7 @@ def _find_atoms(question: str) -> Iterator[tuple[str, Part | int]]:
     ]
     for match in _ATOMS.finditer(question):
         if match["atom_quarter"]:
-            quarter = (match["q"] or match["q_after"] or match["ko"] or match["word"]).lower()
-            atoms.append((match.start(), "part", Part(int(quarter) if quarter.isdigit() else ORDINALS[quarter], 3)))
+            atoms.append((match.start(), "part", Part(quarter_number(match), 3)))
         elif match["atom_span"]:
             months = 3 if match["quarter"] else 6
             if match["months"]:
@@ -274,7 +261,7 @@ def _find_atoms(question: str) -> Iterator[tuple[str, Part | int]]:
                 months = WEEKS[match["weeks"].lower()]
             atoms.append((match.start(), "months", months))
         else:
-            month = MONTHS.index(match["month"].lower()[:3]) + 1 if match["month"] else int(match["month_ko"])
+            month = month_number(match["month"] or match["month_ko"])
             day = int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
             atoms.append((match.start(), "part", Part(month_and_day=(month, day))))
     for _, kind, value in sorted(atoms, key=lambda atom: atom[0]):
@@ -293,8 +280,7 @@ class PeriodColumns(NamedTuple):
         """Return whether a column's period is the part, or its end for a balance; balance: None for an unknown line."""
         if self.part.month_and_day:
             month, day = self.part.month_and_day
-            last = 28 if month == 2 else 30 if month in (4, 6, 9, 11) else 31  # as `date` refuses other days
-            then = date(self.year, month, min(day, last))
+            then = date(self.year, month, min(day, LAST_DAYS.get(month, 30)))  # as `date` refuses other days
             if period.end is None or abs((period.end - then).days) > DAYS_APART:
                 return False
         elif period.year != self.year:

@@ -50,24 +50,18 @@ BASIC = re.compile(r"(?:basic|diluted)\b|기본|희석", re.IGNORECASE)
 CENTS = -2
 """Exponent of an amount that is shown with two decimals."""
 SHARE_OF = re.compile(r"%|\bpercent|비율|률$", re.IGNORECASE)
-OF_TWO_UNITS = re.compile(r"[$€£¥₩]\s*%")
-"""A header over two columns, "$ %"."""
 LARGEST_SHARE = 1_000
 """A number from here on is no percentage, whatever a header near it says."""
-HEADCOUNT = re.compile(
+COUNTED = re.compile(
     r"(?:number of|no\. of) .*|(?:(?:total|average|full-time) )*(?:employees|headcount|staff)"
-    r"|(?:.*\s)?(?:인원|(?:임?직원|종업원|고객|회원)\s?수|건수)",
+    r"|(?:(?:total|company|owned|leased|retail|open)[\s-]+)*"
+    r"(?:stores|shops|restaurants|locations|outlets|plants|warehouses|branches)"
+    r"|(?:.*\s)?(?:인원|(?:임?직원|종업원|고객|회원)\s?수|건수)|(?:매장|점포|지점)(?:\s?수)?",
     re.IGNORECASE,
 )
-"""Labels of counts, which no table of amounts in a currency counts in its thousands."""
+"""Labels of people and places, which are counted one by one, whatever a table says of its amounts."""
 COUNTS = re.compile(r"\b(?:number of|employees|stores|customers|units|people|days)\b|인원|건수|\(명\)", re.IGNORECASE)
 """Labels of counts, which have no currency."""
-PLACES = re.compile(
-    r"(?:(?:number|total|company|owned|leased|retail|open)[\s-]+(?:of\s+)?)*"
-    r"(?:stores|shops|restaurants|locations|outlets|plants|warehouses|branches)|매장(?:\s?수)?|점포(?:\s?수)?|지점(?:\s?수)?",
-    re.IGNORECASE,
-)
-"""Labels of places, which no table counts in thousands, whatever it says of its amounts."""
 LARGEST = 10**24
 """A longer number is an identifier; storage keeps 26 digits before the point."""
 
@@ -121,8 +115,6 @@ def find_scale(
         return Scale(Decimal(1), amount.unit)
     label = path[-1] if path else ""
     own = [*unit, *(scale for text in (" | ".join(path), " | ".join(headers)) for scale in read_scales(text))]
-    if not own and not amount.unit and any(map(PLACES.fullmatch, map(str.strip, (label, *headers[-1:])))):
-        return Scale(Decimal(1), "")
     if headers and not amount.unit and (duration := DURATION.fullmatch(headers[-1])):
         return Scale(Decimal(1), duration["unit"].lower())
     if own and own[0].unit not in ("", *AMOUNTS) and not amount.unit:
@@ -138,9 +130,8 @@ def find_scale(
     if (basic or any(map(SHARES.match, (*path[-1:], *headers[-1:])))) and not amount.unit:
         factor = next((scale.factor for scale in (*own, *stated) if scale.unit == OF_SHARES), nearest.factor)
         return Scale(Decimal(1) if amount.scaled else factor, OF_SHARES)
-    # what is counted, in a table of amounts: in the unit of the list that is no currency, else one by one
-    is_counted = not own and not amount.unit and any(map(HEADCOUNT.fullmatch, (label, *headers[-1:])))
-    if is_counted and nearest.unit in AMOUNTS:
+    # what is counted: in the unit of the list that is no currency, else one by one
+    if not own and not amount.unit and any(map(COUNTED.fullmatch, map(str.strip, (label, *headers[-1:])))):
         return next((scale for scale in stated if scale.unit not in ("", OF_SHARES, *AMOUNTS)), Scale(Decimal(1), ""))
     # a heading or a header may say "per share" of "Basic", and of what is shown to the cent;
     # net income stands under "Earnings per share" too, where it is worked out
@@ -149,8 +140,7 @@ def find_scale(
     is_per_share = may_be_per_share and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
     if PER_SHARE.search(A_RATE.sub("", label)) or is_per_share:
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in of_money if scale.unit), ""))
-    of_one_unit = (header for header in headers if not OF_TWO_UNITS.search(header))
-    if SHARE_OF.search(" | ".join((label, *of_one_unit))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
+    if SHARE_OF.search(" | ".join((label, *headers))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
         return Scale(Decimal(1), "%")
     # a mere $ of a table in Canadian dollars is one of Canada
     named = nearest.unit if amount.unit == "USD" and nearest.unit in OTHER_DOLLARS else amount.unit or nearest.unit

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from storage.segments import CatalogueEntry
+from tasks.language.number_words import ORDINALS
 from tasks.rag.rag_errors import UnknownDocument
 
 
@@ -43,7 +44,6 @@ def fold_text(text: str) -> str:
 _YEAR = r"(?:19[89]\d|20[0-4]\d)"
 _FISCAL = r"(?:fy|cy|fiscal(?:\s+year)?|the\s+year)\s*['’]?\s*"
 _COUNTED = "(?:명|건|개|원|곳|대|톤|억|만|백만|천|kg|km|employees|stores|units)"
-_ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 _PERIODS = re.compile(
     rf"""
     (?<![\d.,$₩€£\#a-z-])(?:{_FISCAL})?(?P<year>{_YEAR})(?![\d%]|[.,]\d|\s?{_COUNTED})
@@ -107,9 +107,9 @@ def _round(match: re.Match[str]) -> int:
     if nth := match["nth"] or match["nth_alone"] or match["nth_after"]:
         return max(int(nth) - 1, 0)
     if match["nth_word"]:
-        return _ORDINALS[match["nth_word"]] - 1
+        return ORDINALS[match["nth_word"]] - 1
     if match["word"]:
-        return _ORDINALS[match["word"]]
+        return ORDINALS[match["word"]]
     return int(match["again"] or match["again_after"] or match["number"] or 1)
 
 
