@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("flows", "tasks", "models", "storage")
+PACKAGES = ("flows", "tasks", "models", "storage", "eval")
 
 
 @pytest.mark.parametrize("name", PACKAGES)
