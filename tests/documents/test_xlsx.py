@@ -146,7 +146,7 @@ def test_what_a_sheet_does_not_show_is_kept_as_hidden(tmp_path: Path) -> None:
         ("hidden row 2", "총무과 | 1200 | 1350"),
         ("hidden column B", "2023 | 868 | 2068"),
         ("hidden column B", "B3: 옛 금액"),
-        ("white on white", "1 USD"),
+        ("in the colour of its ground", "1 USD"),
         ("a number format without signs", "7"),
     }
     assert (second.blocks, second.reason) == ((), "Sheet '비밀' is hidden")

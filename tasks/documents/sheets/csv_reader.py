@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
-from tasks.documents.sheets.grid import AMOUNT, Cells, Value
-from tasks.documents.sheets.xlsx_reader import MOST_CELLS, add_sheet
+from tasks.documents.sheets.grid import AMOUNT, Cells, Value, find_pieces
+from tasks.documents.sheets.xlsx_reader import MOST_CELLS, add_pieces
 from tasks.documents.text_reader import decode, read_bytes
 
 READER = "trivet csv 1"
@@ -27,7 +27,7 @@ def open_csv(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     delimiter = detect_delimiter(decoded.text)
     cells, last_row = _cells(decoded.text, delimiter)
     blocks, notes = BlockList(), list(decoded.notes)
-    add_sheet(blocks, cells, sheet=None)
+    add_pieces(blocks, find_pieces(cells)[0], sheet=None)
     if last_row is not None:
         rows_read = f"Only the rows up to {last_row:,} were read"
         notes.append(f"{rows_read}, as the file has more than {MOST_CELLS:,} cells; split it.")

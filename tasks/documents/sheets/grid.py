@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
@@ -37,6 +36,11 @@ class Area(NamedTuple):
     right: int
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Return its numbers of rows and columns."""
+        return self.bottom - self.top + 1, self.right - self.left + 1
+
+    @property
     def name(self) -> str:
         """Return the name of the area, `B3:D9`, or `B3` for a single cell."""
         first, last = f"{column_letters(self.left)}{self.top + 1}", f"{column_letters(self.right)}{self.bottom + 1}"
@@ -62,15 +66,15 @@ class Lines:
     def __init__(self, hidden: Iterable[int] = ()) -> None:
         self.hidden = frozenset(hidden)
         self._hidden = sorted(self.hidden)
-        self._visible_before = [number - i for i, number in enumerate(self._hidden)]
+        self._shown_before = [number - i for i, number in enumerate(self._hidden)]
 
-    def visible_number(self, number: int) -> int:
+    def shown_number(self, number: int) -> int:
         """Return the number of a line among those that are shown; of a hidden line, that of the next shown one."""
         return number - bisect_left(self._hidden, number)
 
-    def stored_number(self, visible: int) -> int:
+    def stored_number(self, shown: int) -> int:
         """Return the number on the sheet of a line that is shown."""
-        return visible + bisect_right(self._visible_before, visible)
+        return shown + bisect_right(self._shown_before, shown)
 
 
 class VisibleGrid(NamedTuple):
@@ -85,67 +89,36 @@ class VisibleGrid(NamedTuple):
             return f"hidden row {row + 1}"
         return f"hidden column {column_letters(column)}" if column in self.columns.hidden else None
 
-    def place_areas(self, merged: Sequence[Area]) -> dict[tuple[int, int], Area]:
-        """Return merged areas by their stored top left, as they are shown; they show their text in what is left."""
-        areas: dict[tuple[int, int], Area] = {}
-        for area in merged:
-            top, left = self.rows.visible_number(area.top), self.columns.visible_number(area.left)
-            visible = Area(
-                top,
-                left,
-                self.rows.visible_number(area.bottom + 1) - 1,
-                self.columns.visible_number(area.right + 1) - 1,
-            )
-            if visible.bottom >= top and visible.right >= left:
-                areas[area.top, area.left] = visible
-        return areas
+    def shown_area(self, area: Area) -> Area:
+        """Return an area without its hidden lines; its ends lie before its beginnings where nothing is left."""
+        (top, left, bottom, right), (rows, columns) = area, self
+        ends = rows.shown_number(bottom + 1) - 1, columns.shown_number(right + 1) - 1
+        return Area(rows.shown_number(top), columns.shown_number(left), *ends)
+
+    def stored_area(self, area: Area) -> Area:
+        """Return the area on the sheet of what is shown."""
+        rows, columns = self.rows.stored_number, self.columns.stored_number
+        return Area(rows(area.top), columns(area.left), rows(area.bottom), columns(area.right))
 
 
-def find_hidden(cells: Cells, merged: Sequence[Area], visible: VisibleGrid) -> dict[str, list[str]]:
-    """Return the texts of hidden rows and columns, by which it is."""
-    areas, hidden = visible.place_areas(merged), dict[str, list[str]]()
+def find_pieces(
+    cells: Cells, merged: Sequence[Area] = (), grid: VisibleGrid | None = None
+) -> tuple[list[Piece], dict[str, list[str]]]:
+    """Return the tables and texts that a sheet shows, and the texts of its hidden rows and columns by which it is.
+
+    merged: areas whose cell at the top left shows its text in what is shown of them.
+    """
+    grid = grid or VisibleGrid()
+    areas = {(area.top, area.left): shown for area in merged if min((shown := grid.shown_area(area)).size) > 0}
+    shown_cells, hidden = dict[int, dict[int, Value]](), dict[str, list[str]]()
     for row, values in sorted(cells.items()):
         for column, value in sorted(values.items()):
-            if (row, column) not in areas and (reason := visible.explain_hidden(row, column)):
+            if (row, column) not in areas and (reason := grid.explain_hidden(row, column)):
                 hidden.setdefault(reason, []).append(value.text)
-    return hidden
-
-
-def find_shown_pieces(cells: Cells, merged: Sequence[Area], visible: VisibleGrid) -> list[Piece]:
-    """Return the pieces of a sheet without its hidden rows and columns, with the names that its cells have there."""
-    (rows, columns), seen = visible, dict[int, dict[int, Value]]()
-    if not rows.hidden and not columns.hidden:
-        return find_pieces(cells, merged)
-    areas = visible.place_areas(merged)
-    for row, values in cells.items():
-        for column, value in values.items():
-            if (row, column) in areas or not visible.explain_hidden(row, column):
-                seen.setdefault(rows.visible_number(row), {}).setdefault(columns.visible_number(column), value)
-    pieces: list[Piece] = []
-    for piece in find_pieces(seen, list(areas.values())):
-        top, left, bottom, right = piece.area
-        area = Area(
-            rows.stored_number(top),
-            columns.stored_number(left),
-            rows.stored_number(bottom),
-            columns.stored_number(right),
-        )
-        moved: list[Cell] = []
-        for cell in piece.cells:
-            row, col = rows.stored_number(top + cell.row), columns.stored_number(left + cell.col)
-            end, last = (
-                rows.stored_number(top + cell.row + cell.row_span - 1),
-                columns.stored_number(left + cell.col + cell.col_span - 1),
-            )
-            place = {
-                "row": row - area.top,
-                "col": col - area.left,
-                "row_span": end - row + 1,
-                "col_span": last - col + 1,
-            }
-            moved.append(cell.model_copy(update=place))
-        pieces.append(piece._replace(area=area, cells=tuple(moved)))
-    return pieces
+            else:
+                place = grid.rows.shown_number(row), grid.columns.shown_number(column)
+                shown_cells.setdefault(place[0], {}).setdefault(place[1], value)
+    return list(_find_shown_pieces(shown_cells, list(areas.values()), grid)), hidden
 
 
 def column_letters(column: int) -> str:
@@ -158,25 +131,28 @@ def column_letters(column: int) -> str:
     return name
 
 
-def find_pieces(cells: Cells, merged: Sequence[Area] = ()) -> list[Piece]:
-    """Return the tables and texts of a sheet from the top left; empty rows and columns separate them."""
+def _find_shown_pieces(cells: Cells, merged: Sequence[Area], grid: VisibleGrid) -> Iterator[Piece]:
+    """Yield the pieces of a sheet from the top left; empty rows and columns separate them."""
     spans = {(area.top, area.left): area for area in merged}
     # areas that one empty row or column parts are one table if the second names no rows or columns itself
     joined: list[Area] = []
     for area in _find_areas(_filled_columns(cells, merged)):
-        for i, before in reversed(list(enumerate(joined))[-NEAR_AREAS:]):
-            if _continues(before, area, cells):
-                joined[i] = Area(before.top, before.left, area.bottom, area.right)
+        for i in range(len(joined) - 1, max(len(joined) - NEAR_AREAS, 0) - 1, -1):
+            if _continues(joined[i], area, cells):
+                joined[i] = Area(joined[i].top, joined[i].left, area.bottom, area.right)
                 break
         else:
             joined.append(area)
-    parts = [piece for area in joined for piece in _pieces_of(area, cells, spans)]
-    for i, (piece, below) in enumerate(pairwise(parts)):
+    parts = [part for area in joined for part in _parts_of(area, cells)]
+    for i, (area, line) in enumerate(parts):
+        if line is None:
+            yield _make_table(area, cells, spans, grid)
+            continue
+        below = parts[i + 1] if i + 1 < len(parts) else None
+        is_near = below is not None and below[1] is None and below[0].top - area.bottom <= 2
         # a short line right above a table is its caption
-        near = below.kind == "table" and below.area.top - piece.area.bottom <= 2
-        if piece.kind == "paragraph" and near and len(piece.text) <= MOST_CAPTION_CHARS and "\n" not in piece.text:
-            parts[i] = piece._replace(kind="caption")
-    return parts
+        is_caption = is_near and len(line) <= MOST_CAPTION_CHARS and "\n" not in line
+        yield Piece("caption" if is_caption else "paragraph", grid.stored_area(area), line)
 
 
 def _filled_columns(cells: Cells, merged: Sequence[Area]) -> dict[int, set[int]]:
@@ -249,27 +225,22 @@ def _has_amount(cells: Cells, row: int, area: Area) -> bool:
     return any(_is_amount(value) for column, value in row_cells.items() if area.left < column <= area.right)
 
 
-def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Iterator[Piece]:
-    """Yield the lines above a table, the table, and the lines below it."""
+def _parts_of(area: Area, cells: Cells) -> Iterator[tuple[Area, str | None]]:
+    """Yield the lines above a table, the table (without a text), and the lines below it."""
     # the column and value of the only cell of each row that has one
     alone: list[tuple[int, Value] | None] = []
     for row in range(area.top, area.bottom + 1):
         within = [(column, cell) for column, cell in cells.get(row, {}).items() if area.left <= column <= area.right]
         alone.append(within[0] if len(within) == 1 else None)
-
-    def lines(first: int, end: int) -> Iterator[Piece]:
-        for i in range(first, end):
-            if single := alone[i]:
-                row, (column, value) = area.top + i, single
-                yield Piece("paragraph", Area(row, column, row, column), value.text)
-
-    if all(alone) and (area.left == area.right or all(len(single[1].text) > 1 for single in alone if single)):
-        if area.left == area.right and any(single and _is_amount(single[1]) for single in alone):
-            yield _make_table(area, cells, spans)
-        else:
-            yield from lines(0, len(alone))
-        return
+    lines = [
+        single and (Area(area.top + i, single[0], area.top + i, single[0]), single[1].text)
+        for i, single in enumerate(alone)
+    ]
     top, bottom = 0, len(alone)
+    if all(alone) and (area.left == area.right or all(len(single[1].text) > 1 for single in alone if single)):
+        has_amounts = area.left == area.right and any(single and _is_amount(single[1]) for single in alone)
+        yield from [(area, None)] if has_amounts else filter(None, lines)
+        return
     # a label above a row with amounts heads a group of rows, and is no title
     if area.right - area.left == 1 and _has_amount(cells, area.top + 1, area):
         alone[0] = None
@@ -278,29 +249,31 @@ def _pieces_of(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) 
         top += 1
     while bottom > top + 1 and is_line[bottom - 1] and area.right - area.left > 1:
         bottom -= 1
-    yield from lines(0, top)
-    yield _make_table(area._replace(top=area.top + top, bottom=area.top + bottom - 1), cells, spans)
-    yield from lines(bottom, len(alone))
+    yield from filter(None, lines[:top])
+    yield area._replace(top=area.top + top, bottom=area.top + bottom - 1), None
+    yield from filter(None, lines[bottom:])
 
 
-def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area]) -> Piece:
-    header = _header_rows(area, cells)
-    table_cells: list[Cell] = []
+def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area], grid: VisibleGrid) -> Piece:
+    header, whole, table_cells = _header_rows(area, cells), grid.stored_area(area), list[Cell]()
     for row in range(area.top, area.bottom + 1):
         for column, value in sorted(cells.get(row, {}).items()):
             if area.left <= column <= area.right:
                 span = spans.get((row, column), Area(row, column, row, column))
+                ends = min(span.bottom, area.bottom), min(span.right, area.right)
+                place = grid.stored_area(Area(row, column, *ends))
+                rows, columns = place.size
                 table_cells.append(
                     Cell(
-                        row=row - area.top,
-                        col=column - area.left,
+                        row=place.top - whole.top,
+                        col=place.left - whole.left,
                         text=value.text,
-                        row_span=min(span.bottom, area.bottom) - row + 1,
-                        col_span=min(span.right, area.right) - column + 1,
+                        row_span=rows,
+                        col_span=columns,
                         header=row < area.top + header,
                     )
                 )
-    return Piece("table", area, "", tuple(table_cells))
+    return Piece("table", whole, "", tuple(table_cells))
 
 
 def _header_rows(area: Area, cells: Cells) -> int:

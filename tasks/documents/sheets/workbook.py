@@ -13,7 +13,14 @@ from tasks.documents.document_readers import make_storable
 from tasks.documents.office_package import local_name, read_links
 from tasks.documents.raised_signs import OFFICE_PLACES, shift_signs
 from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL
+from tasks.documents.visibility import BLACK, WHITE, Color, explain_unseen, read_color
 
+_COLORS = {
+    ("theme", "0"): WHITE, ("theme", "1"): BLACK,
+    ("indexed", "0"): BLACK, ("indexed", "1"): WHITE, ("indexed", "8"): BLACK, ("indexed", "9"): WHITE,
+}  # fmt: skip
+"""A theme's first colours are its paper and its ink; the palette of old files."""
+_PARTS = ("numFmt", "font", "fill")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -30,8 +37,8 @@ class Style(NamedTuple):
 
     format: str
     """Its number format."""
-    is_white: bool
-    """White letters on the white ground of the sheet, unless something else lies there."""
+    unseen: str | None = None
+    """Why its letters are not seen, unless something else lies behind them."""
 
 
 class Workbook(NamedTuple):
@@ -54,7 +61,7 @@ def read_workbook(package: Package) -> Workbook:
     related = read_links(package, main)
     root = package.xml(main)
     sheets: list[SheetPart] = []
-    for node in (node for node in root.iter() if local_name(node.tag) == "sheet"):
+    for node in root.iterfind(".//{*}sheet"):
         link = related.get(next((value for name, value in node.attrib.items() if local_name(name) == "id"), ""))
         if link and not link.external and link.type == "worksheet" and link.target in package.names:
             hidden = node.get("state", "visible") != "visible"  # `hidden` or `veryHidden`
@@ -73,7 +80,7 @@ def read_workbook(package: Package) -> Workbook:
             place = parts["vertAlign"].get("val", "") if "vertAlign" in parts else ""
             text += shift_signs(shown, OFFICE_PLACES.get(place, 0), before=text)
         texts.append(unescape(text))
-    properties = next((node for node in root if local_name(node.tag) == "workbookPr"), None)
+    properties = root.find("{*}workbookPr")
     return Workbook(
         sheets=tuple(sheets),
         texts=texts,
@@ -95,37 +102,30 @@ def _read_styles(package: Package, part: str | None) -> Sequence[Style]:
     if part is None:
         return ()
     root = package.xml(part)
-    custom = {
-        node.get("numFmtId", ""): node.get("formatCode", GENERAL)
-        for node in root.iter()
-        if local_name(node.tag) == "numFmt" and node.get("numFmtId")
-    }
-
-    def find_white(table: str, color: str) -> set[str]:
-        """Return the numbers of the fonts or fills of this colour that are white."""
-        nodes = next((node for node in root if local_name(node.tag) == table), ())
-        colors = ([part for part in node.iter() if local_name(part.tag) == color] for node in nodes)
-        return {str(number) for number, found in enumerate(colors) if found and all(map(_is_white, found))}
-
-    fonts, fills = find_white("fonts", "color"), find_white("fills", "fgColor")
-    patterns = (node for node in root.iter() if local_name(node.tag) == "fill")
-    fills |= {
-        str(n) for n, fill in enumerate(patterns) if [part.get("patternType", "none") for part in fill] == ["none"]
-    }
-    styles = next((node for node in root if local_name(node.tag) == "cellXfs"), None)
+    custom = {node.get("numFmtId", "0"): node.get("formatCode", GENERAL) for node in root.iterfind(".//{*}numFmt")}
+    fonts = [(_read_color(font.find("{*}color")), font.find("{*}sz")) for font in root.iterfind("{*}fonts/{*}font")]
+    grounds = [_read_ground(fill.find("{*}patternFill")) for fill in root.iterfind("{*}fills/{*}fill")]
     looks: list[Style] = []
-    for node in (node for node in styles or () if local_name(node.tag) == "xf"):
-        number = node.get("numFmtId", "0")
-        format = custom.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL)
-        looks.append(Style(format, node.get("fontId", "0") in fonts and node.get("fillId", "0") in fills))
+    for node in root.iterfind("{*}cellXfs/{*}xf"):
+        number, font, fill = (int(text) if (text := node.get(f"{name}Id", "0")).isdecimal() else 0 for name in _PARTS)
+        ink, size = fonts[font] if font < len(fonts) else (None, None)
+        ground = grounds[fill] if fill < len(grounds) else None
+        size_pt = None if size is None else float(size.get("val", "11"))
+        format = custom.get(str(number)) or BUILT_IN.get(number, GENERAL)
+        looks.append(Style(format, explain_unseen(ink=ink, ground=ground, size_pt=size_pt)))
     return looks
 
 
-def _is_white(color: ET.Element) -> bool:
-    tint = color.get("tint", "0") in ("0", "0.0")
-    # the theme's first colour is its paper; 1 and 9 are white in the palette of old files
-    return (
-        color.get("rgb", "")[-6:].upper() == "FFFFFF"
-        or (color.get("theme") == "0" and tint)
-        or color.get("indexed") in ("1", "9")
-    )
+def _read_ground(pattern: ET.Element | None) -> Color | None:
+    """Return the colour of a fill; None for a pattern of several."""
+    if pattern is None or pattern.get("patternType", "none") == "none":
+        return WHITE if pattern is not None else None
+    return _read_color(pattern.find("{*}fgColor")) if pattern.get("patternType") == "solid" else None
+
+
+def _read_color(node: ET.Element | None) -> Color | None:
+    if node is None or node.get("tint", "0") not in ("0", "0.0"):
+        return None
+    if rgb := node.get("rgb"):
+        return read_color(rgb[-6:])
+    return _COLORS.get(("theme", node.get("theme"))) or _COLORS.get(("indexed", node.get("indexed")))

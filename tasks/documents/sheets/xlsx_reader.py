@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from tasks.documents.archives import Package, WithoutDoctype, ZipCaps, feed_part
@@ -19,7 +20,6 @@ from tasks.documents.document_readers import (
     BlockList,
     Reader,
     ReadOptions,
-    format_table,
     make_page,
     make_storable,
     read_whole,
@@ -33,15 +33,13 @@ from tasks.documents.office_package import (
 )
 from tasks.documents.sheets.grid import (
     Area,
-    Cells,
     Lines,
+    Piece,
     Value,
     VisibleGrid,
     column_letters,
     column_number,
-    find_hidden,
     find_pieces,
-    find_shown_pieces,
     parse_area,
 )
 from tasks.documents.sheets.number_formats import GENERAL, format_general, format_number, is_date
@@ -72,61 +70,30 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         notes = [note for note, count in unread.items() if count]
         blocks, pages, remaining_cells = BlockList(), list[Page](), MOST_CELLS
         for number, part in enumerate(book.sheets):
-            sheet = read_sheet(package, part, book, most_cells=remaining_cells)
+            sheet, before = read_sheet(package, part, book, most_cells=remaining_cells), len(blocks)
             remaining_cells -= sheet.count
-            comments, before = cell_notes(package, part), len(blocks)
-            hidden, shown_comments = take_hidden(sheet, part, comments)
-            notes += _sheet_notes(part, sheet, len(shown_comments))
-            add_sheet(
-                blocks, sheet.cells, sheet=part.name, number=number, merged=sheet.merged, visible=sheet.visible_grid
-            )
-            for cell, text in shown_comments:
-                blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
+            pieces, unseen = sheet.divide(part)
+            add_pieces(blocks, pieces, sheet=part.name, number=number)
+            for cell, text in read_comments(package, part):
+                if reason := sheet.explain_hidden(part, cell):
+                    unseen.append(HiddenText(text=f"{cell}: {text}", reason=reason))
+                else:
+                    blocks.add("note", f"{cell}: {text}", section=number, at=f"{sheet_name(part.name)}, {cell}")
+            inside = list(blocks)[before:]
+            notes += _sheet_notes(part, sheet, sum(block.kind == "note" for block in inside))
             if_empty = f"{sheet_name(part.name)} is hidden" if part.hidden else "the sheet is empty"
-            pages.append(make_page(None, list(blocks)[before:], if_empty=if_empty, hidden=hidden))
+            pages.append(make_page(None, inside, if_empty=if_empty, hidden=unseen))
         metadata = read_core_properties(package)
     title = metadata.get("title")
     return read_whole(pages, format="xlsx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
 
 
-def take_hidden(
-    sheet: Sheet, part: SheetPart, comments: list[tuple[str, str]]
-) -> tuple[list[HiddenText], list[tuple[str, str]]]:
-    """Take the cells that nobody sees from a sheet, and return their texts, and the comments on the other cells."""
-    by_reason, visible_comments = sheet.take_unseen(), list[tuple[str, str]]()
-    if part.hidden:
-        pieces = find_pieces(sheet.cells, sheet.merged)
-        by_reason[f"hidden sheet '{part.name}'"] = [piece.text or format_table(piece.cells) for piece in pieces]
-        sheet.cells = {}
-    for reason, texts in find_hidden(sheet.cells, sheet.merged, sheet.visible_grid).items():
-        by_reason[reason] = [" | ".join(texts)]
-    for cell, text in comments:
-        area = parse_area(cell)
-        reason = sheet.visible_grid.explain_hidden(area.top, area.left) if area else None
-        if reason or part.hidden:
-            by_reason.setdefault(reason or f"hidden sheet '{part.name}'", []).append(f"{cell}: {text}")
-        else:
-            visible_comments.append((cell, text))
-    return [
-        HiddenText(text=text, reason=reason) for reason, texts in by_reason.items() for text in texts
-    ], visible_comments
-
-
-def add_sheet(
-    blocks: BlockList,
-    cells: Cells,
-    *,
-    sheet: str | None,
-    number: int | None = None,
-    merged: Sequence[Area] = (),
-    visible: VisibleGrid | None = None,
-) -> None:
+def add_pieces(blocks: BlockList, pieces: Sequence[Piece], *, sheet: str | None, number: int | None = None) -> None:
     """Add the name of a sheet as a heading, then its tables and texts."""
     prefix = f"{sheet_name(sheet)}, " if sheet else ""
-    parts = find_shown_pieces(cells, merged, visible or VisibleGrid())
-    if sheet and parts:
+    if sheet and pieces:
         blocks.add("heading", sheet, level=1, section=number, at=prefix[:-2])
-    for piece in parts:
+    for piece in pieces:
         blocks.add(piece.kind, piece.text, cells=piece.cells, section=number, at=prefix + piece.area.name)
 
 
@@ -141,18 +108,14 @@ def _sheet_notes(part: SheetPart, sheet: Sheet, comments: int) -> Iterator[str]:
     if comments:
         yield f"{name}: notes on cells: {comments}; they stand behind its tables."
     if sheet.unsaved:
+        more = f" and {len(sheet.unsaved) - MOST_NAMES:,} more" if len(sheet.unsaved) > MOST_NAMES else ""
         yield (
-            f"{name}: formulas without a stored value were left empty: {_list_few(sheet.unsaved)}; "
+            f"{name}: formulas without a stored value were left empty: {', '.join(sheet.unsaved[:MOST_NAMES])}{more}; "
             "open and save the workbook in a spreadsheet program."
         )
     if sheet.is_cut:
         rows_read = f"only the rows up to {sheet.last_row + 1:,} were read"
         yield f"{name}: {rows_read}, as the workbook has more than {MOST_CELLS:,} cells; split it."
-
-
-def _list_few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
 
 
 MOST_MERGED = 20_000
@@ -172,7 +135,8 @@ class Sheet(WithoutDoctype):
         self.merged: list[Area] = []
         self._hidden_rows: set[int] = set()
         self._hidden_columns = bytearray(MOST_COLUMNS)
-        self._white: list[tuple[int, int]] = []
+        self._unseen: dict[tuple[int, int], str] = {}
+        """Cells whose letters cannot be told from their ground, with the reason."""
         self._formatted_away: list[str] = []
         self._has_grounds = False
         """Whether a table or a condition may colour cells beside their own styles."""
@@ -188,19 +152,30 @@ class Sheet(WithoutDoctype):
         self.is_cut = False
         """Whether the sheet holds more cells than are read of it."""
 
-    @property
-    def visible_grid(self) -> VisibleGrid:
-        """Return its rows and columns."""
-        return VisibleGrid(
-            Lines(self._hidden_rows), Lines(n for n, hidden in enumerate(self._hidden_columns) if hidden)
-        )
+    def divide(self, part: SheetPart) -> tuple[list[Piece], list[HiddenText]]:
+        """Return the pieces that the sheet shows, and the texts of what it does not show."""
+        texts: list[tuple[str, str]] = []
+        if part.hidden:
+            rows = (" | ".join(value.text for value in row.values()) for row in self.cells.values())
+            texts.append(("\n".join(rows), f"hidden sheet '{part.name}'"))
+            self.cells = {}
+        for (row, column), reason in ({} if self._has_grounds or part.hidden else self._unseen).items():
+            texts.append((self.cells[row].pop(column).text, reason))
+        texts += ((text, "a number format without signs") for text in self._formatted_away)
+        pieces, in_lines = find_pieces(self.cells, self.merged, self.grid)
+        texts += ((" | ".join(line), reason) for reason, line in in_lines.items())
+        return pieces, [HiddenText(text=text, reason=reason) for text, reason in texts if text]
 
-    def take_unseen(self) -> dict[str, list[str]]:
-        """Take the cells out that are white on white, and return the texts that are not seen by the reason."""
-        white = [] if self._has_grounds else self._white
-        taken = [self.cells[row].pop(column) for row, column in dict.fromkeys(white)]
-        texts = {"white on white": [value.text for value in taken]}
-        return texts | {"a number format without signs": self._formatted_away}
+    def explain_hidden(self, part: SheetPart, cell: str) -> str | None:
+        """Return what hides a cell that is given by its name; None if it is shown."""
+        area = parse_area(cell)
+        return f"hidden sheet '{part.name}'" if part.hidden else area and self.grid.explain_hidden(area.top, area.left)
+
+    @cached_property
+    def grid(self) -> VisibleGrid:
+        """Its rows and columns, once all are read."""
+        hidden_columns = (number for number, is_hidden in enumerate(self._hidden_columns) if is_hidden)
+        return VisibleGrid(Lines(self._hidden_rows), Lines(hidden_columns))
 
     def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
         """Keep what an element's start tag says, such as the address and style of a cell."""
@@ -262,7 +237,7 @@ class Sheet(WithoutDoctype):
     def _keep(self, raw: str) -> None:
         """Keep the value of the cell that ends, with those that are seen or with those that are not."""
         styles, number = self._book.styles, int(self._style) if self._style.isdigit() else 0
-        style = styles[number] if number < len(styles) else Style(GENERAL, is_white=False)
+        style = styles[number] if number < len(styles) else Style(GENERAL)
         value = self._format_value(raw, style.format)
         if self.count >= self._most:
             self.is_cut = self.is_cut or bool(value.text.strip())
@@ -273,7 +248,8 @@ class Sheet(WithoutDoctype):
         else:
             self.cells.setdefault(self.row, {})[self._column] = value
             self.last_row = max(self.last_row, self.row)
-            self._white += [(self.row, self._column)] if style.is_white else []
+            if style.unseen:
+                self._unseen[self.row, self._column] = style.unseen
         self.count += 1
 
     def _format_value(self, raw: str, format: str) -> Value:
@@ -311,13 +287,12 @@ def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells:
     return sheet
 
 
-def cell_notes(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
+def read_comments(package: Package, sheet: SheetPart) -> list[tuple[str, str]]:
     """Return the cell and the text of each note and comment on a sheet."""
-    notes: list[tuple[str, str]] = []
+    comments: list[tuple[str, str]] = []
     for link in read_links(package, sheet.part).values():
         if link.type == "comments" and not link.external and link.target in package.names:
-            for node in package.xml(link.target).iter():
-                if local_name(node.tag) == "comment":
-                    text = "".join(part.text or "" for part in node.iter() if local_name(part.tag) == "t")
-                    notes.append((node.get("ref", ""), unescape(text).strip()))
-    return [(cell, text) for cell, text in notes if text]
+            for node in package.xml(link.target).iterfind(".//{*}comment"):
+                text = unescape("".join(part.text or "" for part in node.iterfind(".//{*}t"))).strip()
+                comments += [(node.get("ref", ""), text)] if text else []
+    return comments
