@@ -24,8 +24,8 @@ import olefile
 from tasks.documents.archives import OLE_MAGIC, escape_unprintable
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
-from tasks.documents.markup_reader import add_html, decode_html
-from tasks.documents.text_reader import add_paragraphs, decode, decode_as, read_bytes
+from tasks.documents.markup_reader import add_html
+from tasks.documents.text_reader import add_paragraphs, decode, decode_as, decode_html, read_bytes
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 FAILURES = (ValueError, LookupError, AttributeError, TypeError)

@@ -16,7 +16,7 @@ from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
 from tasks.documents.html_visibility import Element, StyleSheet
 from tasks.documents.raised_signs import raise_signs, shift_signs
-from tasks.documents.text_reader import DecodedText, decode, decode_as, read_bytes
+from tasks.documents.text_reader import DecodedText, decode, decode_html, read_bytes
 
 _DROPPED = {"script", "style", "head", "desc", "defs", "metadata", "title"}
 """Code, and what names a page or a drawing."""
@@ -26,7 +26,6 @@ _INLINE = set(
     "progress q rb rp rt ruby s samp small span strike strong sub sup textarea time tspan tt u var wbr".split()
 )
 """Inline elements; any other begins a new block."""
-_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECASE)
 _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = {"colspan": 1000, "rowspan": 65_534}  # the limits of the HTML standard
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -107,15 +106,6 @@ def add_html(blocks: BlockList, source: str) -> ET.Element:
     except RecursionError as error:
         raise RefusedDocument("The text nests elements hundreds deep, as no page does; simplify it.") from error
     return root
-
-
-def decode_html(data: bytes) -> DecodedText:
-    """Decode by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
-    declared = _CHARSET.search(data[:4096])
-    name = declared[1].decode().lower() if declared else ""
-    # a byte order mark or single bad bytes are a matter for `decode`
-    text = decode_as(data, name) if name and not name.startswith("utf") and b"\0" not in data else None
-    return decode(data) if text is None else DecodedText(text, name, ())
 
 
 class _HtmlWriter:
@@ -219,16 +209,19 @@ class _HtmlWriter:
         self._kind, self._level = "list", self._depth
         start = node.get("start", "1")
         number = int(start) if start.isdecimal() and len(start) < 10 else 1
+        self._append(node.text)
         for child in node:
-            if not self._enter(child, outer):
-                continue
-            if child.tag == "li":
+            self._flush()
+            is_shown = self._enter(child, outer)
+            if is_shown and child.tag == "li":
                 self._marker = f"{number}{node.get('data-delimiter', '.')}" if node.tag == "ol" else "•"
                 number += 1
-                self._add_children(child)
-            else:
+                self.add(child)
+            elif is_shown:
                 self._add_element(child)
-            self._flush()
+            self._element = outer
+            self._append(child.tail)
+        self._flush()
         self._depth -= 1
         self._kind, self._level = before
         self._marker = None

@@ -22,7 +22,7 @@ from typing import Any, cast
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.receipt import compare_letters, count_package_letters
+from tasks.documents.receipt import compare_letters, count_source_letters
 
 PR_SET_PDEATHSIG = 1
 OUT_OF_MEMORY = re.compile(
@@ -92,7 +92,7 @@ def _run(job: dict[str, Any]) -> Iterator[str]:
     if job["task"] == "read":
         reader = target(path, password=password, options=ReadOptions.model_validate(job["options"]))
         yield json.dumps({"header": reader.header.model_dump(mode="json")})
-        source = count_package_letters(path, reader.header.format)
+        source = count_source_letters(path, reader.header.format)
         pages: list[Page] = []  # of a package alone, whose letters are compared on its last page
         for page in reader.pages(first=job["first"]):
             if source is not None:

@@ -17,6 +17,7 @@ from storage.records import Record
 from tasks.documents.archives import Package
 from tasks.documents.blocks import Block, Document, Page, PageStatus
 from tasks.documents.document_errors import DocumentError
+from tasks.documents.text_reader import decode_html
 
 NOTED_SHARE = 0.02
 """Share of a document's letters; one that lost more is named where an index is made."""
@@ -24,14 +25,21 @@ TEXT_PARTS = {
     "docx": re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml"),
     "pptx": re.compile(r"ppt/slides/slide\d+\.xml"),
     "hwpx": re.compile(r"Contents/section\d+\.xml"),
+    "xlsx": re.compile(r"xl/(?:sharedStrings|worksheets/[^/]+)\.xml"),
 }
 """The parts of a package that hold its text, by format."""
-TEXT_ELEMENT = re.compile(rb"<(?:w|a|hp):(?:t|delText)(?:\s[^>]*)?>(.*?)</(?:w|a|hp):(?:t|delText)>", re.DOTALL)
+TEXT_ELEMENT = re.compile(rb"<((?:(?:w|a|hp|x):)?(?:t|delText))(?:\s[^>]*)?>(.*?)</\1>", re.DOTALL)
 AMOUNT = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+)[%)]*")
 """An amount for certain; without a separator, groups of digits may be one number, a date or a telephone's."""
 TAG = re.compile(r"<[^>]*>")
-FALLBACK = re.compile(rb"<mc:Fallback>.*?</mc:Fallback>", re.DOTALL)
-"""A second copy of what it stands beside, for programs that do not know the first (ECMA-376, part 3)."""
+COPY = re.compile(rb"<(mc:Fallback|rPh)\b.*?</\1>|_x[0-9A-F]{4}_", re.DOTALL)
+"""A second copy for programs that do not know the first (ECMA-376, part 3), the reading of Han letters, an escape."""
+NO_TEXT = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style|title|desc|defs|metadata)\b.*?(?:</\1\s*>|\Z)"
+    r"""|<[a-z/!?](?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^>"']++)*+(?:>|\Z)""",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Of HTML: tags, remarks, code, and what names a page or a drawing."""
 UNREAD = (PageStatus.NEEDS_PASSWORD, PageStatus.TIMEOUT, PageStatus.ERROR)
 BLANK = (None, "blank", "blank page", "blank slide", "the sheet is empty", "the document holds no text")
 
@@ -109,9 +117,7 @@ def _has_joined_amounts(table: Block) -> bool:
 
 def count_letters(texts: Iterable[str]) -> Counter[str]:
     """Count letters and digits; a ligature counts as its letters, a raised digit as the digit."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    counts = Counter(unicodedata.normalize("NFKC", "\n".join(texts)))
     return Counter({sign: count for sign, count in counts.items() if sign.isalnum()})
 
 
@@ -127,11 +133,14 @@ def compare_letters(page: Page, source: Counter[str], *, earlier: Iterable[Page]
     return page.model_copy(update={"letters": shown.total(), "letters_lost": (shown - kept).total()})
 
 
-def count_package_letters(path: Path, format: str) -> Counter[str] | None:
-    """Count the letters in the XML of an Office or HWPX package, without its reader.
+def count_source_letters(path: Path, format: str) -> Counter[str] | None:
+    """Count the letters in the HTML of a page, or in the XML of an Office or HWPX package, without its reader.
 
-    None for another format, and for a package with refused or damaged parts: its reader decides what that costs.
+    Of a workbook its strings count once each: numbers look otherwise than they are stored. None for another format,
+    and for a package with refused or damaged parts: its reader decides what that costs.
     """
+    if format == "html":
+        return count_letters([unescape(NO_TEXT.sub(" ", decode_html(path.read_bytes()).text))])
     if format not in TEXT_PARTS:
         return None
     try:
@@ -139,7 +148,7 @@ def count_package_letters(path: Path, format: str) -> Counter[str] | None:
             parts = [package.xml_source(name) for name in package.names if TEXT_PARTS[format].fullmatch(name)]
     except DocumentError:
         return None
-    texts = (
-        match.decode("utf-8", "replace") for part in parts for match in TEXT_ELEMENT.findall(FALLBACK.sub(b"", part))
+    found = (
+        match[1].decode("utf-8", "replace") for part in parts for match in TEXT_ELEMENT.findall(COPY.sub(b"", part))
     )
-    return count_letters(unescape(TAG.sub(" ", text)) for text in texts)
+    return count_letters(unescape(TAG.sub(" ", text)) for text in found)

@@ -24,6 +24,7 @@ _WIDER = {"euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis":
 """Encodings that are named where their vendor's larger one is meant, as browsers read them."""
 # 1A ended files of DOS, 1B begins escapes of ISO 2022, and NULs are counted by themselves
 _CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\v\b\x1a\x1b\0"))
+_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_\-]+)", re.IGNORECASE)
 _HEADINGS = (
     (1, re.compile(r"(?:제\s*\d+\s*장|[ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ]+[.\s]|(?:CHAPTER|PART)\s+[\dIVX]+\b)", re.IGNORECASE)),
     (3, re.compile(r"\d+(?:\.\d+)+\.?\s|[가-하]\.\s")),
@@ -99,6 +100,15 @@ def decode_as(data: bytes, charset: str) -> str | None:
         return data.decode(_WIDER.get(name, name))
     except (LookupError, ValueError):
         return None
+
+
+def decode_html(data: bytes) -> DecodedText:
+    """Decode by the declared charset if all bytes are valid in it, else as text of unknown encoding."""
+    declared = _CHARSET.search(data[:4096])
+    name = declared[1].decode().lower() if declared else ""
+    # a byte order mark or single bad bytes are a matter for `decode`
+    text = decode_as(data, name) if name and not name.startswith("utf") and b"\0" not in data else None
+    return decode(data) if text is None else DecodedText(text, name, ())
 
 
 def looks_like_text(head: bytes) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tasks.documents.blocks import Block, Cell, Document, HiddenText, Page, PageStatus
-from tasks.documents.receipt import compare_letters, count_letters, count_package_letters, make_receipt
+from tasks.documents.receipt import compare_letters, count_letters, count_source_letters, make_receipt
 from tests.documents.zips import zipped
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -36,7 +36,7 @@ def test_text_of_a_package_is_counted_without_its_copies_for_older_programs(tmp_
     body = f'<w:document xmlns:w="{W}" xmlns:mc="{MC}"><w:p>{run.format("a &amp; b")}{box}</mc:AlternateContent></w:p>'
     file = tmp_path / "a.docx"
     file.write_bytes(zipped({"word/document.xml": body + "</w:document>"}))
-    assert count_package_letters(file, "docx") == Counter("abbox")
+    assert count_source_letters(file, "docx") == Counter("abbox")
 
 
 def test_a_receipt_names_what_a_person_should_look_at() -> None:
@@ -57,4 +57,18 @@ def test_a_receipt_names_what_a_person_should_look_at() -> None:
 def test_a_bomb_in_a_picture_leaves_the_text_of_its_package_counted(tmp_path: Path) -> None:
     file = tmp_path / "a.docx"
     file.write_bytes(zipped({"word/document.xml": "<w:t>ab</w:t>", "word/media/b.png": "0" * 20_000_000}))
-    assert count_package_letters(file, "docx") == Counter("ab")
+    assert count_source_letters(file, "docx") == Counter("ab")
+
+
+def test_text_of_a_page_is_counted_without_its_tags_its_code_and_its_title(tmp_path: Path) -> None:
+    file = tmp_path / "a.html"
+    file.write_text("<title>x</title><p title='1 > 0'>a &amp; b<!-- c --><script>d('</p>')</script><i>e", "utf-8")
+    assert count_source_letters(file, "html") == Counter("abe")
+
+
+def test_strings_of_a_workbook_are_counted_without_their_readings(tmp_path: Path) -> None:
+    file, readings = tmp_path / "a.xlsx", '<rPh sb="0" eb="1"><t>x</t></rPh><phoneticPr/>'
+    strings = f"<sst><si><t>예산_x000D_</t>{readings}</si><si><r><t xml:space='preserve'>a </t></r></si></sst>"
+    cells = '<worksheet><c t="inlineStr"><is><t>b</t></is></c><c><v>7</v></c></worksheet>'
+    file.write_bytes(zipped({"xl/sharedStrings.xml": strings, "xl/worksheets/sheet1.xml": cells}))
+    assert count_source_letters(file, "xlsx") == Counter("예산ab")
