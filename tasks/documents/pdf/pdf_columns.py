@@ -12,9 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import HEADER_LINES, Edge, Edges, build_grid, find_grids, join_stripes
+from tasks.documents.pdf.pdf_grids import HEADER_LINES, Edge, Edges, Grid, find_grids, join_stripes
 from tasks.documents.pdf.pdf_layout import group_rows
-from tasks.documents.pdf.pdf_rows import make_row_boxes
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 from tasks.documents.pdf.pdf_words import (
@@ -46,7 +45,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     words = [moved.get(word, word) for word in stored]
     grids = join_stripes(find_grids(edges), words)
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
-    drawn = fill_grids([grid for grid in grids if grid not in boxes], words, text.chars)
+    drawn = fill_grids([grid for grid in grids if grid not in boxes], words, edges.horizontal, text.chars)
     aligned = find_aligned(remove_table_words(own, words, []), edges.horizontal, words)
     tables = [table for table in drawn if not any(_is_highlight(table, area) for area in aligned)]
     if drawn:
@@ -56,19 +55,19 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
     rest = [word for word in words if word not in table_words]
     grids = [
-        build_grid(area.xs, make_row_boxes(area.xs, area.top, area.bottom, rest, edges.horizontal))
+        area
         for area in aligned
-        if not any(area.xs[0] < x < area.xs[-1] and area.top < y < area.bottom for x, y in middles)
+        if not any(area.xs[0] < x < area.xs[-1] and area.ys[0] < y < area.ys[1] for x, y in middles)
     ]
-    tables += fill_grids(grids, rest, text.chars)
+    tables += fill_grids(grids, rest, edges.horizontal, text.chars)
     origins = {sign: word for word, sign in moved.items()}
     return [table._replace(words=tuple(origins.get(word, word) for word in table.words)) for table in tables]
 
 
-def _is_highlight(table: Table, area: Area) -> bool:
+def _is_highlight(table: Table, area: Grid) -> bool:
     """Return whether a drawn grid marks a part of an aligned table that goes on beside it."""
     x0, y0, x1, y1 = table.bbox
-    left, top, right, bottom = area.xs[0], area.top, area.xs[-1], area.bottom
+    left, top, right, bottom = area.bbox
     inside = min(y1, bottom) - max(y0, top) > 0.5 * (y1 - y0) and x0 < right and x1 > left
     return inside and x1 - x0 < PARTIAL_SHARE * (right - left)
 
@@ -106,15 +105,6 @@ LED = re.compile(r"(?:[.·…]\s?){4,}\s*[$€£¥₩(\-–—\d]")
 SEVERAL = re.compile(r"[\d—–)%]\s+(?:[$€£¥₩]|\(?\d)")
 
 
-class Area(NamedTuple):
-    """Rows that are aligned in columns."""
-
-    xs: tuple[float, ...]
-    """Lines between the columns and at both sides, in points."""
-    top: float
-    bottom: float
-
-
 class Segment(NamedTuple):
     """The texts of a row that no gap separates."""
 
@@ -130,8 +120,8 @@ class _Line(NamedTuple):
     segments: tuple[Segment, ...]
 
 
-def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Area]:
-    """Return where texts are aligned in columns, from top to bottom.
+def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Grid]:
+    """Return the outlines of texts that are aligned in columns, from top to bottom.
 
     fragments: what is not in drawn tables; rules: horizontal edges, which speak for a table.
     """
@@ -165,7 +155,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
         if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _ends_table(run, line)):
             runs.append([])
         runs[-1].append(line)
-    return [Area(xs, rows[0].y0, rows[-1].y1) for run in runs for rows, xs in _split_tables(run, rules, free)]
+    return [Grid(xs, (rows[0].y0, rows[-1].y1), ()) for run in runs for rows, xs in _split_tables(run, rules, free)]
 
 
 def _part_runs(row: Sequence[Fragment], words: Sequence[Word]) -> Iterator[Fragment | Phrase]:

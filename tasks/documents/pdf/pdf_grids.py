@@ -66,7 +66,10 @@ class GridCell(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Lines of a table: `xs` and `ys` bound its columns and rows; a place without a cell is a hole."""
+    """Lines of a table: `xs` and `ys` bound its columns and rows; a place without a cell is a hole.
+
+    A grid without any cell is an outline with columns, whose rows are still to be found.
+    """
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
@@ -166,21 +169,6 @@ def build_grid(xs: tuple[float, ...], boxes: Iterable[BBox]) -> Grid:
         col = nearest(x0)
         cells.append(GridCell(row[y0], col, row[y1] - row[y0], max(nearest(x1) - col, 1)))
     return Grid(xs, tuple(ys), tuple(sorted(cells)))
-
-
-def make_text_row_boxes(xs: Sequence[float], top: float, bottom: float, words: Sequence[Word]) -> list[BBox]:
-    """Return cells for lines of text between two heights; a word across a column line joins the cells on both sides."""
-    lines = group_lines(find_words((xs[0], top, xs[-1], bottom), words))
-    if not lines:
-        return []
-    middles = [(min(w.y0 for w in line) + max(w.y1 for w in line)) / 2 for line in lines]
-    bounds = [top, *((a + b) / 2 for a, b in pairwise(middles)), bottom]
-    boxes: list[BBox] = []
-    for line, (y0, y1) in zip(lines, pairwise(bounds), strict=True):
-        texts = group_phrases(line)
-        uncrossed = [xs[0], *(x for x in xs[1:-1] if not any(p.x0 + SPILL < x < p.x1 - SPILL for p in texts)), xs[-1]]
-        boxes += [(x0, y0, x1, y1) for x0, x1 in pairwise(uncrossed)]
-    return boxes
 
 
 def _add_line(a: Point, b: Point, edges: Edges) -> None:
@@ -357,35 +345,12 @@ def _continues(above: Grid, below: Grid, words: Sequence[Word]) -> bool:
 
 
 def _stack(run: list[Grid], words: Sequence[Word]) -> Grid:
-    """Return one grid over all columns of the run; rows between its members follow the lines of text there."""
+    """Return the column lines of a run within its outline."""
     xs: list[float] = []
     for x in sorted(x for grid in run for x in grid.xs):
         if not xs or x > xs[-1] + SNAP:
             xs.append(x)
-    boxes = make_text_row_boxes(xs, _header_top(run[0], words), run[0].ys[0], words)
-    for grid, following in zip(run, [*run[1:], None], strict=True):
-        boxes += [grid.box(cell) for cell in grid.cells]
-        # the last row is often unshaded, and is often the total
-        below = following.ys[0] if following else _last_row(grid, xs, words)
-        boxes += make_text_row_boxes(xs, grid.ys[-1], below, words)
-    return build_grid(tuple(xs), boxes)
-
-
-def _header_top(grid: Grid, words: Sequence[Word]) -> float:
-    """Return the top of the lines that name the columns of a striped table: above it, right of its first column."""
-    top = grid.ys[0]
-    x0, x1 = grid.xs[:2]
-    height = grid.ys[1] - grid.ys[0]
-    above = group_lines(find_words((x0, top - HEADER_LINES * height, grid.xs[-1], top), words))
-    for line in reversed(above[-HEADER_LINES:]):
-        gaps, left = count_gaps(line), line[0].x0
-        # a title stands centred over the whole table, labels included, and so names no column
-        off_centre = (left + line[-1].x1) / 2 - (x0 + grid.xs[-1]) / 2
-        titled = gaps == 0 and abs(off_centre) < CENTRED_POINTS and left < x1
-        if top - max(w.y1 for w in line) > height or titled or (left < x1 - SPILL and gaps < 2):
-            break
-        top = min(w.y0 for w in line)
-    return top
+    return Grid(tuple(xs), (run[0].ys[0], _last_row(run[-1], xs, words)), ())
 
 
 def _last_row(grid: Grid, xs: Sequence[float], words: Sequence[Word]) -> float:

@@ -197,7 +197,7 @@ class PdfReader:
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
             if self._options.pdf_reader == "pdfplumber":
-                tables = fill_grids(self._plumber.grids(loaded.number), text.words(), text.chars)
+                tables = fill_grids(self._plumber.grids(loaded.number), text.words(), (), text.chars)
             else:
                 drawings = loaded.page.get_cdrawings() or []
                 edges = find_edges(drawings, text.to_reading, width=text.width, height=text.height)

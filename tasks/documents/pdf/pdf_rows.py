@@ -6,15 +6,38 @@ Names of columns are stacked by column, a title spans the columns it stands over
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox
-from tasks.documents.pdf.pdf_grids import SPILL, Edge
+from tasks.documents.pdf.pdf_grids import SNAP, SPILL, Edge, Grid, GridCell, build_grid
 from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.pdf.pdf_words import Phrase, find_words, group_lines, group_phrases, is_amount, is_year
+from tasks.documents.pdf.pdf_words import (
+    CLOSING,
+    Phrase,
+    find_gutters,
+    find_words,
+    group_lines,
+    group_phrases,
+    is_amount,
+    is_number,
+    is_year,
+    place_line,
+)
 
+MIN_GUTTER = 2.0
+"""Points between two columns of amounts."""
+APART_POINTS = 30.0
+"""Points between a label and the one amount of its row from which they are two columns."""
+HEADER_POINTS = 90.0
+"""How far above a table its header begins at most."""
+SEVERAL_SHARE = 0.25
+"""Share of the lines with amounts that hold several in one column, from which a line is missing there."""
+TITLES_POINTS = 60.0
+"""How far above a table titles of columns decide where exactly between two columns a line is drawn."""
 CENTRED = 4.0
 """Points by which a title may be off the middle of its columns."""
 FULL_RULE = 0.8
@@ -66,6 +89,158 @@ class _Line(NamedTuple):
         """Return the columns behind the first that hold amounts."""
         found = zip(self.phrases, self.spans, strict=True)
         return {last for phrase, (_, last) in found if last and is_amount(phrase.text) and not is_year(phrase.text)}
+
+
+def complete_grid(grid: Grid, words: Sequence[Word], rules: Sequence[Edge]) -> Grid:
+    """Return a drawn grid with the columns, rows and names of columns that its drawing lacks.
+
+    words: of the page, without those in other tables. rules: horizontal edges of the page.
+    """
+    lines = group_lines(find_words(grid.bbox, words))
+    by_cell = _by_cell(grid, lines)
+    added = _missing_columns(grid, by_cell, words)
+    if added is not None or not grid.cells or _piles_up(by_cell):
+        counted = [line for line in lines if any(is_amount(w.text) and not is_year(w.text) for w in line)]
+        outline = Grid(tuple(sorted({*grid.xs, *(added or ())})), grid.ys, ())
+        outline = _join_columns(outline, counted or lines)
+        top = _find_head(outline, lines, words)
+        return build_grid(outline.xs, make_row_boxes(outline.xs, top, grid.ys[-1], words, rules))
+
+    grid = _join_columns(grid, lines)
+    top = _find_head(grid, lines, words)
+    if top == grid.ys[0]:
+        return grid
+    body = _read_lines(grid.xs, grid.ys[0], grid.ys[-1], words)
+    head = _read_lines(grid.xs, top, grid.ys[0], words)
+    bounds = [top, *((above.y1 + below.y0) / 2 for above, below in pairwise(head)), grid.ys[0]]
+    return build_grid(grid.xs, [*_header_boxes(grid.xs, head, bounds, rules, body), *map(grid.box, grid.cells)])
+
+
+def holds_columns(line: Sequence[Phrase]) -> bool:
+    """Return whether a line in a cell is a row of several columns: two amounts, or a label far before its amount."""
+    if sum(is_amount(phrase.text) for phrase in line) > 1:
+        return True
+    return len(line) == 2 and is_amount(line[1].text) and line[1].x0 - line[0].x1 > APART_POINTS
+
+
+def _by_cell(grid: Grid, lines: Iterable[Sequence[Word]]) -> dict[GridCell, list[list[Phrase]]]:
+    """Return the phrases of each cell by line; those of each column where there are no cells yet."""
+    places = grid.places() or {(0, col): GridCell(0, col) for col in range(len(grid.xs) - 1)}
+    by_cell: dict[GridCell, list[list[Phrase]]] = defaultdict(list)
+    for line in lines:
+        words: dict[GridCell, list[Word]] = defaultdict(list)
+        for word in line:
+            if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
+                words[cell].append(word)
+        for cell, inside in words.items():
+            by_cell[cell].append(group_phrases(inside))
+    return by_cell
+
+
+def _missing_columns(
+    grid: Grid, by_cell: Mapping[GridCell, list[list[Phrase]]], words: Sequence[Word]
+) -> set[float] | None:
+    """Return the x of column lines that are not drawn; None if no cell holds several amounts in a line."""
+    spans = {(c.col, c.col + c.col_span) for c, lines in by_cell.items() if any(map(holds_columns, lines))}
+    titled = [w for w in words if grid.ys[0] - TITLES_POINTS <= w.y0 < grid.ys[-1]] if spans else []
+    added: set[float] = set()
+    is_missing = False
+    # the widest first, as narrow spans then share its lines
+    for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
+        within = [(c.col, c.col + c.col_span, line) for c in by_cell for line in by_cell[c] if holds_columns(line)]
+        several = [line for start, end, line in within if first <= start and end <= last]
+        own = [line for c in by_cell for line in by_cell[c] if (c.col, c.col + c.col_span) == (first, last)]
+        if len(several) < SEVERAL_SHARE * sum(any(is_amount(p.text) for p in line) for line in own):
+            continue  # a title that holds two numbers
+        below = [line for line in several if not all(is_year(phrase.text) for phrase in line)]  # years may span columns
+        extents = [[(phrase.x0, phrase.x1) for phrase in line] for line in below or several]
+        gutters = find_gutters(extents, least=MIN_GUTTER)
+        is_missing = is_missing or (bool(gutters) and len(several) > 1)
+        added |= {
+            place_line(start, end, titled)
+            for start, end in gutters
+            if not any(start - SNAP < x < end + SNAP for x in (*grid.xs, *added))
+        }
+    return added if added or is_missing else None
+
+
+def _piles_up(by_cell: Mapping[GridCell, list[list[Phrase]]]) -> bool:
+    """Return whether amounts stand one below the other in several cells of a row: its rows are not drawn."""
+    piles = Counter(
+        (cell.row, len(lines))
+        for cell, lines in by_cell.items()
+        if cell.row_span == 1 and len(lines) > 1 and all(is_amount(p.text) for line in lines for p in line)
+    )
+    return any(count > 1 for count in piles.values())
+
+
+def _join_columns(grid: Grid, lines: Iterable[Sequence[Word]]) -> Grid:
+    """Return the grid without columns in which nothing stands, and with amounts and their signs in one column.
+
+    Columns are one if some amount reaches over both and no line of text has a phrase in each.
+    """
+    places = grid.places()
+    reaches: list[list[tuple[int, int, bool]]] = []
+    for line in lines:
+        y, row = (line[0].y0 + line[0].y1) / 2, list[tuple[int, int, bool]]()
+        for phrase in group_phrases(line):
+            first, end = bisect_right(grid.xs, phrase.x0 + SPILL) - 1, bisect_left(grid.xs, phrase.x1 - SPILL)
+            cell = places.get(grid.place((phrase.x0 + phrase.x1) / 2, y))
+            if cell and is_number(phrase.text):
+                first, end = min(first, cell.col), max(end, cell.col + cell.col_span)
+            if phrase.text in CLOSING and row:  # far from its amount
+                first = row.pop()[0]
+            row.append((first, end, is_number(phrase.text)))
+        reaches.append(row)
+    groups: list[list[int]] = []
+    for col in range(len(grid.xs) - 1):
+        if not any(first <= col < end for row in reaches for first, end, _ in row):
+            continue
+        begin, before = (groups[-1][0], groups[-1][-1]) if groups else (0, col)
+        joined = any(number and first <= before < col < end for row in reaches for first, end, number in row)
+        apart = any(
+            any(begin <= first and end <= col for first, end, _ in row) and any(first == col for first, _, _ in row)
+            for row in reaches
+        )
+        if joined and not apart:
+            groups[-1].append(col)
+        else:
+            groups.append([col])
+    number = {col: n for n, group in enumerate(groups) for col in group}
+    cells: dict[tuple[int, int], GridCell] = {}
+    for cell in grid.cells:
+        if columns := [number[col] for col in range(cell.col, cell.col + cell.col_span) if col in number]:
+            place = cell.row, columns[0]
+            same = cells.get(place, GridCell(*place))
+            width = max(same.col_span, columns[-1] + 1 - columns[0])
+            cells[place] = GridCell(*place, max(same.row_span, cell.row_span), width)
+    between = [(grid.xs[left[-1] + 1] + grid.xs[right[0]]) / 2 for left, right in pairwise(groups)]
+    return Grid((grid.xs[0], *between, grid.xs[-1]), grid.ys, tuple(sorted(cells.values())))
+
+
+def _find_head(grid: Grid, lines: Iterable[Sequence[Word]], words: Sequence[Word]) -> float:
+    """Return the top of the lines that name the columns of a table, if its own columns begin with amounts."""
+    xs, top = grid.xs, grid.ys[0]
+    first = next(filter(None, ([p.text for p in group_phrases(line) if p.x0 > xs[1] - SNAP] for line in lines)), [])
+    if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in first):
+        return top
+    above = group_lines(find_words((xs[0] - SNAP, top - HEADER_POINTS, xs[-1] + SNAP, top), words))
+    begins = reached = top
+    for line in reversed(above[-HEADER_LINES:]):
+        height = max(w.y1 - w.y0 for w in line)
+        phrases = group_phrases(line)
+        # a title over the whole table names no column
+        is_title = any(p.x0 < xs[1] - SNAP and p.x1 > xs[1] + SNAP for p in phrases) or (
+            line[0].x0 < xs[1] - SNAP
+            and len(phrases) < 3
+            and abs(line[0].x0 + line[-1].x1 - xs[0] - xs[-1]) < 4 * CENTRED
+        )
+        if reached - max(w.y1 for w in line) > height or is_title:
+            break
+        reached = min(w.y0 for w in line)
+        if phrases[-1].x0 > xs[1] - SNAP:  # a line with a label alone heads a group of rows
+            begins = reached
+    return begins
 
 
 def make_row_boxes(
@@ -128,10 +303,11 @@ def _count_header_lines(lines: Sequence[_Line], ruled: Sequence[bool]) -> int:
             else 0
         )
     if rule := next((n for n in range(body, 0, -1) if ruled[n - 1]), 0):
-        return rule
-    counted = sum(bool(line.amounts) for line in lines[body:]) / sum(bool(line.values) for line in lines[body:])
-    if counted < COUNTED_SHARE or sum(bool(line.label and line.values) for line in lines[:body]) > MOST_LABELLED:
-        return 0  # a form: labels with words and amounts
+        body = rule
+    else:
+        counted = sum(bool(line.amounts) for line in lines[body:]) / sum(bool(line.values) for line in lines[body:])
+        if counted < COUNTED_SHARE or sum(bool(line.label and line.values) for line in lines[:body]) > MOST_LABELLED:
+            return 0  # a form: labels with words and amounts
     while body and not lines[body - 1].values:
         body -= 1  # a label alone heads the rows below
     return body
@@ -149,7 +325,7 @@ def _header_boxes(
     extents = _column_extents(xs, [*lines, *body])
     for n, line in enumerate(lines):
         numbers = all(is_amount(phrase.text) and not is_year(phrase.text) for phrase in line.phrases)
-        for first, last in _find_spans(lines, n, extents, rules):
+        for first, last in _find_spans(xs, lines, n, extents, rules):
             left, right = xs[first] + CENTRED, xs[last + 1] - CENTRED
             parted = n and any(
                 lines[n - 1].y1 - 2 < rule.at < line.y0 + 2 and rule.start < right and rule.end > left for rule in rules
@@ -157,7 +333,7 @@ def _header_boxes(
             above = next((k for k, item in enumerate(items) if item[1:] == (n - 1, first, last)), None)
             if above is None or numbers or parted:
                 items.append(_Name(n, n, first, last))
-            else:
+            elif items[above].end < n:
                 items[above] = items[above]._replace(end=n)
     boxes: list[BBox] = []
     for item in items:
@@ -182,7 +358,11 @@ def _column_extents(xs: Sequence[float], lines: Iterable[_Line]) -> list[tuple[f
 
 
 def _find_spans(
-    lines: Sequence[_Line], n: int, extents: Sequence[tuple[float, float]], rules: Sequence[Edge]
+    xs: Sequence[float],
+    lines: Sequence[_Line],
+    n: int,
+    extents: Sequence[tuple[float, float]],
+    rules: Sequence[Edge],
 ) -> list[tuple[int, int]]:
     """Return the columns of each phrase in a line of the header: those of the rule below it, or around its middle."""
     line = lines[n]
@@ -222,7 +402,19 @@ def _find_spans(
         if all(centred(line.phrases[i], *group) for i, group in zip(titles, groups, strict=True)):
             for i, group in zip(titles, groups, strict=True):
                 spans[i] = group
-    return spans
+    # two names that reach into one column: it belongs to that one whose middle lies there
+    apart: list[tuple[int, int]] = []
+    for phrase, (first, last) in zip(line.phrases, spans, strict=True):
+        before = apart[-1] if apart else (-1, -1)
+        if first > before[1]:
+            apart.append((first, last))
+        elif before[1] < last and (phrase.x0 + phrase.x1) / 2 > xs[before[1] + 1]:
+            apart.append((before[1] + 1, last))
+        elif before[0] < first:
+            apart[-1:] = [(before[0], first - 1), (first, last)]
+        else:
+            apart[-1] = before[0], max(before[1], last)
+    return apart
 
 
 def _group_body(lines: Sequence[_Line], ruled: Sequence[bool]) -> list[int]:

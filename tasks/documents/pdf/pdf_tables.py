@@ -10,10 +10,10 @@ from math import isclose
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
-from tasks.documents.pdf.pdf_collapsed import complete_grid, drop_sign_columns, holds_columns
 from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, SPILL, Edge, Grid, GridCell
 from tasks.documents.pdf.pdf_line_ends import join_cell_lines
 from tasks.documents.pdf.pdf_lists import drop_notes, is_list
+from tasks.documents.pdf.pdf_rows import complete_grid, holds_columns
 from tasks.documents.pdf.pdf_text import Fragment, Word, join_right_to_left, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
     count_gaps,
@@ -75,8 +75,13 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
     return rows <= BOX_AMOUNTS * len(lines)
 
 
-def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[], list[Word]]) -> list[Table]:
-    """Return the grids with their words as tables, without grids that only decorate text."""
+def fill_grids(
+    grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edge], chars: Callable[[], list[Word]]
+) -> list[Table]:
+    """Return drawn grids with their words as tables, without grids that only decorate text.
+
+    rules: horizontal edges of the page.
+    """
     whole: list[Grid] = []
     for grid in grids:
         # a few empty places are cells whose lines were forgotten
@@ -90,18 +95,18 @@ def fill_grids(grids: Iterable[Grid], words: Sequence[Word], chars: Callable[[],
     inside = [frozenset(find_words(grid.bbox, words)) for grid in whole]
     tables: list[Table] = []
     for number, grid in enumerate(whole):
+        if _crosses_prose(grid, inside[number]):
+            continue
         # words that only other grids hold
         foreign_words = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
-        full = complete_grid(grid, [word for word in words if word not in foreign_words])
-        if _crosses_prose(grid, find_words(grid.bbox, words)):
-            continue
+        full = complete_grid(grid, [word for word in words if word not in foreign_words], rules)
         cell_words, placed_words = _place_words(full, words, chars)
         if (body := drop_notes(full, cell_words)) is not full:
             full = body
             cell_words, placed_words = _place_words(full, words, chars)
         decorates = any(check(cell_words) for check in (_underlines_prose, _is_prose, _is_chart, _lacks_rows))
         if len(cell_words) > 1 and not decorates:
-            tables.append(_make_table(*drop_sign_columns(full, cell_words), placed_words))
+            tables.append(_make_table(full, cell_words, placed_words))
     return tables
 
 

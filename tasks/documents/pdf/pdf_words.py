@@ -32,9 +32,13 @@ UNFINISHED = frozenset(".,:~∼～/")
 LEADERS = 5
 """Dots at the end of a label from which they lead to its amount."""
 NUMBER = re.compile(r"[\s$€£¥₩%()+\-–—−.,\d/:*△▲]*")
-YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:19|20)\d\d)?\s?(?:[*†‡]+|\([a-z\d]{1,2}\))?")
+YEARS = re.compile(r"(?:19|20)\d\d(?:\s?[-–/]\s?(?:(?:19|20)\d\d|\d{1,2}))?\s?(?:[*†‡]+|\([a-z\d]{1,2}\))?")
 GROUPS = re.compile(r"[$€£¥₩(\-–]?\d{1,3}( \d{3})*")
 SHARE = re.compile(r"\(\d+(\.\d+)?%\)")
+ERROR = re.compile(r"\(\d*\.\d+\)")
+"""What follows an estimate in brackets: its error."""
+BETWEEN = frozenset("-–—±")
+"""What joins two numbers to a range or an estimate."""
 MONTH = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?")
 DATE = re.compile(rf"{MONTH.pattern} \d{{1,2}},?(?: (?:19|20)\d\d)?")
 SINGLE = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+|\d{1,4})(?:\.\d+)?[%)]*")
@@ -64,7 +68,7 @@ def is_single_amount(text: str) -> bool:
 
 
 def is_year(text: str) -> bool:
-    """Return whether a text is a year from 1900 to 2099, or two ("2015-2014"), with or without a footnote mark."""
+    """Return whether a text is a year from 1900 to 2099, or two ("2015-2014", "1996/7"), a footnote mark aside."""
     return bool(YEARS.fullmatch(drop_marks(text)))
 
 
@@ -124,6 +128,11 @@ def _belongs_to_phrase(before: Phrase, word: Word) -> bool:
         return gap < NEAR_HEIGHTS * height
     if word.text in CLOSING:
         return gap < SIGN_HEIGHTS * height
+    joins = (
+        word.text in BETWEEN or (before.text[-2:-1] == " " and before.text[-1] in BETWEEN) or ERROR.fullmatch(word.text)
+    )
+    if joins and is_amount(before.text.rstrip(" ±")):
+        return gap < GROUP_HEIGHTS * height
     if GROUPS.fullmatch(before.text) and len(word.text) == 3 and word.text.isdigit():
         return gap < GROUP_HEIGHTS * height
     if gap >= NEAR_HEIGHTS * height or before.text.endswith(("..", "··")):  # leader dots end a label
