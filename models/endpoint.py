@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import SecretStr
 
 from models.model_errors import (
+    ContentRefused,
     ContextOverflow,
     ModelError,
     ModelUnavailable,
@@ -41,6 +42,8 @@ OVERFLOW = re.compile(
     re.I,
 )
 """The messages by which OpenAI, vLLM, llama.cpp, LM Studio, Anthropic, Gemini and TGI refuse a prompt as too long."""
+CONTENT = re.compile("content_filter|content_policy|responsible_ai|data_inspection|safety")
+"""Matches the codes of a content filter: OpenAI's, Azure's and those of gateways to other providers."""
 PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")  # codes of status 429 that no wait mends
 PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")  # starts of codes
 
@@ -81,8 +84,27 @@ class Endpoint:
         self._headers = {"Authorization": f"Basic {basic}"} if basic else {}
         # by words: an error quotes a key with a line break inside in another spelling
         secrets = [*self._key.split(), parts.password or parts.username, login.strip(":").rpartition(":")[2], basic]
-        # one of up to three characters stands in ordinary words, which would be starred out
-        self._secrets = [str(secret) for secret in (*secrets, *self._query.values()) if secret and len(str(secret)) > 3]
+        # a shorter one, such as the `x` that servers of one's own are given, stands in ordinary words
+        self._secrets = [str(secret) for secret in (*secrets, *self._query.values()) if len(str(secret or "")) >= 8]
+
+    @property
+    def address(self) -> str:
+        """The base URL without login and query, its host in lower case, `localhost` as a number."""
+        parts = urlsplit(self._url)
+        host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"{parts.scheme}://{host}:{port}{parts.path}"
+
+    def read_card(self) -> dict[str, Any]:
+        """Return the entry of this model in the list of models (GET /models); empty where there is none."""
+        import openai
+
+        with self.name_failures(), suppress(openai.APIStatusError):
+            listed: Any = self._client.get("/models", cast_to=object)
+            entries = listed.get("data") if isinstance(listed, dict) else None
+            if isinstance(entries, list):
+                return next((entry for entry in entries if entry.get("id") == self._model), {})
+        return {}
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the events of a streamed answer; the whole answer alone where there is no stream."""
@@ -166,6 +188,8 @@ class Endpoint:
         """Return the error that a failure's code or words mean, whatever its status; None where neither is known."""
         if code in PERMANENT_LIMITS:
             return ModelUnavailable(f"{message}. The account has nothing left to spend; top it up.")
+        if CONTENT.search(code):
+            return ContentRefused(f"{message}. Its content filter refuses this request, and no other for it.")
         if code == "context_length_exceeded" or OVERFLOW.search(message):
             return ContextOverflow(f"{message}. Shorten the request, or use a model with a longer context.")
         return None

@@ -6,7 +6,8 @@ ModelError
 │   ├── NoSuchPath        the endpoint lacks this API
 │   └── NoChatTemplate    the model has none, or none of that name
 └── RequestRefused        400 and kin: this request will never work
-    └── ContextOverflow   the request is longer than the model's context
+    ├── ContextOverflow   the request is longer than the model's context
+    └── ContentRefused    the endpoint's content filter refuses it
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class NoChatTemplate(ModelUnavailable):
 
 class RequestRefused(ModelError):
     """This request will never work as it is; others to the same model may."""
+
+
+class ContentRefused(RequestRefused):
+    """The endpoint's filter of content refuses the prompt, or the answer to it."""
 
 
 class ContextOverflow(RequestRefused):

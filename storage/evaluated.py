@@ -127,13 +127,17 @@ class Result(FiniteRecord):
     higher_is_better: bool = True
 
 
+Outcome = Literal["scored", "unread", "refused", "too_long", "unscored"]
+"""What came of an item; a `failed` one, which the model may still answer, has no sample."""
+
+
 class Sample(FiniteRecord):
     """A graded response; a line of the samples artifact and of the samples file, a row of the database."""
 
     item: str
     repeat: int = Field(default=0, ge=0)
     status: Literal["scored", "unscored"] = "scored"
-    """`unscored`: the grader or its judge failed; such a sample is in no mean."""
+    """`unscored`: the request was refused, or the grader or its judge failed; such a sample is in no mean."""
     score: float | None = None
     """0 to 1 for right and wrong, the judge's scale for ratings; None exactly when unscored."""
     extracted: str | None = None
@@ -153,6 +157,14 @@ class Sample(FiniteRecord):
     """No answer was found in it, or there was no response."""
     keys: tuple[str, ...] = ()
     """Response store keys of its model calls: the answer's, then the judge's."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of the item: `unread` is graded as wrong, and `detail` says which unscored ones got no answer."""
+        if self.status == "scored":
+            return "unread" if self.missing else "scored"
+        outcome = self.detail.get("outcome")
+        return outcome if outcome in ("refused", "too_long") else "unscored"
 
 
 SAMPLE_COLUMNS = {"group": "item_group", "values": "figures", "keys": "response_keys"}

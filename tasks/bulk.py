@@ -12,7 +12,13 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from models.model_errors import ContextOverflow, ModelError, RequestRefused, TransientModelError
+from models.model_errors import (
+    ContentRefused,
+    ContextOverflow,
+    ModelError,
+    RequestRefused,
+    TransientModelError,
+)
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.calls import (
@@ -45,10 +51,10 @@ UNSTORED = 16
 FAILURES, PATIENCE_S = 20, 90.0
 """Requests in a row, of which nothing but failed ones for so many seconds, after which an endpoint is left alone."""
 
-OF_ONE = (TransientModelError, ContextOverflow)
-"""Errors of an endpoint that concern one request, and are its answer; all others end the asking."""
-OF_ONE_IN_BATCH = (TransientModelError, RequestRefused)
-"""Errors of a model in this process that concern one request: it has looked at each request by itself."""
+REFUSALS = 16
+"""Refused requests after which an endpoint that has answered none is left alone: it refuses what all have in common."""
+OF_ONE = (TransientModelError, RequestRefused)
+"""Errors that concern one request, and are its answer; all others end the asking."""
 NOTHING = Tokens(0, 0)
 
 Tag = TypeVar("Tag")
@@ -70,10 +76,10 @@ def ask_all(
     more. A BatchChat gets the missing requests in windows, without rates, time-outs and retries; `kill -9` loses what
     it has under way and the last few answers that are being stored.
 
-    A TransientModelError after the last try and a ContextOverflow are answers, and so is each RequestRefused of a
-    BatchChat. What concerns all requests is raised once everything under way is answered, stored and given: an
-    endpoint's RequestRefused, ModelUnavailable, BudgetSpent, and what the store raises. Closing the iterator begins no
-    further request; what is under way then is stored by the thread that asked.
+    A TransientModelError after the last try and a RequestRefused are answers. What concerns all requests is raised once
+    everything under way is answered, stored and given: ModelUnavailable, BudgetSpent, what the store raises, and the
+    RequestRefused of an endpoint that has refused all it was asked. Closing the iterator begins no further request;
+    what is under way then is stored by the thread that asked.
     """
     lookup, budget = _Lookup[Tag](chat, responses), budget or Budget()
     with count_as_asking():
@@ -142,12 +148,17 @@ class _Lookup(Generic[Tag]):
                 yield tag, answer._replace(cached=True) if isinstance(answer, Answer) else answer
 
 
+def refuses_all_alike(error: ModelError) -> bool:
+    """Return whether an endpoint that has answered nothing else may refuse every request for this error's reason."""
+    return isinstance(error, RequestRefused) and not isinstance(error, (ContentRefused, ContextOverflow))
+
+
 def _ask_concurrently(
     sender: _Sender, lookup: _Lookup[Tag], requests: Iterable[tuple[Tag, ChatRequest]], *, ahead: int
 ) -> Iterator[tuple[Tag, Answer | ModelError]]:
     """Yield answers as they come; `ahead` requests may be unanswered when the next group is looked up."""
     for stored, new in lookup.look_up(requests):
-        sender.begin(new)
+        sender.begin(new, is_answering=bool(stored))
         yield from stored
         while len(lookup) > ahead and (outcomes := sender.wait()):
             yield from lookup.give_out(outcomes)
@@ -189,10 +200,15 @@ class _Sender:
         self._guard, self._is_closed = Lock(), False
         """Nobody reads what has come once it is closed under the lock."""
         self._failures, self._failing_since = 0, 0.0
+        self._refusals: int | None = 0  # None: it has answered, so that a refusal concerns its own request
         self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
 
-    def begin(self, questions: Iterable[_Question]) -> None:
-        """Queue the questions, and start as many as the concurrency allows."""
+    def begin(self, questions: Iterable[_Question], *, is_answering: bool = False) -> None:
+        """Queue the questions, and start as many as the concurrency allows.
+
+        is_answering: whether the endpoint has answered requests like these.
+        """
+        self._refusals = None if is_answering else self._refusals
         self._waiting.extend(questions)
         self._fill()
 
@@ -243,6 +259,12 @@ class _Sender:
     def _give_up(self, outcomes: list[_Outcome]) -> list[_Outcome]:
         """Return an error for each question that waits, where the endpoint has failed every request for long."""
         for outcome in outcomes:
+            if isinstance(outcome.answer, Answer):
+                self._refusals = None
+            elif self._refusals is not None and refuses_all_alike(outcome.answer):
+                self._refusals += 1
+                if self._refusals >= REFUSALS:
+                    self._fail(outcome.answer)
             if not isinstance(outcome.answer, TransientModelError):
                 self._failures = 0  # an answer, or an error that the request itself deserved
                 continue
@@ -391,7 +413,7 @@ class _Engine:
         expected = estimate_tokens(request)
         if isinstance(response, ModelError):
             self._budget.settle(expected, NOTHING)
-            if isinstance(response, OF_ONE_IN_BATCH):
+            if isinstance(response, OF_ONE):
                 return [_Outcome(key, response)]
             self._failed = self._failed or response
             return []

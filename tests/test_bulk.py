@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
-from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import (
+    ContentRefused,
+    ContextOverflow,
+    ModelError,
+    ModelUnavailable,
+    RequestRefused,
+    TransientModelError,
+)
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Message, Text
 from models.scripted import ScriptedChat
@@ -210,7 +217,9 @@ def test_requests_are_read_no_further_ahead_than_some_hundreds(kind: type[Script
 
 
 @BOTH
-@pytest.mark.parametrize("error", [TransientModelError("busy"), ContextOverflow("too long")])
+@pytest.mark.parametrize(
+    "error", [TransientModelError("busy"), ContextOverflow("too long"), RequestRefused("an odd shape")]
+)
 def test_an_error_of_one_request_is_its_answer(kind: type[Scripted], error: ModelError):
     chat, store = kind(raising({"3": error})), Kept()
     answers = dict(ask_all(chat, questions(10), responses=store, limits=limits(tries=2)))
@@ -218,20 +227,27 @@ def test_an_error_of_one_request_is_its_answer(kind: type[Scripted], error: Mode
     assert (len(answers), len(store.rows)) == (10, 9)
 
 
-def test_a_model_in_this_process_refuses_a_request_and_answers_the_others():
-    chat, store, error = Batched(raising({"3": RequestRefused("an odd shape")})), Kept(), RequestRefused
-    answers = dict(ask_all(chat, questions(10), responses=store, limits=limits()))
-    assert [number for number, answer in answers.items() if isinstance(answer, error)] == [3]
-    assert (len(answers), len(store.rows), chat.windows) == (10, 9, [10])
+def test_an_endpoint_that_refuses_all_it_was_asked_is_left_alone():
+    chat, store = Scripted(raising({str(number): RequestRefused("400") for number in range(100)})), Kept()
+    with pytest.raises(RequestRefused, match="400"):
+        list(ask_all(chat, questions(100), responses=store, limits=limits()))
+    assert len(chat.asked) < 40
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [(Scripted, RequestRefused("400")), (Scripted, ModelUnavailable("401")), (Batched, ModelUnavailable("401"))],
-)
-def test_what_concerns_all_requests_is_raised_once_what_was_under_way_is_given(kind: type[Scripted], error: ModelError):
-    chat, store, given = kind(raising({"20": error})), Kept(), list[int]()
-    with pytest.raises(type(error), match=str(error)):
+@pytest.mark.parametrize("error", [ContextOverflow("long"), ContentRefused("filter"), RequestRefused("400")])
+def test_an_endpoint_that_refuses_some_requests_is_asked_the_others(error: ModelError):
+    """As many in a row as it may refuse, and more of those that are refused for the sake of what stands in them."""
+    first = 15 if type(error) is RequestRefused else 60
+    chat, store = Scripted(raising({str(number): error for number in range(first)})), Kept()
+    answers = dict(ask_all(chat, questions(100), responses=store, limits=limits()))
+    assert [number for number, answer in sorted(answers.items()) if answer is error] == list(range(first))
+    assert len(store.rows) == 100 - first
+
+
+@BOTH
+def test_what_concerns_all_requests_is_raised_once_what_was_under_way_is_given(kind: type[Scripted]):
+    chat, store, given = kind(raising({"20": ModelUnavailable("401")})), Kept(), list[int]()
+    with pytest.raises(ModelUnavailable, match="401"):
         give(ask_all(chat, questions(5000), responses=store, limits=limits()), given)
     assert len(given) == len(store.rows) == len(chat.asked) - chat.asked.count("20")
     assert len(chat.asked) < 600

@@ -51,6 +51,7 @@ OPTIONS = Options(
         "model.name": Flag("--model-name"),
         "model.args": Flag("--model-args -a", type=str, metavar=PAIRS),
         "model.base_url": Flag(),
+        "model.api_key_env": Flag(metavar="NAME"),
         "output_path": Flag("--output-path -o"),
         "data_dir": Flag(envvar="TRIVET_DATA_DIR"),
         "include_path": Flag(),

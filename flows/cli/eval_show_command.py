@@ -205,7 +205,8 @@ def _show_task(result: TaskResult, *, every: bool) -> None:
         console.print_line(f"[dim]and {hidden} figures of groups; --task {escape(result.task)} shows them[/dim]")
     parts = [f"{counts.samples} answers to {counts.items} items, {counts.scored} scored"]
     for name, count in counts.model_dump(exclude={"items", "samples", "scored"}).items():
-        parts.append(f"[yellow]{count} {name}[/yellow]" if count else f"0 {name}")
+        plain = name.replace("_", " ")
+        parts.append(f"[yellow]{count} {plain}[/yellow]" if count else f"0 {plain}")
     console.print_line(f"  samples    {', '.join(parts)}")
     console.print_line(f"  data       {escape(data.source)}, {data.count} items, sha256 {data.checksum[:12]}")
     console.print_line(f"  settings   {_as_json(result.settings)}")

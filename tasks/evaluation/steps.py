@@ -118,6 +118,7 @@ def generate(
             prices=spending.prices,
             tell=lambda count: progress.advance("generate", count),
         )
+    asking.require_answers()
     if unfinished:
         raise Incomplete(generated, unfinished)
     return generated
@@ -144,7 +145,7 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
-@step(version=3)
+@step(version=4)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses. Raises Incomplete where a judge or the sandbox failed for now."""
     from tasks.evaluation.running.shard_grading import find_unexecuted, find_unjudged, score_shard
@@ -178,6 +179,7 @@ def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> Tas
     """Run a benchmark with evalchemy's two methods; its model calls are stored like all others."""
     asking = _open_asking(model, spending, batch_size=task.batch_size)
     result = whole_benchmarks.run_benchmark(task, asking, artifacts())
+    asking.require_answers()
     if asking.away:
         raise Incomplete(result, {task.task: asking.away[0]})
     return result
@@ -192,6 +194,7 @@ def run_harness(
 
     asking = _open_asking(model, spending, batch_size=chosen.batch_size)
     result = evaluate_and_store(chosen.task, asking, artifacts(), settings=settings, include_path=include_path)
+    asking.require_answers()
     if asking.away:
         raise Incomplete(result, {chosen.task: asking.away[0]})
     return result

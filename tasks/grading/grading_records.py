@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from tasks.measure.estimates import Estimate
 
 
+REASON_CHARS = 200
+"""Most characters of a refusal that a reason repeats."""
+REFUSALS = {"content_filter", "refusal", "safety", "blocklist", "prohibited_content", "recitation", "spii"}
+"""Reasons why an answer ended that mean a refusal: of OpenAI's API, and of Gemini's behind its OpenAI endpoint."""
+
+
 class GradingError(Exception):
     """The root of grading errors; its message is a full sentence with the remedy."""
 
@@ -80,6 +86,8 @@ class Response(FiniteRecord):
     """One per prompt of the item; fewer where the model could not answer."""
     missed: str | None = None
     """Why turns are missing for good, such as a request longer than the model's context."""
+    too_long: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether turns are missing since the request was longer than the model's context."""
 
     @property
     def text(self) -> str:
@@ -92,9 +100,26 @@ class Response(FiniteRecord):
         return any(reply.finish_reason == "length" for reply in self.turns)
 
     @property
+    def unanswered(self) -> Literal["refused", "too_long"] | None:
+        """Why there is nothing to grade: the request or its answer was refused, or was too long; None if there is."""
+        if self.too_long:
+            return "too_long"
+        is_refused = self.missed or any(reply.finish_reason.lower() in REFUSALS for reply in self.turns)
+        return "refused" if is_refused else None
+
+    @property
     def call_keys(self) -> tuple[str, ...]:
         """Return the response store keys of the turns."""
         return tuple(reply.key for reply in self.turns if reply.key)
+
+
+def make_unanswered_sample(item: Item, response: Response) -> Sample:
+    """Return the sample of a response that holds nothing to grade: it is counted as itself, and never as wrong."""
+    outcome = response.unanswered
+    if not (reason := response.missed):
+        ends = ", ".join(dict.fromkeys(reply.finish_reason for reply in response.turns))
+        reason = f"the model refused to answer (it ended with {ends}): {response.text[:REASON_CHARS]}"
+    return make_sample(item, response, status="unscored", reason=reason, detail={"outcome": outcome})
 
 
 def make_sample(item: Item, response: Response, **fields: Any) -> Sample:
@@ -112,11 +137,21 @@ class Counts(FiniteRecord):
     """Number of samples: items times repeats."""
     scored: int = 0
     unscored: int = 0
+    """Samples whose grader, judge or sandbox failed."""
+    refused: int = 0
+    """Samples whose request was refused, or which the model refused to answer."""
+    too_long: int = 0
+    """Samples whose request was longer than the model's context."""
     truncated: int = 0
     missing: int = 0
     """Samples that score 0 since no answer was found."""
     differing: int = 0
     """Items that another reading policy scores otherwise than the headline's."""
+
+    @property
+    def without_score(self) -> int:
+        """Number of samples that are in no mean."""
+        return self.unscored + self.refused + self.too_long
 
 
 class Summary(NamedTuple):

@@ -234,9 +234,7 @@ def visible_text(text: str) -> str | None:
 
 
 def why_missing(response: Response, nothing_found: str = "") -> str:
-    """Return why a response has no answer: the call failed, its reasoning was never closed, or `nothing_found`."""
-    if response.missed:
-        return f"no response: {response.missed}"
+    """Return why a response has no answer: its reasoning was never closed, or `nothing_found`."""
     if visible_text(response.text) is not None:
         return nothing_found or "no answer was found"
     return f"{'' if nothing_found else 'no answer was found: '}the reasoning was never closed"

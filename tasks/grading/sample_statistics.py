@@ -18,6 +18,8 @@ from tasks.measure.estimates import ByItem, Estimate, estimate, estimate_groups,
 
 VOTE_CHARS = 200  # a longer answer is held as its digest
 AT_K = ("pass", "cons", "avg")
+UNSCORED = ("unscored", "refused", "too_long")
+"""Names of the counts of samples that have no score."""
 MOST_NAMES = 5
 """Number of items that a note names."""
 SameAnswer = Callable[[str, str], bool]
@@ -54,8 +56,8 @@ def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ())
         count["samples"] += 1
         count["truncated"] += sample.truncated
         scores = totals.by_repeat.setdefault(sample.repeat, [])
-        if sample.status == "unscored" or sample.score is None:
-            count["unscored"] += 1
+        if sample.score is None:
+            count[sample.outcome] += 1
             continue
         count["missing"] += sample.missing
         scores.append(sample.score)
@@ -73,7 +75,7 @@ def tally_samples(samples: Iterable[Sample], *, policies: Sequence[Policy] = ())
                     otherwise[policy].setdefault(sample.item, score > sample.score)
         for name, value in sample.values.items():
             totals.values.setdefault(name, {}).setdefault(sample.item, []).append(value)
-    count |= {"items": len(items), "scored": count["samples"] - count["unscored"]}
+    count |= {"items": len(items), "scored": count["samples"] - sum(count[name] for name in UNSCORED)}
     counts = Counts(**count | {"differing": len(set().union(*otherwise.values()))})
     return totals._replace(counts=counts, by_repeat=dict(sorted(totals.by_repeat.items())))
 
@@ -261,5 +263,5 @@ def _as_integer(value: float) -> int | float:
 
 
 def unscored_metric(counts: Counts) -> dict[str, JsonValue]:
-    """Return `num_unscored` as a metric; empty where every sample was scored."""
-    return {"num_unscored": counts.unscored} if counts.unscored else {}
+    """Return `num_unscored`, `num_refused` and `num_too_long`, those above 0, as metrics."""
+    return {f"num_{name}": count for name in UNSCORED if (count := getattr(counts, name))}

@@ -114,18 +114,39 @@ def test_a_model_that_is_away_for_an_item_leaves_it_to_the_next_run(
     assert sum(asked(server).values()) == 21
 
 
-def test_a_prompt_that_is_too_long_is_missed_for_good(server: Server, name: str, data: Path, tmp_path: Path) -> None:
+def test_what_got_no_answer_is_counted_as_itself_and_ends_nothing(
+    server: Server, name: str, data: Path, tmp_path: Path
+) -> None:
+    filtered = {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}
+    replies = {
+        "1003": error_reply(400, "maximum context length is 10 tokens", code="context_length_exceeded"),
+        "1004": error_reply(400, "The response was filtered", code="content_filter"),
+        "1005": error_reply(400, "an odd sign"),
+        "1006": Reply(200, json.dumps(filtered).encode()),
+    }
+
     def misbehave(path: str, body: dict[str, Any]) -> Reply | None:
-        long = error_reply(400, "maximum context length is 10 tokens", code="context_length_exceeded")
-        return long if "What is 1003 +" in prompt_of(body) else None
+        return next((reply for number, reply in replies.items() if f"What is {number} +" in prompt_of(body)), None)
 
     server.misbehave = misbehave
     done = evaluate(server, name, data, tmp_path / "out")
     assert done.code == 0, done.stderr
     [result] = done.json["results"]
-    assert result["metrics"]["num_solved"] == 17
-    assert result["counts"]["missing"] == 1
-    assert len(server.requests) == 20, "it is not tried again"
+    metrics, counts = result["metrics"], result["counts"]
+    assert (counts["scored"], counts["refused"], counts["too_long"], counts["missing"]) == (16, 3, 1, 0)
+    solved = metrics["num_solved"]
+    assert metrics["accuracy"] == pytest.approx(solved / 16)
+    assert (metrics["coverage"], metrics["bounds"]) == (16 / 20, pytest.approx([solved / 20, (solved + 4) / 20]))
+    assert "16 of 20 have a score, and figures are over them; 3 refused, 1 too long (sum/3" in result["notes"][0]
+    assert len(server.requests) == 20, "none is tried again"
+
+
+def test_a_model_that_refuses_everything_is_an_error(server: Server, name: str, data: Path, tmp_path: Path) -> None:
+    server.misbehave = lambda path, body: error_reply(400, "temperature is not supported")
+    done = evaluate(server, name, data, tmp_path / "out")
+    assert done.code == 1
+    assert "temperature is not supported" in done.stderr
+    assert len(server.requests) <= 20
 
 
 def test_repeats_have_seeds_of_their_own(server: Server, name: str, data: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from storage.artifacts import Artifacts
 from tasks.evaluation.evaluation_records import Counts, Sample, Usage
 from tasks.evaluation.record_lines import read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.shard_grading import Scored, build_result, collect_notes
+from tasks.evaluation.running.shard_grading import Scored, build_result, collect_notes, measure_coverage
 from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
@@ -60,20 +60,28 @@ def test_programs_are_counted_by_the_k_of_the_run(tmp_path: Path, artifacts: Art
 @pytest.mark.parametrize(
     ("counts", "notes"),
     [
-        (Counts(samples=6, scored=6), []),
-        (Counts(samples=4, scored=4), ["2 of 6 responses are not there; they count in no figure"]),
-        (Counts(samples=6, unscored=1), ["1 of 6 are unscored; they count in no figure"]),
+        (Counts(items=3, samples=6, scored=6), []),
         (
-            Counts(samples=5, unscored=1, truncated=2, missing=3),
+            Counts(items=2, samples=4, scored=4),
             [
-                "1 of 6 responses are not there; they count in no figure",
-                "1 of 5 are unscored; they count in no figure",
-                "2 of 5 were cut off at max_tokens",
-                "3 of 5 hold no answer and get the lowest score",
+                "4 of 6 have a score, and figures are over them; 2 failed; the score is 0.333 with all of these wrong, "
+                "0.667 with all right"
+            ],
+        ),
+        (
+            Counts(items=3, samples=6, scored=3, refused=1, too_long=1, unscored=1, truncated=2, missing=1),
+            [
+                "3 of 6 have a score, and figures are over them; 1 refused, 1 too long, 1 unscored (b: a filter); the "
+                "score is 0.333 with all of these wrong, 0.833 with all right",
+                "2 of 6 were cut off at max_tokens",
+                "1 of 6 hold no answer and get the lowest score",
             ],
         ),
     ],
 )
 def test_notes_say_what_the_score_does_not(artifacts: Artifacts, counts: Counts, notes: list[str]) -> None:
     task = task_of([], artifacts, count=3, repeats=2)
-    assert list(collect_notes(task, counts, {})) == notes
+    lacking = [Sample(item="b", status="unscored", reason="a filter")] if counts.refused else []
+    samples = [Sample(item="a", score=1.0), Sample(item="a", score=1.0), *lacking]
+    coverage = measure_coverage(task, counts, samples)
+    assert [*coverage.notes, *collect_notes(task, counts)] == notes

@@ -65,12 +65,6 @@ def test_reasoning_that_was_cut_off_is_a_missing_answer_and_says_so() -> None:
     assert sample["reason"] == "the reasoning was never closed"
 
 
-def test_a_response_that_never_came_says_why() -> None:
-    item = Item(id="1", prompts=("?",), gold="A", detail={"options": list(CITIES)})
-    (sample,) = grade_choice([(item, Response(item="1", missed="longer than the context"))])
-    assert sample.reason == "no response: longer than the context"
-
-
 @given(letter=st.sampled_from("ABCD"), noise=st.text(max_size=60))
 def test_whatever_stands_before_a_box_the_box_wins(letter: str, noise: str) -> None:
     before = re.sub(r"[\\<◁\[]|/?think", "", noise)

@@ -74,10 +74,10 @@ class Examination(BaseBenchmark):
             if "letters" in item.detail:
                 yield grade_one(item, response, rule)
             else:
-                outcome = partial(self._outcome, tools, response, str(item.gold))
+                outcome = partial(self._outcome, tools, str(item.gold))
                 yield grade_readings(rule, self.read(response.text), item, response, outcome)
 
-    def _outcome(self, tools: Tools, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
+    def _outcome(self, tools: Tools, gold: str, answer: str | None) -> dict[str, Any]:
         """Return the fields of the sample for one reading of an answer: score, stage and what was compared."""
         equal, stage, failed = False, "no answer was found", None
         comparison = None if answer is None else self.compare(gold, answer)
@@ -91,7 +91,7 @@ class Examination(BaseBenchmark):
             "score": None if failed else float(equal),
             "extracted": answer,
             "gold": gold,
-            "reason": failed or (f"no response: {response.missed}" if response.missed else stage),
+            "reason": failed or stage,
             "missing": answer is None,
         }
 

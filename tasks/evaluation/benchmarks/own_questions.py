@@ -127,7 +127,7 @@ def _build_sample(item: Item, response: Response, answer: str, *, score: float, 
         score=score,
         extracted=answer[:500] or None,
         gold=None if item.gold is None else str(item.gold),
-        reason=reason if answer else (response.missed or "no answer was given"),
+        reason=reason if answer else "no answer was given",
         missing=not answer,
     )
 

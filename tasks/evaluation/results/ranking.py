@@ -43,7 +43,7 @@ class TaskColumn(NamedTuple):
 COLUMNS = (
     TaskColumn("items", lambda counts, _: counts.items),
     TaskColumn("samples", lambda counts, _: counts.samples),
-    TaskColumn("unscored", lambda counts, _: counts.unscored, is_ranked=True, is_defect=True),
+    TaskColumn("unscored", lambda counts, _: counts.without_score, is_ranked=True, is_defect=True),
     TaskColumn("cut off", lambda counts, _: counts.truncated),
     TaskColumn("no answer", lambda counts, _: counts.missing),
     TaskColumn("differing", lambda counts, _: counts.differing, is_ranked=True),

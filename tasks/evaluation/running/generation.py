@@ -10,7 +10,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from models.model_errors import ModelError, RequestRefused
+from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.protocols import ChatRequest, Message, Text
 from storage import files
 from storage.artifacts import Artifacts
@@ -92,7 +92,7 @@ class _Conversations:
         self._starts: dict[tuple[ConversationKey, int], int] = {}
         """Offset in the file at which the reply to a turn of a conversation begins."""
         self._prices = prices
-        self._missed: dict[ConversationKey, str] = {}
+        self._missed: dict[ConversationKey, RequestRefused] = {}
         self._away: dict[ConversationKey, str] = {}
         self.unfinished: dict[str, str] = {}
         self.usage = Usage()
@@ -113,7 +113,7 @@ class _Conversations:
     def keep(self, place: ConversationKey, turn: int, answer: Answer | ModelError) -> None:
         """Store the reply to a turn, or note why there is none: for good if it was refused, else for now."""
         if isinstance(answer, RequestRefused):
-            self._missed[place] = str(answer)
+            self._missed[place] = answer
         elif isinstance(answer, ModelError):
             self._away[place] = str(answer)
         else:
@@ -129,8 +129,13 @@ class _Conversations:
                 if place in self._away:
                     self.unfinished[item.id] = self._away[place]
                     continue
-                turns = tuple(self._replies(place, len(item.prompts)))
-                yield Response(item=item.id, repeat=repeat, turns=turns, missed=self._missed.get(place))
+                yield Response(
+                    item=item.id,
+                    repeat=repeat,
+                    turns=tuple(self._replies(place, len(item.prompts))),
+                    missed=str(error) if (error := self._missed.get(place)) else None,
+                    too_long=isinstance(error, ContextOverflow),
+                )
 
     def _replies(self, place: ConversationKey, turns: int) -> Iterator[Reply]:
         """Yield the replies to the first turns of a conversation; a refused turn and those after it have none."""

@@ -18,7 +18,7 @@ from models.model_errors import ModelError, ModelUnavailable, RequestRefused, Tr
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
-from tasks.bulk import ask_all
+from tasks.bulk import ask_all, refuses_all_alike
 from tasks.calls import Answer, CallSettings, Limits
 from tasks.evaluation.benchmarks.base import Judge
 from tasks.evaluation.evaluation_errors import OptionUnusable
@@ -209,6 +209,7 @@ class Asking:
         self.usage = Usage()
         self.away: list[str] = []
         """Messages of failed calls that may succeed on a retry."""
+        self._refusals: list[RequestRefused] = []
         self._limits = open_limits(spec.model_dump_json())
         self._budget = budget
         self._prices = prices
@@ -216,7 +217,7 @@ class Asking:
     def ask_all(self, requests: Iterable[tuple[Any, ChatRequest]]) -> Iterator[tuple[Any, Answer | ModelError]]:
         """Yield the answers as they come; beyond the budget a TransientModelError for each request.
 
-        Raises ModelUnavailable, RequestRefused.
+        Raises ModelUnavailable, and RequestRefused where an endpoint refuses all alike.
         """
         remaining = iter(requests)
         waiting: dict[int, Any] = {}
@@ -231,13 +232,21 @@ class Asking:
             for number, answer in ask_all(self.chat, numbered(), responses=optional_responses(), **bounds):
                 if not isinstance(answer, ModelError):
                     self.usage = self.usage.plus(count_usage(answer, self._prices))
-                elif not isinstance(answer, RequestRefused):
+                elif isinstance(answer, RequestRefused):
+                    self._refusals.append(answer)
+                else:
                     self.away.append(str(answer))
                 yield waiting.pop(number), answer
         except BudgetSpent as spent:
             for tag in chain(list(waiting.values()), (tag for tag, _ in remaining)):  # under way, then those not sent
                 self.away.append(str(spent))
                 yield tag, TransientModelError(str(spent))
+
+    def require_answers(self) -> None:
+        """Raise the first RequestRefused where the model has refused all that it was asked, and for no item's sake."""
+        if not self.usage.calls and not self.away and all(map(refuses_all_alike, self._refusals)):
+            for error in self._refusals:
+                raise error
 
     @property
     def as_judge(self) -> Judge:

@@ -167,8 +167,7 @@ def match_responses(items: Iterable[Item], recorded: RecordedAnswers, *, partial
                         "go in `responses`"
                     )
                 replies = tuple(Reply(text=text) for text in turns)
-                missed = None if len(turns) == turn_count else f"{len(turns)} of {turn_count} turns are recorded"
-                yield Response(item=item.id, repeat=next(repeat), turns=replies, missed=missed)
+                yield Response(item=item.id, repeat=next(repeat), turns=replies)
     unmatched = [
         (entry.line, name, entry)
         for name, item_lines in recorded.items()

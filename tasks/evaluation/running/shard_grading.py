@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import reduce
 from itertools import islice
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
@@ -17,6 +21,7 @@ from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.grading.code.code_grading import BROKEN
+from tasks.grading.grading_records import make_unanswered_sample
 from tasks.sandbox import shared_sandbox
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
@@ -52,7 +57,7 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Ask
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
     answered = pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
-    samples = find_benchmark(task.benchmark).grade(answered, open_tools(task, asking and asking.as_judge))
+    samples = grade_answered(find_benchmark(task.benchmark), answered, open_tools(task, asking and asking.as_judge))
     try:
         ref = write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
@@ -65,9 +70,28 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Ask
     )
 
 
+def grade_answered(
+    benchmark: BaseBenchmark, answered: Iterable[tuple[Item, Response]], tools: Tools
+) -> Iterator[Sample]:
+    """Yield a sample for each response, in order; the grader sees only those that hold something to grade."""
+    waiting = deque[Sample | None]()  # None: of the grader, which may read ahead
+
+    def read_gradable() -> Iterator[tuple[Item, Response]]:
+        for item, response in answered:
+            waiting.append(make_unanswered_sample(item, response) if response.unanswered else None)
+            if not response.unanswered:
+                yield item, response
+
+    for sample in benchmark.grade(read_gradable(), tools):
+        while (unanswered := waiting.popleft()) is not None:
+            yield unanswered
+        yield sample
+    yield from (sample for sample in waiting if sample is not None)
+
+
 def find_unjudged(task: str, samples: Iterable[Sample], why: str) -> dict[str, str]:
     """Return the reason for each item without a verdict; the next run asks for these verdicts again."""
-    unscored = [sample for sample in samples if sample.status == "unscored"]
+    unscored = [sample for sample in samples if sample.outcome == "unscored"]
     return {f"{task} {sample.item}": f"judge: {why}" for sample in unscored} or {f"{task}, judge": why}
 
 
@@ -140,8 +164,7 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
     benchmark.ks = task.ks or benchmark.ks
     benchmark.extract = task.extract
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
-    scored_samples = read_shards(artifacts, samples if summary.counts.unscored else (), Sample)
-    unscored = {sample.item: sample.reason for sample in scored_samples if sample.status == "unscored"}
+    coverage = measure_coverage(task, summary.counts, read_shards(artifacts, samples, Sample))
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     # a sentence for each reason why a requested pass@k is missing
     missing = summary.metrics.get("k_left_out")
@@ -156,7 +179,7 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
         family=task.family,
         data=task.data,
         settings=task.settings,
-        metrics=summary.metrics,
+        metrics={**summary.metrics, **coverage.metrics},
         estimates=summary.estimates,
         counts=summary.counts,
         usage=generated.usage,
@@ -166,7 +189,8 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
         items=task.items,
         responses=generated.shards,
         notes=(
-            *collect_notes(task, summary.counts, unscored),
+            *coverage.notes,
+            *collect_notes(task, summary.counts),
             *summary.notes,
             *left_out,
             *(f"programs were executed {engine}" for engine in {shard.executed_by: 0 for shard in scored} if engine),
@@ -174,23 +198,48 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
     )
 
 
-def collect_notes(task: PlannedTask, counts: Counts, unscored: Mapping[str, str]) -> Iterator[str]:
-    """Yield remarks on the metrics of a task. unscored: the reason for each item without a score."""
-    if task.family == "code":  # items may have different numbers of programs: pass@k weighs items alike
+class Coverage(NamedTuple):
+    """The share of the expected samples that has a score, and what the score were if the others had one."""
+
+    metrics: Mapping[str, JsonValue] = {}
+    """`coverage`, and `bounds`, the score with all others wrong and with all right; empty where all have a score."""
+    notes: tuple[str, ...] = ()
+
+
+def measure_coverage(task: PlannedTask, counts: Counts, samples: Iterable[Sample]) -> Coverage:
+    """Return how much of a task the score rests on. No source has a rule for requests that got no answer."""
+    expected = task.samples if counts.samples >= counts.items * task.repeats else counts.samples
+    lacking = {"failed": expected - counts.samples, "refused": counts.refused, "too long": counts.too_long}
+    lacking = {name: count for name, count in (lacking | {"unscored": counts.unscored}).items() if count > 0}
+    if not lacking:
+        return Coverage()
+    total, reasons = 0.0, dict[str, str]()
+    for sample in samples:
+        total += sample.score or 0.0
+        if sample.score is None:
+            reasons.setdefault(sample.item, sample.reason)
+    names = ", ".join(list(reasons)[:MOST_NAMED]) + (" …" if len(reasons) > MOST_NAMED else "")
+    why = f" ({names}: {next(iter(reasons.values()))[:REASON_CHARS]})" if reasons else ""
+    parts = ", ".join(f"{count} {name}" for name, count in lacking.items())
+    note = f"{counts.scored} of {expected} have a score, and figures are over them; {parts}{why}"
+    metrics: dict[str, JsonValue] = {"coverage": counts.scored / expected}
+    if task.family == "judge" or not counts.scored:  # ratings have scales of their own
+        return Coverage(metrics, (note,))
+    low, high = total / expected, (total + expected - counts.scored) / expected
+    bounds = f"the score is {low:.3f} with all of these wrong, {high:.3f} with all right"
+    return Coverage(metrics | {"bounds": [low, high]}, (f"{note}; {bounds}",))
+
+
+def collect_notes(task: PlannedTask, counts: Counts) -> Iterator[str]:
+    """Yield remarks on the samples of a task."""
+    if task.family == "code" and counts.samples < counts.items * task.repeats:
+        # items may have different numbers of programs: pass@k weighs items alike
+        yield f"items have different numbers of samples, {task.repeats} at most"
         if absent := task.count - counts.items:
             yield f"{absent} of {task.count} items have no samples; they count in no figure"
-        if counts.samples < counts.items * task.repeats:
-            yield f"items have different numbers of samples, {task.repeats} at most"
-    elif absent := task.samples - counts.samples:
-        yield f"{absent} of {task.samples} responses are not there; they count in no figure"
     if left_out := task.left_out:
         names = ", ".join(list(left_out)[:MOST_NAMED]) + (" …" if len(left_out) > MOST_NAMED else "")
         yield f"{len(left_out)} items of the data are left out ({names}: {next(iter(left_out.values()))})"
-    if counts.unscored:
-        names = ", ".join(list(unscored)[:MOST_NAMED]) + (" …" if len(unscored) > MOST_NAMED else "")
-        why = next(iter(unscored.values()), "")[:REASON_CHARS]
-        examples = f" ({names}: {why})" if names else ""
-        yield f"{counts.unscored} of {counts.samples} are unscored; they count in no figure{examples}"
     if counts.truncated:
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
     if counts.missing:

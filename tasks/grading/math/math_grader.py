@@ -31,7 +31,7 @@ from tasks.grading.math.normalization import (
     spell_for_sympy,
 )
 from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
-from tasks.grading.reading import STRICT, UNREAD, Rule, grade_readings, visible_answer
+from tasks.grading.reading import STRICT, Rule, grade_readings, visible_answer
 
 DEADLINE_S = 10.0
 CACHED = 20_000  # repeats of an item often give one answer
@@ -211,8 +211,7 @@ def grade_against(
     """Yield a sample for each response to an item with this gold, in order."""
     # the grader reads ahead, by WINDOW answers or so, and tee holds what the samples have not reached
     for_samples, for_grader = tee(
-        (item, response, gold, UNREAD if response.missed else read_answers(response.text, rule))
-        for item, response, gold in answered
+        (item, response, gold, read_answers(response.text, rule)) for item, response, gold in answered
     )
     verdicts = grader.compare_all(
         ((gold, reading) for *_, gold, readings in for_grader for reading in readings.distinct if reading),
@@ -245,8 +244,13 @@ def _grade_missing(response: Response, gold: str) -> dict[str, Any]:
     unclosed = visible_answer(response.text) is None
     why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
     why = "the response was cut off at max_tokens" if response.truncated else why
-    reason = response.missed or f"no answer was found: {why}"
-    return {"score": 0.0, "extracted": None, "gold": _shorten(gold), "reason": reason, "missing": True}
+    return {
+        "score": 0.0,
+        "extracted": None,
+        "gold": _shorten(gold),
+        "reason": f"no answer was found: {why}",
+        "missing": True,
+    }
 
 
 def _grade(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def grade_rules(answered: Iterable[tuple[Item, Response]]) -> Iterator[Sample]:
             }
             if not answer or answer.isspace():
                 cause = "the reasoning was never closed" if response.text.strip() else "the response is empty"
-                fields |= {"missing": True, "reason": f"no answer: {response.missed or cause}"}
+                fields |= {"missing": True, "reason": f"no answer: {cause}"}
         yield make_sample(item, response, **fields)
 
 

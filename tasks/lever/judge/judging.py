@@ -86,9 +86,9 @@ class Judging:
     def judge(self, prompts: Sequence[PromptedQuery], tell: Callable[[int], None] | None = None) -> list[Judgment]:
         """Return a judgment for each prompt, in order; equal ones are asked once. `tell` gets numbers newly answered.
 
-        A request that a model in this process refuses is a failed judgment. Raises DatasetUnusable for an id that is no
-        item's, JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, an
-        endpoint's RequestRefused and what the store raises, when what was answered is stored.
+        A request that the model refuses is a failed judgment. Raises DatasetUnusable for an id that is no item's,
+        JudgeUnusable where everything was refused so far, models.model_errors.ModelUnavailable, BudgetSpent, and what
+        the store raises, when what was answered is stored.
         """
         self._refuse_unknown_items(prompts)
         distinct = set(prompts)

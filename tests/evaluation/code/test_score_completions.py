@@ -69,8 +69,8 @@ def test_an_unscored_program_is_no_sample(programs: Path, tmp_path: Path) -> Non
     lines = samples_of(python_0=[RIGHT, WRONG, BROKEN], sh_0=[BROKEN])
     found = result(write_lines(tmp_path / "s.jsonl", *lines), programs, "--k", "2,3", code=1)
     assert (found["pass@1"], found["pass@2"], found["sh_pass@1"], found["num_unscored"]) == (0.5, 1.0, None, 2)
-    assert (
-        "2 of 4 are unscored; they count in no figure (HumanEval/0, HumanEval_0_x: sandbox: no pids)" in found["notes"]
+    assert found["notes"][0].startswith(
+        "2 of 4 have a score, and figures are over them; 2 unscored (HumanEval/0, HumanEval_0_x: sandbox: no pids)"
     )
     assert "pass@3, python_pass@3 left out: HumanEval/0 has 2 scored samples" in found["notes"]
 

@@ -39,12 +39,6 @@ def test_response_without_an_answer_is_missing(text: str, grader: MathGrader) ->
     assert "no answer" in sample.reason
 
 
-def test_missed_response_says_why(grader: MathGrader) -> None:
-    item = Item(id="1", prompts=("?",), gold="5")
-    (sample,) = grade_math([(item, Response(item="1", missed="longer than the context"))], grader)
-    assert (sample.score, sample.missing, sample.reason) == (0, True, "longer than the context")
-
-
 def test_cut_off_response_is_marked(grader: MathGrader) -> None:
     item = Item(id="1", prompts=("?",), gold="5")
     response = Response(item="1", turns=(Reply(text="so \\boxed{5", finish_reason="length"),))

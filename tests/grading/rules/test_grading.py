@@ -62,16 +62,10 @@ def test_blank_lines_count_where_there_was_no_reasoning() -> None:
     assert (sample.values["prompt_level_strict"], sample.values["prompt_level_loose"]) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("response", "why"),
-    [
-        (Response(item="1", turns=(Reply(text=" \n"),)), "no answer: the response is empty"),
-        (Response(item="1", missed="longer than the context"), "no answer: longer than the context"),
-    ],
-)
-def test_no_response_is_missing_and_counts_as_wrong(response: Response, why: str) -> None:
-    sample = next(grade_rules([(item(), response)]))
-    assert (sample.status, sample.score, sample.missing, sample.reason) == ("scored", 0.0, True, why)
+def test_an_empty_response_is_missing_and_counts_as_wrong() -> None:
+    sample = next(grade_rules([(item(), Response(item="1", turns=(Reply(text=" \n"),)))]))
+    assert (sample.status, sample.score, sample.missing) == ("scored", 0.0, True)
+    assert sample.reason == "no answer: the response is empty"
 
 
 def test_an_item_with_an_unknown_rule_is_unscored_and_the_next_is_graded() -> None:
