@@ -49,6 +49,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
     if config.save != "database" and not config.settings.debug:
         refuse_output(config.output_path)
     planned = steps.plan(config)
+    config = config.model_copy(update={"model": planned.spec})
     planned = planned.model_copy(update={"tasks": tuple(_with_examples(task, config) for task in planned.tasks)})
     tasks = [task for task in planned.tasks if task.whole or _is_ready(task, run)]
 

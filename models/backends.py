@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -31,8 +32,10 @@ RATE_NAMES = {
     "tokens_per_minute": ("tokens_per_minute", "max_tokens_per_minute"),
 }
 """How hard a model may be pressed: fields of tasks.calls.CallSettings, and what evalchemy's command lines call them."""
-CALLER_ARGS = frozenset({"api_key_env", "max_retries", *(alias for names in RATE_NAMES.values() for alias in names)})
-"""Arguments about keys and rates, which whoever opens a backend reads; each kind takes them and leaves them alone."""
+IDENTITY_ARGS = ("identity", "assume_same_weights")
+"""Arguments about which weights answer at an endpoint: their digest, and that its name is to be trusted."""
+CALLER_ARGS = {"api_key_env", "max_retries", *IDENTITY_ARGS, *chain.from_iterable(RATE_NAMES.values())}
+"""Arguments about keys, rates and identity, which whoever opens a backend reads; each kind leaves them alone."""
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")  # not 0123: a revision may look like that too
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}

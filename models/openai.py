@@ -76,8 +76,8 @@ def _plain_name(model: str) -> str:
 class OpenAIChat:
     """A model behind the Chat Completions or the Responses API; raw prompts go to Completions.
 
-    The address is no part of `id`: a model that moves to another port keeps its answers, so different weights need
-    different names. The Responses API takes neither seed nor stops, and stores nothing at the endpoint (`store`).
+    The address is no part of `id`, nor are the weights: models.endpoint_identity tells them apart. The Responses API
+    takes neither seed nor stops, and stores nothing at the endpoint (`store`).
     """
 
     def __init__(
@@ -104,6 +104,20 @@ class OpenAIChat:
             self._optional |= {"reasoning_effort", "reasoning"}
         self._refused, self._wants_newer = set[str](), False  # as this endpoint has said so far
         self._endpoint = Endpoint(model, **endpoint)
+
+    @property
+    def served_name(self) -> str:
+        """Name of the model as the endpoint serves it."""
+        return self._model
+
+    @property
+    def address(self) -> str:
+        """Address of the endpoint, without secrets; the same for two spellings of a host."""
+        return self._endpoint.address
+
+    def read_card(self) -> dict[str, JsonValue]:
+        """Return what the endpoint's list of models says of this one; empty for nothing. Raises ModelError."""
+        return self._endpoint.read_card()
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """Answer one request. Raises models.model_errors.ModelError; half a stream is a TransientModelError.

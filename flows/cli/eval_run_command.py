@@ -32,6 +32,9 @@ MODEL = (
 )
 BATCH = "Batch size of a model in this process."
 JUDGE = "Model that grades open answers; auto: the benchmark's own choice."
+SAME_WEIGHTS = (
+    "Trust an endpoint's name: use answers that were stored under it, whatever weights gave them. Unset: it is probed."
+)
 JUDGE_ARGS = "Arguments that open that model: base_url=…,api_key_env=…"
 DEVICE = "Device of a model in this process: cpu, cuda:0 …; unset: a GPU if there is one."
 
@@ -72,6 +75,7 @@ OPTIONS = Options(
         "settings.system_instruction": Flag(),
         "settings.num_fewshot": Flag("--num-fewshot -f"),
         "settings.fewshot_as_multiturn": Flag(),
+        "model.args.assume_same_weights": Flag(type=bool, help=SAME_WEIGHTS),
         "model.args.device": Flag(help=DEVICE),
         "model.args.trust_remote_code": Flag(type=bool, help="Run code that comes with a model."),
         "data_parallel": Flag(),
@@ -124,7 +128,7 @@ def estimate_calls(config: EvaluateConfig) -> RunEstimate:
     from tasks.resources import artifacts, evaluations, responses
 
     planned = plan_run(config, artifacts(), evaluations(), opened=False)  # whether or not the model can be had here
-    return estimate_run(planned, config.model, artifacts(), responses(), prices=config.spending.prices)
+    return estimate_run(planned, planned.spec, artifacts(), responses(), prices=config.spending.prices)
 
 
 class RunCommand(ConfigCommand):

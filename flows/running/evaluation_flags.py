@@ -27,7 +27,8 @@ from tasks.sandbox.bubblewrap import refuse_unsafe
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 FIELDS: dict[str, str] = _TABLES["fields"]
 """Flag as a file or a suite names it → field of the configuration."""
-SWITCHES = ("unsafe_code", "fewshot_as_multiturn", "trust_remote_code", "overwrite", "debug")
+MODEL_SWITCHES = ("trust_remote_code", "assume_same_weights")
+SWITCHES = ("unsafe_code", "fewshot_as_multiturn", *MODEL_SWITCHES, "overwrite", "debug")
 """Flags without a value; true or false in a file."""
 NAMES_IN_ARGS = {"model.calls.tries": "max_retries", "model.calls.timeout_s": "timeout"}
 """Fields that model_args give, under their names there."""
@@ -238,8 +239,7 @@ def _model_of(flags: Mapping[str, Any]) -> ModelSpec:
     args = dict(flags["model_args"])
     if flags["device"]:
         args["device"] = flags["device"]
-    if flags["trust_remote_code"]:
-        args["trust_remote_code"] = True
+    args |= {name: True for name in MODEL_SWITCHES if flags[name]}
     if not str(flags["batch_size"] or "auto").startswith("auto"):  # lm_eval has `auto:4` too
         args["batch_size"] = _read_whole_number(flags["batch_size"], "batch_size")
     for name in FILE_OF.values():

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from models.endpoint_identity import PROBES
 from tests.command import Done, run_here
 from tests.drills.evaluating import adder, asked, write_sums
 from tests.models.server import Reply, Server, error_reply, prompt_of, serving
@@ -147,6 +148,43 @@ def test_a_model_that_refuses_everything_is_an_error(server: Server, name: str, 
     assert done.code == 1
     assert "temperature is not supported" in done.stderr
     assert len(server.requests) <= 20
+
+
+def test_other_weights_under_the_same_name_and_address_are_asked_anew(
+    server: Server, name: str, data: Path, tmp_path: Path
+) -> None:
+    first = evaluate(server, name, data, tmp_path / "out")
+    assert first.code == 0, first.stderr
+    server.probed.clear()
+    again = evaluate(server, name, data, tmp_path / "out", "--overwrite")
+    assert (len(server.requests), len(server.probed)) == (20, len(PROBES)), "the same weights keep their answers"
+    server.weights, server.answer = "second", lambda body: "\\boxed{0}"
+    changed = evaluate(server, name, data, tmp_path / "out")
+    assert len(server.requests) == 40
+    [note] = [note for note in changed.json["notes"] if "weights changed since" in note]
+    assert "probe 1, 2, 3, 4 of 4 differs" in note
+    revisions = [done.json["run"]["model"]["revision"] for done in (first, again, changed)]
+    assert revisions[0] == revisions[1] != revisions[2]
+    assert [done.json["results"][0]["metrics"]["num_solved"] for done in (first, changed)] == [18, 0]
+    server.weights = "first"
+    assert evaluate(server, name, data, tmp_path / "out").json["skipped"]
+    assert len(server.requests) == 40, "the first weights are known again"
+
+
+def test_an_endpoint_that_answers_otherwise_each_time_is_a_suspicion(
+    server: Server, name: str, data: Path, tmp_path: Path
+) -> None:
+    evaluate(server, name, data, tmp_path / "out")
+    server.probes = lambda place: str(len(server.probed))
+    again = evaluate(server, name, data, tmp_path / "out", "--overwrite")
+    assert len(server.requests) == 20
+    assert any("its weights are taken for the same" in note for note in again.json["notes"])
+
+
+def test_a_name_is_trusted_where_the_command_says_so(server: Server, name: str, data: Path, tmp_path: Path) -> None:
+    for server.weights in ("first", "second"):
+        done = evaluate(server, name, data, tmp_path / "out", "--overwrite", "--assume-same-weights")
+        assert (done.code, len(server.requests), server.probed) == (0, 20, [])
 
 
 def test_repeats_have_seeds_of_their_own(server: Server, name: str, data: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from models.endpoint_identity import PROBES
+
 MODEL = "small-vision"
 DIMENSION = 8
 STREAM = "text/event-stream"
@@ -63,6 +65,11 @@ class Server:
     """Rewrites each answer, and each piece of a stream: for a server that speaks almost like OpenAI."""
     pause_s: float = 0.0
     """Between the pieces of a stream."""
+    weights: str = "first"
+    """What answers the probes of models.endpoint_identity, which count neither as requests nor in the script."""
+    probes: Callable[[int], str] | None = None
+    """Writes the answer to a probe, given its number, in place of the weights."""
+    probed: list[int] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
     hung_up: threading.Event = field(default_factory=threading.Event)
     """Set when a client has closed a stream that was not at its end."""
@@ -92,7 +99,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server: Server = self.server.trivet  # pyright: ignore[reportAttributeAccessIssue]
-        self._record(server, {})
         if self.path.partition("?")[0].endswith("/models"):
             rows = [{"id": model, "object": "model", "created": 0, "owned_by": "test"} for model in server.models]
             self._send(_json({"object": "list", "data": rows}), server)
@@ -102,8 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server: Server = self.server.trivet  # pyright: ignore[reportAttributeAccessIssue]
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._record(server, body)
         path = self.path.partition("?")[0]
+        if (place := _probe_of(path, body)) is not None:
+            text = server.probes(place) if server.probes else f"{server.weights} {place}"
+            server.probed.append(place)
+            self._send(_json((_response if "input" in body else _completion)(body, text, "stop")), server)
+            return
+        self._record(server, body)
         reply = server.script.pop(0) if server.script else None
         if reply is None and server.misbehave is not None:
             reply = server.misbehave(path, body)
@@ -202,6 +213,13 @@ def stream_reply(*events: object, done: bool = True) -> Reply:
     """A stream of these events; one with a `type` is named by it, as the Responses API does."""
     pieces = [_event(event) for event in events]
     return Reply(content_type=STREAM, pieces=(*pieces, b"data: [DONE]\n\n") if done else tuple(pieces))
+
+
+def _probe_of(path: str, body: dict[str, Any]) -> int | None:
+    """The number of the probe that a request is; None for another."""
+    talks = not path.endswith("/embeddings") and any(body.get(name) for name in ("prompt", "messages", "input"))
+    asked = prompt_of(body) if talks else None
+    return PROBES.index(asked) if asked in PROBES else None
 
 
 def _answer(path: str, body: dict[str, Any], server: Server) -> Reply:

@@ -12,14 +12,17 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator, model_validator
 
-from models.backends import RATE_NAMES, backends, kinds, open_backend
+from models.backends import IDENTITY_ARGS, RATE_NAMES, backends, kinds, open_backend
+from models.endpoint_identity import Fingerprint, identify
 from models.local import release_model
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.openai import OpenAIChat
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
+from storage.responses import StoredResponse
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.bulk import ask_all, refuses_all_alike
-from tasks.calls import Answer, CallSettings, Limits
+from tasks.calls import Answer, CallSettings, Limits, ResponseStore, digest
 from tasks.evaluation.benchmarks.base import Judge
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import NAME, NAMES, ModelFacts, Usage
@@ -31,6 +34,7 @@ TRANSPORT = {
     *("enforce_eager", "enable_prefix_caching"),
     *("concurrency", "max_retries", "max_requests_per_minute", "max_tokens_per_minute"),
     *("pretrained", "model", "path", "gguf_file"),
+    *IDENTITY_ARGS,
 }
 """Arguments that determine how a model is reached or named, not how it answers."""
 
@@ -132,7 +136,8 @@ class ModelSpec(Record):
         is_gguf = "gguf_file" in self.args or (self.name or "").endswith(".gguf")
         by_file = is_gguf and "pretrained" not in self.args
         name = (model_name if by_file else self.name) or model_name or self.backend
-        return ModelFacts(name=name, backend=self.backend, revision=revision, args=self.args)
+        args = {key: value for key, value in self.args.items() if key != "identity"}  # that is the revision
+        return ModelFacts(name=name, backend=self.backend, revision=revision, args=args)
 
 
 _opening = Lock()
@@ -156,7 +161,7 @@ def _open_cached(spec_json: str) -> Chat:
         defaults = find_access(str(name), resources().secret, defaults)
     base_url = _read_variable("base_url_env", spec.base_url_env) or spec.base_url or defaults.base_url
     key = _read_variable("api_key_env", spec.api_key_env)
-    return open_backend(
+    chat = open_backend(
         spec.backend,
         name=spec.name,
         args=spec.args,
@@ -164,6 +169,48 @@ def _open_cached(spec_json: str) -> Chat:
         api_key=SecretStr(key) if key else defaults.api_key,
         timeout_s=spec.calls.timeout_s,
     )
+    if identity := spec.args.get("identity"):
+        chat.id += f"@{identity}"
+    return chat
+
+
+KNOWN_AT_ONCE = 16
+"""Number of fingerprints that are looked up together."""
+
+
+def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = True) -> tuple[ModelSpec, tuple[str, ...]]:
+    """Return the model with the identity of the weights behind its endpoint, and remarks on it; others as they are.
+
+    Fingerprints lie in the response store, one after another, under address and name. ask: whether the endpoint may be
+    asked; else its weights are those seen last. Raises ModelError.
+    """
+    chat = open_model(spec)
+    if not isinstance(chat, OpenAIChat) or any(spec.args.get(name) for name in IDENTITY_ARGS):
+        return spec, ()
+    place: dict[str, JsonValue] = {"address": chat.address, "model": chat.id}
+    known = list[Fingerprint]()
+    while len(known) % KNOWN_AT_ONCE == 0:
+        keys = [digest(place | {"fingerprint": len(known) + number}) for number in range(KNOWN_AT_ONCE)]
+        if not (stored := responses.many(keys)):
+            break
+        known += [Fingerprint.model_validate(stored[key].response) for key in keys if key in stored]
+    if not ask:
+        return (_with_identity(spec, known[-1]) if known else spec), ()
+    identity = identify(chat, known)
+    if identity.is_new:
+        row = StoredResponse(
+            backend="fingerprint",
+            model=chat.served_name,
+            request=place | {"number": len(known)},
+            response=identity.fingerprint.model_dump(mode="json"),
+            latency_s=0.0,
+        )
+        responses.put_many({digest(place | {"fingerprint": len(known)}): row})
+    return _with_identity(spec, identity.fingerprint), identity.remarks
+
+
+def _with_identity(spec: ModelSpec, fingerprint: Fingerprint) -> ModelSpec:
+    return spec.model_copy(update={"args": spec.args | {"identity": fingerprint.digest}})
 
 
 def release_models() -> None:

@@ -188,17 +188,21 @@ class Plan(Record):
     """What a run will do: the tasks to ask, and those to skip."""
 
     model: ModelFacts
+    spec: ModelSpec
+    """The model as every step opens it: an endpoint with the identity of the weights that answer there."""
     tasks: tuple[PlannedTask, ...]
     harness: tuple[TaskChoice, ...]
     skipped: dict[str, str]
     """Tasks that were evaluated before, each with the ID of that run."""
     lacking: dict[str, str] = Field(default_factory=dict)
     """Tasks of other harnesses that are not here, each with the reason."""
+    remarks: tuple[str, ...] = ()
+    """Sentences on the identity of the models."""
 
     @property
     def notes(self) -> list[str]:
-        """A sentence for each task that was left out."""
-        return [f"{task} is skipped: {why}" for task, why in self.lacking.items()]
+        """Remarks, and a sentence for each task that was left out."""
+        return [*self.remarks, *(f"{task} is skipped: {why}" for task, why in self.lacking.items())]
 
 
 def plan_task(
@@ -260,7 +264,7 @@ def plan_task(
         "system_instruction": settings.system_instruction,
         "apply_chat_template": settings.apply_chat_template,
         "model_args": model.shapes_answers,
-        "judge": judge and {"backend": judge.backend, "name": judge.name, "args": judge.shapes_answers},
+        "judge": judge and describe_judge(judge),
         **({} if chosen is None else {"samples": list(chosen)}),
         **describe_reading(extract),
         **describe_demonstrations(settings.demonstrations, examples),
@@ -292,6 +296,13 @@ def plan_task(
         python=find_interpreter().digest if programs else "",
         settings=score_settings,
     )
+
+
+def describe_judge(judge: ModelSpec) -> dict[str, JsonValue]:
+    """Return the settings that say which model judges, and which weights where an endpoint's are known."""
+    identity = judge.args.get("identity")
+    args = judge.shapes_answers | ({"identity": identity} if identity else {})
+    return {"backend": judge.backend, "name": judge.name, "args": args}
 
 
 def take_first(items: Iterator[Item], first: int | float | None) -> Iterator[Item]:

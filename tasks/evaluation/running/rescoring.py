@@ -13,7 +13,7 @@ from tasks.evaluation.record_lines import read_shards
 from tasks.evaluation.results.finding_runs import FoundRun
 from tasks.evaluation.results.run_comparison import Change, Comparison, compare
 from tasks.evaluation.running.generation import Generated
-from tasks.evaluation.running.open_models import Asking, ModelSpec
+from tasks.evaluation.running.open_models import Asking, ModelSpec, identify_model
 from tasks.evaluation.running.planning import (
     PROGRAM_SETTINGS,
     EvaluationRequest,
@@ -28,6 +28,7 @@ from tasks.evaluation.running.replaying import replay
 from tasks.evaluation.running.shard_grading import build_result, find_problems, score_shard
 from tasks.evaluation.running.task_choice import find_task, plan_run, select_judge
 from tasks.grading.reading import POLICIES, Policy
+from tasks.resources import optional_responses
 from tasks.sandbox.sandbox_python import identify_other_python
 
 OWN_SUFFIXES = (".yaml", ".yml", ".py")
@@ -134,6 +135,7 @@ def _plan_again(
     config = run.report.run.config
     judge_then = ModelSpec.model_validate(config["judge"]) if config.get("judge") else None
     auto_then = bool(config.get("auto_judge", True))
+    chosen = select_judge(benchmark, judge or judge_then, auto=auto_then and not judge)
     repeats = old.settings.get("repeats")
     programs, asked_ks, ks = benchmark.family == "code", old.settings.get("k"), settings.ks
     if not ks and isinstance(asked_ks, list):
@@ -155,7 +157,7 @@ def _plan_again(
         count=old.counts.items,
         repeats=repeats if isinstance(repeats, int) else 1,
         sampling=Sampling.model_validate(old.settings.get("sampling", {})),
-        judge=select_judge(benchmark, judge or judge_then, auto=auto_then and not judge),
+        judge=chosen and identify_model(chosen, optional_responses())[0],
         ks=ks,
         extract=extract,
         unsafe_code=unsafe_code,

@@ -227,7 +227,8 @@ def measure_coverage(task: PlannedTask, counts: Counts, samples: Iterable[Sample
         return Coverage(metrics, (note,))
     low, high = total / expected, (total + expected - counts.scored) / expected
     bounds = f"the score is {low:.3f} with all of these wrong, {high:.3f} with all right"
-    return Coverage(metrics | {"bounds": [low, high]}, (f"{note}; {bounds}",))
+    metrics["bounds"] = [low, high]
+    return Coverage(metrics, (f"{note}; {bounds}",))
 
 
 def collect_notes(task: PlannedTask, counts: Counts) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from tasks.evaluation.evaluation_errors import (
 from tasks.evaluation.evaluation_records import ModelFacts, Reply
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.evaluation.running.generation import build_request
-from tasks.evaluation.running.open_models import ModelSpec, open_model
+from tasks.evaluation.running.open_models import ModelSpec, identify_model, open_model
 from tasks.evaluation.running.planning import (
     EvaluationRequest,
     Plan,
@@ -42,6 +43,7 @@ from tasks.evaluation.running.planning import (
     settings_digest,
 )
 from tasks.evaluation.running.replaying import find_recorded, read_recorded
+from tasks.resources import optional_responses
 
 if TYPE_CHECKING:
     from storage.evaluations import Evaluations
@@ -70,7 +72,17 @@ def plan_run(
     choices = [choice for choice in named if choice.task not in lacking]
     # before a model is loaded for a typo
     benchmarks = [(choice, find_task(choice.task, include_path)) for choice in choices]
-    chat = open_model(model) if opened else _open_if_possible(model)
+    chat, remarks = open_model(model) if opened else _open_if_possible(model), list[str]()
+
+    @cache
+    def identified(spec_json: str) -> ModelSpec:
+        spec, of_it = identify_model(ModelSpec.model_validate_json(spec_json), optional_responses(), ask=opened)
+        remarks.extend(of_it)
+        return spec
+
+    if chat:
+        model = identified(model.model_dump_json())
+        chat = open_model(model)
     facts = model.facts(chat) if chat else ModelFacts(name=model.name or model.backend, backend=model.backend)
     data = Data(request.data_dir)
     planned: list[PlannedTask] = []
@@ -86,6 +98,7 @@ def plan_run(
             task_settings = settings.model_copy(
                 update={"n_repeat": read_recorded(find_recorded(model, benchmark.name)).repeats}
             )
+        judge = select_judge(benchmark, request.judge, auto=request.auto_judge)
         try:
             task = plan_task(
                 benchmark,
@@ -95,7 +108,7 @@ def plan_run(
                 benchmark_name=choice.task if any(sign in choice.task for sign in "./:") else benchmark.name,
                 settings=task_settings,
                 model=model,
-                judge=select_judge(benchmark, request.judge, auto=request.auto_judge),
+                judge=identified(judge.model_dump_json()) if judge and opened else judge,
                 batch_size=choice.batch_size,
             )
         except (DataMissing, DataUnusable) as error:
@@ -116,10 +129,12 @@ def plan_run(
         raise type(first)("; ".join(map(str, without_data.values()))) from first
     return Plan(
         model=facts,
+        spec=model,
         tasks=tuple(planned),
         harness=tuple(harness),
         skipped=skipped,
         lacking=lacking | {name: str(why) for name, why in without_data.items()},
+        remarks=tuple(remarks),
     )
 
 
