@@ -81,7 +81,7 @@ def test_an_odd_row_is_left_out_by_name_and_a_file_of_odd_rows_refused(tmp_path:
         if ok:
             (task,) = chosen(["MMLUPro"], artifacts, data_dir=tmp_path).tasks
             assert (task.count, list(task.left_out)) == (3, ["0"])
-            (note,) = collect_notes(task, Counts(items=3, samples=3, scored=3), {})
+            (note,) = collect_notes(task, Counts(items=3, samples=3, scored=3))
             assert note.startswith("1 items of the data are left out (0: ")
         else:
             with pytest.raises(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -99,6 +100,9 @@ def plan_run(
                 update={"n_repeat": read_recorded(find_recorded(model, benchmark.name)).repeats}
             )
         judge = select_judge(benchmark, request.judge, auto=request.auto_judge)
+        if judge and opened:
+            with suppress(ModelUnavailable):  # the preflight says so, beside what else is wrong
+                judge = identified(judge.model_dump_json())
         try:
             task = plan_task(
                 benchmark,
@@ -108,7 +112,7 @@ def plan_run(
                 benchmark_name=choice.task if any(sign in choice.task for sign in "./:") else benchmark.name,
                 settings=task_settings,
                 model=model,
-                judge=identified(judge.model_dump_json()) if judge and opened else judge,
+                judge=judge,
                 batch_size=choice.batch_size,
             )
         except (DataMissing, DataUnusable) as error:
