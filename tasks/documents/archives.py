@@ -48,9 +48,9 @@ class ZipCaps(Record):
 class Package:
     """A document that is a zip of parts, such as DOCX. Opening and reading raise RefusedDocument or CorruptDocument."""
 
-    def __init__(self, path: Path, *, caps: ZipCaps | None = None, check_sizes: bool = True) -> None:
+    def __init__(self, source: Path | IO[bytes], *, caps: ZipCaps | None = None, check_sizes: bool = True) -> None:
         self._caps = caps or ZipCaps()
-        self._zip = open_zip(path, caps=self._caps)
+        self._zip = open_zip(source, caps=self._caps)
         self.names = self._zip.NameToInfo.keys()
         """Names of the parts, in the order of the zip."""
         for info in self._zip.infolist():

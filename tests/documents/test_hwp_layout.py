@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,6 +35,11 @@ DRAWN = (
     + GLYPH.format(x=100, y=960, sign="&lt;")
     + "</svg>"
 )
+
+
+def draw(monkeypatch: pytest.MonkeyPatch, *pages: str) -> None:
+    """Let the engine draw these pages, whatever the document."""
+    monkeypatch.setattr(hwp_layout, "Engine", lambda _: SimpleNamespace(pages=lambda: iter(pages)))
 
 
 def read(suffix: str) -> Document:
@@ -119,9 +125,7 @@ def test_text_in_the_colour_of_its_ground_or_of_no_size_is_hidden(monkeypatch: p
         for at, letter in enumerate(word)
     ]
     cell = '<rect x="90" y="270" width="300" height="40" fill="#204080"/>'
-    monkeypatch.setattr(
-        hwp_layout, "draw_pages", lambda _: [f'<svg width="800" height="900">{cell}{"".join(drawn)}</svg>']
-    )
+    draw(monkeypatch, f'<svg width="800" height="900">{cell}{"".join(drawn)}</svg>')
     blocks = [Block(kind="paragraph", text=text) for text in ("seen white.", "head", "tiny")]
     [page] = place_on_pages(blocks, hwp_layout.lay_out(b""))
     assert [block.text for block in page.blocks] == ["seen", "head"]
@@ -149,7 +153,7 @@ def test_what_is_no_document_has_no_layout() -> None:
 
 def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the body's own group draws below its bottom is body: a line that runs over."""
-    monkeypatch.setattr(hwp_layout, "draw_pages", lambda _: [DRAWN])
+    draw(monkeypatch, DRAWN)
     [page] = hwp_layout.lay_out(b"")
     assert (page.signs, page.zones) == ("머가넘<", "hbbf")
     assert page.boxes[1] == (75.0, 137.1, 90.0, 152.1)
@@ -157,5 +161,5 @@ def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_empty_page_before_the_first_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hwp_layout, "draw_pages", lambda _: ['<svg width="8" height="9"></svg>', DRAWN])
+    draw(monkeypatch, '<svg width="8" height="9"></svg>', DRAWN)
     assert len(hwp_layout.lay_out(b"")) == 1

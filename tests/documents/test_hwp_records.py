@@ -1,29 +1,25 @@
-"""Record streams, ciphers and list numbers of Hangul documents, made by hand."""
+"""Streams of HWP 5, ciphers and list numbers of Hangul documents, made by hand."""
 
 from __future__ import annotations
 
 import random
 import struct
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
 
+import olefile
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
-from tasks.documents.hwp import hwp_streams
-from tasks.documents.hwp.hwp_assembly import assemble
-from tasks.documents.hwp.hwp_body import read_docinfo, read_section
-from tasks.documents.hwp.hwp_model import (
-    HangulDocument,
-    ListCounters,
-    ListHead,
-    ListStyles,
-    NumberingLevel,
-    format_number,
-)
-from tasks.documents.hwp.hwp_streams import Tag, inflate, record_tree
-
-NO_LISTS = ListStyles({}, {}, {}, {})
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.hwp import hwp_layout, hwp_streams
+from tasks.documents.hwp.hwp_model import ListCounters, ListHead, ListStyles, NumberingLevel, format_number
+from tasks.documents.hwp.hwp_reader import open_hwp
+from tasks.documents.hwp.hwp_streams import inflate
+from tests.documents.ole_writer import ole_file
 
 
 def record(tag: int, level: int, data: bytes = b"") -> bytes:
@@ -34,7 +30,7 @@ def record(tag: int, level: int, data: bytes = b"") -> bytes:
 
 def paragraph(level: int, text: bytes, *, shape: int = 0) -> bytes:
     head = struct.pack("<IIHBBHHHI", len(text) // 2, 0, shape, 0, 0, 1, 0, 1, 0)
-    return record(Tag.PARA_HEADER, level, head) + record(Tag.PARA_TEXT, level + 1, text)
+    return record(0x42, level, head) + record(0x43, level + 1, text)
 
 
 def words(text: str) -> bytes:
@@ -47,72 +43,7 @@ def anchor(code: int, control: str) -> bytes:
 
 
 def control(level: int, name: str, data: bytes = b"") -> bytes:
-    return record(Tag.CTRL_HEADER, level, name.encode()[::-1] + data)
-
-
-def blocks(stream: bytes, styles: ListStyles = NO_LISTS) -> list[tuple[str, str]]:
-    section = read_section(record_tree(stream, name="test"), styles)
-    made = assemble(HangulDocument((section,), styles, None, {}, ()))
-    return [(block.kind, block.text) for block in made]
-
-
-def test_controls_are_skipped_whole() -> None:
-    text = anchor(2, "secd") + words("가") + anchor(3, "%hlk") + words("나") + anchor(4, "%hlk") + words("다\r")
-    assert blocks(paragraph(0, text)) == [("paragraph", "가나다")]
-
-
-def test_a_note_stands_last() -> None:
-    note = control(1, "fn  ") + record(Tag.LIST_HEADER, 2, bytes(8)) + paragraph(2, words("각주"))
-    stream = paragraph(0, words("본문") + anchor(17, "fn  ")) + note + paragraph(0, words("다음"))
-    assert blocks(stream) == [("paragraph", "본문"), ("paragraph", "다음"), ("note", "각주")]
-
-
-def test_an_equation_stands_in_its_sentence() -> None:
-    script = control(1, "eqed") + record(Tag.EQUATION, 2, bytes(4) + struct.pack("<H", 3) + words("x+1"))
-    stream = paragraph(0, words("식 ") + anchor(11, "eqed") + words(" 이다")) + script
-    assert blocks(stream) == [("paragraph", "식 x+1 이다")]
-
-
-def table(level: int, *cells: tuple[int, int, bytes], attributes: int = 0) -> bytes:
-    """A table control; a cell is row, column and the records of its paragraphs."""
-    made = control(level, "tbl ", struct.pack("<I", attributes) + bytes(36))
-    made += record(Tag.TABLE, level + 1, bytes(22))
-    for row, col, content in cells:
-        head = struct.pack("<HHIHHHH", 1, 0, 0, col, row, 1, 1) + bytes(18)
-        made += record(Tag.LIST_HEADER, level + 1, head) + content
-    return made
-
-
-@pytest.mark.parametrize(
-    ("attributes", "expected"),
-    [
-        pytest.param(0, [("paragraph", "앞뒤"), ("table", "표")], id="floating"),
-        pytest.param(1, [("paragraph", "앞"), ("table", "표"), ("paragraph", "뒤")], id="in line"),
-    ],
-)
-def test_a_table_splits_a_sentence_only_where_it_stands_in_line(
-    attributes: int, expected: list[tuple[str, str]]
-) -> None:
-    stream = paragraph(0, words("앞") + anchor(11, "tbl ") + words("뒤"))
-    stream += table(1, (0, 0, paragraph(2, words("표"))), attributes=attributes)
-    assert blocks(stream) == expected
-
-
-def test_outline_paragraphs_are_headings_and_make_the_path() -> None:
-    def shape(kind: int, level: int) -> bytes:
-        return record(Tag.PARA_SHAPE, 1, struct.pack("<I", kind << 23 | level << 25) + bytes(50))
-
-    styles = read_docinfo(record_tree(shape(1, 0) + shape(1, 1) + shape(0, 0), name="test"))
-    stream = (
-        paragraph(0, words("장"), shape=0) + paragraph(0, words("절"), shape=1) + paragraph(0, words("글"), shape=2)
-    )
-    section = read_section(record_tree(stream, name="test"), styles)
-    made = assemble(HangulDocument((section,), styles, None, {}, ()))
-    assert [(block.kind, block.level, block.place.heading_path) for block in made] == [
-        ("heading", 1, ()),
-        ("heading", 2, ("장",)),
-        ("paragraph", None, ("장", "절")),
-    ]
+    return record(0x47, level, name.encode()[::-1] + data)
 
 
 def deflated(data: bytes) -> bytes:
@@ -120,14 +51,118 @@ def deflated(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+SAMPLE = Path(__file__).parents[1] / "samples" / "documents" / "hwp" / "마루군_제설 협조 안내.hwp"
+TITLE = "겨울철 도로 제설 협조 안내"
+"""The first paragraph of the sample, and its header."""
+
+
+def written(folder: Path, *records: bytes, cut: int = 0) -> Path:
+    """The sample with its text replaced by a first paragraph and these records."""
+    with olefile.OleFileIO(str(SAMPLE)) as sample:
+        header, docinfo = (sample.openstream(name).read() for name in ("FileHeader", "DocInfo"))
+        section = zlib.decompress(sample.openstream("BodyText/Section0").read(), -15)
+    starts = [at for at, level in levels(section) if not level]
+    streams = {"FileHeader": header, "DocInfo": docinfo}
+    packed = deflated(section[: starts[1]] + b"".join(records))
+    path = folder / "x.hwp"
+    path.write_bytes(ole_file(streams | {"BodyText/Section0": packed[: len(packed) - cut]}))
+    return path
+
+
+def levels(stream: bytes) -> Iterator[tuple[int, int]]:
+    """The offset and the level of each record."""
+    at = 0
+    while at < len(stream):
+        word = int.from_bytes(stream[at : at + 4], "little")
+        yield at, word >> 10 & 0x3FF
+        long = word >> 20 == 0xFFF
+        at += 8 + int.from_bytes(stream[at + 4 : at + 8], "little") if long else 4 + (word >> 20)
+
+
+def read(path: Path) -> Page:
+    (page,) = open_hwp(path, password=None, options=ReadOptions()).pages()
+    return page
+
+
+def said(page: Page) -> list[tuple[str, str]]:
+    return [(block.kind, block.text) for block in page.blocks if block.text != TITLE]
+
+
+LIST = record(0x48, 2, struct.pack("<HHI", 1, 0, 0) + bytes(30))
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "inside", "expected"),
+    [
+        (17, "fn  ", LIST + paragraph(2, words("각주")), [("paragraph", "식 이다"), ("note", "각주")]),
+        (
+            11,
+            "eqed",
+            record(0x58, 2, bytes(4) + struct.pack("<H", 3) + words("x+1") + bytes(20)),
+            [("paragraph", "식 x+1이다")],
+        ),
+        (
+            15,
+            "zzzz",
+            record(0x5D, 1, bytes(22)) + LIST + paragraph(2, words("메모")),
+            [("paragraph", "식 이다"), ("note", "메모")],
+        ),
+        (
+            11,
+            "gso ",
+            record(0x4C, 2, b"tat$" * 2 + bytes(250))
+            + record(0x5A, 3, bytes(32) + struct.pack("<H", 2) + words("예술") + bytes(60)),
+            [("paragraph", "식 이다"), ("paragraph", "예술")],
+        ),
+    ],
+    ids=["a note", "an equation", "a memo", "word art"],
+)
+def test_what_is_no_plain_text_is_read(
+    code: int, name: str, inside: bytes, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """Memos and word art are what the layout engine leaves out."""
+    path = written(
+        tmp_path, paragraph(0, words("식 ") + anchor(code, name) + words("이다")), control(1, name, bytes(44)) + inside
+    )
+    page = read(path)
+    assert said(page) == expected
+    assert page.letters_lost == 0
+
+
+def test_a_hidden_comment_is_hidden(tmp_path: Path) -> None:
+    comment = control(1, "tcmt") + LIST + paragraph(2, words("내부 단가"))
+    page = read(written(tmp_path, paragraph(0, words("본문") + anchor(15, "tcmt")), comment))
+    assert said(page) == [("paragraph", "본문")]
+    assert [(piece.text, piece.reason) for piece in page.hidden] == [("내부 단가", "hidden comment")]
+
+
+def test_numbers_of_captions_are_those_that_hangul_stored(tmp_path: Path) -> None:
+    """It counts pictures without a caption, too."""
+    number = control(1, "atno", struct.pack("<IHHHH", 3, 4, 0, 0, 0))
+    page = read(written(tmp_path, paragraph(0, words("그림 ") + anchor(18, "atno") + words(" 난수")), number))
+    assert said(page) == [("paragraph", "그림 4 난수")]
+
+
+def test_a_section_that_is_cut_is_damage_and_not_a_shorter_text(tmp_path: Path) -> None:
+    with pytest.raises(CorruptDocument, match="section 1 of its text"):
+        read(written(tmp_path, paragraph(0, words("본문" * 200)), cut=20))
+
+
+def test_a_document_that_the_engine_does_not_convert_in_time_keeps_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hwp_layout, "WALL_S", 0.0)
+    comment = control(1, "tcmt") + LIST + paragraph(2, words("내부 단가"))
+    path = written(tmp_path, paragraph(0, words("본문") + anchor(15, "tcmt")), comment)
+    reader = open_hwp(path, password=None, options=ReadOptions())
+    (page,) = reader.pages()
+    assert (said(page), page.letters_lost) == ([("paragraph", "본문")], 0)
+    assert reader.header.notes[-1].startswith("without tables and pages: the layout engine crashed or took more")
+
+
 def test_a_deflate_bomb_is_refused() -> None:
     with pytest.raises(RefusedDocument, match="exhaust the memory"):
         inflate(deflated(bytes(60 << 20)), name="s")
-
-
-def test_bottomless_nesting_is_damage() -> None:
-    with pytest.raises(CorruptDocument, match="damaged or cut"):
-        record_tree(b"".join(record(Tag.LIST_HEADER, level) for level in range(900)), name="s")
 
 
 def encrypt_bit_by_bit(plain: bytes, key: bytes) -> bytes:
@@ -147,13 +182,6 @@ def test_vectorised_cfb_inverts_the_definition(size: int) -> None:
     draw = random.Random(size)
     plain, key = draw.randbytes(size), draw.randbytes(16)
     assert hwp_streams.decrypt_bitwise_cfb(encrypt_bit_by_bit(plain, key), key) == plain
-
-
-def test_distribution_key_is_found_by_the_seed() -> None:
-    record = bytes([0x03, 0, 0, 0]) + bytes(252)
-    # an all-zero record shows the mask itself: seed 3 gives rand() = 48, 7196 → 0x30, thirteen times
-    # and rand() = 9294, 9091 → 0x4E, four times; the key starts at 4 + 3
-    assert hwp_streams.distribution_key(record)[:10] == b"\x30" * 6 + b"\x4e" * 4
 
 
 def test_endless_key_derivation_is_not_begun() -> None:

@@ -139,21 +139,21 @@ def test_a_text_box_far_ahead_does_not_take_the_text_along() -> None:
 
 def test_a_crash_of_the_engine_is_a_failed_layout() -> None:
     with pytest.raises(LayoutFailed, match=r"crashed .*exit code -9"):
-        run_in_own_process(lambda: os.kill(os.getpid(), signal.SIGKILL))
+        next(run_in_own_process(lambda: os.kill(os.getpid(), signal.SIGKILL) or []))
 
 
 def test_a_hanging_engine_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hwp_layout, "WALL_S", 0.2)
     with pytest.raises(LayoutFailed, match="crashed or took more"):
-        run_in_own_process(lambda: time.sleep(60))
+        next(run_in_own_process(lambda: time.sleep(60) or []))
 
 
 def test_a_panic_of_the_engine_is_told_without_its_words() -> None:
-    def panic() -> None:
+    def panic() -> list[str]:
         raise ValueError("index out of bounds at layout.rs")
 
     with pytest.raises(LayoutFailed, match=r"^the layout engine crashed$"):
-        run_in_own_process(panic)
+        next(run_in_own_process(panic))
 
 
 def read_page(number: int, *blocks: tuple[Kind, str, int | None]) -> Page:

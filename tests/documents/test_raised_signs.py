@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +10,9 @@ import pymupdf as untyped_pymupdf
 import pytest
 
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.hwp.hwp_body import read_docinfo
-from tasks.documents.hwp.hwp_streams import Tag, record_tree
 from tasks.documents.markup_reader import open_html, open_markdown
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tests.documents import test_docx, test_hwp_records, test_hwpx, test_pptx, test_xlsx
+from tests.documents import test_docx, test_hwpx, test_pptx, test_xlsx
 
 pymupdf: Any = untyped_pymupdf
 
@@ -159,14 +156,3 @@ def test_superscripts_of_hwpx(tmp_path: Path) -> None:
         "면적 m² H₂O³⁾",
         "3) 잠정치",
     ]
-
-
-def test_superscripts_of_hwp() -> None:
-    shapes = [record for bits in (0, 1 << 15, 1 << 16) for record in [bytes(46) + struct.pack("<I", bits)]]
-    styles = read_docinfo(
-        record_tree(b"".join(test_hwp_records.record(Tag.CHAR_SHAPE, 1, s) for s in shapes), name="s")
-    )
-    changes = struct.pack("<10I", 0, 0, 4, 1, 5, 0, 7, 2, 8, 0)
-    stream = test_hwp_records.paragraph(0, test_hwp_records.words("면적 m2 H2O"))
-    stream += test_hwp_records.record(Tag.PARA_CHAR_SHAPE, 1, changes)
-    assert test_hwp_records.blocks(stream, styles) == [("paragraph", "면적 m² H₂O")]

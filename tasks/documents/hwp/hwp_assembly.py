@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, read_whole
-from tasks.documents.hwp.hwp_layout import lay_out
 from tasks.documents.hwp.hwp_model import (
     AnchoredText,
     Caption,
@@ -20,24 +19,35 @@ from tasks.documents.hwp.hwp_model import (
     Shape,
     Table,
 )
-from tasks.documents.page_join import LayoutFailed, doubt_pages, place_on_pages
+from tasks.documents.page_join import LaidPage, LayoutFailed, doubt_pages, place_on_pages
+from tasks.documents.receipt import compare_letters, count_letters
 
 
-def make_hangul_reader(document: HangulDocument, data: bytes | None, *, format: str, reader: str) -> SimpleReader:
+def make_hangul_reader(
+    document: HangulDocument,
+    lay_out: Callable[[], Sequence[LaidPage]] | None,
+    *,
+    format: str,
+    reader: str,
+    texts: Sequence[str] | None = None,
+) -> SimpleReader:
     """Return the reader of a document with its pages as laid out, or, where that fails, with one page without number.
 
-    data: bytes of the file, which the layout engine reads by itself; None to do without a layout.
+    lay_out: returns the pages, or raises LayoutFailed; None to do without a layout. texts: all that the blocks should
+    hold, if it is known.
     """
     assembly, notes = _Assembly(document), document.notes
     blocks = assembly.blocks(document.sections)
     try:
-        pages = [_unpaged(blocks)] if data is None else place_on_pages(blocks, lay_out(data))
+        pages = place_on_pages(blocks, lay_out()) if lay_out else [_unpaged(blocks)]
         if pages[0].number and (why := _find_doubt(document, len(pages))):
             pages, notes = doubt_pages(pages, why), (*notes, f"page numbers are estimated: {why}")
     except LayoutFailed as error:
         pages, notes = [_unpaged(blocks)], (*notes, f"without pages: {error}")
     # which page they are anchored on is not kept: nobody sees them on any
     pages[0] = pages[0].model_copy(update={"hidden": (*pages[0].hidden, *assembly.hidden)})
+    if texts is not None:
+        pages[-1] = compare_letters(pages[-1], count_letters(texts), earlier=pages[:-1])
     source: PageSource = "layout" if pages[0].number else "none"
     fields = {"title": document.title, "metadata": document.metadata, "notes": notes}
     return read_whole(pages, page_source=source, format=format, reader=reader, **fields)

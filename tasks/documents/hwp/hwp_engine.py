@@ -10,6 +10,7 @@ import gzip
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -29,19 +30,8 @@ class EngineFailed(Exception):
     """The engine does not read the document."""
 
 
-def draw_pages(data: bytes) -> list[str]:
-    """Return the pages of a document as SVG. Raises EngineFailed, or wasmtime's errors where the engine crashes."""
-    engine = _Engine(data)
-    return [engine.content("hwpdocument_renderPageSvg", index).decode() for index in range(engine.page_count())]
-
-
-def convert_to_hwpx(data: bytes) -> bytes:
-    """Return a document of any format that the engine reads, HWP 3 among them, as HWPX. Raises as `draw_pages`."""
-    return _Engine(data).content("hwpdocument_exportHwpx")
-
-
-class _Engine:
-    """The engine with one document open."""
+class Engine:
+    """The engine with one document open. Its methods raise EngineFailed, or wasmtime's errors where it crashes."""
 
     def __init__(self, data: bytes) -> None:
         module = load_module()
@@ -58,11 +48,16 @@ class _Engine:
         if failed:
             raise EngineFailed("the layout engine does not read the document")
 
-    def page_count(self) -> int:
-        """Return how many pages the document is laid out as."""
-        return self._call("hwpdocument_pageCount", self._document)
+    def pages(self) -> Iterator[str]:
+        """Yield the pages as SVG."""
+        for index in range(self._call("hwpdocument_pageCount", self._document)):
+            yield self._content("hwpdocument_renderPageSvg", index).decode()
 
-    def content(self, name: str, *arguments: int) -> bytes:
+    def hwpx(self) -> bytes:
+        """Return the document, of any format that the engine reads, as HWPX."""
+        return self._content("hwpdocument_exportHwpx")
+
+    def _content(self, name: str, *arguments: int) -> bytes:
         """Return the bytes that a function of the document gives."""
         address, size, _, failed = self._call(name, self._document, *arguments)
         if failed:

@@ -14,8 +14,9 @@ import re
 import resource
 import signal
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import UnsupportedDocument
-from tasks.documents.hwp.hwp_engine import EngineFailed, draw_pages, load_module
+from tasks.documents.hwp.hwp_engine import Engine, EngineFailed, load_module
 from tasks.documents.page_join import LaidPage, LayoutFailed
 
 _POINTS = 0.75
@@ -46,47 +47,66 @@ _PR_SET_PDEATHSIG = 1
 
 def lay_out(data: bytes) -> list[LaidPage]:
     """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
-    parsed_pages = run_in_own_process(lambda: [_parse_page(svg) for svg in _drawings(data)])
+    return _collect_pages(run_in_own_process(lambda: map(_parse_page, _drawn_pages(Engine(data)))))
+
+
+def convert_and_lay_out(data: bytes, *, draws: bool) -> tuple[bytes, Callable[[], list[LaidPage]]]:
+    """Return a document as HWPX, and a function that returns its pages, which are drawn meanwhile.
+
+    Both raise LayoutFailed.
+    """
+
+    def work() -> Iterator[Any]:
+        engine = Engine(data)
+        yield b64encode(engine.hwpx()).decode()
+        yield from map(_parse_page, _drawn_pages(engine) if draws else ())
+
+    answers = run_in_own_process(work)
+    return b64decode(next(answers)), lambda: _collect_pages(answers)
+
+
+def _collect_pages(parsed: Iterable[Any]) -> list[LaidPage]:
     pages = [
         LaidPage(
             width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images), curves
         )
-        for width, height, signs, zones, boxes, images, curves in parsed_pages
+        for width, height, signs, zones, boxes, images, curves in parsed
     ]
     if not any(page.signs or page.curves for page in pages):
         raise LayoutFailed("the layout engine draws no text")
     return pages
 
 
-def run_in_own_process(work: Callable[[], Any]) -> Any:
-    """Return the JSON value that `work` gives in a forked process with limits.
+def run_in_own_process(work: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Yield the JSON values that `work` yields in a forked process with limits.
 
     Raises LayoutFailed. An engine that crashes, hangs or exhausts the memory costs the pages and not the text.
     """
     load_module()  # here, so that no limit is on its compilation and every fork has it
     context = get_context("fork")  # `work` is a closure, which other ways of starting cannot pickle
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_send_result, args=(work, sender))
+    child = context.Process(target=_send_results, args=(work, sender))
     child.start()
     sender.close()  # else reading would not end when the child dies
     try:
-        answer = receiver.recv_bytes() if receiver.poll(WALL_S) else b""
+        while receiver.poll(WALL_S):
+            reply = json.loads(receiver.recv_bytes())  # no pickle: the engine has read hostile bytes
+            if "failed" in reply:
+                raise LayoutFailed(reply["failed"])
+            if "value" not in reply:
+                return
+            yield reply["value"]
     except EOFError:
-        answer = b""
+        pass  # it died
     finally:
         receiver.close()
         child.kill()
         child.join()
-    if not answer:
-        ended = f"the layout engine crashed or took more than {CPU_S} CPU seconds"
-        raise LayoutFailed(f"{ended} (exit code {child.exitcode})")
-    reply = json.loads(answer)  # no pickle: the engine has read hostile bytes
-    if "failed" in reply:
-        raise LayoutFailed(reply["failed"])
-    return reply["value"]
+    ended = f"the layout engine crashed or took more than {CPU_S} CPU seconds"
+    raise LayoutFailed(f"{ended} (exit code {child.exitcode})")
 
 
-def _send_result(work: Callable[[], Any], sender: Connection) -> None:
+def _send_results(work: Callable[[], Iterable[Any]], sender: Connection) -> None:
     """Run `work` in the forked process, which ends here."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))  # counted from the fork
@@ -94,27 +114,27 @@ def _send_result(work: Callable[[], Any], sender: Connection) -> None:
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.dup2(devnull, 2)
+    last: dict[str, Any] = {}
     try:
-        reply = {"value": work()}
+        for value in work():
+            sender.send_bytes(json.dumps({"value": value}).encode())
     except EngineFailed as error:
-        reply = {"failed": str(error)}
+        last = {"failed": str(error)}
     except Exception:  # noqa: BLE001 an engine raises what it likes over hostile bytes
-        reply = {"failed": "the layout engine crashed"}
-    sender.send_bytes(json.dumps(reply).encode())
+        last = {"failed": "the layout engine crashed"}
+    sender.send_bytes(json.dumps(last).encode())
 
 
 def _box(edges: Sequence[float]) -> BBox:
     return edges[0], edges[1], edges[2], edges[3]
 
 
-def _drawings(data: bytes) -> list[str]:
+def _drawn_pages(engine: Engine) -> Iterator[str]:
     """Return the SVG of each page from the first that holds anything.
 
     The engine moves a table that is a little too high to the next page and leaves an empty one before it.
     """
-    pages = draw_pages(data)
-    first = next((n for n, page in enumerate(pages) if "<text " in page or "<image " in page), 0)
-    return pages[first:]
+    return dropwhile(lambda page: "<text " not in page and "<image " not in page, engine.pages())
 
 
 def _parse_page(svg: str) -> LaidPage:
@@ -208,14 +228,19 @@ def _number(attributes: Mapping[str, str], name: str) -> float:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
-    del password  # the engine opens no encrypted document, which therefore has no pages
+    """Yield the 1-based number and the PNG of each existing page of `boxes` of an HWPX. Raises DocumentError."""
+    del password  # the engine opens no encrypted HWPX, which therefore has no pages
+    return draw_boxes(path.read_bytes(), boxes)
+
+
+def draw_boxes(data: bytes, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
+    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises UnsupportedDocument."""
     import pymupdf
 
     from tasks.documents.pdf.pdf_document import draw_page
 
     try:
-        pages = run_in_own_process(partial(_drawings, path.read_bytes()))
+        pages = list(run_in_own_process(lambda: _drawn_pages(Engine(data))))
     except LayoutFailed as error:
         raise UnsupportedDocument(f"The document cannot be laid out ({error}); convert it to PDF.") from error
     for number in sorted(boxes):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from tasks.documents.list_marks import NUMBER_STYLES, format_number
+from tasks.documents.list_marks import format_number
 from tasks.documents.raised_signs import raise_signs, shift_signs
 
 MAX_NESTING = 50  # tables in tables, boxes in boxes; deeper nesting is an attempt to exhaust the stack
@@ -214,8 +214,3 @@ class ListCounters:
             return numbers[index] if index < len(numbers) else ""
 
         return re.sub(r"\^([0-9nN])", fill, levels[head.level].pattern)
-
-
-def number_style(index: int) -> str:
-    """Return OWPML's name of a number style that HWP 5 gives by its index."""
-    return list(NUMBER_STYLES)[index] if index < len(NUMBER_STYLES) else "DIGIT"

@@ -46,7 +46,9 @@ def read_head(root: Element) -> hwp.ListStyles:
                 rules: list[hwp.NumberingLevel] = []
                 for level in levels:
                     start = _number(level, "start", missing=1)
-                    rules.append(hwp.NumberingLevel(_text(level), level.get("numFormat", "DIGIT"), start))
+                    # of more than seven levels, the engine copies the last
+                    pattern = "" if len(rules) > 6 and _text(level) == rules[6].pattern else _text(level)
+                    rules.append(hwp.NumberingLevel(pattern, level.get("numFormat", "DIGIT"), start))
                 numberings[_number(element, "id")] = tuple(rules)
             case "charPr":
                 shifts = [_PLACES[name] for child in element if (name := local_name(child)) in _PLACES]
@@ -152,6 +154,7 @@ class _SectionReader:
             inside = (
                 element.text if child is None else _SPECIAL.get(name, "") + _text(child) + (child.tail or "")
             ) or ""
+            inside = inside.replace("\u00ad", "-")  # the engine's spelling of a hyphen
             if self._deletes and inside:
                 runs += hwp.anchor_text("deleted in tracked changes", (hwp.Paragraph((inside,), None),))
             elif inside:

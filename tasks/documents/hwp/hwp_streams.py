@@ -1,4 +1,4 @@
-"""Streams of Hangul documents: decryption, inflation under a cap, and (HWP 5) the tree of records.
+"""Streams of Hangul documents: decryption, and inflation under a cap.
 
 Ciphers: passwords (three schemes) and distribution documents (no password). The published formats describe none of
 the password schemes. HWP 5 from Hangul 2010 on: `hwp-extract` by Volexity; older: that of HWP 3. HWPX: OpenDocument
@@ -11,78 +11,13 @@ import hashlib
 import re
 import struct
 import zlib
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Any
 
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
-from tasks.documents.hwp.hwp_model import MAX_NESTING
 
 MAX_STREAM_BYTES = 128 << 20  # one inflated stream; a 1,000-page document has about 20 MiB
 MAX_RATIO = 100  # inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay below 30
 _SMALL_BYTES = 16 << 20
 WRONG_PASSWORD = "The password does not open the document, or the document is damaged; check `--password-env`."
-_MAX_RECORDS = 1_000_000
-
-
-class Tag(IntEnum):
-    """The records that carry text or structure (hwp 5 format, revision 1.3, tables 13 and 57)."""
-
-    DOCUMENT_PROPERTIES = 0x10
-    BIN_DATA = 0x12
-    CHAR_SHAPE = 0x15
-    NUMBERING = 0x17
-    BULLET = 0x18
-    PARA_SHAPE = 0x19
-    DISTRIBUTE_DOC_DATA = 0x1C
-    PARA_HEADER = 0x42
-    PARA_TEXT = 0x43
-    PARA_LINE_SEG = 0x45
-    PARA_CHAR_SHAPE = 0x44
-    CTRL_HEADER = 0x47
-    LIST_HEADER = 0x48
-    SHAPE_COMPONENT = 0x4C
-    TABLE = 0x4D
-    OLE = 0x54
-    PICTURE = 0x55
-    CTRL_DATA = 0x57
-    EQUATION = 0x58
-    TEXT_ART = 0x5A
-    FORM_OBJECT = 0x5B
-    MEMO_LIST = 0x5D
-    CHART = 0x5F
-    VIDEO = 0x62
-
-
-_READ_TAGS = frozenset(int(tag) for tag in Tag)
-
-
-@dataclass(slots=True)
-class Record:
-    """A record of an HWP 5 stream with its children."""
-
-    tag: int
-    level: int
-    data: bytes
-    children: list[Record] = field(default_factory=list["Record"])
-
-    def u16(self, offset: int) -> int:
-        """Return the unsigned 16-bit number at the offset. Raises CorruptDocument beyond the end."""
-        return self._unpack("<H", offset)
-
-    def u32(self, offset: int) -> int:
-        """Return the unsigned 32-bit number at the offset. Raises CorruptDocument beyond the end."""
-        return self._unpack("<I", offset)
-
-    def text(self, offset: int) -> str:
-        """Return the UTF-16 string at the offset, behind its length. Raises CorruptDocument beyond the end."""
-        return self._unpack(f"{2 * self.u16(offset)}s", offset + 2).decode("utf-16-le", "replace")
-
-    def _unpack(self, layout: str, offset: int) -> Any:
-        try:
-            return struct.unpack_from(layout, self.data, offset)[0]
-        except struct.error as error:
-            raise damage_error() from error
 
 
 def damage_error(part: str = "") -> CorruptDocument:
@@ -118,50 +53,22 @@ def inflate(packed: bytes, *, name: str) -> bytes:
     return data
 
 
-def record_tree(data: bytes, *, name: str) -> list[Record]:
-    """Return the top records of a stream with their children; records without text and structure are left out."""
-    top: list[Record] = []
-    open_records: list[Record] = []  # the last record of every level above the current one
-    offset = count = 0
-    while offset + 4 <= len(data):
-        # 10 bits of tag, 10 of level and 12 of size, or a longer size behind them
-        word = int.from_bytes(data[offset : offset + 4], "little")
-        tag, level, size = word & 0x3FF, word >> 10 & 0x3FF, word >> 20
-        start = offset + 4
-        if size == 0xFFF:
-            size = int.from_bytes(data[start : start + 4], "little")
-            start += 4
-        if start + size > len(data):
-            raise damage_error(name)
-        offset, count = start + size, count + 1
-        if count > _MAX_RECORDS:
-            raise RefusedDocument(
-                "The document holds more objects than any that Hangul writes; split it in Hangul into several."
-            )
-        if level > 2 * MAX_NESTING:  # an object takes two levels: its control, and its list of paragraphs
-            raise damage_error(name)
-        if tag not in _READ_TAGS:
-            continue
-        record = Record(tag, level, data[start:offset])
-        while open_records and open_records[-1].level >= level:
-            open_records.pop()
-        (open_records[-1].children if open_records else top).append(record)
-        open_records.append(record)
-    return top
-
-
 _PIECE_BYTES = 1 << 16
 _MAX_ITERATIONS = 1_000_000  # PBKDF2; a file that asks for more is an attempt to consume CPU time
-_DISTRIBUTION_BYTES = 256
+_DISTRIBUTE_DOC_DATA = 0x1C
 
 
-def distribution_key(record: bytes) -> bytes:
-    """Return the AES-128 key inside the record of a distribution document.
+def decrypt_distribution(stream: bytes, name: str) -> bytes:
+    """Decrypt a section of a distribution document: AES-128-ECB behind a record with its key.
 
     Source: Hancom, HWP document format, distribution documents, revision 1.2.
     """
-    if len(record) < _DISTRIBUTION_BYTES:
-        raise damage_error()
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    record, packed = stream[4:260], stream[260:]
+    head = int.from_bytes(stream[:4], "little")
+    if head & 0x3FF != _DISTRIBUTE_DOC_DATA or head >> 20 != 256 or len(record) < 256:
+        raise damage_error(name)
     seed = int.from_bytes(record[:4], "little")
 
     def rand() -> int:
@@ -172,19 +79,12 @@ def distribution_key(record: bytes) -> bytes:
 
     # the XOR mask is runs of equal bytes; the seed itself is not masked
     mask = bytearray()
-    while len(mask) < _DISTRIBUTION_BYTES:
+    while len(mask) < len(record):
         value = rand() & 0xFF
         mask += bytes([value]) * ((rand() & 0x0F) + 1)
-    plain = record[:4] + bytes(a ^ b for a, b in zip(record[4:], mask[4:], strict=False))
-    offset = 4 + (record[0] & 0x0F)
-    return plain[offset : offset + 16]
-
-
-def decrypt_distribution(data: bytes, key: bytes) -> bytes:
-    """Decrypt AES-128-ECB, without an incomplete last block."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    return Cipher(algorithms.AES(key), modes.ECB()).decryptor().update(data[: len(data) // 16 * 16])
+    start = 4 + (record[0] & 0x0F)
+    key = bytes(a ^ b for a, b in zip(record[start : start + 16], mask[start:], strict=False))
+    return Cipher(algorithms.AES(key), modes.ECB()).decryptor().update(packed[: len(packed) // 16 * 16])
 
 
 def decrypt_stream(data: bytes, password: str, *, encrypt_version: int) -> bytes:

@@ -6,10 +6,10 @@ import base64
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
@@ -20,6 +20,7 @@ from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_engine import VERSION
+from tasks.documents.hwp.hwp_layout import lay_out
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
 from tasks.documents.hwp.hwp_streams import (
@@ -50,25 +51,28 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     document = read_hwpx(path, password=password)
     return make_hangul_reader(
         document,
-        path.read_bytes() if options.layout == "auto" else None,
+        partial(lay_out, path.read_bytes()) if options.layout == "auto" else None,
         format="hwpx",
         reader=f"trivet hwpx + lxml {etree.__version__} + rhwp {VERSION}",
     )
 
 
-def read_hwpx(path: Path, *, password: str | None) -> HangulDocument:
-    """Return an HWPX document before its conversion to blocks. Raises DocumentError."""
-    with HwpxPackage(path, password) as package:
-        return _Parts(package).document()
+def read_hwpx(source: Path | IO[bytes], *, password: str | None, numbers: Sequence[int] = ()) -> HangulDocument:
+    """Return an HWPX document before its conversion to blocks. Raises DocumentError.
+
+    numbers: of notes and captions, where the layout engine has numbered them anew.
+    """
+    with HwpxPackage(source, password) as package:
+        return _Parts(package).document(numbers)
 
 
 class HwpxPackage(Package):
     """The members of an HWPX file, decrypted where needed. Raises DocumentError."""
 
-    def __init__(self, path: Path, password: str | None) -> None:
-        if not path.stat().st_size:
+    def __init__(self, source: Path | IO[bytes], password: str | None) -> None:
+        if isinstance(source, Path) and not source.stat().st_size:
             raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
-        super().__init__(path, caps=_CAPS, check_sizes=False)  # `read` does: a bomb for a picture costs that one only
+        super().__init__(source, caps=_CAPS, check_sizes=False)  # `read` does: a bomb for a picture costs that one only
         self._key = cache(partial(open_document_key, password or ""))
         self.ciphers: dict[str, _Cipher] = {}
         """Member name → how it is encrypted."""
@@ -188,7 +192,7 @@ class _Parts:
         resolved = {item.get("id", ""): self._resolve(item.get("href", "")) for item in self._items}
         self._members = {id_: name for id_, name in resolved.items() if name}
 
-    def document(self) -> HangulDocument:
+    def document(self, numbers: Sequence[int]) -> HangulDocument:
         """Return the text with its lists, and the title and metadata of the package file."""
         package, styles = self._package, ListStyles({}, {}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
@@ -199,7 +203,11 @@ class _Parts:
         def master_page(id_: str) -> Element | None:
             return package.xml(self._members[id_]) if id_ in self._members else None
 
-        sections = [read_section(package.xml(name), styles, master_page) for name in self._section_names()]
+        roots = [package.xml(name) for name in self._section_names()]
+        numbered = [node for root in roots for node in root.iter("{*}autoNum")]
+        for node, number in zip(numbered, numbers, strict=True) if len(numbered) == len(numbers) else ():
+            node.set("num", str(number))
+        sections = [read_section(root, styles, master_page) for root in roots]
         title, metadata = None, dict[str, str]()
         for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
             text = (element.text or "").strip()
@@ -253,7 +261,7 @@ class _Parts:
             yield EXTERNAL_IMAGE if name is None else read_embedded(partial(self._package.read, name))
 
 
-def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
+def hwpx_images(path: Path | IO[bytes], *, password: str | None) -> Iterator[ImageCandidate]:
     """Yield the pictures in the order of the text, then those that only styles use. Raises DocumentError."""
     with HwpxPackage(path, password) as package:
         yield from make_candidates(_Parts(package).images())

@@ -1,0 +1,259 @@
+"""HWP 5 before the layout engine reads it: an OLE container of compressed record streams.
+
+The engine reads a damaged stream as far as it can and says nothing, and it opens no old ciphers. So the streams are
+decrypted, inflated and walked here first. That also counts their letters, and finds what the engine leaves out.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tasks.documents import document_errors as errors
+from tasks.documents.archives import OLE_MAGIC
+from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damage_error, decrypt_distribution, decrypt_stream, inflate
+
+_SIGNATURE = b"HWP Document File"
+_SECTOR_SHIFTS = (b"\x09\0\x06\0", b"\x0c\0\x06\0")
+"""Sectors of 512 or 4096 bytes, small ones of 64: the only sizes of the OLE format."""
+_DAMAGED = (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError)
+"""What olefile raises over a damaged container."""
+_COMPRESSED, _PASSWORD, _DISTRIBUTION = 1, 2, 4
+_RIGHTS_MANAGED = 1 << 4 | 1 << 8 | 1 << 10  # DRM, a certificate, DRM by certificate
+_SUMMARY_STREAM = "\x05HwpSummaryInformation"
+# of the records (hwp 5 format, revision 1.3, tables 13 and 57), those that are looked at here
+_DOCUMENT_PROPERTIES, _PARA_TEXT, _CONTROL, _TEXT_ART, _MEMO_LIST = 0x10, 0x43, 0x47, 0x5A, 0x5D
+_DEEPEST = 200  # an object takes two levels, its control and its list of paragraphs, and 50 are nested at most
+_NUMBER, _HIDDEN_COMMENT = b"onta", b"tmct"  # the letters of a control, back to front
+_UNITS = re.compile(rb"((?:[ -\xff]\0|.[\x01-\xff])+)|[\x01-\x09\x0b\x0c\x0e-\x17]\0.{14}|..", re.DOTALL)
+"""Text is UTF-16, in which the codes below 32 are controls of one unit or of eight."""
+
+
+class HwpContents(NamedTuple):
+    """A document without its password, and what its streams say themselves."""
+
+    data: bytes
+    texts: tuple[str, ...] | None = None
+    """The text of every paragraph, shown or not; None where no stream was read."""
+    comments: tuple[str, ...] = ()
+    """Those of hidden comments."""
+    memos: tuple[str, ...] = ()
+    """Those of memos, which the layout engine leaves out."""
+    word_art: tuple[str, ...] = ()
+    """Words drawn as a picture, which it leaves out, too."""
+    numbers: tuple[int, ...] = ()
+    """Numbers of notes and captions as Hangul stored them, in their order."""
+    metadata: Mapping[str, str] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
+
+
+def read_contents(path: Path, password: str | None) -> HwpContents:
+    """Return the contents of an HWP 5 document whose streams are all sound, or an HWP 3 one. Raises DocumentError."""
+    data = path.read_bytes()
+    if data.startswith(_SIGNATURE):  # HWP 3 is no container
+        return HwpContents(data)
+    with _open_container(data) as ole:
+        return _Container(ole, password, len(data)).contents()
+
+
+def _open_container(data: bytes) -> Any:
+    import olefile
+
+    if not data:
+        raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
+    if not data.startswith(OLE_MAGIC):
+        raise errors.CorruptDocument(
+            "The document does not begin as HWP documents do; check its extension, or ask for an intact copy."
+        )
+    # olefile would allocate terabytes for tables (FAT, small FAT, double FAT) that do not fit into the file
+    sectors = max(int.from_bytes(data[at : at + 4], "little") for at in (44, 64, 72))
+    valid = len(data) >= 512 and data[30:34] in _SECTOR_SHIFTS  # sectors are given as powers of two ([MS-CFB] 2.2)
+    if not valid or sectors << data[30] > len(data):
+        raise damage_error()
+    try:
+        return olefile.OleFileIO(io.BytesIO(data), write_mode=True)
+    except _DAMAGED as error:
+        raise damage_error() from error
+
+
+class _Container:
+    """The streams of one file, decrypted and inflated as its header says."""
+
+    def __init__(self, ole: Any, password: str | None, size: int) -> None:
+        self._ole, self._size = ole, size
+        header = self._stored("FileHeader")
+        if len(header) < 48 or not header.startswith(_SIGNATURE):
+            raise errors.CorruptDocument(
+                "The document is damaged, or of another format than HWP 5; check its extension, "
+                "or ask for an intact copy."
+            )
+        if header[35] != 5:  # the four numbers of a version are stored back to front
+            version = ".".join(str(part) for part in reversed(header[32:36]))
+            raise errors.UnsupportedDocument(
+                f"The document has HWP version {version}, and 5 is read; save it anew in Hangul."
+            )
+        self._flags, self._cipher = (int.from_bytes(header[at : at + 4], "little") for at in (36, 44))
+        if self._flags & _RIGHTS_MANAGED:
+            raise errors.UnsupportedDocument(
+                "The document is under rights management (DRM) or a certificate, whose keys are not in the file; "
+                "open it where you have the rights, and save it without them."
+            )
+        if self._flags & _PASSWORD:
+            if password is None:
+                raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+            self._decrypt(header, password)
+
+    def contents(self) -> HwpContents:
+        """Return the text and the metadata. Raises CorruptDocument if a stream of text is not whole."""
+        distribution = bool(self._flags & _DISTRIBUTION)
+        sections = re.compile(rf"{'ViewText' if distribution else 'BodyText'}/Section(\d{{1,5}})")
+        names = [name for name in map("/".join, self._ole.listdir()) if sections.fullmatch(name)]
+        if not names:
+            raise damage_error()
+        self._inflated("DocInfo", self._stored("DocInfo"))
+        walk = _SectionWalk()
+        for name in sorted(names, key=lambda name: int(name.partition("Section")[2])):
+            stored = self._stored(name)
+            walk.add(self._inflated(name, decrypt_distribution(stored, name) if distribution else stored), name)
+        # the summary is not encrypted even where the text is
+        metadata = _read_summary(self._stored(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
+        notes = {
+            "read from the view streams of a distribution document": distribution,
+            "decrypted with the password": self._flags & _PASSWORD,
+        }
+        return HwpContents(
+            data=self._ole.fp.getvalue(),
+            texts=tuple(walk.texts),
+            comments=tuple(walk.comments),
+            memos=tuple(filter(None, walk.memos)),
+            word_art=tuple(filter(None, walk.word_art)),
+            numbers=tuple(walk.numbers),
+            metadata=metadata,
+            notes=tuple(note for note, applies in notes.items() if applies),
+        )
+
+    def _stored(self, name: str) -> bytes:
+        """Return the bytes of a stream as stored. Raises CorruptDocument if it is missing or damaged."""
+        try:
+            for size in (self._ole.root.size, self._ole.get_size(name)):
+                if size > self._size:  # olefile would go round a cycle of sectors until it has as many bytes
+                    raise ValueError(f"{size} bytes claimed, {self._size} in the file")
+            return self._ole.openstream(name).read()
+        except _DAMAGED as error:
+            raise damage_error(name) from error
+
+    def _inflated(self, name: str, data: bytes) -> bytes:
+        return inflate(data, name=name) if self._flags & _COMPRESSED else data
+
+    def _decrypt(self, header: bytes, password: str) -> None:
+        """Write the streams back without their cipher. Raises NeedsPassword if the password is wrong."""
+        for name in map("/".join, self._ole.listdir()):
+            if not name.startswith(("DocInfo", "BodyText/", "BinData/")):
+                continue
+            stored = self._stored(name)
+            plain = decrypt_stream(stored, password, encrypt_version=self._cipher)
+            if name == "DocInfo":
+                try:
+                    first = next(_records(self._inflated(name, plain), name), (0,))
+                except errors.DocumentError as error:
+                    raise errors.NeedsPassword(WRONG_PASSWORD) from error
+                if first[0] != _DOCUMENT_PROPERTIES:
+                    raise errors.NeedsPassword(WRONG_PASSWORD)
+            self._replace(name, plain.ljust(len(stored), b"\0"))
+        flags = (self._flags & ~_PASSWORD).to_bytes(4, "little")
+        self._replace("FileHeader", header[:36] + flags + header[40:])
+        self._ole.ministream = None  # olefile's copy of the small streams, from before they were written
+
+    def _replace(self, name: str, data: bytes) -> None:
+        try:
+            self._ole.write_stream(name, data)
+        except (*_DAMAGED, AssertionError) as error:  # the stream is cut, which reading it does not say
+            raise damage_error(name) from error
+
+
+class _SectionWalk:
+    """What the records of sections say, and the engine does not."""
+
+    def __init__(self) -> None:
+        self.texts, self.numbers = list[str](), list[int]()
+        self.memos, self.comments, self.word_art = list[str](), list[str](), list[str]()
+
+    def add(self, section: bytes, name: str) -> None:
+        """Walk the records of a section. Raises CorruptDocument if one is cut."""
+        aside, least_level = None, 0
+        for tag, level, record in _records(section, name):
+            if level > _DEEPEST:
+                raise damage_error(name)
+            if tag == _MEMO_LIST:
+                aside, least_level = self.memos, level
+            elif tag == _CONTROL and record.startswith(_HIDDEN_COMMENT):
+                aside, least_level = self.comments, level + 1
+            elif level < least_level:
+                aside, least_level = None, 0
+            if tag == _PARA_TEXT:
+                text = "".join(run.decode("utf-16-le", "replace") for run in _UNITS.findall(record))
+                self.texts.append(text)
+                if aside is not None:
+                    aside.append(text)
+            elif tag == _TEXT_ART:  # four corner points, then the words behind their length
+                end = 34 + 2 * int.from_bytes(record[32:34], "little")
+                self.word_art.append(record[34:end].decode("utf-16-le", "replace"))
+            elif tag == _CONTROL and record.startswith(_NUMBER):
+                self.numbers.append(int.from_bytes(record[8:10], "little"))
+
+
+def _records(data: bytes, name: str) -> Iterator[tuple[int, int, bytes]]:
+    """Yield tag, level and content of the records of a stream. Raises CorruptDocument if one is cut."""
+    offset = 0
+    while offset + 4 <= len(data):
+        # 10 bits of tag, 10 of level and 12 of size, or a longer size behind them
+        word, start = int.from_bytes(data[offset : offset + 4], "little"), offset + 4
+        size = word >> 20
+        if size == 0xFFF:
+            size, start = int.from_bytes(data[start : start + 4], "little"), start + 4
+        offset = start + size
+        if offset > len(data):
+            raise damage_error(name)
+        yield word & 0x3FF, word >> 10 & 0x3FF, data[start:offset]
+
+
+_NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}
+_STRING, _FILE_TIME = 0x1F, 0x40  # VT_LPWSTR and VT_FILETIME of [MS-OLEPS]
+_SET_OFFSET_AT = 44  # where the offset of the one property set is, behind the 28-byte header and a 16-byte id
+_MAX_PROPERTIES = 256
+_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+
+
+def _read_summary(data: bytes) -> dict[str, str]:
+    """Return the document properties by name; none if the summary is damaged.
+
+    It is not read by olefile, which reads strings past their end and allocates as many values as the file claims.
+    """
+    properties: dict[str, str] = {}
+    try:
+        (start,) = struct.unpack_from("<I", data, _SET_OFFSET_AT)
+        (count,) = struct.unpack_from("<I", data, start + 4)
+        for index in range(min(count, _MAX_PROPERTIES)):
+            key, offset = struct.unpack_from("<II", data, start + 8 + 8 * index)
+            if key not in _NAMES:
+                continue
+            (kind,) = struct.unpack_from("<I", data, start + offset)
+            text = ""
+            if kind == _STRING:
+                (units,) = struct.unpack_from("<I", data, start + offset + 4)
+                value = data[start + offset + 8 :][: 2 * units]
+                text = value.decode("utf-16-le", "replace").partition("\0")[0].strip()
+            elif kind == _FILE_TIME:
+                (ticks,) = struct.unpack_from("<Q", data, start + offset + 4)
+                moment = _EPOCH + timedelta(microseconds=ticks // 10)
+                text = moment.strftime("%Y-%m-%dT%H:%M:%SZ") if ticks else ""
+            properties[_NAMES[key]] = text
+    except (struct.error, OverflowError):
+        return {}
+    return {name: text for name, text in properties.items() if text}
