@@ -125,7 +125,8 @@ class Lexical:
         self._whole, self._segments = whole, segments
         self._firsts = np.cumsum([0, *(len(segment.lengths) for segment in segments)], dtype=np.uint32)
         self.posting = lru_cache(maxsize=max(CACHED_ROWS // max(self.size, 1), 32))(self._read)
-        """Return the Posting of a word; None for a word that no row holds."""
+        """Return the Posting of a word, with other constants than rank-bm25's where they are given; None where no row
+        holds it."""
 
     def scores(self, query: Sequence[str]) -> NDArray[np.float64]:
         """Return every row's score; a word that stands twice in the query counts twice."""
@@ -157,7 +158,7 @@ class Lexical:
             np.add.at(scores, posting.rows, posting.weights)  # twice as fast as `scores[rows] += …`
         return scores
 
-    def _read(self, word: str) -> Posting | None:
+    def _read(self, word: str, k1: float = K1, b: float = B) -> Posting | None:
         """Return the postings of a word from all segments; None where no row holds it."""
         code = np.uint64(hash_of(word))
         rows, frequencies = list[NDArray[Any]](), list[NDArray[Any]]()
@@ -172,14 +173,13 @@ class Lexical:
         row_numbers, counted = np.concatenate(rows), np.concatenate(frequencies).astype(np.float64)
         idf = math.log(self.size - len(row_numbers) + 0.5) - math.log(len(row_numbers) + 0.5)
         idf = idf if idf >= 0 else EPSILON * self._whole.mean_idf
-        return Posting(row_numbers, counted / (self._norms[row_numbers] + counted) * (idf * (K1 + 1)), idf)
+        mean = self._whole.tokens / max(self.size, 1) or 1.0  # rows without any word: nothing to divide by
+        norms = k1 * (1 - b + b * self._lengths[row_numbers] / mean)  # by which a row's length dampens a frequency
+        return Posting(row_numbers, counted / (norms + counted) * (idf * (k1 + 1)), idf)
 
     @cached_property
-    def _norms(self) -> NDArray[np.float64]:
-        """The term of BM25 by which the length of each row dampens a word's frequency."""
-        lengths = np.concatenate([segment.lengths for segment in self._segments]) if self._segments else np.empty(0)
-        mean = self._whole.tokens / max(self.size, 1) or 1.0  # rows without any word: nothing to divide by
-        return K1 * (1 - B + B * lengths / mean)
+    def _lengths(self) -> NDArray[Any]:
+        return np.concatenate([segment.lengths for segment in self._segments]) if self._segments else np.empty(0)
 
 
 def best_rows(scores: NDArray[np.float64], k: int, *, above: float) -> BestRows:

@@ -105,6 +105,19 @@ def syllable_pairs(text: str) -> list[str]:
     return [f"{a}_{b}" for run in runs for a, b in pairwise(run)]
 
 
+def drop_compounds(words: Sequence[str]) -> list[str]:
+    """Return the words without compounds of those before them; a compound replaces parts if one is of one syllable."""
+    parts_of: list[str] = []
+    for word in words:
+        counts = range(2, min(len(parts_of), len(word)) + 1)
+        parts = next((parts_of[-count:] for count in counts if "".join(parts_of[-count:]) == word), [])
+        if not parts:
+            parts_of.append(word)
+        elif any(len(part) == 1 for part in parts):
+            parts_of[-len(parts) :] = [word]
+    return parts_of
+
+
 def _words(text: str) -> Iterator[str]:
     """Yield the tokens of a text other than Hangul; dates and amounts come in a normalised form too."""
     for match in TOKEN.finditer(text):

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from tasks.language.sentences import Language, language_of
-from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, tokenize
+from tasks.language.tokens import FUNCTION_WORDS, HANGUL, MYRIADS, drop_compounds, tokenize
 from tasks.rag.numbers.cell_search import CELL_WORDS, CHANGE, Alternative, CellQuestion, Unit, Word, unify_spellings
 from tasks.rag.numbers.computation_reading import IN_UNIT, asks_to_work_out
 from tasks.rag.numbers.concepts import mentions
@@ -133,9 +133,9 @@ def read_question(text: str, *, tokenizer: str) -> Question:
     # 20기 of 제20기 is one word, and the digits of an amount in myriads are none: 13 and 8 of 13억 8천만
     ordinals = {digits: f"{digits}{counter}" for digits, counter in ORDINAL.findall(question)}
     in_amounts = {digits for amount in MYRIADS.findall(question) for digits in re.findall(r"\d+(?:\.\d+)?", amount)}
-    words = _restore_names(_drop_compounds(words), question)  # kiwi cuts names that it does not know
+    words = _restore_names(drop_compounds(words), question)  # kiwi cuts names that it does not know
     words = [ordinals.get(word, word) for word in words if word in ordinals or word not in in_amounts]
-    focus = frozenset([*focus_words, *_restore_names(_drop_compounds(focus_words), focus_text)])
+    focus = frozenset([*focus_words, *_restore_names(drop_compounds(focus_words), focus_text)])
     # what is counted: 개소 of 몇 개소, the stem of `stores` of how many stores
     korean, english = COUNTER.search(question), HOW_MANY.search(question)
     counter = korean[1] if korean else ""
@@ -174,19 +174,6 @@ def _weigh_terms(words: Sequence[str], question: str, focus: frozenset[str], tok
         weight = 0.3 if word in MEASURES or len(word) == 1 else 1.3 if literal else 1.0
         terms.setdefault(word, Term(word, weight, word in focus and word not in names, literal))
     return tuple(terms.values())[:MOST_WORDS]
-
-
-def _drop_compounds(words: Sequence[str]) -> list[str]:
-    """Return the words without compounds of those before them; a compound replaces parts if one is of one syllable."""
-    parts_of: list[str] = []
-    for word in words:
-        counts = range(2, min(len(parts_of), len(word)) + 1)
-        parts = next((parts_of[-count:] for count in counts if "".join(parts_of[-count:]) == word), [])
-        if not parts:
-            parts_of.append(word)
-        elif any(len(part) == 1 for part in parts):
-            parts_of[-len(parts) :] = [word]
-    return parts_of
 
 
 def _restore_names(words: Sequence[str], question: str) -> list[str]:

@@ -20,10 +20,13 @@ from storage.index import Index
 from storage.lexical import BestRows, Lexical, best_rows
 from storage.records import Record
 from storage.vectors import Nearest
-from tasks.language.tokens import BIGRAM, syllable_pairs, tokenize
+from tasks.language.tokens import BIGRAM, drop_compounds, syllable_pairs, tokenize
 from tasks.rag.rag_errors import NoLexicalIndex
 from tasks.rag.retrieval.expansion import Expansion, expand, is_statement
 
+K1, B = 0.6, 0.4
+"""BM25's saturation and weight of the length in `words`: that a chunk holds a word says more than how often. Chosen
+beside rank-bm25's 1.5, 0.75 and Anserini's 0.9, 0.4 (docs/measurements.md)."""
 LEAST_REACH = 0.3
 """Share of the weight of its words, in the best chunk, below which a question is left no further to similarity."""
 TITLE_LINES, TITLE_CHARS = 3, 300  # where the title of a statement stands, if it is no heading
@@ -161,7 +164,7 @@ class Retrievers:
         lexical, question_words, _ = self._weighed_words
         total = 1e-9
         for word, share in question_words.items():
-            count = 0 if (posting := lexical.posting(word)) is None else len(posting.rows)
+            count = 0 if (posting := lexical.posting(word, K1, B)) is None else len(posting.rows)
             total += share * np.log1p((lexical.size - count + 0.5) / (count + 0.5))  # Okapi's idf, always above 0
         return total
 
@@ -173,9 +176,9 @@ class Retrievers:
         lexical, words = self._lexical_words(texts)
         weighed: list[dict[str, float]] = []
         for text, text_words in zip(texts, words, strict=True):
-            # they find what kiwi splits in two
+            # pairs of syllables find what kiwi splits in two; compounds beside their parts would count these twice
             pairs = [] if self.index.manifest.tokenizer == BIGRAM else syllable_pairs(text)
-            weights = {word: float(count) for word, count in Counter(text_words).items()}
+            weights = {word: float(count) for word, count in Counter(drop_compounds(text_words)).items()}
             weighed.append(weights | {pair: settings.pair_share * count for pair, count in Counter(pairs).items()})
         question_words, *further = weighed
         name_words, phrases = further[: len(self._names)], further[len(self._names) :]
@@ -244,7 +247,7 @@ def word_scores(
     """
     chunks, documents = np.zeros(len(document_of_row)), np.zeros(document_of_row.max(initial=-1) + 1)
     for word, share in words.items():
-        posting = lexical.posting(word)
+        posting = lexical.posting(word, K1, B)
         if posting is None or not share:
             continue
         # in small indexes a frequent word weighs nothing or less; it tells nothing apart
