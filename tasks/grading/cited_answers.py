@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal, localcontext
 from typing import NamedTuple
 
-from tasks.language.number_words import CURRENCIES, FALLING, SCALE_WORDS
+from tasks.language.number_words import CURRENCIES, FALLING, PLAIN_SIGNS, SCALE_WORDS
 from tasks.language.numbers import (
     CALENDAR,
-    FULL_WIDTH,
     MOST_DIGITS,
     Number,
     is_same_number,
@@ -297,7 +296,7 @@ def has_close_number(answer: str, gold: str) -> bool:
 
 
 def _signed_numbers(text: str) -> Iterator[SignedNumber]:
-    for sentence in sentences_of(text.translate(FULL_WIDTH)):
+    for sentence in sentences_of(text.translate(PLAIN_SIGNS)):
         plain = _BRACKETS.sub(
             lambda bracket: f" -{bracket['before'] or bracket['after'] or ''}{bracket['digits']}", sentence
         )

@@ -10,6 +10,8 @@ import tomllib
 from decimal import Decimal
 from importlib.resources import files
 
+PLAIN_SIGNS = str.maketrans("０１２３４５６７８９，．％（）：’‘ʼ´`′‑－﹣", "0123456789,.%():''''''---")
+"""Signs of which one is enough to read a number: full width, apostrophes, hyphens."""
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -42,7 +44,7 @@ ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2
 
 # groups of other countries where no other reading is possible: 1'234.50, 1.234,56, 12,34,567
 _NUMBER = (
-    r"[0-9]{1,3}(?:['’][0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[1-9][0-9]{0,2}(?:\.[0-9]{3})++,[0-9]{1,2}(?![0-9]|,[0-9])"
+    r"[0-9]{1,3}(?:'[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[1-9][0-9]{0,2}(?:\.[0-9]{3})++,[0-9]{1,2}(?![0-9]|,[0-9])"
     r"|[0-9]{1,2}(?:,[0-9]{2}(?![0-9]))++,[0-9]{3}(?:\.[0-9]++)?(?![0-9]|,[0-9])"
     r"|[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?(?![0-9])|[0-9]++(?:\.[0-9]++)?"
 )
@@ -75,9 +77,9 @@ _DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?(?![0-9A-Za-z])"
 DATES = tuple(
     re.compile(pattern)
     for pattern in (
-        r"(?<![0-9.])(?P<year>[12][0-9]{3}|['’‘][0-9]{2})(?:\s?년\s?|\s?[-./]\s?)(?P<month>[01]?[0-9])"
+        r"(?<![0-9.])(?P<year>[12][0-9]{3}|'[0-9]{2})(?:\s?년\s?|\s?[-./]\s?)(?P<month>[01]?[0-9])"
         r"(?:\s?월\s?|\s?[-./]\s?)(?P<day>[0-3]?[0-9])(?:\s?일(?!간)|\.(?![0-9]))?(?![0-9]|\.[0-9])",
-        r"(?<![0-9.])(?P<year>[12][0-9]{3}|['’‘][0-9]{2})\s?년\s?(?P<month>[01]?[0-9])\s?월",
+        r"(?<![0-9.])(?P<year>[12][0-9]{3}|'[0-9]{2})\s?년\s?(?P<month>[01]?[0-9])\s?월",
         rf"{_MONTH}\s{{1,3}}{_DAY},?\s{{1,3}}(?P<year>[12][0-9]{{3}})(?![0-9])",
         rf"(?<![0-9.,]){_DAY}\s{{1,3}}(?:of\s)?{_MONTH},?\s{{1,3}}(?P<year>[12][0-9]{{3}})(?![0-9])",
         rf"{_MONTH},?\s{{1,3}}(?P<year>[12][0-9]{{3}})(?![0-9])",

@@ -18,7 +18,6 @@ from tasks.language.scales import Scale, currency_of, read_scales
 
 MOST_DIGITS = 40
 """Most digits of a number: a longer run is no amount, and arithmetic on thousands of digits is slow."""
-FULL_WIDTH = str.maketrans("０１２３４５６７８９，．％（）：", "0123456789,.%():")
 READ_MARK = "\ufffc"
 """Replaces characters that are already read, so that no other pattern matches them."""
 CALENDAR = frozenset(["date", "month of year", "day of month", "time", "quarter"])
@@ -54,7 +53,7 @@ def read_numbers(text: str) -> list[Number]:
 
 
 def _read(text: str) -> list[Number]:
-    working = text.translate(FULL_WIDTH)
+    working = text.translate(words.PLAIN_SIGNS)
     numbers: list[Number] = []
     for pattern, read in _CALENDAR_READERS:
         working = _take(working, pattern.finditer(working), read, numbers)
@@ -74,7 +73,7 @@ def is_same_number(a: Number, b: Number) -> bool:
 def written_value(number: Number) -> Decimal | None:
     """Return what the digits of a number give without the words of scale behind them: 3 of 3억."""
     plain = write_plain(number.text)
-    digits = words.DIGITS.search(plain.text if plain else number.text)
+    digits = words.DIGITS.search((plain.text if plain else number.text).translate(words.PLAIN_SIGNS))
     return _part(digits.group()) if digits else None
 
 
@@ -276,7 +275,7 @@ def read_amount(text: str, start: int) -> Amount:
 def _part(digits: str) -> Decimal:
     if re.fullmatch(r"[0-9.]+,[0-9]{1,2}", digits):  # 1.234,56
         digits = digits.replace(".", "").replace(",", ".")
-    return Decimal(DIGIT_SYLLABLES.get(digits) or re.sub("[,'’]", "", digits))
+    return Decimal(DIGIT_SYLLABLES.get(digits) or re.sub("[,']", "", digits))
 
 
 _Reader = Callable[[re.Match[str]], list[Number]]

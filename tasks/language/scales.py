@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
-from tasks.language.number_words import CODE, COUNTERS, CURRENCIES, CURRENCY, SCALE_WORDS, SIGN, UNIT_NAMES
+from tasks.language.number_words import CODE, COUNTERS, CURRENCIES, CURRENCY, PLAIN_SIGNS, SCALE_WORDS, SIGN, UNIT_NAMES
 
 SHARES = "shares"
 _WINDOW = 48
@@ -21,25 +21,24 @@ _WORDS = "|".join(word for word in SCALE_WORDS if word.isascii() and (len(word) 
 _LOCAL = "|".join(sorted((word for word in SCALE_WORDS if not word.isascii()), key=len, reverse=True))
 _SCALE = re.compile(
     rf"""
-      ['’‘`´]000(?P<grouped>[\s,.'’]?000)?(?P<quoted>\s?['’]?s(?![a-z])|)(?![\d]|[,.]\d)
-    | (?<![\d])(?<!\d[,.'’\s])000(?P<bare_grouped>[,.'’]000)?(?P<bare>\s?['’]?s(?![a-z])|)(?![\d]|[,.]\d)
-    | (?<![\w.,])(?P<digits>1(?:[,.'’\s]?000)+)(?![\d]|[,.]\d)(?=\s?(?P<times>{_LOCAL}|))
+      (?P<quote>'|(?<!\d)(?<!\d[,.'\s]))000(?P<grouped>[\s,.']?000)?(?P<bare>\s?'?s(?![a-z])|)(?!\d|[,.]\d)
+    | (?<![\w.,])(?P<digits>1(?:[,.'\s]?000)+)(?!\d|[,.]\d)(?=\s?(?P<times>{_LOCAL}|))
     | (?<![A-Za-z])(?:(?P<tens>10|100|ten|hundred)s?\s(?:of\s)?)?(?P<word>{_WORDS})(?P<plural>s|)(?![A-Za-z])\.?
-    | (?<=[A-Z{SIGN[1:-1]}/\s])(?P<letter>{_LETTERS})(?![A-Za-z0-9/'’])
+    | (?<=[A-Z{SIGN[1:-1]}/\s])(?P<letter>{_LETTERS})(?![A-Za-z0-9/'])
     | (?<![A-Za-z0-9])(?P<prefix>[kKTMm])(?=(?:{CODE}|[€£¥$])(?![A-Za-z]))
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_MARK = re.compile(rf"(?<![A-Za-z])(?-i:(?P<mark>{CURRENCY}|R|TL))\s?['’‘`´,(]?\s?(?P<in>in\s)?$", re.IGNORECASE)
+_MARK = re.compile(rf"(?<![A-Za-z])(?-i:(?P<mark>{CURRENCY}|R|TL))\s?[',(]?\s?(?P<in>in\s)?$", re.IGNORECASE)
 _NAME = re.compile(
-    r"(?:(?<![a-z])(?P<other>[a-z.]+)\s(?:and|&)\s)?(?P<name>(?:[a-z.]+\s){0,2}(?!in\s)[a-z.]+)\s?(?:['’,(]\s?)?"
+    r"(?:(?<![a-z])(?P<other>[a-z.]+)\s(?:and|&)\s)?(?P<name>(?:[a-z.]+\s){0,2}(?!in\s)[a-z.]+)\s?(?:[',(]\s?)?"
     r"(?P<in>in\s)?$",
     re.IGNORECASE,
 )
 _BEHIND = re.compile(
-    rf"\s?(?P<of>of\s|d['’]|de\s|di\s)?(?:(?P<mark>{CURRENCY})|(?P<name>[A-Za-z.]+(?:\s[A-Za-z.]+){{0,3}}))"
+    rf"\s?(?P<of>of\s|d'|de\s|di\s)?(?:(?P<mark>{CURRENCY})|(?P<name>[A-Za-z.]+(?:\s[A-Za-z.]+){{0,3}}))"
 )
-_IN = re.compile(r"(?:(?<![A-Za-z])(?:in|en|em|(?P<unit>units?\s?:|units?\sof))|단\s?위\s?[:：]?)\s?$", re.IGNORECASE)
+_IN = re.compile(r"(?:(?<![A-Za-z])(?:in|en|em|(?P<unit>units?\s?:|units?\sof))|단\s?위\s?:?)\s?$", re.IGNORECASE)
 _OPEN = re.compile(r"(?:^|[(\[|\n]|(?:19|20)\d\d,?)\s*$")
 _CLOSED = re.compile(r"\s*(?:$|[)\]|,;:\n]|omitted)", re.IGNORECASE)
 _IN_CURRENCY = re.compile(
@@ -55,10 +54,10 @@ _EXCEPT_SHARES = re.compile(
 )
 _ITEM = rf"(?P<factor>{_LOCAL}|1(?:,?000)+|)\s?(?P<unit>[가-힣]{{1,4}}|[円元㎡]|{CURRENCY}|)\s?(?P<behind>{_LOCAL}|)"
 _KOREAN = re.compile(
-    r"단\s?위\s?[:：]?\s?(?P<list>[^)\]\n|]{1,40})|(?:(?<=[(\[|])|^)\s?(?P<alone>[^()\[\]|\n]{1,16}?)\s?(?=[)\]|]|$)",
+    r"단\s?위\s?:?\s?(?P<list>[^)\]\n|]{1,40})|(?:(?<=[(\[|])|^)\s?(?P<alone>[^()\[\]|\n]{1,16}?)\s?(?=[)\]|]|$)",
     re.MULTILINE,
 )
-_PIECE = re.compile(rf"(?:.*[\s:：-])??{_ITEM}")
+_PIECE = re.compile(rf"(?:.*[\s:-])??{_ITEM}")
 
 
 class Scale(NamedTuple):
@@ -72,6 +71,7 @@ class Scale(NamedTuple):
 def read_scales(text: str) -> tuple[Scale, ...]:
     """Return the distinct units that `text` states for numbers without one, in its order."""
     stated: list[tuple[int, Scale]] = []
+    text = text.translate(PLAIN_SIGNS)
     for match in _EXCEPT_SHARES.finditer(text):
         factor = SCALE_WORDS[match["factor"].lower()] if match["factor"] else Decimal(1)
         stated.append((match.start(), Scale(factor, SHARES)))
@@ -123,7 +123,7 @@ def _read_statement(match: re.Match[str]) -> Iterator[Scale]:
             accepted = mark is not None and (mark["mark"] not in ("R", "TL") or (opened and closed))
     elif match["prefix"]:
         accepted = bool(unit_behind) and (text[end - 1] != "$" or (opened and closed and match["prefix"] != "T"))
-    elif match["quoted"] is not None:
+    elif match["quote"]:
         accepted = True  # an apostrophe before zeros is in no number
     elif match["digits"]:
         accepted = introduced and (any(units) or bool(unit_behind) or closed)
@@ -144,7 +144,7 @@ def _factor_of(match: re.Match[str]) -> Decimal:
         return SCALE_WORDS[word] * tens.get((match["tens"] or "").lower(), 1)
     if match["digits"]:
         return Decimal(re.sub(r"\D", "", match["digits"])) * SCALE_WORDS.get(match["times"], Decimal(1))
-    return Decimal(10**6 if match["grouped"] or match["bare_grouped"] else 10**3)
+    return Decimal(10**6 if match["grouped"] else 10**3)
 
 
 def _name_units(match: re.Match[str] | None) -> list[str]:

@@ -13,13 +13,10 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Block, Cell
-from tasks.language.numbers import FULL_WIDTH
+from tasks.language.number_words import PLAIN_SIGNS
 
 Decimals = Literal[".", ",", ""]
 """The sign before the decimals; empty where nothing tells."""
-_SIGNS = str.maketrans("’‘ʼ´`′−‑－﹣", "''''''----")
-_RARE_SIGNS = re.compile("[‑－﹣ʼ´`′]")
-"""Signs that `read_numbers` does not read."""
 _RUN = re.compile(r"(?<![\d.,'])\d(?:[\d.,' ]*\d)?")
 _OTHER_WORDS = re.compile(r"[^\W\d_]{4,}")
 _SHAPES: Mapping[Decimals, tuple[re.Pattern[str], re.Pattern[str]]] = {
@@ -89,13 +86,12 @@ def spell_cells(cells: Sequence[Cell], document: Decimals) -> Spelling:
         english = _RISE.sub("", english) if arrows else english
         # 3조 4,120 lacks its 억
         english = _CUT_MYRIAD.sub(lambda cut: f"{cut[0]}{'억' if cut[2] == '조' else '만'}", english)
-        is_respelt = english != text or _RARE_SIGNS.search(cell.text)
-        spelt.append(cell.model_copy(update={"text": english}) if is_respelt else cell)
+        spelt.append(cell.model_copy(update={"text": english}) if english != text else cell)
     return Spelling(spelt, others)
 
 
 def _plain(cell: Cell) -> str:
-    return " ".join(cell.text.translate(FULL_WIDTH).translate(_SIGNS).split())
+    return " ".join(cell.text.translate(PLAIN_SIGNS).replace("−", "-").split())
 
 
 def _number_in(text: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
 from tasks.language.marks import drop_marks
-from tasks.language.number_words import CURRENCY, OTHER_DOLLARS, SCALE_WORDS, UNIT_NAMES
+from tasks.language.number_words import CURRENCY, OTHER_DOLLARS, PLAIN_SIGNS, SCALE_WORDS, UNIT_NAMES
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, read_numbers, written_value
 from tasks.language.scales import SHARES as OF_SHARES
 from tasks.language.scales import Scale, currency_of, is_scale, read_scales
@@ -27,7 +27,7 @@ DURATION = re.compile(r"(?:in )?\(?(?:in )?(?P<unit>years|months|days)\)?", re.I
 """Header of a column of lives or terms."""
 _SCALED = "|".join(sorted(SCALE_WORDS, key=len, reverse=True))
 BRACKETED = re.compile(
-    rf"(?:{CURRENCY})?\s?\(\s?(?:{CURRENCY})?\s?[\d,.'’ ]+\s?(?:{_SCALED}|)\s?%?\s?\)?\s?"
+    rf"(?:{CURRENCY})?\s?\(\s?(?:{CURRENCY})?\s?[\d,.' ]+\s?(?:{_SCALED}|)\s?%?\s?\)?\s?"
     rf"(?:%|{_SCALED}|{CURRENCY})?",
     re.IGNORECASE,
 )
@@ -78,7 +78,7 @@ class Amount(NamedTuple):
 
 def read_amount(cell: Cell) -> Amount | None:
     """Read the one number that a cell behind the first column holds; None for words, years and dates."""
-    text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(drop_marks(cell.text).split())))
+    text = NOTES.sub("", OF_A_NOTICE.sub("", " ".join(drop_marks(cell.text).translate(PLAIN_SIGNS).split())))
     if cell.header or not cell.col or YEAR.fullmatch(text) or PART_OF_DATE.fullmatch(text):
         return None
     if nil := NIL.fullmatch(text):
