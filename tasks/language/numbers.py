@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tasks.language import number_words as words
 from tasks.language.marks import write_plain
 from tasks.language.number_words import CURRENCIES, DIGIT_SYLLABLES, LARGE, SCALE_WORDS, SMALL, month_number
-from tasks.language.scales import Scale, currency_of, read_scales
+from tasks.language.scales import Scale, currency_of, name_unit, read_scales
 
 MOST_DIGITS = 40
 """Most digits of a number: a longer run is no amount, and arithmetic on thousands of digits is slow."""
@@ -210,7 +210,8 @@ def _quantities(text: str) -> Iterator[Number]:
             name = unit["short"].lower()
         elif unit:
             value *= SCALE_WORDS.get((unit["scale"] or unit["short"] or "").lower(), Decimal(1))
-            name = currency_of(unit["money"] or unit["scaled_money"]) or _unit_name(unit["word"] or unit["glued"] or "")
+            word = unit["word"] or unit["glued"] or ""
+            name = name_unit(unit["money"] or unit["scaled_money"] or word) or word.lower()
             # 2024년 is a year, 3년 and 2천년 are lengths of time
             if unit["word"] == "년" and 1900 <= amount.value <= 2100 and not amount.multiplied:
                 name = "year"
@@ -225,14 +226,10 @@ def _quantities(text: str) -> Iterator[Number]:
             end += 1
             after = words.AFTER_BRACKET.match(text, end) if unit is None else None
             if after:
-                name, end = _unit_name(after["unit"]), after.end()
+                name, end = name_unit(after["unit"]), after.end()
             first = min(before.start(part) for part in ("open", "inner", "currency") if before[part])
         yield Number(-value if negative else value, name or currency, "", first, end)
         position = end
-
-
-def _unit_name(word: str) -> str:
-    return next((name for name, pattern in words.UNIT_NAMES if pattern.fullmatch(word)), word.lower())
 
 
 class Amount(NamedTuple):

@@ -97,6 +97,11 @@ def currency_of(word: str | None) -> str:
     return CURRENCIES.get(name) or CURRENCIES.get(name.removesuffix("S"), "")
 
 
+def name_unit(word: str) -> str:
+    """Return the currency or the unit that a word names: `KRW`, `%`, `people`; empty for another word."""
+    return currency_of(word) or next((name for name, pattern in UNIT_NAMES if pattern.fullmatch(word)), "")
+
+
 def _read_statement(match: re.Match[str]) -> Iterator[Scale]:
     """Yield the unit that a word, letter or zeros of scale state; nothing where they are part of a sentence."""
     text, start = match.string, match.start()
@@ -192,10 +197,6 @@ def _unit_of(word: str) -> str | None:
     """Return the unit that a word of a Korean list names, empty for no word; None for a word that names none."""
     if not word:
         return ""
-    if currency := currency_of(word):
-        return currency
     if word in ("주", "천주"):
         return SHARES
-    return next((name for name, pattern in UNIT_NAMES if pattern.fullmatch(word)), None) or (
-        word if re.fullmatch(COUNTERS, word) else None
-    )
+    return name_unit(word) or (word if re.fullmatch(COUNTERS, word) else None)

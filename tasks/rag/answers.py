@@ -222,12 +222,7 @@ def page_source_of(entry: CatalogueEntry, page: int | None) -> PageSource:
 
 
 def place_of(
-    document: str,
-    page: int | None,
-    source: PageSource = "stored",
-    cells: str | None = None,
-    *,
-    language: str = "en",
+    document: str, page: int | None, source: PageSource = "stored", cells: str | None = None, *, language: str = "en"
 ) -> str:
     """Return a place as an answer names it.
 

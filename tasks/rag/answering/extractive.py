@@ -52,12 +52,7 @@ class Group(NamedTuple):
 
 
 def extract_answer(
-    question: str,
-    hits: Sequence[Hit],
-    *,
-    query_type: QueryType,
-    tokenizer: str | None,
-    groups: Sequence[Group] = (),
+    question: str, hits: Sequence[Hit], *, query_type: QueryType, tokenizer: str | None, groups: Sequence[Group] = ()
 ) -> Draft:
     """Return the best sentences of the hits with their citations; for `multi` and `compare`, of each document.
 

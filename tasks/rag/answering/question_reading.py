@@ -20,20 +20,9 @@ from tasks.rag.numbers.periods import PART_SAID, WHOLE_YEAR, Part, When, part_of
 from tasks.rag.retrieval.expansion import expand, find_terms
 
 AnswerType = Literal[
-    "number",
-    "money",
-    "percent",
-    "count",
-    "date",
-    "who",
-    "where",
-    "yesno",
-    "list",
-    "definition",
-    "why",
-    "writer",
+    "number", "money", "percent", "count", "date", "who", "where", "yesno", "list", "definition", "why", "writer",
     "text",
-]
+]  # fmt: skip
 """The type of answer that a question asks for; `writer`: a text that somebody has to write, such as a summary."""
 NUMERIC = frozenset[AnswerType](("number", "money", "percent", "count"))
 """Types whose answer is a number."""

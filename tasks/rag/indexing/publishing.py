@@ -85,20 +85,21 @@ def build_corpus(
     )
     warnings = list(matched.warnings)
     if rowless := matched.files_without_row:  # one warning for all of them: there may be thousands
-        more = f" and {len(rowless) - NAMED_FILES} more" if len(rowless) > NAMED_FILES else ""
-        warnings.append(f"{len(rowless)} files have no row in the metadata: {', '.join(rowless[:NAMED_FILES])}{more}.")
+        warnings.append(f"{len(rowless)} files have no row in the metadata: {_name_some(rowless)}.")
     names_of = {file.content.digest: file.name for file in scanned.files}
     lossy = sorted(
         names_of[item.source.digest] for item in parsed if item.letters_lost > NOTED_SHARE * (item.letters or 0)
     )
     if lossy:
-        more = f" and {len(lossy) - NAMED_FILES} more" if len(lossy) > NAMED_FILES else ""
-        warnings.append(
-            f"{len(lossy)} documents lost more than {NOTED_SHARE:.0%} of their letters: "
-            f"{', '.join(lossy[:NAMED_FILES])}{more} (`trivet rag text FILE --receipt`)."
-        )
+        lost = f"{len(lossy)} documents lost more than {NOTED_SHARE:.0%} of their letters"
+        warnings.append(f"{lost}: {_name_some(lossy)} (`trivet rag text FILE --receipt`).")
     corpus = Corpus(entries=tuple(entries), embedded=ordered, segments=tuple(segments), centres=centres)
     return corpus, tuple(warnings)
+
+
+def _name_some(files: Sequence[str]) -> str:
+    more = f" and {len(files) - NAMED_FILES} more" if len(files) > NAMED_FILES else ""
+    return f"{', '.join(files[:NAMED_FILES])}{more}"
 
 
 def publish_corpus(corpus: Corpus, artifacts: Artifacts, *, index: Path, settings: dict[str, JsonValue]) -> Generation:

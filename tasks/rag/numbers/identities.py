@@ -118,10 +118,11 @@ def _find_table_totals(columns: Sequence[Sequence[CellFact]]) -> Iterator[list[t
             if not usual:
                 continue
             terms = [fact for fact in column if fact.row in (rows or usual[0][0])]
-            expected = sum((term.value for term in terms), Decimal(0))
-            if GROSS.match(label_in(column[at])) and len(terms) > 1 and not adds_up(expected, column[at], len(terms)):
-                expected = terms[0].value - terms[1].value  # revenue and its cost
-            identities.append((at, make_identity("total", column[at], expected, terms)))
+            identity = make_identity("total", column[at], terms)
+            if GROSS.match(label_in(column[at])) and len(terms) > 1 and not identity.holds:
+                # revenue and its cost
+                identity = make_identity("total", column[at], terms, expected=terms[0].value - terms[1].value)
+            identities.append((at, identity))
         yield identities
 
 
@@ -188,7 +189,7 @@ def find_column_sums(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]
                     continue
                 parts = _parts_of_total(rows_with_total[fact.row], total_col, first)
                 if len(parts) > 1:
-                    yield at, make_identity("columns", fact, sum((part.value for part in parts), Decimal(0)), parts)
+                    yield at, make_identity("columns", fact, parts)
 
 
 def _parts_of_total(row: Mapping[int, CellFact], total_col: int, first: int) -> list[CellFact]:
@@ -236,17 +237,14 @@ def check_balance_sheet(column: Sequence[CellFact]) -> Iterator[tuple[int, Ident
             sides = below - 1, last
     if sides:
         assets, at = column[sides[0]], sides[1]
-        yield at, make_identity("balance sheet", column[at], assets.value, [assets])
+        yield at, make_identity("balance sheet", column[at], [assets])
         return
     owed_at = next((at for at, label in enumerate(labels) if LIABILITIES.fullmatch(label)), None)
     owned_at = next((at for at, label in enumerate(labels) if EQUITY.fullmatch(label)), None)
     if assets_at is not None and owed_at is not None and owned_at is not None and assets_at < owed_at < owned_at:
         between = [column[at] for at in range(owed_at + 1, owned_at) if BETWEEN.search(labels[at])]
         terms = [column[owed_at], *between, column[owned_at]]
-        yield (
-            assets_at,
-            make_identity("balance sheet", column[assets_at], sum((term.value for term in terms), Decimal(0)), terms),
-        )
+        yield assets_at, make_identity("balance sheet", column[assets_at], terms)
 
 
 def find_split_balances(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
@@ -261,7 +259,7 @@ def find_split_balances(facts: Sequence[CellFact]) -> Iterator[tuple[int, Identi
                 is_same_column = side.period == fact.period if side.period or fact.period else side.col == fact.col
                 near = fact.table - side.table <= MOST_TABLES and (fact.page or 0) - (side.page or 0) <= 1
                 if is_same_column and near and side.unit == fact.unit:
-                    yield at, make_identity("balance sheet", fact, side.value, [side], table=side.table)
+                    yield at, make_identity("balance sheet", fact, [side], table=side.table)
                     break
 
 
@@ -276,7 +274,7 @@ def check_cash(column: Sequence[CellFact]) -> Iterator[tuple[int, Identity]]:
     change = next((fact for _, fact, label in of_cash if CHANGE.match(label)), None)
     closing = next((at for at, _, label in of_cash if CLOSING.search(label)), None)
     if opening and change and closing is not None:
-        yield closing, make_identity("cash", column[closing], opening.value + change.value, [opening, change])
+        yield closing, make_identity("cash", column[closing], [opening, change])
 
 
 def adds_up(value: Decimal, fact: CellFact, terms: int) -> bool:
@@ -294,9 +292,15 @@ def step_of(fact: CellFact) -> Decimal:
 
 
 def make_identity(
-    kind: IdentityKind, fact: CellFact, expected: Decimal, terms: Sequence[CellFact], *, table: int | None = None
+    kind: IdentityKind,
+    fact: CellFact,
+    terms: Sequence[CellFact],
+    *,
+    expected: Decimal | None = None,
+    table: int | None = None,
 ) -> Identity:
-    """Record whether a number is what its terms give, and else what they give; table: that of the terms, if another."""
+    """Record whether a number is what its terms give, by default their sum; table: that of the terms, if another."""
+    expected = sum((term.value for term in terms), Decimal(0)) if expected is None else expected
     holds = adds_up(expected, fact, len(terms))
     rows = (fact.row,) if kind == "columns" else tuple(term.row for term in terms)
     cols = tuple(term.col for term in terms) if kind == "columns" else ()

@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
 from tasks.language.marks import drop_marks
-from tasks.language.number_words import CURRENCY, OTHER_DOLLARS, PLAIN_SIGNS, SCALE_WORDS, UNIT_NAMES
+from tasks.language.number_words import CURRENCY, OTHER_DOLLARS, PLAIN_SIGNS, SCALE_WORDS
 from tasks.language.numbers import CALENDAR, CURRENCIES, Number, read_numbers, written_value
 from tasks.language.scales import SHARES as OF_SHARES
-from tasks.language.scales import Scale, currency_of, is_scale, read_scales
+from tasks.language.scales import Scale, currency_of, is_scale, name_unit, read_scales
 from tasks.rag.numbers.concepts import words_of
 from tasks.rag.numbers.periods import YEAR, find_period
 
@@ -158,8 +158,8 @@ def sign_of(cell: Cell) -> str:
 def read_unit(text: str) -> tuple[Scale, ...]:
     """Return the unit that a cell of a column of units states: `백만원`, `$m`, `%`, `tonnes`."""
     word = text.strip()
-    name = currency_of(word) or next((name for name, pattern in UNIT_NAMES if pattern.fullmatch(word)), word)
-    return read_scales(text) or ((Scale(Decimal(1), name),) if word and len(word) < MOST_UNIT_CHARS else ())
+    named = (Scale(Decimal(1), name_unit(word) or word),) if word and len(word) < MOST_UNIT_CHARS else ()
+    return read_scales(text) or named
 
 
 MOST_UNIT_CHARS = 16

@@ -171,10 +171,7 @@ UNITS = {
     "en": "{title} {label} cannot be worked out: the formula adds what has different units; brackets may be missing.",
     "ko": "{title} {label}: 단위가 다른 값을 더하게 되어 계산할 수 없습니다. 괄호가 빠졌을 수 있습니다.",
 }
-MISSING = {
-    "en": "{name} was not found in the tables of {where}.",
-    "ko": "{name}: {where}의 표에서 찾지 못했습니다.",
-}
+MISSING = {"en": "{name} was not found in the tables of {where}.", "ko": "{name}: {where}의 표에서 찾지 못했습니다."}
 ONLY_YEARS = {"en": "Their tables are of {span}.", "ko": "표에 있는 연도는 {span}입니다."}
 MOST_NAMED = 3
 
