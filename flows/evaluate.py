@@ -46,7 +46,7 @@ runner: Any = task_runner(max(4, os.cpu_count() or 1))
 def evaluate(config: EvaluateConfig) -> EvalReport:
     """Measure a model; only what was never asked is asked, and only what is not graded yet is graded."""
     run = EvaluationRun.begin(flow_run.id, config.model_dump(mode="json"))
-    if config.save != "database" and not config.settings.debug:
+    if config.save != "database" or config.settings.debug:
         refuse_output(config.output_path)
     planned = steps.plan(config)
     config = config.model_copy(update={"model": planned.spec})
@@ -70,7 +70,7 @@ def evaluate(config: EvaluateConfig) -> EvalReport:
         run.results += run.guard(each.task.task, _aggregate, each, config, run) or []
 
     report = run.report(planned, spent=budget(str(flow_run.id), config.spending))
-    if (report.results or report.earlier) and not config.settings.debug:
+    if report.results or report.earlier:
         report = _write_report(report, config, run)
     for result in report.results:
         say(format_headline(result))
@@ -163,17 +163,20 @@ def _needs_device(task: PlannedTask) -> bool:
 
 
 def _write_report(report: EvalReport, config: EvaluateConfig, run: EvaluationRun) -> EvalReport:
-    """Write the report to the database, and to a file if wanted or the database is unavailable; note regressions."""
-    to_database = config.save != "file" and bool(report.results)
+    """Write the report to the database, and to a file if wanted or the database is unavailable; note regressions.
+
+    A run of --debug is no result, and stands in its file alone.
+    """
+    to_database = config.save != "file" and bool(report.results) and not config.settings.debug
     if to_database:
         compared = _compare_with_last(report)
         additions = {"notes": (*report.notes, *compared.lines), "regressions": compared.regressions}
         report = report.model_copy(update=additions)
         run.in_database = run.attempt(lambda: steps.write_database(quoted(report)), "the database") is not None
-    if config.save != "database" or (to_database and not run.in_database):
+    if config.save != "database" or config.settings.debug or (to_database and not run.in_database):
         file = run.attempt(lambda: steps.write_json(quoted(report), output_path=config.output_path), "the results file")
         run.written = file.path if file else None
-    if report.results:
+    if report.results and not config.settings.debug:
         steps.publish_report(quoted(report), file=run.written)
     return report
 

@@ -30,6 +30,7 @@ from models.model_errors import (
     NoSuchPath,
     RequestRefused,
     TransientModelError,
+    Unreachable,
 )
 
 if TYPE_CHECKING:
@@ -178,7 +179,10 @@ class Endpoint:
             raise self._connection_error(error, timed_out="Timeout" in type(error).__name__) from None
 
     def _connection_error(self, cause: BaseException, *, timed_out: bool) -> ModelError:
-        reason = f"cannot be reached or hung up ({self._clean(cause)}); is it running?"
+        if type(cause).__name__ == "ConnectError":
+            ask = f"`curl {self._url}/models` asks it too"
+            return Unreachable(f"{self._where} cannot be reached ({self._clean(cause)}); is it running? {ask}.")
+        reason = f"hung up ({self._clean(cause)}); is it running?"
         if timed_out:
             reason = f"did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
             reason += "(`timeout` among its arguments)."

@@ -2,6 +2,7 @@
 
 ModelError
 ├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
+│   └── Unreachable       nothing listens at the address of the endpoint
 ├── ModelUnavailable      no such model, no endpoint, missing key: stops the run with the remedy
 │   ├── NoSuchPath        the endpoint lacks this API
 │   └── NoChatTemplate    the model has none, or none of that name
@@ -23,6 +24,10 @@ class TransientModelError(ModelError):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class Unreachable(TransientModelError):
+    """Nothing listens at the address of the endpoint, or it has no such host."""
 
 
 class ModelUnavailable(ModelError):

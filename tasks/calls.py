@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import Field
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
-from models.model_errors import ModelUnavailable, TransientModelError
+from models.model_errors import ModelUnavailable, TransientModelError, Unreachable
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
 from storage.records import Record
 from tasks.budget import Budget, Tokens
@@ -83,6 +84,8 @@ class CallSettings(Record):
     """Limit on prompt and completion tokens together."""
 
 
+STARTING_S = 6.0
+"""Seconds in which an endpoint may start to listen at its address, before each request to it is given up."""
 WHILE_SOMEBODY_WAITS = CallSettings(tries=2, most_delay_s=5.0)
 """For questions of people: a word that the model is away, now, is worth more than its answer in ten minutes."""
 
@@ -293,6 +296,8 @@ class Limits:
         self._tokens = _Rate(settings.tokens_per_minute, clock)
         self._guard = threading.Lock()
         self._closed_until = clock()
+        self._given_up_at = 0.0
+        """Time from which an endpoint that never answered is given up; 0 before the first try."""
         self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # gone with its last user
 
     def lock_for(self, key: str) -> threading.Lock:
@@ -316,9 +321,16 @@ class Limits:
                 _refuse_when_ended(ended)
             try:
                 _refuse_when_ended(ended)
-                return call()
+                result = call()
+            except Unreachable as error:
+                self._given_up_at = self._given_up_at or self.clock() + STARTING_S
+                if self.clock() >= self._given_up_at:
+                    raise ModelUnavailable(str(error)) from error
+                raise
             finally:
                 self._slots.release()
+            self._given_up_at = inf  # it has answered: a later failure is a matter of tries
+            return result
 
         return Retrying(
             retry=retry_if_exception_type(TransientModelError),

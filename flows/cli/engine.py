@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
@@ -138,7 +139,7 @@ def progress_bars(quiet: bool) -> Generator[None]:
         yield
         return
     columns = (TextColumn("{task.description:<16}"), BarColumn(), TextColumn("{task.fields[count]}"))
-    bar_of = dict[str, TaskID]()
+    bar_of, began = dict[str, TaskID](), dict[str, float]()
 
     def show(stage: str, completed: int, expected: int) -> None:
         """Move the bar of a stage; called in the thread of the step."""
@@ -146,7 +147,9 @@ def progress_bars(quiet: bool) -> Generator[None]:
             bars.remove_task(starting)
         if stage not in bar_of:
             bar_of[stage] = bars.add_task(stage, count="")
-        bars.update(bar_of[stage], total=expected, completed=completed, count=f"{completed}/{expected}")
+        seconds = time.monotonic() - began.setdefault(stage, time.monotonic())
+        rate = f"  {completed / seconds:.1f}/s" if completed and seconds > 1 else ""
+        bars.update(bar_of[stage], total=expected, completed=completed, count=f"{completed}/{expected}{rate}")
 
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
         starting = bars.add_task("start", total=None, count="")

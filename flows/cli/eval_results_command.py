@@ -241,6 +241,7 @@ def import_results(
         fail(f"{len(unusable)} files were not imported", DONE_WITH_FAILURES if imported else REFUSED)
 
 
+WHOLE_LINES = 1_000
 LISTED = ("task", "family", ">items", ">repeats", "grader", "data", "note")
 
 
@@ -288,7 +289,9 @@ def list_benchmarks(
     def show() -> None:
         cells = [row | {"items": "" if row["items"] is None else f"{row['items']:,}"} for row in rows]
         columns = [name.removeprefix(">") for name in LISTED]
-        screen = Screen()
+        terminal = Screen()
+        # a file or a pipe has no width, and a name that is cut finds nothing
+        screen = terminal if terminal.is_terminal else Screen(width=WHOLE_LINES)
         screen.print(make_table(*LISTED, rows=[[row[name] for name in columns] for row in cells]))
         if data_dir is None:
             screen.print("no --data-dir (TRIVET_DATA_DIR): data comes from the hub", markup=False)

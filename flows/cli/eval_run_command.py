@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from flows.cli.commands import ConfigCommand, Flag, Json, Options, OptionValues, Settings
 from flows.cli.engine import prefect_for_command, progress_bars, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, harmless, make_table
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
 from tasks.grading.reading import POLICIES
@@ -113,9 +113,13 @@ def run(
     with prefect_for_command(quiet=as_json):
         from flows.evaluate import evaluate
 
+        debug_log = log_details(evaluation.output_path) if evaluation.settings.debug else None
         outcome = run_flow(evaluate, evaluation, errors.TasksFailed, errors.Unfinished, errors.NotKept)
-    is_stored = not evaluation.settings.debug and evaluation.save != "file"
-    emit(outcome.report, as_json, lambda: show_report(outcome.report, is_stored=is_stored))
+    is_stored = evaluation.save != "file"
+    shown = str(evaluation.output_path) if debug_log else outcome.report.run.id[:8] if is_stored else None
+    emit(outcome.report, as_json, lambda: show_report(outcome.report, name=shown))
+    if debug_log and not as_json:
+        screen.print_line(f"[dim]log: {escape(str(debug_log))}[/dim]")
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
     if outcome.report.lacking:
@@ -131,21 +135,47 @@ def estimate_calls(config: EvaluateConfig) -> RunEstimate:
     return estimate_run(planned, planned.spec, artifacts(), responses(), prices=config.spending.prices)
 
 
+def log_details(output_path: Path) -> Path:
+    """Have everything that our packages log written to a file beside the results alone, and return its path."""
+    import logging
+
+    from prefect.logging.configuration import setup_logging
+
+    from tasks.evaluation.results.results_file import refuse_output
+
+    setup_logging()  # Prefect would remove the handler as the flow begins
+    with plain_errors():
+        refuse_output(output_path)
+    path = output_path.with_suffix(".log") if output_path.suffix == ".json" else output_path / "debug.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    for package in ("flows", "tasks", "models", "storage"):
+        logging.getLogger(package).setLevel(logging.DEBUG)
+        logging.getLogger(package).addHandler(handler)
+        logging.getLogger(package).propagate = False
+    return path
+
+
 class RunCommand(ConfigCommand):
     """Reads `--apply_chat_template` without a value as True, and ignores flags without effect with a note."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, after those of `python -m eval.eval` and `lm_eval` were brought into click's form."""
-        return super().parse_args(ctx, normalize_arguments(args))
+        from flows.running.evaluation_flags import complete_flag
+
+        own_flags = {flag for parameter in self.params for flag in parameter.opts}
+        words = [word if word.partition("=")[0] in own_flags else complete_flag(word) for word in args]
+        return super().parse_args(ctx, normalize_arguments(words))
 
 
 def normalize_arguments(args: list[str]) -> list[str]:
     """Return the arguments in click's form, without flags that mean nothing here: a note on stderr says why of each."""
-    from flows.running.evaluation_flags import IDLE_SWITCHES, WITHOUT_EFFECT, complete_flag
+    from flows.running.evaluation_flags import IDLE_SWITCHES, WITHOUT_EFFECT
 
     # `--tasks gsm8k ifeval` is `--tasks gsm8k,ifeval`
     joined: list[str] = []
-    for word in map(complete_flag, args):
+    for word in args:
         if len(joined) > 1 and joined[-2] in LISTS and not word.startswith("-"):
             joined[-1] += f",{word}"
         else:
@@ -181,8 +211,8 @@ def _note(text: str) -> None:
 screen = Screen()
 
 
-def show_report(report: EvalReport, *, is_stored: bool = True) -> None:
-    """Print the scores of a run with their intervals, and its notes. is_stored: the run is in the database."""
+def show_report(report: EvalReport, *, name: str | None = None) -> None:
+    """Print the scores of a run with their intervals, and its notes. name: by which `eval show` finds it."""
     if report.results:
         columns = ("task", "metric", ">score", ">95 % interval", ">items", ">samples", ">tokens")
         rows = [row for result in report.results for row in _score_rows(result)]
@@ -194,8 +224,8 @@ def show_report(report: EvalReport, *, is_stored: bool = True) -> None:
         screen.print(f"{escape(task)}: evaluated before, by run {run[:8]}; --overwrite evaluates again")
     for note in report.notes:
         screen.print_line(escape(note))
-    if report.results and is_stored:
-        screen.print(f"[dim]trivet eval show {report.run.id[:8]}[/]")
+    if report.results and name:
+        screen.print_line(f"[dim]trivet eval show {escape(name)}[/]")
 
 
 def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:

@@ -131,7 +131,7 @@ def _score_responses(request: EvaluationRequest, *, out: Path | None, as_json: b
     if result.family == "code":
         run_state.unfinished |= find_unexecuted(result.task, read_shards(artifacts(), result.samples, Sample))
     report = run_state.report(planned, spent=Budget())
-    emit(build_content(report), as_json, lambda: show_report(report, is_stored=False))
+    emit(build_content(report), as_json, lambda: show_report(report))
     if out:  # after the output, since a disk may be full
         write_files(report, artifacts(), output_path=out.absolute())
     run_state.end(report)

@@ -55,13 +55,13 @@ def show(
             report = report.model_copy(update={"results": results_of_task})
         emit(report, as_json, lambda: _show_run(report, path=stored_run.path, every=task is not None))
         return
-    tasks = [result.task for result in stored_run.report.results]
-    if task is None and len(tasks) != 1:
-        fail(f"run {stored_run.report.run.id} has {len(tasks)} tasks; say which with --task {'|'.join(tasks)}", REFUSED)
-    task_name = task or tasks[0]
-    samples = stored_run.item(task_name, item)
+    tasks = [task] if task else [result.task for result in stored_run.report.results]
+    found = {name: samples for name in tasks if (samples := stored_run.item(name, item))}
+    if len(found) > 1:
+        fail(f"{', '.join(found)} each have an item {item}; say which with --task {'|'.join(found)}", REFUSED)
+    task_name, samples = next(iter(found.items()), (" or ".join(tasks), []))
     if not samples:
-        first = list(dict.fromkeys(sample.item for sample in islice(stored_run.samples(task_name), 100)))
+        first = list(dict.fromkeys(sample.item for name in tasks for sample in islice(stored_run.samples(name), 100)))
         examples = ", ".join([*first[:5], *(["…"] if len(first) > 5 else [])]) or "none: no samples were kept with it"
         fail(f"{task_name} of run {stored_run.report.run.id} has no item {item}; its items are {examples}", REFUSED)
     looked_up = [look_up(stored_run, task_name, sample, artifacts(), responses().many) for sample in samples]

@@ -74,7 +74,8 @@ def make_table(*columns: str, rows: Iterable[Sequence[object]], title: str | Non
         is_number = name.startswith(">")
         longest = max((row[number].cell_len for row in cells), default=0)  # a heading may wrap, a number not
         justify = "right" if is_number else "left"
-        table.add_column(Text(name.removeprefix(">")), justify=justify, min_width=longest if is_number else None)
+        least = longest if is_number else None
+        table.add_column(Text(name.removeprefix(">")), justify=justify, min_width=least, overflow="fold")
     for row in cells:
         table.add_row(*row)
     return table

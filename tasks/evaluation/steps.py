@@ -106,7 +106,8 @@ def generate(
     """
     del revision
     asking = _open_asking(model, spending, batch_size=task.batch_size)
-    progress.expect("generate", task.samples // parts)
+    stage = f"generate {task.task}"
+    progress.expect(stage, task.samples // parts)
     # a process that asks the same waits, and then finds the answers in the response store
     with alone(resources().home, f"{asking.chat.id} {identify_questions(task)} {part}/{parts}", wait=wait_for_twin):
         generated, unfinished = generation.generate(
@@ -116,7 +117,7 @@ def generate(
             artifacts=artifacts(),
             scratch=resources().home / "cache",
             prices=spending.prices,
-            tell=lambda count: progress.advance("generate", count),
+            tell=lambda count: progress.advance(stage, count),
         )
     asking.require_answers()
     if unfinished:
@@ -151,12 +152,12 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     from tasks.evaluation.running.shard_grading import find_unexecuted, find_unjudged, score_shard
 
     asking = _open_asking(task.judge, spending) if task.judge else None
-    progress.expect("score", 1)
+    progress.expect(f"score {task.task}", 1)
     lock = alone(resources().home, f"{asking.chat.id} {shard.digest}", wait=wait_for_twin) if asking else nullcontext()
     # the slot bounds how many shards ask a judge at once, over all processes
     with lock, slot("judge") if asking else nullcontext():
         scored = score_shard(shard, task, artifacts(), asking)
-    progress.advance("score")
+    progress.advance(f"score {task.task}")
     samples = read_lines(artifacts(), scored.samples, Sample)
     if asking and asking.away:
         raise Incomplete(scored, find_unjudged(task.task, samples, asking.away[0]))

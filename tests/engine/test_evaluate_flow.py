@@ -197,11 +197,16 @@ def test_repeats_have_seeds_of_their_own(server: Server, name: str, data: Path, 
     assert result["metrics"]["accuracy_std_err"] == 0
 
 
-def test_debug_asks_two_items_and_keeps_no_result(server: Server, name: str, data: Path, tmp_path: Path) -> None:
+def test_debug_asks_two_items_and_keeps_them_in_files_with_a_log(
+    server: Server, name: str, data: Path, tmp_path: Path
+) -> None:
     done = evaluate(server, name, data, tmp_path / "out", "--debug")
     assert done.json["results"][0]["counts"]["samples"] == 2
-    assert not (tmp_path / "out").exists()
     assert run_here("eval", "show", name).code == 2
+    first = next((tmp_path / "out").rglob("samples_*.jsonl")).read_text().splitlines()[0]
+    shown = run_here("eval", "show", tmp_path / "out", "--item", json.loads(first)["item"])
+    assert (shown.code, "answer" in shown.stdout) == (0, True)
+    assert (tmp_path / "out" / "debug.log").read_text().count(" answer item=") == 2
 
 
 def test_parts_give_what_one_rank_gives(server: Server, name: str, data: Path, tmp_path: Path) -> None:

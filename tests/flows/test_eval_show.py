@@ -93,7 +93,7 @@ def test_control_signs_of_a_model_do_not_reach_the_terminal(file: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--item", "1"), "has 2 tasks; say which with --task Sums|Terms"),
+        (("--item", "1"), "Sums, Terms each have an item 1; say which with --task Sums|Terms"),
         (("--task", "MBPP"), "no task MBPP; it has Sums, Terms"),
         (("--task", "Sums", "--item", "9"), "no item 9; its items are 1, 2"),
     ],

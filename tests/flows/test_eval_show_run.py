@@ -23,7 +23,7 @@ def words(line: str) -> list[str]:
 
 
 def test_scores_have_intervals_counts_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
-    run_command.show_report(report())
+    run_command.show_report(report(), name="a1b2c3d4")
     title, head, row, *notes = capsys.readouterr().out.splitlines()
     assert title.strip() == "org/tiny"
     assert words(head) == words("task metric score 95 % interval items samples tokens")
@@ -37,7 +37,7 @@ def test_scores_have_intervals_counts_and_notes(capsys: pytest.CaptureFixture[st
 
 
 def test_a_run_that_is_not_kept_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    run_command.show_report(report(), is_stored=False)
+    run_command.show_report(report())
     assert "trivet eval show" not in capsys.readouterr().out
 
 

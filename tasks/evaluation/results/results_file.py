@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue, ValidationError
@@ -94,8 +94,13 @@ def refuse_output(output_path: Path) -> None:
     above = next(path for path in (folder, *folder.parents) if path.exists())
     if not above.is_dir():
         raise OptionUnusable(f"--output-path {output_path}: {above} is a file; choose a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise OptionUnusable(f"--output-path {output_path}: {above} may not be written to; choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):  # of a file system that is read-only or full the permissions say nothing
+            pass
+    except OSError as error:
+        why = f"{folder} cannot be written to ({error.strerror})"
+        raise OptionUnusable(f"--output-path {output_path}: {why}; choose another folder") from error
 
 
 def samples_path(path: Path, report: EvalReport, task: str) -> Path:

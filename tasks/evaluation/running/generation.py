@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from heapq import merge
@@ -23,6 +24,8 @@ from tasks.evaluation.record_lines import line_of, read_shards, write_lines
 from tasks.evaluation.running.open_models import count_usage
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.grading.reading import visible_answer
+
+log = logging.getLogger(__name__)
 
 SHARD_RESPONSES = 250
 """Number of responses in a shard, which one task run grades."""
@@ -112,6 +115,7 @@ class _Conversations:
 
     def keep(self, place: ConversationKey, turn: int, answer: Answer | ModelError) -> None:
         """Store the reply to a turn, or note why there is none: for good if it was refused, else for now."""
+        log.debug("answer item=%d repeat=%d turn=%d %s", *place, turn, answer)
         if isinstance(answer, RequestRefused):
             self._missed[place] = answer
         elif isinstance(answer, ModelError):

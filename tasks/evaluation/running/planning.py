@@ -83,7 +83,7 @@ class RunSettings(Record):
     unsafe_code: bool = False
     """Run programs that models write without a sandbox."""
     debug: bool = False
-    """Only the first two items of each task; nothing is stored."""
+    """Only the first two items of each task, with a log; kept in files, and in no table of results."""
 
     @field_validator("demonstrations")
     @classmethod
