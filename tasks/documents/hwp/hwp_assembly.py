@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
-from tasks.documents.document_readers import Headings, SimpleReader, read_whole
+from tasks.documents.document_readers import Headings, SimpleReader, format_table, read_whole
 from tasks.documents.hwp.hwp_model import (
     AnchoredText,
     Caption,
@@ -89,6 +88,8 @@ class _Assembly:
         self._headings = Headings()
         self._section = 0
         self._outline_id = 0
+        self._is_inside = False
+        """Whether the paragraphs are those of a cell, caption or aside, of which only the text is used."""
 
     def blocks(self, sections: Iterable[Section]) -> tuple[Block, ...]:
         """Return the blocks of the body, then those of notes, headers and footers."""
@@ -132,7 +133,7 @@ class _Assembly:
         if not text.strip():
             return mark
         text, head = _marked(mark, text), paragraph.head
-        kind: Kind = "paragraph" if head is None else "heading" if head.kind == "outline" else "list"
+        kind: Kind = "paragraph" if head is None or self._is_inside else "heading" if head.kind == "outline" else "list"
         marker = mark if mark and kind == "list" else None
         self._body.append(self._block(kind, text, level=head.level + 1 if head else None, marker=marker))
         return ""
@@ -154,10 +155,7 @@ class _Assembly:
             for row, col, down, across, header, inside in sorted(object_.cells, key=attrgetter("row", "col")):
                 text = self._flatten(inside, pictures)
                 cells.append(Cell(row=row, col=col, text=text, row_span=down, col_span=across, header=header))
-            # a line per row; the text of a table of empty cells is empty
-            rows = groupby(cells if any(cell.text for cell in cells) else (), key=attrgetter("row"))
-            text = "\n".join(" | ".join(_one_line(cell.text) for cell in row) for _, row in rows)
-            self._body += [self._block("table", text, cells=tuple(cells)), *pictures]
+            self._body += [self._block("table", format_table(cells), cells=tuple(cells)), *pictures]
         if caption and not caption.before:
             self._add_caption(caption)
 
@@ -178,43 +176,15 @@ class _Assembly:
 
     def _flatten(self, paragraphs: Iterable[Paragraph], pictures: list[Block]) -> str:
         """Return the text of a cell, caption or aside, a line per paragraph or row; its pictures join `pictures`."""
-        lines = list[str]()
-        for paragraph in paragraphs:
-            mark, text = self._mark(paragraph), ""
-            objects = list[str]()
-            for run in paragraph.runs:
-                if isinstance(run, AnchoredText):
-                    self._add_aside(run)
-                    text += run.mark
-                elif isinstance(run, Table | Shape):
-                    inside = self._flatten_object(run, pictures)
-                    if run.in_line or not text.strip():
-                        text += ("\n" if text.strip() and inside else "") + inside + ("\n" if inside else "")
-                    else:
-                        objects.append(inside)
-                else:
-                    text += run
-            if text.strip():
-                lines.append(_marked(mark, text.rstrip()))
-            lines += filter(None, objects)
+        body, is_inside = self._body, self._is_inside
+        self._body, self._is_inside = [], True
+        self._add_paragraphs(paragraphs)
+        blocks, self._body, self._is_inside = self._body, body, is_inside
+        pictures += [block for block in blocks if block.kind == "figure"]
+        # a tab, as ` | ` would look like one more column of the table around
+        texts = [format_table(block.cells, between="\t") if block.cells else block.text for block in blocks]
+        lines = (text for text, block in zip(texts, blocks, strict=True) if text and block.kind != "figure")
         return _clean("\n".join(lines))
-
-    def _flatten_object(self, object_: Table | Shape, pictures: list[Block]) -> str:
-        lines = list[str]()
-        caption = object_.caption
-        if caption and caption.before:
-            lines.append(self._flatten(caption.paragraphs, pictures))
-        if isinstance(object_, Shape):
-            pictures += [self._block("figure", object_.alt)] if object_.picture else []
-            lines.append(self._flatten(object_.paragraphs, pictures))
-        else:
-            cells = sorted(object_.cells, key=attrgetter("row", "col"))
-            for _, row in groupby(cells, key=attrgetter("row")):
-                # a tab, as ` | ` would look like one more column of the table around
-                lines.append("\t".join(_one_line(self._flatten(cell.paragraphs, pictures)) for cell in row))
-        if caption and not caption.before:
-            lines.append(self._flatten(caption.paragraphs, pictures))
-        return "\n".join(line for line in lines if line.strip())
 
     def _block(
         self,
@@ -225,7 +195,8 @@ class _Assembly:
         marker: str | None = None,
         cells: tuple[Cell, ...] = (),
     ) -> Block:
-        text = text if kind == "table" else _clean(text)  # an empty first cell is not white space
+        # an empty first cell is not white space, and inside a cell, lines keep their indents
+        text = text if kind == "table" else text.rstrip() if self._is_inside else _clean(text)
         path = self._headings.add(text, level) if kind == "heading" and level else self._headings.path()
         place = Place(section=self._section, heading_path=path)
         return Block(kind=kind, text=text, level=level, marker=marker, cells=cells, place=place)
@@ -237,10 +208,6 @@ def _marked(mark: str, text: str) -> str:
 
 def _clean(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _has_text(object_: Table | Shape) -> bool:
