@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import io
-import logging
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.errors import HeaderParseError
@@ -43,26 +43,12 @@ MOST_NAMED = 20
 """Number of attachments that a note names."""
 
 
-class Body(NamedTuple):
-    """A text of a message."""
-
-    text: str
-    is_html: bool = False
-
-
-class Parts(NamedTuple):
-    """Texts that follow one another, or that say the same in several forms, the richest first."""
-
-    parts: tuple[Body | Parts, ...] = ()
-    is_choice: bool = False
-
-
 class Message(NamedTuple):
     """A message as its file keeps it, before it becomes blocks."""
 
     headers: dict[str, str]
     """Of From, To, Cc, Date and Subject, those that it has, in this order."""
-    body: Body | Parts
+    body: BlockList
     attachments: tuple[str, ...] = ()
     """Names of the attached files."""
     inner: tuple[Message, ...] = ()
@@ -97,35 +83,46 @@ def open_eml(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 def _read_eml(mail: MimePart, *, depth: int) -> Message:
     attachments, inner, notes = list[str](), list[Message](), dict[str, None]()
 
-    def find_body(part: MimePart) -> Body | Parts:
+    def read_body(part: MimePart) -> BlockList:
         """Return the text of a part; what else it holds goes to the lists above."""
-        kind, name, parts = part.get_content_type(), _file_name(part), part.get_payload()
+        blocks, kind, name, parts = BlockList(), part.get_content_type(), _file_name(part), part.get_payload()
         if kind in ENCRYPTED:
             notes["The mail is encrypted; save a copy without encryption to read its text."] = None
         if kind in OUTLOOK_ONLY or name.lower() == "winmail.dat":
             told = f"{name or kind} keeps text and attachments in a form of Outlook's own, which is not read"
             notes[f"{told}; ask for the mail as HTML or plain text."] = None
         if part.get_content_maintype() == "multipart" and isinstance(parts, list):
-            bodies = [find_body(child) for child in parts if isinstance(child, MimePart)]
-            is_choice = kind == "multipart/alternative"  # the last is the richest (RFC 2046, 5.1.4)
-            return Parts(tuple(reversed(bodies) if is_choice else bodies), is_choice)
+            bodies = [read_body(child) for child in parts if isinstance(child, MimePart)]
+            if kind == "multipart/alternative":  # the last is the richest (RFC 2046, 5.1.4)
+                return next(filter(len, reversed(bodies)), blocks)
+            for body in bodies:
+                blocks.extend(body)
+            return blocks
         is_nested = kind in NESTED or name.lower().endswith((".eml", ".msg"))
+        # a multipart without its boundary is read as the text that it is
+        is_text = kind in ("text/html", "text/plain") or (isinstance(parts, str) and kind.startswith("multipart/"))
         if is_nested and depth == MOST_NESTED:
             notes[TOO_DEEP] = None
         elif is_nested and (message := _read_nested(part, depth=depth + 1)):
             inner.append(message)
-            return Parts()
-        # a multipart without its boundary is read as the text that it is
-        is_text = kind in ("text/html", "text/plain") or (isinstance(parts, str) and kind.startswith("multipart/"))
+            return blocks
         if is_text and part.get_content_disposition() != "attachment" and (part is mail or not name):
-            return Body(_decode_part(part), is_html=kind == "text/html")
-        attachments.append(name or kind)
-        return Parts()
+            _add_body(blocks, _decode_part(part), is_html=kind == "text/html")
+        else:
+            attachments.append(name or kind)
+        return blocks
 
-    body = find_body(mail)
+    body = read_body(mail)
     headers = {name: " ".join(_decode_words(str(mail.get(name, ""))).split()) for name in HEADERS}
     headers = {name: value for name, value in headers.items() if value}
     return Message(headers, body, tuple(attachments), tuple(inner), tuple(notes))
+
+
+def _add_body(blocks: BlockList, text: str, *, is_html: bool) -> None:
+    if is_html:
+        add_html(blocks, text)
+    else:
+        add_paragraphs(blocks, text, page=None)
 
 
 def _read_nested(part: MimePart, *, depth: int) -> Message | None:
@@ -145,7 +142,7 @@ def read_attached(data: bytes, *, depth: int) -> Message | None:
     if data.startswith(OLE_MAGIC):
         try:
             with olefile.OleFileIO(io.BytesIO(data)) as container:
-                return _read_msg(container, depth=depth)
+                return _read_msg(Storage(container), depth=depth)
         except DAMAGED:
             return None
     message = _read_eml(message_from_bytes(data, policy=POLICY), depth=depth)
@@ -210,7 +207,7 @@ def make_message_reader(message: Message, *, format: str) -> Reader:
         stands_in = "" if current is message else headers.get("From") or headers.get("Date") or "Message"
         blocks.add("heading", headers.get("Subject") or stands_in, level=level)
         blocks.add("paragraph", "\n".join(f"{name}: {headers[name]}" for name in headers if name != "Subject"))
-        blocks.extend(_read_body(current.body), below=level)
+        blocks.extend(current.body, below=level)
         if current.attachments:
             blocks.add("list", f"Attachments: {_list_names(current.attachments)}", level=1)
             unread += current.attachments
@@ -228,26 +225,10 @@ def make_message_reader(message: Message, *, format: str) -> Reader:
     )
 
 
-def _read_body(body: Body | Parts) -> BlockList:
-    blocks = BlockList()
-    if isinstance(body, Parts):
-        for part in body.parts:
-            blocks.extend(_read_body(part))
-            if body.is_choice and len(blocks):
-                break
-    elif not body.is_html:
-        add_paragraphs(blocks, body.text, page=None)
-    else:
-        add_html(blocks, body.text)
-    return blocks
-
-
 def _list_names(names: list[str] | tuple[str, ...]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(escape_unprintable(name) for name in names[:MOST_NAMED]) + more
 
-
-log = logging.getLogger(__name__)
 
 DAMAGED = (OSError, ValueError, IndexError, OverflowError)
 """What olefile raises for a damaged container."""
@@ -263,86 +244,84 @@ def open_msg(path: Path, *, password: str | None, options: ReadOptions) -> Reade
     """Read a mail of Outlook (MSG) as one page without a number. Raises CorruptDocument."""
     try:
         with olefile.OleFileIO(str(path)) as container:
-            message = _read_msg(container, depth=0)
+            message = _read_msg(Storage(container), depth=0)
     except DAMAGED as error:
         message = f"The mail cannot be read ({' '.join(str(error).split())[:120]}); get it again."
         raise CorruptDocument(message) from error
     return make_message_reader(message, format="msg")
 
 
-def _read_msg(container: olefile.OleFileIO[Any], *, depth: int, below: str = "") -> Message:
-    """Return the message in a storage of the container, `below`: that of the file itself, or an attached one."""
+class Storage(NamedTuple):
+    """A storage of a container that holds a message or an attachment."""
 
-    def text(tag: str, folder: str = "") -> str:
-        return _text(container, tag, below=below + folder)
+    container: olefile.OleFileIO[Any]
+    path: str = ""
+    """Of the storage, with a slash at its end; "" for that of the file itself."""
 
-    name, address = text(SENDER_NAME), text(SENDER_SMTP) or text(SENDER_ADDRESS)
+    def read(self, stream: str) -> bytes:
+        """Return the bytes of a stream; none if it is missing."""
+        path = self.path + stream
+        return self.container.openstream(path).read() if self.container.exists(path) else b""
+
+    def text(self, *tags: str) -> str:
+        """Return the first of several properties that holds a text."""
+        return next((make_storable(decode(data).text) for tag in tags if (data := self.property(tag))), "")
+
+    def property(self, tag: str) -> bytes:
+        """Return a property as it is stored; texts in UTF-8."""
+        # UTF-16, 8-bit text, binary ([MS-OXCDATA] 2.11.1)
+        wide, *others = (self.read(f"__substg1.0_{tag}{kind}") for kind in ("001F", "001E", "0102"))
+        utf8 = wide.decode("utf-16-le", "replace").rstrip("\0").encode("utf-8", "replace")
+        return utf8 or next(filter(None, others), b"").rstrip(b"\0")
+
+
+def _read_msg(storage: Storage, *, depth: int) -> Message:
+    """Return the message that a storage holds."""
+    name, address = storage.text(SENDER_NAME), storage.text(SENDER_SMTP, SENDER_ADDRESS)
     headers = {
         "From": f"{name} <{address}>" if name and "@" in address and name != address else name or address,
-        "To": text(TO),
-        "Cc": text(CC),
-        "Date": _read_date(container, below=below),
-        "Subject": text(SUBJECT),
+        "To": storage.text(TO),
+        "Cc": storage.text(CC),
+        "Date": _read_date(storage),
+        "Subject": storage.text(SUBJECT),
     }
     attachments, inner, notes = list[str](), list[Message](), list[str]()
     # in the order of their numbers
-    at = below.count("/")
-    paths = {"/".join(entry[: at + 1]) for entry in container.listdir() if len(entry) > at + 1}
-    for path in sorted(path for path in paths if path.startswith(f"{below}__attach_version1.0_")):
-        folder = path[len(below) :] + "/"
-        name = next(filter(None, (text(tag, folder) for tag in (LONG_NAME, SHORT_NAME, SHOWN_NAME))), "")
-        embedded = f"{path}/__substg1.0_{CONTENT}000D"
-        data = _bytes(container, CONTENT, below=f"{path}/") if name.lower().endswith((".eml", ".msg")) else None
-        is_embedded, message = container.exists(f"{embedded}/{PROPERTIES}"), None
-        if depth == MOST_NESTED and (data or is_embedded):
-            notes.append(TOO_DEEP)
-        elif data or is_embedded:
-            below_it = f"{embedded}/"
-            message = (
-                read_attached(data, depth=depth + 1) if data else _read_msg(container, depth=depth + 1, below=below_it)
-            )
-        if message:
-            inner.append(message)
-        else:
-            attachments.append(name or "a file without a name")
-    html, plain = _bytes(container, HTML, below=below), text(BODY)
-    bodies = [Body(decode_html(html).text, is_html=True)] if html else []
-    bodies += [Body(plain)] if plain else []
-    if not bodies and container.exists(f"{below}__substg1.0_{RTF}0102"):
+    at = storage.path.count("/")
+    paths = {"/".join(entry[: at + 1]) for entry in storage.container.listdir() if len(entry) > at + 1}
+    for path in sorted(path for path in paths if path.startswith(f"{storage.path}__attach_version1.0_")):
+        attached = storage._replace(path=f"{path}/")
+        embedded = attached._replace(path=f"{path}/__substg1.0_{CONTENT}000D/")
+        name = attached.text(LONG_NAME, SHORT_NAME, SHOWN_NAME)
+        data = attached.property(CONTENT) if name.lower().endswith((".eml", ".msg")) else b""
+        message = None
+        if data or embedded.read(PROPERTIES):
+            if depth == MOST_NESTED:
+                notes.append(TOO_DEEP)
+            else:
+                message = read_attached(data, depth=depth + 1) if data else _read_msg(embedded, depth=depth + 1)
+        inner += [message] if message else []
+        attachments += [] if message else [name or "a file without a name"]
+    blocks, html, plain = BlockList(), storage.property(HTML), storage.text(BODY)
+    if html:
+        _add_body(blocks, decode_html(html).text, is_html=True)
+    if not blocks:
+        _add_body(blocks, plain, is_html=False)
+    if not html and not plain and storage.read(f"__substg1.0_{RTF}0102"):
         notes.append("The mail keeps its text as rich text only, which is not read; save it as HTML.")
     headers = {name: " ".join(value.split()) for name, value in headers.items() if value.strip()}
-    return Message(headers, Parts(tuple(bodies), is_choice=True), tuple(attachments), tuple(inner), tuple(notes))
+    return Message(headers, blocks, tuple(attachments), tuple(inner), tuple(notes))
 
 
-def _bytes(container: olefile.OleFileIO[Any], tag: str, *, below: str) -> bytes | None:
-    """Return a property as it is stored; texts in UTF-8."""
-    for kind in ("001F", "001E", "0102"):  # UTF-16, 8-bit text, binary ([MS-OXCDATA] 2.11.1)
-        stream = f"{below}__substg1.0_{tag}{kind}"
-        if container.exists(stream):
-            data: bytes = container.openstream(stream).read()
-            if kind == "001F":
-                return data.decode("utf-16-le", "replace").rstrip("\0").encode("utf-8", "replace")
-            return data.rstrip(b"\0")
-    return None
-
-
-def _text(container: olefile.OleFileIO[Any], tag: str, *, below: str) -> str:
-    data = _bytes(container, tag, below=below)
-    return make_storable(decode(data).text) if data else ""
-
-
-def _read_date(container: olefile.OleFileIO[Any], *, below: str) -> str:
+def _read_date(storage: Storage) -> str:
     """Return when the mail was sent, as its headers say, or else as Outlook does."""
-    if headers := _text(container, SENT_HEADERS, below=below):
-        try:
-            if sent := _decode_words(str(message_from_bytes(headers.encode()).get("Date", ""))):
-                return sent
-        except FAILURES:
-            log.info("msg headers unreadable")
-    stream = below + PROPERTIES
-    data: bytes = container.openstream(stream).read() if container.exists(stream) else b""
+    with suppress(*FAILURES):
+        headers = message_from_bytes(storage.text(SENT_HEADERS).encode())
+        if sent := _decode_words(str(headers.get("Date", ""))):
+            return sent
+    data = storage.read(PROPERTIES)
     # what precedes the fixed properties is shorter in an attached message ([MS-OXMSG] 2.4)
-    for offset in range(24 if below else 32, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
+    for offset in range(24 if storage.path else 32, len(data) - 15, 16):  # tag, flags and value: 4, 4 and 8 bytes
         ticks = int.from_bytes(data[offset + 8 : offset + 16], "little")
         # a FILETIME counts 100 ns since 1601; soon after 2**61 of them the years of datetime end
         if int.from_bytes(data[offset : offset + 4], "little") in (SUBMITTED, DELIVERED) and 0 < ticks < 2**61:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.documents.archives import Package, parse_xml
-from tasks.documents.blocks import BBox, Block, Cell, HiddenText, ImageCandidate, Kind, Page, PageStatus
+from tasks.documents.blocks import BBox, Cell, HiddenText, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
-from tasks.documents.office_package import has_macros, local_name, read_core_properties, refuse_encrypted
+from tasks.documents.office_package import has_macros, local_name, read_chart, read_core_properties, refuse_encrypted
 from tasks.documents.raised_signs import shift_signs
+from tasks.documents.visibility import BLACK, NO_INK, WHITE, Color, explain_unseen, read_color
 
 READER = "trivet pptx 1"
 EMU = 12_700
@@ -24,9 +25,8 @@ EMU = 12_700
 DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 FILLS = tuple(f"{DRAWING}{name}Fill" for name in ("solid", "grad", "blip", "patt"))
-WHITE = ("FFFFFF", "BG1")
-SMALLEST_SIZE = 100
-"""In hundredths of a point."""
+SCHEME = {"bg1": WHITE, "tx1": BLACK}
+"""Colours of a light template."""
 RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
@@ -44,22 +44,6 @@ class PlacedShape(NamedTuple):
             return "hidden shape"
         left, top, right, bottom = self.bbox or (0, 0, *size)
         return "off the slide" if right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1] else None
-
-
-class _Frame(NamedTuple):
-    """How a group places its members: x on the slide = left + (x - inner_left) * across."""
-
-    left: float = 0.0
-    top: float = 0.0
-    inner_left: float = 0.0
-    inner_top: float = 0.0
-    across: float = 1.0
-    down: float = 1.0
-
-    def box(self, left: float, top: float, width: float, height: float) -> tuple[float, float, float, float]:
-        """Return left, top, width and height on the slide."""
-        x, y = (left - self.inner_left) * self.across, (top - self.inner_top) * self.down
-        return self.left + x, self.top + y, width * self.across, height * self.down
 
 
 def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -86,7 +70,7 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
         try:
             drawn = BlockList() if not is_shown else blocks
             _add_slide(drawn, slide, number, hidden, size=(width, height))
-            hidden += [_hide_block(block, "hidden slide") for block in drawn] if not is_shown else []
+            hidden += () if is_shown else _hide_blocks(drawn, "hidden slide")
         except Exception as error:  # noqa: BLE001 python-pptx raises what it likes for what no program writes
             reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
             pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
@@ -132,16 +116,15 @@ def _open_presentation(path: Path) -> Any:
         raise CorruptDocument(f"The presentation cannot be opened ({type(error).__name__}: {why}).") from error
 
 
-def _hide_block(block: Block, reason: str) -> HiddenText:
-    return HiddenText(text=block.text, reason=reason, bbox=block.bbox)
+def _hide_blocks(blocks: BlockList, reason: str) -> Iterator[HiddenText]:
+    return (HiddenText(text=block.text, reason=reason, bbox=block.bbox) for block in blocks if block.text)
 
 
 def _add_slide(
     blocks: BlockList, slide: Any, number: int, hidden: list[HiddenText], *, size: tuple[float, float]
 ) -> None:
     """Add what a slide shows to the blocks, and the rest to the hidden texts."""
-    for run, reason in _take_unseen_runs(slide):
-        hidden.append(HiddenText(text=run, reason=reason))
+    hidden += _take_unseen_runs(slide)
     title, shapes = slide.shapes.title, list(_place_shapes(slide.shapes))
     heading = next((entry for entry in shapes if title is not None and entry.shape.shape_id == title.shape_id), None)
     if title is not None and heading and title.has_text_frame and not heading.explain_unseen(size):
@@ -153,41 +136,36 @@ def _add_slide(
         reason = entry.explain_unseen(size)
         found = BlockList() if reason else blocks
         _add_shape(found, entry.shape, entry.bbox, number)
-        hidden += [_hide_block(block, reason) for block in found if block.text] if reason else []
+        hidden += _hide_blocks(found, reason) if reason else ()
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         blocks.add("note", _frame_text(frame), page=number)
 
 
-def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
+def _take_unseen_runs(slide: Any) -> Iterator[HiddenText]:
     """Take the runs out of a slide whose letters nobody sees, and yield each with the reason."""
     trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
-    ground = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
-    # what is drawn on a slide may lie behind letters, so those on bare paper are judged only
+    background = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
     colors = trees[-1].find("{*}clrMap")
     is_light = colors is None or colors.get("bg1") == "lt1"  # a dark template has its colours the other way round
-    is_paper = is_light and (ground is None or _find_color(ground) in WHITE)
-    is_bare = is_paper and not any(_draws_ground(node) for tree in trees for node in tree.iter())
+    paper = (WHITE if background is None else _find_color(background)) if is_light else None
+    # what is drawn on a slide may lie behind letters, so those on bare paper are judged only
+    paper = None if any(_draws_ground(node) for tree in trees for node in tree.iter()) else paper
     for run in list(slide.element.iter(f"{DRAWING}r")):
         look, text = run.find(f"{DRAWING}rPr"), run.findtext(f"{DRAWING}t") or ""
         if look is None or not text.strip():
             continue
-        ink, is_marked = look.find(f"{DRAWING}solidFill"), look.find(f"{DRAWING}highlight") is not None
-        reason = None
-        if 0 < int(look.get("sz", "1800")) <= SMALLEST_SIZE:
-            reason = "letters of a point or less"
-        elif look.find(f"{DRAWING}noFill") is not None:
-            reason = "letters without ink"
-        elif is_bare and not is_marked and ink is not None and _find_color(ink) in WHITE:
-            reason = "white on white"
-        if reason:
+        fill, ground = look.find(f"{DRAWING}solidFill"), paper if look.find(f"{DRAWING}highlight") is None else None
+        ink = NO_INK if look.find(f"{DRAWING}noFill") is not None else None if fill is None else _find_color(fill)
+        if reason := explain_unseen(ink=ink, ground=ground, size_pt=int(look.get("sz", "1800")) / 100):
             run.getparent().remove(run)
-            yield text, reason
+            yield HiddenText(text=text, reason=reason)
 
 
-def _find_color(node: Any) -> str | None:
-    """Return the first colour below a node as a file writes it; None if it is shaded or there is none."""
+def _find_color(node: Any) -> Color | None:
+    """Return the first colour below a node; None if it is shaded or there is none."""
     color = next(node.iter(f"{DRAWING}srgbClr", f"{DRAWING}schemeClr"), None)
-    return None if color is None or len(color) else color.get("val", "").upper()
+    value = "" if color is None or len(color) else color.get("val", "")
+    return SCHEME.get(value) or read_color(value)
 
 
 def _draws_ground(node: Any) -> bool:
@@ -196,27 +174,32 @@ def _draws_ground(node: Any) -> bool:
     return is_filled or name in ("pic", "graphicFrame") or (name == "fillRef" and node.get("idx") != "0")
 
 
-def _place_shapes(shapes: Any, frame: _Frame | None = None, *, is_hidden: bool = False) -> Iterator[PlacedShape]:
-    """Yield the shapes in the order in which they are drawn, members of a group in place of the group."""
+def _place_shapes(
+    shapes: Any, frame: tuple[float, float, float, float] = (1, 1, 0, 0), *, is_hidden: bool = False
+) -> Iterator[PlacedShape]:
+    """Yield the shapes in the order in which they are drawn, members of a group in place of the group.
+
+    frame: x on the slide is x in the group, times the first number, plus the third; y by the others.
+    """
     from pptx.enum.shapes import MSO_SHAPE_TYPE
 
-    frame = frame or _Frame()
+    across, down, from_left, from_top = frame
     for shape in shapes:
         named = shape.element.find("./*/{*}cNvPr")
         unseen = is_hidden or (named is not None and named.get("hidden") in ("1", "true"))
+        left, top = (shape.left or 0) * across + from_left, (shape.top or 0) * down + from_top
+        width, height = (shape.width or 0) * across, (shape.height or 0) * down
         if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
-            left, top, width, height = frame.box(shape.left or 0, shape.top or 0, shape.width or 0, shape.height or 0)
             inner = shape.element.grpSpPr.find("{*}xfrm")
             offset, extent = (None, None) if inner is None else (inner.find("{*}chOff"), inner.find("{*}chExt"))
-            within = _Frame(left, top, left, top)
+            within = frame
             if offset is not None and extent is not None:
-                across, down = width / (int(extent.get("cx")) or 1), height / (int(extent.get("cy")) or 1)
-                within = _Frame(left, top, int(offset.get("x")), int(offset.get("y")), across, down)
+                wider, higher = width / (int(extent.get("cx")) or 1), height / (int(extent.get("cy")) or 1)
+                within = (wider, higher, left - int(offset.get("x")) * wider, top - int(offset.get("y")) * higher)
             yield from _place_shapes(shape.shapes, within, is_hidden=unseen)
             continue
         box = None
         if shape.left is not None and shape.width is not None:
-            left, top, width, height = frame.box(shape.left, shape.top, shape.width, shape.height)
             x0, y0, x1, y1 = (round(edge / EMU, 2) for edge in (left, top, left + width, top + height))
             box = x0, y0, x1, y1
         yield PlacedShape(shape, box, unseen)
@@ -232,7 +215,9 @@ def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> 
     elif getattr(shape, "has_chart", False):
         if shape.chart.has_title and shape.chart.chart_title.has_text_frame:
             blocks.add("caption", _frame_text(shape.chart.chart_title.text_frame), page=number, bbox=box)
-        blocks.add("table", "", cells=_chart_cells(shape.chart), page=number, bbox=box)
+        rows = enumerate(read_chart(shape.chart._chartSpace))
+        cells = [Cell(row=n, col=col, text=text, header=n == 0) for n, row in rows for col, text in enumerate(row)]
+        blocks.add("table", "", cells=cells, page=number, bbox=box)
     else:
         # the texts of a diagram (SmartArt) stand in a part of their own
         references = next(shape.element.iter(f"{{{DIAGRAM}}}relIds"), None)
@@ -299,25 +284,6 @@ def _cells(table: Any) -> Sequence[Cell]:
         for row, line in enumerate(table.rows)
         for col, cell in enumerate(line.cells)
         if not cell.is_spanned
-    ]
-
-
-def _chart_cells(chart: Any) -> Sequence[Cell]:
-    """Return the data that a chart keeps: a row for each category, a column for each series."""
-    plot = next(iter(chart.plots), None)
-    if plot is None:
-        return []
-    names = [str(category) for category in plot.categories]
-    series = list(plot.series)
-    columns = [
-        ["", *names],
-        # as many digits as a cell shows without a format
-        *([line.name, *("" if value is None else f"{value:.11g}" for value in line.values)] for line in series),
-    ]
-    return [
-        Cell(row=row, col=col, text=text, header=row == 0)
-        for row in range(1 + max((len(column) - 1 for column in columns), default=0))
-        for col, text in enumerate(column[row] if row < len(column) else "" for column in columns)
     ]
 
 

@@ -170,7 +170,7 @@ def test_shapes_and_letters_that_nobody_sees_are_hidden(tmp_path: Path) -> None:
     assert {(entry.text, entry.reason) for entry in page.hidden} == {
         ("beside the slide", "off the slide"),
         ("switched off", "hidden shape"),
-        ("white", "white on white"),
+        ("white", "in the colour of its ground"),
         ("tiny", "letters of a point or less"),
     }
 

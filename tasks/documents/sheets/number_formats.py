@@ -10,8 +10,10 @@ import operator
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|_(?P<space>.)|\*(?P<fill>.)|\[(?P<bracket>[^\]]*)\]|'
     r"(?P<half>AM/PM|A/P|오전/오후)|(?P<general>General|G/표준)|(?P<exponent>E[+-])|"
     r"(?P<date>y+|m+|d+|h+|s+|a{3,4}(?![a-zA-Z]))|(?P<digit>[0#?])|(?P<point>\.)|(?P<comma>,)|(?P<percent>%)|"
-    r"(?P<text>@)|(?P<other>.)",
+    r"(?P<text>@)|(?P<next>;)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,
 )
 _ELAPSED = re.compile(r"h+|m+|s+", re.IGNORECASE)
@@ -42,48 +44,49 @@ class Token(NamedTuple):
     text: str
 
 
-class Section(NamedTuple):
+@dataclass
+class Section:
     """One of the formats for positive, negative, zero and text, which `;` separates."""
 
-    tokens: tuple[Token, ...]
-    is_date: bool
-    is_read: bool
-    """Whether the section can be applied; False for an exponent or a fraction."""
+    tokens: list[Token] = field(default_factory=list[Token])
     condition: tuple[str, Decimal] | None = None
     """What the number must be for the section, `[>=1000000]`: the comparison and its limit."""
+
+    @property
+    def is_date(self) -> bool:
+        """Whether it shows numbers as dates or times."""
+        return any(kind in ("date", "elapsed", "half") for kind, _ in self.tokens)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the section can be applied; False for an exponent or a fraction."""
+        kinds = {kind for kind, _ in self.tokens}
+        is_fraction = not self.is_date and "digit" in kinds and Token("literal", "/") in self.tokens
+        return "exponent" not in kinds and not is_fraction
 
 
 def is_date(code: str) -> bool:
     """Return whether a format shows numbers as dates or times."""
-    return any(section.is_date for section in _parse_sections(code)[:1])
+    return _parse_sections(code)[0].is_date
 
 
 def format_number(value: float, code: str, *, since_1904: bool = False) -> str:
     """Write a number as its format shows it; what the format cannot show is written as General."""
     # of its shortest spelling: 1.005 is rounded as people read it
-    number, sections = Decimal(repr(value)), _parse_sections(code)
-    if not number.is_finite() or not all(section.is_read for section in sections):
-        return format_general(value)
-    if any(section.condition for section in sections):
-        bare, section = False, _choose_by_condition(number, sections)
-        if section is None:
-            return format_general(value)
-    else:
+    number, sections, bare = Decimal(repr(value)), _parse_sections(code), False
+    section: Section | None = None
+    if any(each.condition for each in sections):
+        # the first section whose condition it meets, else the first one without a condition behind it
+        meets = (each for each in sections if each.condition and _COMPARE[each.condition[0]](number, each.condition[1]))
+        section = next(meets, None) or next((each for each in sections[1:] if not each.condition), None)
+    elif number.is_finite():
         bare = number < 0 and len(sections) > 1  # the format for negative numbers writes their sign
         section = sections[1 if bare else 2 if number == 0 and len(sections) > 2 else 0]
-    if not section.tokens:
-        return ""
+    if section is None or not number.is_finite() or not all(each.is_read for each in sections):
+        return format_general(value)
     if section.is_date:
         return _write_date(value, section.tokens, since_1904=since_1904) or format_general(value)
     return " ".join(_write_number(abs(number) if bare else number, section.tokens, value).split())
-
-
-def _choose_by_condition(number: Decimal, sections: Sequence[Section]) -> Section | None:
-    """Return the first section whose condition a number meets, else the first one without a condition behind it."""
-    for section in sections:
-        if section.condition and _COMPARE[section.condition[0]](number, section.condition[1]):
-            return section
-    return next((section for section in sections[1:] if section.condition is None), None)
 
 
 def format_general(value: float) -> str:
@@ -94,37 +97,25 @@ def format_general(value: float) -> str:
     return text if "e" not in text else f"{value:.6g}".upper()
 
 
-def _parse_sections(code: str) -> tuple[Section, ...]:
-    parts: list[list[Token]] = [[]]
-    unread: set[int] = set()  # sections with an exponent or a fraction
-    conditions: dict[int, tuple[str, Decimal]] = {}
+@lru_cache(maxsize=256)
+def _parse_sections(code: str) -> list[Section]:
+    sections = [Section()]
     for match in _TOKEN.finditer(code):
         kind, text = str(match.lastgroup), match[str(match.lastgroup)]
-        if kind == "exponent":
-            unread.add(len(parts) - 1)
-        if kind == "bracket" and (condition := _CONDITION.fullmatch(text)):
-            conditions[len(parts) - 1] = condition["sign"], Decimal(condition["limit"])
-        if kind == "other" and text == ";":
-            parts.append([])
-        elif kind == "space":
-            parts[-1].append(Token("literal", " "))
-        elif kind in ("quoted", "escaped", "other"):
-            parts[-1].append(Token("literal", text))
-        elif kind == "bracket" and text.startswith("$"):
-            # a currency, and the language that it is written in: [$₩-412]
-            parts[-1].append(Token("literal", text[1:].split("-")[0]))
-        elif kind == "bracket" and _ELAPSED.fullmatch(text):
-            parts[-1].append(Token("elapsed", text.lower()))
-        elif kind not in ("bracket", "fill"):
-            parts[-1].append(Token(kind, text))
-    sections: list[Section] = []
-    for number, tokens in enumerate(parts):
-        kinds = {kind for kind, _ in tokens}
-        dated = not kinds.isdisjoint(("date", "elapsed", "half"))
-        fraction = not dated and "digit" in kinds and Token("literal", "/") in tokens
-        is_read = number not in unread and not fraction
-        sections.append(Section(tuple(tokens), dated, is_read, conditions.get(number)))
-    return tuple(sections)
+        if kind == "next":
+            sections.append(Section())
+        elif kind == "bracket":
+            if condition := _CONDITION.fullmatch(text):
+                sections[-1].condition = condition["sign"], Decimal(condition["limit"])
+            elif text.startswith("$"):  # a currency, and the language that it is written in: [$₩-412]
+                sections[-1].tokens.append(Token("literal", text[1:].split("-")[0]))
+            elif _ELAPSED.fullmatch(text):
+                sections[-1].tokens.append(Token("elapsed", text.lower()))
+        elif kind in ("quoted", "escaped", "other", "space"):
+            sections[-1].tokens.append(Token("literal", " " if kind == "space" else text))
+        elif kind != "fill":
+            sections[-1].tokens.append(Token(kind, text))
+    return sections
 
 
 def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str:
