@@ -9,6 +9,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 from tasks.documents.visibility import BLACK, WHITE, Color, explain_unseen, read_color
@@ -89,11 +90,12 @@ class StyleSheet:
     def __init__(self, root: ET.Element) -> None:
         self._rules: dict[str, list[_Rule]] = {}
         """By a name that their elements have."""
+        order = count()
         # a sheet that is not read here may colour the page
         knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
         for node in root.iter("style"):
             css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
-            for number, (selectors, body) in enumerate(_rules_of(css)):
+            for selectors, body in _rules_of(css):
                 style = _read_style(body)
                 for selector in selectors.split(",") if style else ():
                     if selector.strip() and all(map(_SELECTOR.fullmatch, selector.split())):
@@ -102,7 +104,7 @@ class StyleSheet:
                         names = (
                             frozenset(name if name[0] in ".#" else name.lower() for name in part) for part in parts
                         )
-                        rule = _Rule(weight, number, tuple(part - {"*"} for part in names), style)
+                        rule = _Rule(weight, next(order), tuple(part - {"*"} for part in names), style)
                         self._rules.setdefault(max(rule.parts[-1], default="*"), []).append(rule)
                     elif "background" in style or "background-color" in style:
                         knows_grounds = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -73,9 +74,11 @@ def read_core_properties(package: Package) -> dict[str, str]:
     return {ours: make_storable(properties[theirs]) for theirs, ours in _CORE_NAMES.items() if properties.get(theirs)}
 
 
-def has_macros(package: Package) -> bool:
-    """Return whether the document holds macros, which are neither read nor run."""
-    return any(name.endswith("vbaProject.bin") for name in package.names)
+def list_unread(package: Package, kind: str, counts: Mapping[str, int]) -> list[str]:
+    """Return a sentence on macros, which are neither read nor run, and those of `counts` that count something."""
+    macros = any(name.endswith("vbaProject.bin") for name in package.names)
+    sentences = [f"The {kind} holds macros; they were neither read nor run."] if macros else []
+    return sentences + [f"{sentence}: {count}." for sentence, count in counts.items() if count]
 
 
 @lru_cache(maxsize=4096)  # called for every element of a sheet, with a few dozen names

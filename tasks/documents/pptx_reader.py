@@ -15,7 +15,7 @@ from tasks.documents.blocks import BBox, Cell, HiddenText, ImageCandidate, Kind,
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
-from tasks.documents.office_package import has_macros, local_name, read_chart, read_core_properties, refuse_encrypted
+from tasks.documents.office_package import list_unread, local_name, read_chart, read_core_properties, refuse_encrypted
 from tasks.documents.raised_signs import shift_signs
 from tasks.documents.visibility import BLACK, NO_INK, WHITE, Color, explain_unseen, read_color
 
@@ -51,16 +51,12 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     refuse_encrypted(path, password, program="PowerPoint")
     with Package(path) as package:  # refuses zip bombs before python-pptx unpacks anything
         metadata = read_core_properties(package)
-        comments = sum(name.startswith("ppt/comments/") for name in package.names)
-        sounds = [name for name in package.names if name.endswith((".mp4", ".mp3", ".wav", ".m4a"))]
-        media = sum(name.startswith("ppt/media/") for name in sounds)
-        # what it holds beside slides
-        unread = {
-            "The presentation holds macros; they were neither read nor run.": has_macros(package),
-            f"Slides with comments, which were not read: {comments}.": comments,
-            f"Sound and film were not read: {media}.": media,
+        films = [name for name in package.names if name.endswith((".mp4", ".mp3", ".wav", ".m4a"))]
+        counts = {
+            "Slides with comments, which were not read": sum(n.startswith("ppt/comments/") for n in package.names),
+            "Sound and film were not read": sum(name.startswith("ppt/media/") for name in films),
         }
-        notes = [note for note, count in unread.items() if count]
+        notes = list_unread(package, "presentation", counts)
     presentation = _open_presentation(path)
     width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
     blocks, pages = BlockList(), list[Page]()

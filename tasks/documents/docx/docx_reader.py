@@ -26,7 +26,7 @@ from tasks.documents.office_package import (
     W,
     WordPackage,
     child_value,
-    has_macros,
+    list_unread,
     read_core_properties,
     refuse_encrypted,
     word_attribute,
@@ -54,17 +54,9 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
     items, page_count = _items(package, main, findings)
     has_pages = main.root.find(f".//{W}lastRenderedPageBreak") is not None
     blocks = BlockList()
-    for item in items:
-        page = item.page if has_pages and item.page else None
-        blocks.add(
-            item.kind,
-            item.text,
-            level=item.level,
-            marker=item.marker,
-            cells=item.cells,
-            page=page,
-            section=item.section,
-        )
+    for kind, text, page, section, level, cells, _, marker in items:
+        at = page if has_pages and page else None
+        blocks.add(kind, text, level=level, marker=marker, cells=cells, page=at, section=section)
     for text, reason, page in findings.hidden:
         blocks.hide(text, reason, page=page if has_pages else None)
     pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
@@ -73,12 +65,16 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
         laid, doubts = _lay_out_pages(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
     metadata = read_core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
+    counts = {
+        "Images that lie outside the document were not fetched": findings.external_images,
+        "Embedded documents of other formats were left out": findings.foreign_parts,
+    }
     fields: dict[str, Any] = {
         "format": "docx",
         "reader": READER,
         "title": title and make_storable(title),
         "metadata": metadata,
-        "notes": (*_notes(package, findings), *doubts),
+        "notes": (*list_unread(package, "document", counts), *doubts),
     }
     return read_whole(laid, page_source="layout", **fields) if laid else read_whole(pages, **fields)
 
@@ -165,16 +161,6 @@ def _merge_story(items: list[Item], kind: Kind, *, page: int) -> Iterator[Item]:
     if text:
         yield Item(kind, text, page, section=0)
     yield from (item._replace(page=page, section=0) for item in items if item.kind == "figure")
-
-
-def _notes(package: WordPackage, findings: Findings) -> tuple[str, ...]:
-    """Return a sentence for each kind of content that was not read."""
-    notes = {
-        "The document holds macros; they were neither read nor run.": has_macros(package),
-        f"Images that lie outside the document were not fetched: {findings.external_images}.": findings.external_images,
-        f"Embedded documents of other formats were left out: {findings.foreign_parts}.": findings.foreign_parts,
-    }
-    return tuple(note for note, count in notes.items() if count)
 
 
 def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:

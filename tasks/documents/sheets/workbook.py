@@ -71,24 +71,27 @@ def read_workbook(package: Package) -> Workbook:
 
     by_type = {link.type: link.target for link in related.values() if link.target in package.names}
     shared = by_type.get("sharedStrings")
-    texts: list[str] = []
-    for item in package.xml(shared) if shared else ():
-        text = ""
-        for run in (node for node in item if local_name(node.tag) in ("t", "r")):  # no readings of Han letters (`rPh`)
-            parts = {local_name(part.tag): part for part in run.iter()}
-            shown = parts["t"].text or "" if "t" in parts else ""
-            place = parts["vertAlign"].get("val", "") if "vertAlign" in parts else ""
-            text += shift_signs(shown, OFFICE_PLACES.get(place, 0), before=text)
-        texts.append(unescape(text))
     properties = root.find("{*}workbookPr")
     return Workbook(
         sheets=tuple(sheets),
-        texts=texts,
+        texts=[read_string(item) for item in (package.xml(shared) if shared else ())],
         styles=_read_styles(package, by_type.get("styles")),
         # days of old files from a Macintosh count from 1904
         since_1904=properties is not None and properties.get("date1904") in ("1", "true"),
         external=sum(link.type == "externalLink" for link in related.values()),
     )
+
+
+def read_string(item: ET.Element) -> str:
+    """Return a text of one or several runs, without readings of Han letters (`rPh`)."""
+    text = ""
+    for run in (node for node in item if local_name(node.tag) in ("t", "r")):
+        place = run.find("{*}rPr/{*}vertAlign")
+        shown = run.text if local_name(run.tag) == "t" else run.findtext("{*}t")
+        text += shift_signs(
+            shown or "", 0 if place is None else OFFICE_PLACES.get(place.get("val", ""), 0), before=text
+        )
+    return unescape(text)
 
 
 def unescape(text: str) -> str:

@@ -10,6 +10,7 @@ evaluated.
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from tasks.documents.document_readers import (
     read_whole,
 )
 from tasks.documents.office_package import (
-    has_macros,
+    list_unread,
     local_name,
     read_core_properties,
     read_links,
@@ -43,7 +44,7 @@ from tasks.documents.sheets.grid import (
     parse_area,
 )
 from tasks.documents.sheets.number_formats import GENERAL, format_general, format_number, is_date
-from tasks.documents.sheets.workbook import SheetPart, Style, Workbook, read_workbook, unescape
+from tasks.documents.sheets.workbook import SheetPart, Style, Workbook, read_string, read_workbook, unescape
 
 READER = "trivet xlsx 1"
 MOST_CELLS = 200_000
@@ -60,14 +61,11 @@ def open_xlsx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     refuse_encrypted(path, password, program="Excel")
     with Package(path, caps=CAPS) as package:
         book = read_workbook(package)
-        # what it holds beside cells
-        pictures = sum(_PICTURES.fullmatch(name) is not None for name in package.names)
-        unread = {
-            "The workbook holds macros; they were neither read nor run.": has_macros(package),
-            f"Links to other workbooks were not followed: {book.external}.": book.external,
-            f"Charts and pictures were not read: {pictures}.": pictures,
+        counts = {
+            "Links to other workbooks were not followed": book.external,
+            "Charts and pictures were not read": len(list(filter(_PICTURES.fullmatch, package.names))),
         }
-        notes = [note for note, count in unread.items() if count]
+        notes = list_unread(package, "workbook", counts)
         blocks, pages, remaining_cells = BlockList(), list[Page](), MOST_CELLS
         for number, part in enumerate(book.sheets):
             sheet, before = read_sheet(package, part, book, most_cells=remaining_cells), len(blocks)
@@ -122,6 +120,7 @@ MOST_MERGED = 20_000
 MOST_ROWS = 1_048_576  # of a sheet, since Excel 2007
 MOST_COLUMNS = 16_384
 _COLUMNS = re.compile(r"(\d{1,6}) (\d{1,6})")
+_CELL_PARTS = {"c", "v", "f", "is", "t", "r", "rPr", "vertAlign"}
 _CELL_NAME = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 
 
@@ -143,12 +142,7 @@ class Sheet(WithoutDoctype):
         self.unsaved: list[str] = []
         """Names of cells whose formula has no stored value."""
         self.count = 0
-        self.row = self._column = -1
-        self._type, self._style = "n", ""
-        self._value: list[str] = []
-        self._formula = self._collects = self._in_phonetics = False
-
-        self.last_row = -1
+        self._row = self.last_row = -1
         self.is_cut = False
         """Whether the sheet holds more cells than are read of it."""
 
@@ -177,107 +171,83 @@ class Sheet(WithoutDoctype):
         hidden_columns = (number for number, is_hidden in enumerate(self._hidden_columns) if is_hidden)
         return VisibleGrid(Lines(self._hidden_rows), Lines(hidden_columns))
 
-    def start(self, tag: str, attrs: dict[str, str]) -> None:  # type: ignore[override]
-        """Keep what an element's start tag says, such as the address and style of a cell."""
+    def end(self, tag: str) -> ET.Element:
+        """Keep what an element says when it ends, and drop the element."""
+        element = super().end(tag)
         match local_name(tag):
-            case "c":
-                name = _CELL_NAME.fullmatch(attrs.get("r", ""))
-                self._column = column_number(name[1]) if name else self._column + 1
-                if name:
-                    self.row = int(name[2]) - 1
-                self._type, self._style, self._value, self._formula = attrs.get("t", "n"), attrs.get("s", ""), [], False
-            case "v":
-                self._collects = True
-            case "t":
-                self._collects = not self._in_phonetics  # readings above Han characters (`rPh`) are no text of the cell
-            case "f":
-                self._formula = True
+            case name if name in _CELL_PARTS:
+                return element  # its row is still to come
             case "row":
-                number = attrs.get("r", "")
-                self.row = int(number) - 1 if number.isdigit() else self.row + 1
-                self._column = -1
-                if _is_hidden(attrs, "ht") and 0 <= self.row < MOST_ROWS:
-                    self._hidden_rows.add(self.row)
-            case "rPh":
-                self._in_phonetics = True
-            case "col" if _is_hidden(attrs, "width") and (
-                ends := _COLUMNS.fullmatch(f"{attrs.get('min')} {attrs.get('max')}")
-            ):
-                first, last = max(int(ends[1]) - 1, 0), min(int(ends[2]), MOST_COLUMNS)
-                self._hidden_columns[first:last] = b"\1" * max(last - first, 0)
+                self._read_row(element)
+            case "col" if _is_hidden(element, "width"):
+                if ends := _COLUMNS.fullmatch(f"{element.get('min')} {element.get('max')}"):
+                    first, last = max(int(ends[1]) - 1, 0), min(int(ends[2]), MOST_COLUMNS)
+                    self._hidden_columns[first:last] = b"\1" * max(last - first, 0)
             case "tablePart" | "cfRule":
                 self._has_grounds = True
-            case "mergeCell" if len(self.merged) < MOST_MERGED and (area := parse_area(attrs.get("ref", ""))):
+            case "mergeCell" if len(self.merged) < MOST_MERGED and (area := parse_area(element.get("ref", ""))):
                 self.merged.append(area)
             case _:
                 pass
+        element.clear()
+        return element
 
-    def data(self, data: str) -> None:
-        """Collect the characters of a value that is being read."""
-        if self._collects:
-            self._value.append(data)
+    def _read_row(self, row: ET.Element) -> None:
+        number, column = row.get("r", ""), -1
+        self._row = int(number) - 1 if number.isdigit() else self._row + 1
+        if _is_hidden(row, "ht") and 0 <= self._row < MOST_ROWS:
+            self._hidden_rows.add(self._row)
+        for cell in row:
+            name = _CELL_NAME.fullmatch(cell.get("r", ""))
+            column = column_number(name[1]) if name else column + 1
+            self._row = int(name[2]) - 1 if name else self._row
+            parts = {local_name(part.tag): part for part in cell}
+            raw = parts["v"].text or "" if "v" in parts else read_string(parts["is"]) if "is" in parts else ""
+            if "f" in parts and not raw and cell.get("t") != "str":  # `str`: a formula that gave the empty text
+                self.unsaved.append(f"{column_letters(column)}{self._row + 1}")
+            if raw.strip() and 0 <= self._row < MOST_ROWS and column < MOST_COLUMNS and not self.is_cut:
+                self._keep(raw, column, cell)
 
-    def end(self, tag: str) -> None:  # type: ignore[override]
-        """Store a cell when its element ends."""
-        match local_name(tag):
-            case "c":
-                raw = "".join(self._value)
-                if self._formula and not raw and self._type != "str":  # `str`: a formula that gave the empty text
-                    self.unsaved.append(f"{column_letters(self._column)}{self.row + 1}")
-                within = 0 <= self.row < MOST_ROWS and self._column < MOST_COLUMNS
-                if raw.strip() and within:
-                    self._keep(raw)
-            case "v" | "t":
-                self._collects = False
-            case "rPh":
-                self._in_phonetics = False
-            case _:
-                pass
-
-    def _keep(self, raw: str) -> None:
-        """Keep the value of the cell that ends, with those that are seen or with those that are not."""
-        styles, number = self._book.styles, int(self._style) if self._style.isdigit() else 0
+    def _keep(self, raw: str, column: int, cell: ET.Element) -> None:
+        """Keep the value of a cell, with those that are seen or with those that are not."""
+        styles, style_number, kind = self._book.styles, cell.get("s", ""), cell.get("t", "n")
+        number = int(style_number) if style_number.isdigit() else 0
         style = styles[number] if number < len(styles) else Style(GENERAL)
-        value = self._format_value(raw, style.format)
+        value = self._format_value(raw, kind, style.format)
         if self.count >= self._most:
-            self.is_cut = self.is_cut or bool(value.text.strip())
+            self.is_cut = bool(value.text.strip())
             return
-        if style.format.strip() == ";;;" or not value.text.strip():
-            hidden = self._format_value(raw, GENERAL).text
-            self._formatted_away += [hidden] if hidden.strip() else []
-        else:
-            self.cells.setdefault(self.row, {})[self._column] = value
-            self.last_row = max(self.last_row, self.row)
-            if style.unseen:
-                self._unseen[self.row, self._column] = style.unseen
         self.count += 1
+        if style.format.strip() == ";;;" or not value.text.strip():
+            hidden = self._format_value(raw, kind, GENERAL).text
+            self._formatted_away += [hidden] if hidden.strip() else []
+            return
+        self.cells.setdefault(self._row, {})[column] = value
+        self.last_row = max(self.last_row, self._row)
+        if style.unseen:
+            self._unseen[self._row, column] = style.unseen
 
-    def _format_value(self, raw: str, format: str) -> Value:
-        """Return a stored value as a format shows it."""
-        match self._type:
-            case "s":
-                is_listed = raw.isdigit() and int(raw) < len(self._book.texts)
-                return Value(self._book.texts[int(raw)] if is_listed else "", "text")
-            case "b":
-                return Value("TRUE" if raw == "1" else "FALSE", "text")
-            case "d":
-                return Value(make_storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
-            case "n":
-                pass
-            case _:
-                return Value(unescape(raw), "text")
+    def _format_value(self, raw: str, kind: str, format: str) -> Value:
+        """Return a stored value of a kind as a format shows it."""
+        if kind == "s":
+            is_listed = raw.isdigit() and int(raw) < len(self._book.texts)
+            return Value(self._book.texts[int(raw)] if is_listed else "", "text")
+        if kind == "b":
+            return Value("TRUE" if raw == "1" else "FALSE", "text")
+        if kind == "d":
+            return Value(make_storable(raw.replace("T", " ").removesuffix(" 00:00:00")), "date")
         try:
-            number = float(raw)
+            number = float(raw if kind == "n" else "")
         except ValueError:
-            return Value(make_storable(raw), "text")
+            return Value(unescape(raw), "text")
         if format == GENERAL:
             return Value(format_general(number), "number")
         text = format_number(number, format, since_1904=self._book.since_1904)
         return Value(text, "date" if is_date(format) else "number")
 
 
-def _is_hidden(attrs: dict[str, str], size: str) -> bool:
-    return attrs.get("hidden") in ("1", "true") or attrs.get(size) in ("0", "0.0")  # of no height or width
+def _is_hidden(line: ET.Element, size: str) -> bool:
+    return line.get("hidden") in ("1", "true") or line.get(size) in ("0", "0.0")  # of no height or width
 
 
 def read_sheet(package: Package, part: SheetPart, book: Workbook, *, most_cells: int) -> Sheet:
