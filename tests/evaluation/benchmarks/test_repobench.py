@@ -45,7 +45,7 @@ def test_figures_are_percentages_by_language_and_subset() -> None:
     said[0] = said[0].strip().replace("2", "3")
     said[1] = said[1].replace(" * ", "   *  ")
     pairs = [(item, Response(item=item.id, turns=(Reply(text=line),))) for item, line in zip(items, said, strict=True)]
-    with MathGrader(workers=1) as math:
+    with MathGrader() as math:
         samples = list(BENCHMARK.grade(pairs, Tools(math)))
     metrics = BENCHMARK.summarise(samples).metrics
     assert [sample.score for sample in samples] == [0, 1, 1, 1, 1, 1]
