@@ -50,7 +50,8 @@ def test_items_have_two_turns_a_category_and_its_temperature(data: Data):
     [
         # turn 1: 9 8 8 10 8 9 7 9; turn 2: 8 9 8 9 7.5 9 8 7
         ("model-a", {"Turn 1": 68 / 8, "Turn 2": 65.5 / 8, "Average": 133.5 / 16, "num_total": 8}),
-        # turn 1: 6 4 10 (quoted before the 2: the first counts, as in FastChat) 3 5 7 6 6; turn 2: 5 6 5 4, no answer 1, 6, no verdict, 5
+        # turn 1: 6 4 10 3 5 7 6 6, of which 10 is quoted before a 2, and the first counts, as in FastChat;
+        # turn 2: 5 6 5 4, no answer 1, 6, no verdict, 5
         ("model-b", {"Turn 1": 47 / 8, "Turn 2": 32 / 7, "Average": 79 / 15, "num_total": 8, "num_unscored": 1}),
     ],
 )
