@@ -141,6 +141,12 @@ class BlockList:
         if text := make_storable(text).strip():
             self._hidden.append((page, HiddenText(text=text, reason=reason, bbox=bbox)))
 
+    def hide_blocks(self, blocks: BlockList, reason: str) -> None:
+        """Keep the texts of blocks that nobody sees, and what was hidden already among them."""
+        for block in blocks:
+            self.hide(block.text, reason, page=block.page, bbox=block.bbox)
+        self.keep_hidden_of(blocks)
+
     def add(
         self,
         kind: Kind,
