@@ -304,6 +304,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
     """Check a benchmark on all its items: IDs, prompts, and that the grader accepts every gold answer."""
     from tasks.evaluation.benchmarks.base import Tools, is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
+    from tasks.evaluation.running.known_defects import find_defect
     from tasks.evaluation.running.planning import EXPECTED_ERRORS, make_items
     from tasks.evaluation.running.task_choice import expand_family
     from tasks.grading.math.math_grader import MathGrader
@@ -324,6 +325,9 @@ def _check(name: str, data: Data, as_json: bool) -> None:
             problems = list(benchmark.check(items, Tools(math)))
             unscorable = benchmark.find_unscorable(items, Tools(math))
 
+    found = ((item.id, find_defect(benchmark.name, item)) for item in items)
+    defects = {item: f"{defect.why} ({defect.source})" for item, defect in found if defect}
+
     def show() -> None:
         screen = Screen(soft_wrap=True, markup=False)
         if items:
@@ -335,6 +339,8 @@ def _check(name: str, data: Data, as_json: bool) -> None:
                 screen.print(f"  gold: {first.gold}")
         for problem in problems:
             screen.print(f"problem: {problem}")
+        for item, why in defects.items():
+            screen.print(f"known defect: {item}: {why}")
         for why, names in _group_reasons(data.left_out | unscorable).items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             screen.print(f"not scored here: {', '.join(names[:5])}{more}: {why}")
@@ -350,6 +356,7 @@ def _check(name: str, data: Data, as_json: bool) -> None:
         "problems": problems,
         "left_out": data.left_out,
         "unscorable": unscorable,
+        "defects": defects,
     }
     emit(facts, as_json, show)
     if problems:

@@ -237,7 +237,7 @@ def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
     counted = (counts.items, counts.samples, usage.prompt_tokens + usage.completion_tokens)
     score, interval = ("—", "—") if headline is None else (_format_score(headline.value), _format_interval(headline))
     metric = headline.metric if headline else "none scored"
-    yield result.task, metric, score, interval, *(f"{count:,}" if count else "·" for count in counted)
+    yield result.name, metric, score, interval, *(f"{count:,}" if count else "·" for count in counted)
     requested_ks = result.settings.get("k")
     further_metrics = (
         {f"{name}@{k}" for k in requested_ks for name in AT_K} if isinstance(requested_ks, list) else set[str]()

@@ -187,7 +187,7 @@ def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
 
 def _show_task(result: TaskResult, *, every: bool) -> None:
     data, counts = result.data, result.counts
-    console.print_line(f"[bold]{escape(result.task)}[/bold]  {result.family}, version {escape(result.version)}")
+    console.print_line(f"[bold]{escape(result.name)}[/bold]  {result.family}, version {escape(result.version)}")
     overall = [estimate for estimate in result.estimates if not estimate.part]
     groups = [estimate for estimate in result.estimates if estimate.part]
     listed_groups = groups if every else groups[:GROUPS_SHOWN]

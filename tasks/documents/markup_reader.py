@@ -204,8 +204,7 @@ class _HtmlWriter:
         self._kind, self._level = before
 
     def _add_list(self, node: ET.Element) -> None:
-        outer = self._element
-        before = self._kind, self._level
+        outer, before = self._element, (self._kind, self._level)
         self._depth += 1
         self._kind, self._level = "list", self._depth
         start = node.get("start", "1")
@@ -264,8 +263,8 @@ class _HtmlWriter:
                 self._blocks.keep_hidden_of(inner)
                 text = "\n".join(block.text for block in inner)
                 header = node.tag == "th" or (group is not None and group.tag == "thead")
-                cell = Cell(row=number, col=column, text=text, header=header, row_span=row_span, col_span=col_span)
-                cells.append(cell)
+                span: dict[str, int] = {"row_span": row_span, "col_span": col_span}
+                cells.append(Cell(row=number, col=column, text=text, header=header, **span))
                 column += col_span
         return cells
 

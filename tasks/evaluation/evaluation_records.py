@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -106,9 +107,19 @@ class TaskResult(FiniteRecord):
     """Remarks on the metrics: `3 of 80 unscored: the judge was away` …"""
 
     @property
+    def name(self) -> str:
+        """Name of the task, marked where only a part of its items was asked."""
+        return mark_partial(self.task, self.settings)
+
+    @property
     def headline(self) -> Estimate | None:
         """The estimate of the headline metric, which a leaderboard shows; None if nothing was scored."""
         return next((estimate for estimate in self.estimates if estimate.headline), None)
+
+
+def mark_partial(task: str, settings: Mapping[str, JsonValue]) -> str:
+    """Return the name of a task, with `(partial)` where the settings ask only a part of its items."""
+    return f"{task} (partial)" if settings.get("limit") or settings.get("samples") else task
 
 
 class RunFacts(FiniteRecord):

@@ -146,7 +146,7 @@ def merge(task: PlannedTask, parts: tuple[Generated, ...]) -> Generated:
     return generation.merge_parts(parts, read_items(artifacts(), task.items), artifacts())
 
 
-@step(version=4)
+@step(version=5)
 def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     """Grade a shard of responses. Raises Incomplete where a judge or the sandbox failed for now."""
     from tasks.evaluation.running.shard_grading import find_unexecuted, find_unjudged, score_shard
@@ -167,7 +167,7 @@ def score(shard: Ref, *, task: PlannedTask, spending: Spending) -> Scored:
     return scored
 
 
-@step(version=2)
+@step(version=3)
 def aggregate(task: PlannedTask, *, generated: Generated, scored: tuple[Scored, ...]) -> TaskResult:
     """Return the result of a task: its metrics over the samples of all shards."""
     from tasks.evaluation.running.shard_grading import build_result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from models.protocols import ChatRequest, ChatResponse
@@ -30,6 +32,8 @@ from tasks.sandbox import Sandbox, shared_sandbox
 if TYPE_CHECKING:
     from tasks.evaluation.running.benchmark_data import Data, DataFile
 
+PUBLISHED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
+"""Words and tables of published benchmarks."""
 SHOWN_CHARS = 80
 """Most characters of a gold or an answer that a message shows."""
 

@@ -21,32 +21,15 @@ from typing import Any, ClassVar
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import BaseBenchmark, Tools
+from tasks.evaluation.benchmarks.base import PUBLISHED, BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile
 from tasks.grading.choice import LETTERS, grade_one
 from tasks.grading.exact import are_same_words, read_answers
 from tasks.grading.reading import FLEXIBLE, Readings, Rule, grade_readings
 
-SYSTEM = (
-    "Your response should be in the following format:\n"
-    "Explanation: {your explanation for your answer choice}\n"
-    "Answer: {your chosen answer}\n"
-    "Confidence: {your confidence score between 0% and 100% for your answer}"
-)
 CHOICE = "multipleChoice"
-PROMPTS = {
-    "MCQ": "In this problem, only one option will be correct. Give a detailed solution and end the solution with the "
-    "final answer. Mark your solution, which should be exactly one multiple-choice letter, with \\boxed\nAnswer:",
-    "MCQ(multiple)": "In this problem, multiple options can be correct. Give a detailed solution and end the solution "
-    "with the final answer. Mark your solution, which should be one or more multiple-choice letter(s), with "
-    "\\boxed\nAnswer:",
-    "Integer": "In this problem, the final answer will be a non-negative integer. Give a detailed solution and end the "
-    "solution with the final answer. Mark your solution with \\boxed\nAnswer:",
-    "Numeric": "In this problem, the final will be a numeric value. Give the numerical answer correct upto the 2nd "
-    "decimal digit. Give a detailed solution and end the solution with the final answer. Mark your solution with "
-    "\\boxed\nAnswer:",
-}
+PROMPTS: dict[str, str] = PUBLISHED["jeebench"]
 TOLERANCE = Decimal("0.01")
 """Largest difference between a number and the gold of JEEBench, as in the authors' compute_metrics.py."""
 
@@ -127,7 +110,7 @@ class HLE(Examination):
                 yield Item(
                     id=str(row["id"]),
                     prompts=(str(row["question"]),),
-                    system=SYSTEM,
+                    system=PUBLISHED["hle"]["system"],
                     gold=gold,
                     group=str(row["category"]) if row.get("category") else None,
                     detail=detail,

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, sum_by_item
+from tasks.evaluation.benchmarks.base import PUBLISHED, JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Estimate, Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_rating
@@ -20,17 +20,7 @@ QUESTIONS = DataFile(file="mtbench_question.jsonl", get=f"{SOURCE} mt_bench/ques
 REFERENCES = DataFile(file="mtbench_reference_gpt-4.jsonl", get=f"{SOURCE} mt_bench/reference_answer/gpt-4.jsonl.")
 PROMPTS = DataFile(file="mtbench_judge_prompts.jsonl", get=f"{SOURCE} judge_prompts.jsonl.")
 
-TEMPERATURES = {
-    "writing": 0.7,
-    "roleplay": 0.7,
-    "extraction": 0.0,
-    "math": 0.0,
-    "coding": 0.0,
-    "reasoning": 0.0,
-    "stem": 0.1,
-    "humanities": 0.1,
-    "arena-hard-200": 0.0,
-}
+TEMPERATURES: dict[str, float] = PUBLISHED["mtbench"]["temperatures"]
 """Sampling temperature by category. Source: temperature_config of fastchat/llm_judge/common.py."""
 OTHER_TEMPERATURE = 0.7
 """Sampling temperature of all other categories."""

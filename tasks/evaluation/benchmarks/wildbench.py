@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 from pydantic import JsonValue
 
 from models.protocols import ChatRequest
-from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools, sum_by_item
+from tasks.evaluation.benchmarks.base import PUBLISHED, JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Item, PriorTurn, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
 from tasks.grading.judge_grading import Judged, judge_request
@@ -29,28 +29,9 @@ PROMPT = DataFile(
     file="wildbench_eval_template.score.v2.md",
     get="It is evaluation/eval_template.score.v2.md of github.com/allenai/WildBench (Apache-2.0).",
 )
-CATEGORIES = {
-    "Information seeking": "Information/Advice seeking",
-    "Advice seeking": "Information/Advice seeking",
-    "Creative Writing": "Creative Tasks",
-    "Editing": "Creative Tasks",
-    "Brainstorming": "Creative Tasks",
-    "Role playing": "Creative Tasks",
-    "Others": "Creative Tasks",
-    "Reasoning": "Planning & Reasoning",
-    "Planning": "Planning & Reasoning",
-    "Coding & Debugging": "Coding & Debugging",
-    "Math": "Math & Data Analysis",
-    "Data Analysis": "Math & Data Analysis",
-}
+CATEGORIES: dict[str, str] = PUBLISHED["wildbench"]["categories"]
 """The category of each tag. Source: leaderboard/data_dir/_create_tables.py of allenai/WildBench."""
-WEIGHTS = {
-    "Creative Tasks": 0.5,
-    "Planning & Reasoning": 1.25,
-    "Math & Data Analysis": 1.0,
-    "Information/Advice seeking": 0.75,
-    "Coding & Debugging": 1.25,
-}
+WEIGHTS: dict[str, float] = PUBLISHED["wildbench"]["weights"]
 """Weights of the categories in `task_macro_score`. Source: the same file."""
 MOST_WORDS = 1000
 """Most words of a text that the judge sees. Source: max_words_to_eval, evalchemy and WildBench's scripts."""
@@ -59,7 +40,7 @@ SCORE = "score"
 JUDGE_TOKENS = 4096
 LOWEST = 1.0
 """Lowest score, which an item without an answer gets."""
-# digits bounded against quadratic time; the last score counts: the prompt wants it behind the explanation
+# digits bounded against quadratic time; the last score counts, as in `judge_grading.read_rating`
 SCORED = re.compile(r"""\bscore["'*]{0,3}\s{0,9}[:=]\s{0,9}["'*\[]{0,3}(\d{1,9}(?:\.\d{0,9})?)""", re.I)
 SLOT = re.compile(r"\{\$(history|user_query|model_output|checklist)\}")
 """Matches the slots of the judge's prompt."""

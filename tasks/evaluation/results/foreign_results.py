@@ -207,6 +207,7 @@ def as_lm_eval(report: EvalReport) -> dict[str, Any]:
                 "data_sha256": result.data.checksum,
                 "settings": result.settings,
                 "counts": result.counts.model_dump(),
+                "partial": result.name != result.task,
                 "judge": result.judge,
             },
         }
@@ -335,7 +336,8 @@ def _inspect_header(
         "config": {"epochs": result.settings.get("repeats", 1)},
         "packages": {"trivet": run.version},
         "revision": {"type": "git", "origin": "", "commit": run.git_commit} if run.git_commit else None,
-        "metadata": {"settings": result.settings, "data_sha256": result.data.checksum, "notes": list(result.notes)},
+        "metadata": {"settings": result.settings, "data_sha256": result.data.checksum, "notes": list(result.notes)}
+        | ({"partial": True} if result.name != result.task else {}),
         "scorers": [{"name": scorer, "options": {}, "metrics": [], "metadata": {}}],
     }
     metrics = {

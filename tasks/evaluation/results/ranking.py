@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from storage.evaluated import EvalSettings, StoredScore
-from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage
+from tasks.evaluation.evaluation_records import Counts, EvalReport, TaskResult, Usage, mark_partial
 from tasks.evaluation.results.run_comparison import flatten_settings
 from tasks.measure.page_style import Axis, axis_around, render
 from tasks.measure.page_style import plain_markdown as _plain
@@ -108,8 +108,9 @@ class Board:
 
     @property
     def name(self) -> str:
-        """Name of the task, with the variant where there are several."""
-        return f"{self.task} · {self.variant}" if self.variant else self.task
+        """Name of the task, with the variant where there are several; `(partial)` where not all items were asked."""
+        task = mark_partial(self.task, self.rows[0].score.settings)
+        return f"{task} · {self.variant}" if self.variant else task
 
     @property
     def columns(self) -> tuple[TaskColumn, ...]:

@@ -15,10 +15,10 @@ def format_headline(result: TaskResult) -> str:
     """Return the result of a task in a line, such as `AIME24: accuracy 0.433 (0.260 – 0.606), 30 items`."""
     headline = result.headline
     if headline is None:
-        return f"{result.task}: none of {result.counts.items} items scored"
+        return f"{result.name}: none of {result.counts.items} items scored"
     low, high = headline.low, headline.high
     interval = f" ({low:.3f} – {high:.3f})" if low is not None and high is not None else ""
-    return f"{result.task}: {headline.metric} {headline.value:.3f}{interval}, {headline.n} items"
+    return f"{result.name}: {headline.metric} {headline.value:.3f}{interval}, {headline.n} items"
 
 
 def render_markdown(report: EvalReport, *, file: str | None = None) -> str:
@@ -32,7 +32,7 @@ def render_markdown(report: EvalReport, *, file: str | None = None) -> str:
             metric, score = headline.metric, f"{headline.value:.3f}"
             interval = f"{low:.3f} – {high:.3f}" if low is not None and high is not None else "–"
         counted = map(format_value, compute_columns(result).values())
-        rows.append(f"| {' | '.join([result.task, metric, score, interval, *counted])} |")
+        rows.append(f"| {' | '.join([result.name, metric, score, interval, *counted])} |")
         groups = [
             estimate
             for estimate in result.estimates

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import reduce
-from itertools import islice
+from itertools import islice, tee
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -18,6 +18,7 @@ from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFaile
 from tasks.evaluation.evaluation_records import Counts, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
+from tasks.evaluation.running.known_defects import describe_repair, mark_defects
 from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.grading.code.code_grading import BROKEN
@@ -56,8 +57,9 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Ask
     """
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
-    answered = pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response))
-    samples = grade_answered(find_benchmark(task.benchmark), answered, open_tools(task, asking and asking.as_judge))
+    benchmark, tools = find_benchmark(task.benchmark), open_tools(task, asking and asking.as_judge)
+    pairs, answered = tee(pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response)))
+    samples = mark_defects(benchmark, pairs, grade_answered(benchmark, answered, tools), tools)
     try:
         ref = write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
@@ -164,6 +166,8 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
     benchmark.ks = task.ks or benchmark.ks
     benchmark.extract = task.extract
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
+    headline = next((estimate.value for estimate in summary.estimates if estimate.headline), None)
+    repaired, repair_notes = describe_repair(benchmark, lambda: read_shards(artifacts, samples, Sample), headline)
     coverage = measure_coverage(task, summary.counts, read_shards(artifacts, samples, Sample))
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     # a sentence for each reason why a requested pass@k is missing
@@ -179,7 +183,7 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
         family=task.family,
         data=task.data,
         settings=task.settings,
-        metrics={**summary.metrics, **coverage.metrics},
+        metrics={**summary.metrics, **coverage.metrics, **repaired},
         estimates=summary.estimates,
         counts=summary.counts,
         usage=generated.usage,
@@ -190,6 +194,7 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
         responses=generated.shards,
         notes=(
             *coverage.notes,
+            *repair_notes,
             *collect_notes(task, summary.counts),
             *summary.notes,
             *left_out,

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from tasks.evaluation.benchmarks.base import PUBLISHED
 from tasks.evaluation.benchmarks.code.livecodebench import ContestBenchmark
 from tasks.evaluation.benchmarks.code.livecodebench_tests import find_first_failure, run_and_compare
 from tasks.evaluation.evaluation_records import Item, Sampling
@@ -29,12 +30,7 @@ MEMORY_BYTES = 4 << 30
 OUTPUT_BYTES = 4 << 20
 SHOWN_CHARS = 60
 """Most characters of an output that a message shows."""
-INSTRUCTION = (
-    "You are a coding expert. Given a competition-level coding problem, you need to write a Python program to solve "
-    "it. You may start by outlining your thought process. In the end, please provide the complete code in a code block "
-    "enclosed with ``` ```. The code should take stdin as input and print the output. Your program should be a Python "
-    "function generated from the given prompt. Simply call the function after the definition."
-)
+INSTRUCTION: str = PUBLISHED["codeforces"]["instruction"]
 
 
 class CodeForces(ContestBenchmark):

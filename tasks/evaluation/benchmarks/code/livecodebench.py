@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
+from tasks.evaluation.benchmarks.base import PUBLISHED, CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     Kind,
     build_program,
@@ -42,12 +42,7 @@ from tasks.grading.sample_statistics import summarise_repeats
 from tasks.sandbox import Sandbox, shared_sandbox
 from tasks.sandbox.languages import find_language_name
 
-EVALCHEMY: dict[Kind, str] = {
-    "stdin": "Generate an executable Python function generated from the given prompt. The function should take stdin "
-    "as input and print the output. Simply call the function after the definition.",
-    "functional": "Generate an executable Python function generated from the given prompt. Return the function body "
-    "without invoking it at the final solution.",
-}
+EVALCHEMY: dict[Kind, str] = PUBLISHED["livecodebench"]
 DIFFICULTIES = ("easy", "medium", "hard")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TRIAL_FILE = "livecodebench_trials.json"
