@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import shutil
 import tomllib
-import zipfile
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -213,11 +212,14 @@ def _zip_format(path: Path) -> str:
         names = frozenset(archive.namelist())
         if format := detect_by_members(names):
             return format
-        listing = "[Content_Types].xml"  # it may declare a Word body under another name than the usual one
-        if listing in names and b"wordprocessingml.document.main" in _content(archive, listing):
-            return "docx"
-        if listing in names and b"spreadsheetml.sheet.main" in _content(archive, listing):
-            return "xlsx"
+        if "[Content_Types].xml" in names:  # it may declare a body under another name than the usual one
+            info = archive.getinfo("[Content_Types].xml")
+            if message := explain_refusal(info, caps=ZipCaps()):
+                raise errors.RefusedDocument(f"{message}.")
+            listing = read_member(archive, info)
+            for kind, format in ((b"wordprocessingml.document", "docx"), (b"spreadsheetml.sheet", "xlsx")):
+                if kind + b".main" in listing:
+                    return format
         # HWPX without its package file, which the reader can do without
         if any(name.startswith("Contents/") and name.endswith((".hpf", ".xml")) for name in names):
             return "hwpx"
@@ -232,13 +234,6 @@ def _zip_format(path: Path) -> str:
 def detect_by_members(names: frozenset[str]) -> str | None:
     """Return the format whose packages hold members of these names; None for an archive of files."""
     return next((format.name for format in formats() if not names.isdisjoint(format.zip_members)), None)
-
-
-def _content(archive: zipfile.ZipFile, name: str) -> bytes:
-    info = archive.getinfo(name)
-    if message := explain_refusal(info, caps=ZipCaps()):
-        raise errors.RefusedDocument(f"{message}.")
-    return read_member(archive, info)
 
 
 def _text_format(head: bytes, suffix: str) -> str:

@@ -83,10 +83,11 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
     retryable: list[str] = []
     header: Header | None = None
     while header is None or len(pages) < header.page_count:
-        task = _message(job, "read", find_format(job.format).opener, log=log)
-        task |= {"options": options.model_dump(mode="json"), "first": len(pages) + 1}
+        first, opener = len(pages) + 1, find_format(job.format).opener
         try:
-            for answer in _run(task, limits):
+            for answer in _run(
+                job, "read", opener, limits, log=log, options=options.model_dump(mode="json"), first=first
+            ):
                 if "header" in answer:
                     header = Header.model_validate(answer["header"])
                 else:
@@ -111,8 +112,8 @@ def read_document(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pa
 
 def check_password(job: Job, *, options: ReadOptions, limits: ReadLimits) -> None:
     """Open a document without reading its pages. Raises DocumentUnreadable."""
-    task = _message(job, "read", find_format(job.format).opener)
-    for _ in _run(task | {"options": options.model_dump(mode="json"), "first": BEYOND}, limits):
+    opener, read_options = find_format(job.format).opener, options.model_dump(mode="json")
+    for _ in _run(job, "read", opener, limits, options=read_options, first=BEYOND):
         pass
 
 
@@ -128,7 +129,7 @@ def find_images(job: Job, *, scratch: Path, limits: ReadLimits) -> Iterator[Foun
     finder = find_format(job.format).image_finder
     if finder is None:
         return
-    for answer in _run(_message(job, "images", finder) | {"scratch": str(scratch)}, limits):
+    for answer in _run(job, "images", finder, limits, scratch=str(scratch)):
         yield FoundImage(answer["image"], Path(answer["file"]))
 
 
@@ -140,31 +141,29 @@ def render_pages(
     if renderer is None:
         return
     drawn = {str(page): [list(box) for box in page_boxes] for page, page_boxes in boxes.items()}
-    for answer in _run(_message(job, "render", renderer) | {"scratch": str(scratch), "boxes": drawn}, limits):
+    for answer in _run(job, "render", renderer, limits, scratch=str(scratch), boxes=drawn):
         yield answer["page"], Path(answer["file"])
 
 
-def _message(
-    job: Job, task: Literal["read", "images", "render"], target: str, *, log: Path | None = None
-) -> dict[str, Any]:
-    """Return a job as the child reads it; target: the function that it calls, `module:function`."""
-    return {
-        "task": task,
-        "target": target,
-        "reader": find_format(job.format).distribution,
-        "path": str(job.path),
-        "digest": job.digest,
-        "password": job.password,
-        "log": str(log) if log else None,
-    }
+def _run(
+    job: Job,
+    task: Literal["read", "images", "render"],
+    target: str,
+    limits: ReadLimits,
+    *,
+    log: Path | None = None,
+    **inputs: Any,
+) -> Iterator[dict[str, Any]]:
+    """Yield the answers of a child to one job, each within its budget. Raises DocumentUnreadable.
 
-
-def _run(task: dict[str, Any], limits: ReadLimits) -> Iterator[dict[str, Any]]:
-    """Yield the answers of one job, each within its budget. Raises DocumentUnreadable."""
+    target: the function that the child calls, `module:function`. inputs: what else the task takes, as JSON.
+    """
+    message = job._asdict() | inputs | {"task": task, "target": target, "reader": find_format(job.format).distribution}
+    message |= {"path": str(job.path), "log": str(log) if log else None}
     memory_mb = limits.memory_mb
     children = _by_memory.get(memory_mb) or _by_memory.setdefault(memory_mb, _Children(memory_mb))
     with children.borrow() as child:
-        child.send(task)
+        child.send(message)
         while not (answer := child.receive(limits)).get("done"):
             if "error" in answer:
                 kind = getattr(document_errors, answer["error"], None)

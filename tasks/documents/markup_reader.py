@@ -204,7 +204,8 @@ class _HtmlWriter:
         self._kind, self._level = before
 
     def _add_list(self, node: ET.Element) -> None:
-        outer, before = self._element, (self._kind, self._level)
+        outer = self._element
+        before = self._kind, self._level
         self._depth += 1
         self._kind, self._level = "list", self._depth
         start = node.get("start", "1")
@@ -263,8 +264,8 @@ class _HtmlWriter:
                 self._blocks.keep_hidden_of(inner)
                 text = "\n".join(block.text for block in inner)
                 header = node.tag == "th" or (group is not None and group.tag == "thead")
-                span: dict[str, int] = {"row_span": row_span, "col_span": col_span}
-                cells.append(Cell(row=number, col=column, text=text, header=header, **span))
+                cell = Cell(row=number, col=column, text=text, header=header, row_span=row_span, col_span=col_span)
+                cells.append(cell)
                 column += col_span
         return cells
 

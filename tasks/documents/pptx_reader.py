@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.documents.archives import Package, parse_xml
-from tasks.documents.blocks import BBox, Cell, HiddenText, ImageCandidate, Kind, Page, PageStatus
+from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageStatus
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
@@ -61,22 +61,22 @@ def open_pptx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     width, height = (round((side or 0) / EMU, 2) for side in (presentation.slide_width, presentation.slide_height))
     blocks, pages = BlockList(), list[Page]()
     for number, slide in enumerate(presentation.slides, start=1):
-        before, hidden = len(blocks), list[HiddenText]()
+        before, drawn = len(blocks), BlockList()
         is_shown = slide.element.get("show") not in ("0", "false")  # python-pptx has no property for it
         try:
-            drawn = BlockList() if not is_shown else blocks
-            _add_slide(drawn, slide, number, hidden, size=(width, height))
-            hidden += () if is_shown else _hide_blocks(drawn, "hidden slide")
+            _add_slide(blocks if is_shown else drawn, slide, number, size=(width, height))
         except Exception as error:  # noqa: BLE001 python-pptx raises what it likes for what no program writes
             reason = f"the slide is damaged ({type(error).__name__}: {' '.join(str(error).split())[:120]})"
             pages.append(Page(number=number, status=PageStatus.ERROR, reason=reason, width=width, height=height))
             continue
-        inside, if_empty = list(blocks)[before:], "blank slide" if is_shown else "the slide is hidden"
-        pages.append(make_page(number, inside, if_empty=if_empty, width=width, height=height, hidden=hidden))
+        blocks.hide_blocks(drawn, "hidden slide")
+        if_empty = "blank slide" if is_shown else "the slide is hidden"
+        pages.append(make_page(number, list(blocks)[before:], if_empty=if_empty, width=width, height=height))
     if not pages:
         raise CorruptDocument("The presentation holds no slides; save it again in PowerPoint.")
     title = metadata.get("title")
-    return read_whole(pages, format="pptx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
+    shown = blocks.keep_hidden(pages)
+    return read_whole(shown, format="pptx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
 
 
 def pptx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
@@ -112,15 +112,10 @@ def _open_presentation(path: Path) -> Any:
         raise CorruptDocument(f"The presentation cannot be opened ({type(error).__name__}: {why}).") from error
 
 
-def _hide_blocks(blocks: BlockList, reason: str) -> Iterator[HiddenText]:
-    return (HiddenText(text=block.text, reason=reason, bbox=block.bbox) for block in blocks if block.text)
-
-
-def _add_slide(
-    blocks: BlockList, slide: Any, number: int, hidden: list[HiddenText], *, size: tuple[float, float]
-) -> None:
-    """Add what a slide shows to the blocks, and the rest to the hidden texts."""
-    hidden += _take_unseen_runs(slide)
+def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float, float]) -> None:
+    """Add what a slide shows to the blocks, and the rest to their hidden texts."""
+    for text, reason in _take_unseen_runs(slide):
+        blocks.hide(text, reason, page=number)
     title, shapes = slide.shapes.title, list(_place_shapes(slide.shapes))
     heading = next((entry for entry in shapes if title is not None and entry.shape.shape_id == title.shape_id), None)
     if title is not None and heading and title.has_text_frame and not heading.explain_unseen(size):
@@ -130,14 +125,14 @@ def _add_slide(
     # the file lists shapes as they were drawn; people read from the top left
     for entry in sorted(shapes, key=lambda entry: (entry.bbox is None, entry.bbox and (entry.bbox[1], entry.bbox[0]))):
         reason = entry.explain_unseen(size)
-        found = BlockList() if reason else blocks
-        _add_shape(found, entry.shape, entry.bbox, number)
-        hidden += _hide_blocks(found, reason) if reason else ()
+        found = BlockList()
+        _add_shape(found if reason else blocks, entry.shape, entry.bbox, number)
+        blocks.hide_blocks(found, reason or "")
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         blocks.add("note", _frame_text(frame), page=number)
 
 
-def _take_unseen_runs(slide: Any) -> Iterator[HiddenText]:
+def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
     """Take the runs out of a slide whose letters nobody sees, and yield each with the reason."""
     trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
     background = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
@@ -154,7 +149,7 @@ def _take_unseen_runs(slide: Any) -> Iterator[HiddenText]:
         ink = NO_INK if look.find(f"{DRAWING}noFill") is not None else None if fill is None else _find_color(fill)
         if reason := explain_unseen(ink=ink, ground=ground, size_pt=int(look.get("sz", "1800")) / 100):
             run.getparent().remove(run)
-            yield HiddenText(text=text, reason=reason)
+            yield text, reason
 
 
 def _find_color(node: Any) -> Color | None:
@@ -203,7 +198,9 @@ def _place_shapes(
 
 def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
     if _is_picture(shape):
-        blocks.add("figure", _break_lines(shape.element.nvPicPr.cNvPr.get("descr", "")), page=number, bbox=box)
+        blocks.add(
+            "figure", shape.element.nvPicPr.cNvPr.get("descr", "").replace("\v", "\n").strip(), page=number, bbox=box
+        )
     elif shape.has_text_frame:
         _add_text(blocks, shape, box, number)
     elif getattr(shape, "has_table", False):
@@ -258,12 +255,7 @@ def _paragraph_text(paragraph: Any) -> str:
                 text += "\n"
             case _:
                 pass
-    return text.replace("\v", "\n").strip()
-
-
-def _break_lines(text: str) -> str:
-    """Return a text with line feeds for line breaks, which PowerPoint writes as vertical tabs."""
-    return text.replace("\v", "\n").strip()
+    return text.replace("\v", "\n").strip()  # a line break is a vertical tab
 
 
 def _cells(table: Any) -> Sequence[Cell]:

@@ -13,10 +13,10 @@ from tasks.grading.grading_records import Item, Response, Sample
 from tasks.grading.reading import (
     FLEXIBLE,
     UNREAD,
-    Anchored,
     Readings,
     Rule,
     announcements,
+    drop_denied,
     grade_readings,
     visible_answer,
     why_missing,
@@ -65,7 +65,8 @@ def grade_choice(answered: Iterable[tuple[Item, Response]], rule: Rule = FLEXIBL
 def grade_one(item: Item, response: Response, rule: Rule = FLEXIBLE) -> Sample:
     """Return the sample of one response: 1 for the right letters, 0 for wrong or none, between if some are missing."""
     question = read_question(item)
-    gold = "".join(sorted(set(str(item.gold).upper()) & set(question.letters)))
+    gold_text = str(item.gold)
+    gold = "".join(sorted(set(gold_text.upper()) & set(question.letters))) or _read_whole(gold_text, question) or ""
     readings, where = read_choices(response.text, question, rule)
 
     def grade(letters: str | None) -> dict[str, Any]:
@@ -124,21 +125,17 @@ def find_choice(text: str, question: ChoiceQuestion) -> Choice | None:
         if box is not None and len(box) <= LONGEST_BOX and (letters := _read_whole(box, question)):
             return Choice(letters, "box")
     for plain in map(strip_marks, (text[-TAIL_CHARS:], text) if len(text) > TAIL_CHARS else (text,)):
-        ends = (match.end() for match in islice(STATES.backwards(plain), MOST_STATEMENTS))
-        if letters := next(
-            filter(None, (_read_statement(plain[end : end + WINDOW_CHARS], question) for end in ends)), None
-        ):
-            return Choice(letters, "statement")
-        remark = _patterns(question.letters).remark.last(plain)
-        if any(sign in plain for sign in ("정답", "맞", "옳")):
-            remarks = (remark, *_patterns(question.letters).korean.finditer(plain))
-            remark = max(filter(None, remarks), key=lambda match: match.start(), default=None)  # the later one counts
-        if remark:
-            text_of_choice = next(group for group in remark.groups() if group)
-            number = NUMBERED.fullmatch(f"{text_of_choice}번")
-            letters = _read_number(number, question) if number else _collect_letters(text_of_choice, question)
-            if letters:
-                return Choice(letters, "remark")
+        for match in islice(STATES.backwards(plain), MOST_STATEMENTS):
+            if DOUBTED.search(plain[max(0, match.start() - 40) : match.start()]):
+                continue
+            if letters := _read_statement(plain[match.end() : match.end() + WINDOW_CHARS], question):
+                return Choice(letters, "statement")
+        for sentence in _backward_sentences(plain):
+            if remark := next(iter(_patterns(question.letters).remark.findall(sentence)[-1:]), None):
+                number = NUMBERED.fullmatch(remark[0] or f"{remark[1]}번")
+                letters = _read_number(number, question) if number else _collect_letters("".join(remark), question)
+                if letters:
+                    return Choice(letters, "remark")
     return None
 
 
@@ -156,10 +153,25 @@ def find_unannounced(text: str, question: ChoiceQuestion) -> Choice | None:
     bold = (_read_lone(strip_marks(match[1]).strip(), question) for match in reversed(list(_BOLD.finditer(tail))))
     if letters := next((alone for alone in bold if alone), None):
         return Choice(letters, "bold")
-    last = patterns.prose.last(plain)
-    return Choice(_collect_letters(last["letters"], question), "prose") if last else None
+    for sentence in _backward_sentences(plain):
+        if letters := {_collect_letters(match["letter"], question) for match in patterns.prose.finditer(sentence)}:
+            return Choice(letters.pop(), "prose") if len(letters) == 1 else None
+        ending = _CONCLUDES.search(sentence)
+        if ending and (letter := _read_text(ending[1], question)):
+            return Choice(letter, "prose")
+    return None
 
 
+def _backward_sentences(plain: str) -> Iterator[str]:
+    """Yield the decided sentences of a text, the last first, without what they deny."""
+    for sentence in reversed(_SENTENCE_END.split(plain)):
+        if sentence and not _UNDECIDED.search(sentence[-WINDOW_CHARS:]):
+            yield drop_denied(sentence[-WINDOW_CHARS:]).strip()
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!])\s+|(?<=[。！])|(?<=[?？])\s*|\n+")
+_CONCLUDES = re.compile(r"^(?:therefore|thus|hence|so)\b.*\s(?:is|are|was|be)\s(?:the\s|an?\s)?(.+)$", re.IGNORECASE)
+_UNDECIDED = re.compile(r"[?？]\s*$|\b(?:whether|could|might|may|either|doubt|unlikely)\b|중\s?하나")
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
@@ -205,23 +217,33 @@ STATES = announcements(
     r"""
     (?i:
       (?:\banswers?|\b(?:correct|right|best|final)\s(?:options?|choices?|statements?|letters?|ones?))
-      (?:\s(?:choices?|options?|letters?))? (?:\s(?:to|for)\s(?:the|this)\s(?:question|problem))?
+      (?:\s(?:choices?|options?|letters?))? (?:,?\s(?:to|for|of|in|here|then|that)\b[^.:\n]{0,60}?)?
       [ ]{0,3}
       (?: (?:is|are|was|would\ be|should\ be|must\ be|has\ to\ be|will\ be)
-          (?:\ (?:therefore|thus|clearly|then|hence|indeed|definitely|obviously|simply))? (?![A-Za-z])
+          (?:\ (?:(?!un)[a-z]{2,9}ly|therefore|thus|then|hence|indeed))? (?![A-Za-z])
         | [:：=→] | -{1,2}>? | (?=\n) | (?=\([A-Za-z]\)\.?\s*(?:\n|\Z)) )
+    | \b(?:option|choice|solution)\s?[:：]
     )
     | \#{4} (?=\ ?\(?[A-Za-z]\b)
     | (?<![가-힣]) (?:정답|답안|답) (?:은|는|이)? (?=[\s:：=(①-⑩A-Za-z\d])
-    | (?:選擇|选择) (?:是|为|為)? (?=[\s:：(①-⑩A-Z])
+    | (?<!不)[选選] (?:[择擇]|[项項](?=[是为為:：]))? [是为為]? (?=[\s:：(①-⑩A-Z])
     | 答案 (?=[\s(①-⑩A-Z])
     """,
-    ("answer", "correct", "right", "best", "final", "####", "選擇", "选择"),
+    ("answer", "correct", "right", "best", "final", "option", "choice", "solution", "####", "选", "選"),
     re.VERBOSE,
 )
 """Matches a phrase that announces an answer; the answer follows the match."""
-CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
-NUMBERED = re.compile(rf"\(?(?:(?P<circled>[{CIRCLED}])|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?")
+DOUBTED = re.compile(r"(?:doubt|unlikely|whether|not|n[’']t)\b[^.,:;\n]*$")
+"""Before an announcement that is none: `I doubt that the answer is D`."""
+CORRECTION = re.compile(
+    r"(?:[.…,;—–-]\s?)\b(?:no|wait|actually|sorry|correction|rather|I\smean|scratch\sthat|아니|等等|いや)\b[,:]?\s?",
+    re.IGNORECASE,
+)
+ORDERED = ("①②③④⑤⑥⑦⑧⑨⑩", "ㄱㄴㄷㄹㅁㅂㅅㅇㅈㅊ", "가나다라마바사아자차")
+"""Signs that label options in Korean, in order."""
+NUMBERED = re.compile(
+    rf"\(?(?:(?P<sign>[{ORDERED[0]}]|[{ORDERED[1]}](?!\s?[,·ㄱ-ㅎ])|(?<=\()[{ORDERED[2]}](?=\)))|(?P<number>\d{{1,2}})(?=\s?번))\s?번?\)?"
+)
 LEAD = r"(?:(?i:the|an|either|both)\s)?(?:(?i:options?|choices?|letters?|statements?|answers?|보기|선택지)\s?:?\s?)?"
 BETWEEN = r"(?:\s?[,;&/+]\s?(?:(?:and|or)\s)?|\s(?:and|or|및)\s|[와과]\s|\s?(?=[(\[]))"
 # no comma: behind one, only what is not a word is one more letter, see `begins`
@@ -230,9 +252,12 @@ AFTER = r"(?![A-Za-z0-9’+#]|-[a-z]|\.[A-Z]\.)"  # not the C of C++ or C#, the 
 NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due|is|based)\b)[a-z])"
 """A and I are words too: `the answer is A` counts, `the answer is I think …` does not."""
 
-_REMARKS = "choice correct right best choose pick select go opt therefore thus hence so"
-_PROSE = "it that this which must would should think guess believe say sure means definitely probably leav"
-"""What the patterns of remarks and of prose begin with."""
+_BEFORE_LETTER = (
+    r"(?:\b(?i:is|are|be|was|to|with|as|only|so|but|then|that|therefore|thus|hence|say|says|sure|means|leaves|leaving"
+    r"|think|guess|believe|definitely|probably|option|choice|answer|pick|choose|select),?\s?:?\s|[’']s\s|\b(?i:its|thats)\s|[(\[—–:]\s?"
+    r"|(?:보기|선택지|[은는이가로서면므니]),?\s|[是为は]\s?|選択肢\s?|(?:^|\s{2})(?=\S{1,3}(?:[가-힣です]|[.!]?$))|,\s(?=\S{1,3}[.!]?$))"
+)
+"""Words of grammar and signs behind which a letter is an option; behind a noun it is none: `vitamin C`."""
 
 
 class _Patterns(NamedTuple):
@@ -243,9 +268,8 @@ class _Patterns(NamedTuple):
     opens: re.Pattern[str]
     lone: re.Pattern[str]
     alone: re.Pattern[str]
-    remark: Anchored
-    korean: re.Pattern[str]
-    prose: Anchored
+    remark: re.Pattern[str]
+    prose: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -256,7 +280,6 @@ def _patterns(letters: str) -> _Patterns:
     kinds = [f"[{unambiguous}]{AFTER}"] * bool(unambiguous) + [f"[{words}]{AFTER}{NOT_A_WORD}"] * bool(words)
     letter = rf"[(\[]?(?:{'|'.join(kinds)})[)\]]?"
     sign = rf"[(\[]?[{letters}{letters.lower()}][)\]]?"
-    single = rf"\(?[{letters}]\)?"
     small = letters.lower()
     return _Patterns(
         begins=re.compile(
@@ -270,24 +293,14 @@ def _patterns(letters: str) -> _Patterns:
         opens=re.compile(rf"{LEAD}[(\[]?[{letters}](?![A-Za-z])"),
         lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
         alone=re.compile(rf"(?<![A-Za-z])[{letters}](?![A-Za-z])", re.I),
-        remark=Anchored(
-            rf"(?i:options?|choices?)\s(?P<of>{single})\s(?:is|must\sbe)\s(?:(?:the|indeed|therefore)\s){{0,2}}"
-            rf"(?:correct|right|best|true|answer)\b"
-            rf"|(?:(?<=(?<![A-Za-z])(?P<it>[{letters}])\sis\sthe\s)"
-            rf"|(?<=(?<![A-Za-z])(?P<that>[{letters}])\)\sis\sthe\s))(?:correct|right|best)\s(?:answer|option|choice)"
-            rf"|\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?(?P<picked>{letter})"
-            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?P<option>{single}){AFTER}|(?P<so>\([{letters}]\)))",
-            _REMARKS.split(),
+        remark=re.compile(
+            rf"(?<![A-Za-z\d])\(?(?P<sign>[{letters}{ORDERED[0]}{ORDERED[1]}]|\d(?=번))\)?(?:"
+            r"(?:\s\([^()]{1,40}\)|\s[a-z]{3,12})?\s(?:is|must\sbe|seems)\s(?:\w{2,9}\s){0,2}(?:correct|right|best|true|answer)\b"
+            r"|번?\s?[이가은는が]?\s?(?:정?답|맞|옳|적절|알맞|올바|正|適)|번?[을를を]\s?(?:선택|고[르릅]|골|選))"
+            rf"|(?:\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?"
+            rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?=[({letters}])|(?=\()))(?P<picked>{letter})"
         ),
-        korean=re.compile(
-            rf"(?<![A-Za-z])([{letters}{CIRCLED}]|\d(?=번))번?\s?(?:이|가|은|는)?\s?(?:정답|맞[다습]|옳[다습])"
-        ),
-        prose=Anchored(
-            r"(?i:\b(?:it|that|this|which|must|would|should)(?:\s(?:has\sto|must|would|should))?(?:\sbe|[’']?s|\sis)"
-            r"|\b(?:think|guess|believe|say|says|sure|means|definitely|probably|leaves|leaving))"
-            rf"\s?:?\s(?P<letters>(?:(?i:option|choice|answer)\s)?{letter}){NOT_A_WORD}",
-            _PROSE.split(),
-        ),
+        prose=re.compile(rf"{_BEFORE_LETTER}(?P<letter>{letter}){NOT_A_WORD}"),
     )
 
 
@@ -313,6 +326,7 @@ def _read_statement(following: str, question: ChoiceQuestion) -> str | None:
     if not stated:
         lines = [below for below in (line_below.strip(" \t\r#") for line_below in rest.split("\n")) if below]
         return _read_whole(lines[0], question) if lines else None
+    stated = CORRECTION.split(drop_denied(stated))[-1].strip() or stated
     patterns = _patterns(question.letters)
     if question.several and (run := re.match(rf"\(?([{question.letters}]{{2,26}})(?![A-Za-z])", stated)):
         return _collect_letters(run[1], question)
@@ -332,7 +346,9 @@ def _read_statement(following: str, question: ChoiceQuestion) -> str | None:
 
 
 def _read_number(match: re.Match[str], question: ChoiceQuestion) -> str | None:
-    return _nth_letter(CIRCLED.index(match["circled"]) + 1 if match["circled"] else int(match["number"]), question)
+    sign = match["sign"]
+    number = next(signs.index(sign) + 1 for signs in ORDERED if sign in signs) if sign else int(match["number"])
+    return _nth_letter(number, question)
 
 
 def _nth_letter(number: int, question: ChoiceQuestion) -> str | None:

@@ -89,9 +89,13 @@ def are_same_words(gold: str, answer: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """Return `text` as compared: NFKC, lower case, single spaces, without marks, article and final punctuation."""
-    words = " ".join(unicodedata.normalize("NFKC", strip_marks(text)).casefold().split())
-    return ARTICLE.sub("", words.strip(" .,;:!?")).strip()
+    """Return `text` as compared: NFKC, lower case, single spaces, without marks, article and final punctuation.
+
+    Of signs alone, `} ]`, none is a mark.
+    """
+    plain = strip_marks(text) if any(map(str.isalnum, text)) else text.replace("\\", "")
+    words = " ".join(unicodedata.normalize("NFKC", plain).casefold().split())
+    return ARTICLE.sub("", words.strip(" .,;:!?")).strip() or words
 
 
 def _parse_number(text: str) -> Decimal | None:

@@ -142,14 +142,11 @@ def _read_judgment(answer: Answer | ModelError, read: ReadVerdict[Verdict], keys
 def read_rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
     """Return the rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from `low` to `high`.
 
-    The last one counts (FastChat takes the first): prompts want it after the explanation, in which an answer that rates
-    itself may be quoted.
+    The first one counts, as in FastChat (fastchat/llm_judge/common.py, `re.search`).
     """
-    for pattern in (RATING, PLAIN_RATING):
-        if ratings := pattern.findall(text):
-            value = float(ratings[-1])
-            return value if low <= value <= high else None
-    return None
+    rating = RATING.search(text) or PLAIN_RATING.search(text)
+    value = float(rating[1]) if rating else None
+    return value if value is not None and low <= value <= high else None
 
 
 def read_label(text: str, *, labels: Sequence[str]) -> str | None:

@@ -289,11 +289,11 @@ _COLON = r"|[ \t]*\**[ \t]*[:：])"
 _OTHER_LANGUAGES = (
     rf"(?<![^\W_])(?:{_GERMAN}{_COLON}|{_FRENCH}{_COLON}|{_SPANISH}{_COLON})"
     r"|(?<![가-힣])(?:최종\s?)?(?:정답|답안|답)(?:[은는이]|[ \t]*\**[ \t]*[:：])"
-    r"|(?:答案|答え|解答|正解)\**[ \t]*(?:(?:应该|應該)?[是为為]|は|[:：])"
-    r"|(?<![^\s*])答[ \t]*[:：]"
+    r"|(?:答案|答え|解答|正解)\**[ \t]*(?:(?:应该|應該)?[是为為]|は|[:：]|(?=不是))"
+    r"|(?<![^\s*])答[ \t]*[:：]|(?:<answer>|\[ANSWER\])(?![ \t]*[:=])"
 )
 _WORDS = ("Antwort", "Lösung", "Ergebnis", "Réponse", "Résultat", "Resulta", "Respuesta")
-_SIGNS = ("최종", "정답", "답", "答", "解答", "正解")
+_SIGNS = ("최종", "정답", "답", "答", "解答", "正解", "<answer>", "[ANSWER]")
 """With `_WORDS`, what the phrases above begin with."""
 
 
@@ -305,6 +305,31 @@ def announcements(english: str, words: Sequence[str], flags: int = 0) -> Anchore
     """
     other_languages = rf"(?-x:(?:{_OTHER_LANGUAGES})\**[ \t]*:?[ \t]*)"
     return Anchored(rf"{english}|{other_languages}", (*words, *_WORDS, *_SIGNS), flags)
+
+
+_VALUE = r"(?:\$[^$\n]{1,40}\$|[(\[\\]{0,2}(?:[A-Z](?![A-Za-z])|[①-⑩ㄱ-ㅎ]|-?\d++(?:[.,/]\d++)*+)[)\]]{0,2})"
+_VALUES = rf"{_VALUE}(?:(?:\s?,)?\s?(?:,|and|or|nor|및|와|과|、|和|と)\s?{_VALUE})*+"
+_REFUSED = (
+    r"(?i:(?:is|are|was|were|do|does|did|ca|wo|would|should|must)n[’']?t|not|never|neither|without|rather\sthan|instead\sof|except(?:\sfor)?|other\sthan"
+    r"|rul(?:es?|ed|ing)\sout|(?:eliminat|exclud|reject)\w{1,4})"
+)
+_WRONG = r"(?i:wrong|incorrect|false|out|impossible|eliminated|excluded|ruled\sout)"
+DENIED = re.compile(
+    rf"[,(]?\s?\b{_REFUSED}\s(?:(?:be|pick|choose|select|go\swith|that|it[’']s|options?|choices?|the\sanswer\sis)\s){{0,2}}"
+    rf"{_VALUES}(?!\w)\)?(?:,?\sbut(?:\srather|\sinstead)?)?"
+    rf"|(?:而不是|而非|不是|不选|排除){_VALUES}[,，]?\s?(?:而是)?"
+    rf"|\b{_VALUES}\s(?:is|are|was|were|can)(?:n[’']?t|\snot|\s(?:\w{{1,9}}\s)?{_WRONG})\b[^,;.]*"
+    rf"|(?:(?:이지|지),?\s)?(?<![A-Za-z\d]){_VALUES}(?:\s?(?:번|개|명)?[이가은는도]?\s?"
+    r"(?:(?:정?답이\s?)?아[니닌닙님]|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
+    r"|\s?番?(?:では|じゃ)(?:なく(?:て)?|ない|ありません)、?|は(?:誤り|間違|不正解)\w*)"
+)
+"""What a response denies: `not B but` C; C`, not B`; `B가 아니라` C; `不是B而是`C; `Bではなく`C; `B is wrong`."""
+_DENIAL = re.compile(rf"\b{_REFUSED}|\b{_WRONG}\b|아[니닌닙님]|않|틀|오답|제외|不|而非|排除|では|じゃ|誤|間違")
+
+
+def drop_denied(statement: str) -> str:
+    """Return a statement, a sentence or so, without the values that it denies."""
+    return DENIED.sub(" ", statement) if _DENIAL.search(statement) else statement
 
 
 _FIELD = re.compile(

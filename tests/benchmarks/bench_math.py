@@ -102,8 +102,8 @@ def _measured(grade: Callable[[list[Case]], list[bool]], compared: list[Case]) -
 def _ours(compared: list[Case]) -> list[bool]:
     from tasks.grading.math.math_grader import MathGrader
 
-    with MathGrader(workers=1) as grader:
-        return [verdict.equal for verdict in grader.compare_all((gold, text) for gold, text, _ in compared)]
+    with MathGrader() as grader:
+        return [grader.compare(gold, text).equal for gold, text, _ in compared]
 
 
 def _theirs(compared: list[Case]) -> list[bool]:

@@ -12,11 +12,12 @@ from storage.storage_errors import DatabaseUnavailable
 from tasks import resources
 from tasks.budget import Budget
 from tasks.evaluation.evaluation_errors import DataMissing, NotKept, TasksFailed, Unfinished
+from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import Plan
 from tasks.step import Gathered
 from tests.evaluation.reports import report, run_facts, task_result
 
-PLAN = Plan(model=run_facts().model, tasks=(), harness=(), skipped={"Old": "run-1"})
+PLAN = Plan(model=run_facts().model, spec=ModelSpec(backend="scripted"), tasks=(), harness=(), skipped={"Old": "run-1"})
 
 
 @pytest.fixture(autouse=True)

@@ -124,7 +124,7 @@ def test_a_pattern_is_one_regular_expression_with_a_group(broken: dict[str, str]
 
 def graded(text: str, rule: Rule, gold: str = "18") -> Sample:
     answered = [(Item(id="a", prompts=("?",), gold=gold), Response(item="a", turns=(Reply(text=text),)))]
-    with MathGrader(workers=1) as grader:
+    with MathGrader() as grader:
         return next(grade_math(answered, grader, rule))
 
 

@@ -146,7 +146,7 @@ def test_votes_are_grouped_by_equality_and_not_by_spelling() -> None:
     right = [("2", 1), ("2.0", 1), ("4/2", 1)]
     graded = answered("a", *wrong[:2], *right, *wrong[2:])
     assert summarise_repeats(graded).metrics["maj@7"] == 1  # by spelling, right answers alone are known to be equal
-    with MathGrader(workers=1) as grader:
+    with MathGrader() as grader:
         found = summarise_repeats(graded, are_equal=lambda one, other: grader.compare(one, other).equal, ks=(1, 4, 8))
     # four votes against three; of the first four, two against two, and the wrong answer appeared first
     assert {name: found.metrics[name] for name in ("maj@7", "cons@4", "cons@1", "avg@1", "avg@4")} == {

@@ -134,10 +134,9 @@ def _write_number(number: Decimal, tokens: Sequence[Token], value: float) -> str
     point = next((at for at, (kind, _) in enumerate(body) if kind == "point"), len(body))
     while point < len(body) and body[point - 1].kind == "comma":
         body, point, scaling = (*body[: point - 1], *body[point:]), point - 1, scaling + 1
-    percents = kinds.count("percent")
     with localcontext() as context:
         context.prec = MOST_DIGITS
-        scaled = number * Decimal(100) ** percents / Decimal(1000) ** scaling
+        scaled = number.scaleb(2 * kinds.count("percent") - 3 * scaling)
         digits = _write_digits(scaled, body)
     if digits is None:
         return format_general(value)
@@ -219,15 +218,11 @@ def _write_date(value: float, tokens: Sequence[Token], *, since_1904: bool) -> s
 
 
 def _date_part(code: str, moment: datetime, *, minutes: bool, half_day: bool) -> str:
-    letter, width = code[0], len(code)
-    if letter == "a":  # Korean formats: aaa is 월, aaaa 월요일
-        return "월화수목금토일"[moment.weekday()] + ("요일" if width > 3 else "")
-    if letter == "y":
-        return f"{moment:%Y}" if width > 2 else f"{moment:%y}"
-    if letter in "md" and width > 2 and not minutes:
-        name = f"{moment:%B}" if letter == "m" else f"{moment:%A}"
-        # mmmmm: the first letter
-        return name[:3] if width == 3 else name[0] if width > 4 and letter == "m" else name
-    hour = (moment.hour - 1) % 12 + 1 if half_day else moment.hour
-    value = {"h": hour, "m": moment.minute if minutes else moment.month, "d": moment.day, "s": moment.second}[letter]
-    return str(value).zfill(min(width, 2))
+    day, month, weekday = f"{moment:%A}", f"{moment:%B}", "월화수목금토일"[moment.weekday()]
+    names = {"aaa": weekday, "aaaa": f"{weekday}요일", "ddd": day[:3], "dddd": day}
+    names |= {} if minutes else {"mmm": month[:3], "mmmm": month, "mmmmm": month[0]}
+    if code[0] == "y" or code in names:
+        return names.get(code) or (f"{moment:%Y}" if len(code) > 2 else f"{moment:%y}")
+    hour, minute = (moment.hour - 1) % 12 + 1 if half_day else moment.hour, moment.minute if minutes else moment.month
+    value = {"h": hour, "m": minute, "d": moment.day, "s": moment.second}[code[0]]
+    return str(value).zfill(min(len(code), 2))

@@ -15,7 +15,7 @@ from tasks.documents.raised_signs import OFFICE_PLACES, shift_signs
 from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL
 from tasks.documents.visibility import BLACK, WHITE, Color, explain_unseen, read_color
 
-_COLORS = {
+_COLORS: dict[tuple[str, str | None], Color] = {
     ("theme", "0"): WHITE, ("theme", "1"): BLACK,
     ("indexed", "0"): BLACK, ("indexed", "1"): WHITE, ("indexed", "8"): BLACK, ("indexed", "9"): WHITE,
 }  # fmt: skip

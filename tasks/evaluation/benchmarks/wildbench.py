@@ -40,7 +40,7 @@ SCORE = "score"
 JUDGE_TOKENS = 4096
 LOWEST = 1.0
 """Lowest score, which an item without an answer gets."""
-# digits bounded against quadratic time; the last score counts, as in `judge_grading.read_rating`
+# digits bounded against quadratic time; the last score counts: the prompt wants it behind the explanation
 SCORED = re.compile(r"""\bscore["'*]{0,3}\s{0,9}[:=]\s{0,9}["'*\[]{0,3}(\d{1,9}(?:\.\d{0,9})?)""", re.I)
 SLOT = re.compile(r"\{\$(history|user_query|model_output|checklist)\}")
 """Matches the slots of the judge's prompt."""

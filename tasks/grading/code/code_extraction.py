@@ -6,7 +6,7 @@ Programs are read by lines and names alone, since untrusted code can bring down 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from textwrap import dedent, indent
 from typing import NamedTuple
@@ -20,6 +20,14 @@ FENCES = re.compile(r"`{3,}|~{3,}")
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
+FENCE_LINE = re.compile(r"^[ \t]*[`~]{3,}[ \t]*$\n?", re.M)
+DEFINITION = re.compile(
+    r"^(?:export |async |pub |public |static )*(?:def|class|function|func|fn|sub)\b|^\w+[ \t]*\(\)[ \t]*\{", re.M
+)
+BOUND = re.compile(
+    r"^(?:(?:async[ \t]+)?def|class|import|from[ \t]+\S+[ \t]+import)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
+)
+"""A name that a line at the margin of Python binds."""
 TAB = 4  # CommonMark's tab stop
 
 
@@ -31,17 +39,38 @@ class Block(NamedTuple):
     code: str
 
 
-def extract_code(text: str, language: str) -> str:
-    """Return the first fenced block of a language, else the longest block, else the text itself, with \\n line ends.
+def extract_code(text: str, language: str, entry_point: str | None = None) -> str:
+    """Return the last program in an answer: the last fenced block that defines `entry_point`, or else any function.
 
-    text: an answer without its reasoning. Blocks may be fenced by ``` or ~~~, indented as in a list, or never closed,
-    as where an answer was cut off; empty ones are skipped.
+    Without one it is the first block of the language, else the longest, else the text itself. Python blocks before it
+    precede it where it uses what they define. text: an answer without its reasoning, whose line ends become \\n. Blocks
+    may be fenced by ``` or ~~~, indented as in a list, or never closed, as where an answer was cut off; empty ones are
+    skipped, and so is a fence that closes nothing.
     """
     text = normalize_line_ends(text)
     blocks = [block for block in find_blocks(text) if block.code.strip()]
     name = canonical_name(language)
-    in_language = next((block.code for block in blocks if block.tag and canonical_name(block.tag) == name), None)
-    return in_language or max((block.code for block in blocks), key=len, default=text)
+    own = [block.code for block in blocks if block.tag and canonical_name(block.tag) == name]
+    programs = own or [block.code for block in blocks]
+    for defines in (entry_point and signature_pattern(entry_point, language), DEFINITION):
+        places = [place for place, code in enumerate(programs) if defines and defines.search(dedent(code))]
+        if places:
+            chosen = programs[places[-1]]
+            return _with_helpers(programs[: places[-1]], chosen) if name == "python" else chosen
+    return own[0] if own else max(programs, key=len, default=FENCE_LINE.sub("", text) or text)
+
+
+def _with_helpers(earlier: Sequence[str], program: str) -> str:
+    """Return a Python program behind those earlier blocks that bind a name which it uses and does not bind."""
+    for code in reversed(earlier):
+        missing = _bound_names(code) - _bound_names(program)
+        if any(re.search(rf"(?<![\w.]){name}\b", program) for name in missing):
+            program = f"{code.rstrip()}\n\n\n{program}"
+    return program
+
+
+def _bound_names(code: str) -> set[str]:
+    return {name for match in BOUND.finditer(dedent(code)) for name in match.groups() if name}
 
 
 def normalize_line_ends(text: str) -> str:

@@ -27,6 +27,22 @@ USUAL_KS = (1, 10, 100)
 """Source: openai/human-eval, human_eval/evaluate_functional_correctness.py."""
 
 
+PLAIN_RESULTS = """
+def plain_results(function):
+    namespace = getattr(function, "__globals__", None)
+    def call(*arguments, **named):
+        result, seen = function(*arguments, **named), 0
+        pending = [result]
+        while pending and seen < 10_000:
+            value, seen = pending.pop(), seen + 1
+            assert getattr(type(value).__eq__, "__globals__", 0) is not namespace, "a result with its own =="
+            pending += value if isinstance(value, (list, tuple, set)) else []
+        return result
+    return call
+"""
+"""Python for the tests of a function: a result whose class the program defines with `==` would equal all golds."""
+
+
 class Verdict(NamedTuple):
     """The verdict of a benchmark on one program."""
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
+from tasks.grading.math.amounts import Amount, convert, same_dimension
 from tasks.grading.math.expressions import (
     Apply,
     Node,
@@ -53,9 +54,24 @@ def is_same_answer(gold: Answer, answer: Answer) -> bool:
 
 
 def _same_formula(gold: Answer, answer: Answer) -> bool:
+    """Return whether two formulas agree, in units that can be converted; a number without a unit has the other's."""
     if not isinstance(gold, Formula) or not isinstance(answer, Formula):
         return False
+    if same_dimension(gold.unit, answer.unit) and gold.unit != answer.unit:
+        return is_same_value(gold.node, convert(answer, gold.unit))
     return not (gold.unit and answer.unit and gold.unit != answer.unit) and is_same_value(gold.node, answer.node)
+
+
+def _same_amount(gold: Answer, answer: Answer) -> bool:
+    """Return whether an amount in several units agrees with another amount, or with a number in one of its units."""
+    amount, compared = (gold, answer) if isinstance(gold, Amount) else (answer, gold)
+    if not isinstance(amount, Amount) or not isinstance(compared, Formula | Amount):
+        return False
+    units = [part.unit for part in amount.parts]
+    if isinstance(compared, Formula) and not compared.unit:
+        return any(is_same_value(convert(amount, unit), compared.node) for unit in units)
+    unit = compared.unit if isinstance(compared, Formula) else compared.parts[0].unit
+    return same_dimension(units[0], unit) and is_same_value(convert(amount, unit), convert(compared, unit))
 
 
 def _same_words(gold: Answer, answer: Answer) -> bool:
@@ -309,6 +325,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[Answer, Answer], bool]], ...] = (
     (Listed, _same_list),
     ((Bracketed, Matrix), _same_collection),
     (SetOperation, _same_union),
+    (Amount, _same_amount),
     (Percentage, _same_percentage),
     (Ratio, _same_ratio),
     (Words, _same_words),

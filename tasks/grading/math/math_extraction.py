@@ -10,9 +10,17 @@ from string import digits, punctuation, whitespace
 from tasks.grading.math.boxes import last_boxed
 from tasks.grading.math.expressions import FUNCTIONS
 from tasks.grading.math.math_reading import read_answer
-from tasks.grading.math.math_tokens import NotUnderstood, listed_words
-from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, normalize
-from tasks.grading.reading import UNREAD, Anchored, Readings, Rule, announcements, json_field, visible_answer
+from tasks.grading.math.math_tokens import CJK, UNITS, NotUnderstood, listed_words
+from tasks.grading.math.normalization import MAX_CHARS, PLAIN_NUMBER, VERB_AT_THE_END, join_myriads, normalize
+from tasks.grading.reading import (
+    UNREAD,
+    Readings,
+    Rule,
+    announcements,
+    drop_denied,
+    json_field,
+    visible_answer,
+)
 
 TAIL_CHARS = 20_000
 """Phrases are searched in this much of a response's end."""
@@ -24,36 +32,33 @@ MOST_WORDS = 3
 _PHRASES = announcements(
     r"(?<![a-z])[Aa](?:nswer|NSWER|ns(?=[.:= ]))[*>.]*[ \t]*(?:(?:is|are|:|=|would be|to [^.\n]{0,80}? is)\**[ \t]*)+:?"
     r"|\#{4}[ \t]*:?[ \t]*(?=[-+−$£€¥\\(\[{.\d])|^\#{4}[ \t]*(?=\S[^\n]*\s*\Z)"
-    r"|[Aa](?:nswer|NSWER)[*>: \t]*$"
+    r"|[Aa](?:nswer|NSWER)[*>: \t]*$|∴[ \t]*"
     r"|^A:[ \t]*(?=[-+−$£€¥\\(\[{.\d][^\n]*\s*\Z)",  # of GSM8K's model solutions; else an option
-    ("ans", "####", "A:"),
+    ("ans", "####", "A:", "∴"),
     re.M,
 )
-_TAG = re.compile(r"<(/?)answer>(?![ \t]*[:=])", re.I)
-_SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eos)>", re.I)
-"""Left behind an answer by a chat template."""
-_OURS = Anchored(
-    r"(?<=[ \t])is (?:our|my|the) (?:final |correct |desired )?answer\b", ("is our", "is my", "is the"), re.I
-)
+_SPECIAL_TOKEN = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?(?:s|end of [a-z]{1,12}|eos)>|<\s?/answer>|\[/answer\]", re.I)
+"""Left behind an answer by a chat template, or the end of its tag."""
 _CLAUSE = re.compile(
     r"(?:,|;)?\s{1,9}(?:because|since|so|which|but|not|as|it|that)\b.*|,\s{1,9}[a-z]{1,20}ly\b.*", re.S
 )
 """What goes on behind an answer: `5, since 3 + 2 = 5`."""
-_MINERVA = Anchored(
-    r"final answer is:?\s*([^\n]{1,2000}?\.?\s*I hope (?:it|this) is correct)", ("final answer is",), re.I
-)
 _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct.*", re.S | re.I)
-_VERB_AT_THE_END = re.compile(
-    r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|번|です|である|だ|となります|になります)\s*[.!。]?\s*$"
-)
 _SPAN = re.compile(
     r"\$\$(.{1,2000}?)\$\$|\$(?<!\\.)([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
 )
 _BETWEEN = re.compile(r"\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\{\s*(?:and|or)\s*\})\s*")
 _NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.])[-+−]?[$€£¥]?\s?(?:\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
+    r"(?<![A-Za-z0-9_.])(?:[-+−]|(?:minus|negative|마이너스|マイナス|负|負)\s?)?[$€£¥]?\s?(?:"
+    r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
     r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
 )
+_ASIDE = re.compile(rf"(?<=[\w%$])\s?\((?!mod)[A-Za-z{CJK}]{{2}}[^()]*\)")
+"""Words in brackets behind an answer: `7 (not 8)`, `7 (seven)`."""
+_UNIT_WORD = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
+_COUNTED = rf"{_NUMBER.pattern}\s?(?:{_UNIT_WORD})"
+_AMOUNT = re.compile(rf"{_COUNTED}(?:,?\s?(?:and\s)?{_COUNTED})+(?![A-Za-z])")
+"""An amount in several units, `6 hours and 30 minutes`, of which no number is the answer alone."""
 _CLOSING = re.compile(r"[)}\]]")
 _NO_LETTERS = digits + punctuation + whitespace
 _ANY_LETTER = re.compile("[A-Za-z]")
@@ -72,7 +77,7 @@ _LETTERS = re.compile("[A-Za-z]+")
 _END_OF_SENTENCE = re.compile(r"(?<=[^.])\.(?=\s+[A-Z]|\s*$)")
 _LAST_LETTER = re.compile(r"(?:\(([A-J])\)|(?<![\w'’])([A-HJ]))[\s.!*]*\Z")  # a bare I is a word
 _NAMES = FUNCTIONS.union("sqrt theta alpha beta gamma delta lambda omega frac infinity infty".split())  # noqa: SIM905
-_PROSE = re.compile(r"[A-Za-z](?<![\\A-Za-z{].)[A-Za-z]+(?:['’][a-z]+)?")
+_PROSE = re.compile(rf"[A-Za-z](?<![\\A-Za-z{{].)[A-Za-z]+(?:['’][a-z]+)?|[{CJK}]{{1,4}}")
 _SMALL_WORDS = listed_words("sentences")
 """That stand in sentences and never in formulas."""
 
@@ -92,37 +97,18 @@ def read_answers(response: str, rule: Rule) -> Readings:
 
 def _strip_tokens(response: str) -> str | None:
     visible = visible_answer(response)
-    return _SPECIAL_TOKEN.sub(" ", visible).strip() if visible and "<" in visible[-TAIL_CHARS:] else visible
+    tail = visible[-TAIL_CHARS:] if visible else ""
+    return _SPECIAL_TOKEN.sub("\n", visible).strip() if visible and ("<" in tail or "[/" in tail) else visible
 
 
 def _find_boxed_or_announced(visible: str) -> str | None:
-    tail = visible[-TAIL_CHARS:]
-    minerva = _MINERVA.last(tail) if "i hope" in tail.lower() else None
-    boxed_later = minerva and "\\boxed" in tail[minerva.start() :]  # Minerva's sentence wins over a box before it
-    if minerva and not boxed_later and (stated := _read_statement(minerva.group(1))):
-        return stated
     if boxed := last_boxed(visible):
         return boxed
+    tail = visible[-TAIL_CHARS:]
     if '"' in tail and (field := json_field(tail)):
         return field
-    tags = list(_TAG.finditer(tail)) if "<" in tail else []
-    opened = next((index for index in reversed(range(len(tags))) if not tags[index].group(1)), None)
-    if opened is None:
-        return _find_announced(visible)
-    end = tags[opened + 1].start() if opened + 1 < len(tags) else len(tail)
-    tagged = tail[tags[opened].end() : end].strip()  # of the last `<answer>`
-    return _find_announced(tagged) or _find_unannounced(tagged)
-
-
-def _find_announced(text: str) -> str | None:
-    tail = text[-TAIL_CHARS:]
     for match in islice(_PHRASES.backwards(tail), MOST_STATEMENTS):
         if answer := _read_statement(tail[match.end() :].lstrip(" *:：\n")):
-            return answer
-    for match in islice(_OURS.backwards(tail), 3) if "answer" in tail.lower() else ():
-        before = tail[max(0, match.start() - 500) : match.start()].rstrip(" \t")
-        answer = last_expression(before)  # `5` of `so 5 is our answer`
-        if answer and before.rstrip(" $").endswith(answer[-1]):
             return answer
     return None
 
@@ -132,11 +118,13 @@ def _read_statement(rest: str) -> str | None:
     rest = rest[: MAX_CHARS * 2]
     if "hope" in rest.lower():
         rest = _HOPE.sub("", rest)
+    line, newline, below = rest.partition("\n")
+    rest = drop_denied(_ASIDE.sub("", line)).lstrip() + newline + below
     if first := _SPAN.match(rest):
         return _join_spans(rest, first)
     sentence = _END_OF_SENTENCE.split(rest.partition("\n")[0].partition("。")[0], maxsplit=1)[0]
-    sentence = _CLAUSE.sub("", _VERB_AT_THE_END.sub("", sentence)).strip(" *")
-    if not sentence:
+    sentence = _CLAUSE.sub("", VERB_AT_THE_END.sub("", sentence)).strip(" *")
+    if not sentence.strip("."):
         return None
     return sentence if is_bare(sentence) else last_expression(sentence)
 
@@ -196,11 +184,14 @@ def _span_content(span: re.Match[str]) -> str:
 def last_expression(text: str) -> str | None:
     """Return the last mathematics or the last number in a text, whichever is later."""
     tail = text[-TAIL_CHARS:]
+    tail = tail if tail.isascii() else join_myriads(tail)
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
     if number := _last_number(tail, outside_from):
         tuples = _TUPLE.finditer(tail, outside_from) if _CLOSING.search(tail, number.start()) else ()
         around = [match.group() for match in tuples if match.end() > number.start()]
+        amounts = _AMOUNT.finditer(tail, max(outside_from, number.start() - 60))
+        around = around or [match.group().strip() for match in amounts if match.end() > number.start()]
         return around[-1] if around else _formula_around(tail, number)  # (1, 2), whose last number is 2
     if not spans:
         return None
@@ -244,7 +235,7 @@ def _formula_around(text: str, number: re.Match[str]) -> str:
         last += 1
     while first < last and words[first].group() in ("a", "A", "I", "-", "+", "="):
         first += 1
-    formula = line[words[first].start() : words[last].end()].strip(" .,;:!?*")
+    formula = VERB_AT_THE_END.sub("", line[words[first].start() : words[last].end()]).strip(" .,;:!?*")
     before, _, behind = formula.partition(number.group().strip().lstrip("+-− "))
     if not _OPERATOR.search(before) and not _OPERATOR.search(behind) and (not behind or _UNIT.fullmatch(behind)):
         return number.group().strip()
@@ -284,8 +275,10 @@ def _find_unannounced(visible: str) -> str | None:
     if is_bare(visible):
         line = _choose_lines(visible)
         if line == visible or is_bare(line):
-            return _VERB_AT_THE_END.sub("", line)
+            return VERB_AT_THE_END.sub("", line)
         visible = line
+    above, newline, line = visible.rpartition("\n")
+    visible = above + newline + drop_denied(line) if len(line) <= SENTENCE_CHARS else visible
     bold = list(_BOLD.finditer(visible[-TAIL_CHARS:].rstrip().rpartition("\n\n")[2]))  # set off by many chat models
     if expression := bold[-1].group(1).strip() if bold else last_expression(visible):
         return expression

@@ -1,18 +1,14 @@
 """Grades mathematics by comparing the answer of a response with the gold of its item.
 
-Text, numbers and structure are compared in process; what that leaves open goes to sympy in worker processes.
+Text, numbers and structure are compared in process; what that leaves open goes to sympy in a worker process.
 """
 
 from __future__ import annotations
 
 import atexit
-import os
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, lru_cache
-from itertools import tee
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, Self
 
 from tasks.grading.grading_records import Item, Response, Sample
@@ -30,13 +26,11 @@ from tasks.grading.math.normalization import (
     remove_spaces,
     spell_for_sympy,
 )
-from tasks.grading.math.symbolic import DeadlinePassed, Workers, WorkerUnavailable
+from tasks.grading.math.symbolic import DeadlinePassed, Worker, WorkerUnavailable
 from tasks.grading.reading import STRICT, Rule, grade_readings, visible_answer
 
 DEADLINE_S = 10.0
 CACHED = 20_000  # repeats of an item often give one answer
-WINDOW = 256
-"""Most comparisons that wait for workers in `compare_all`."""
 SHOWN_CHARS = 500
 
 
@@ -54,13 +48,11 @@ class Verdict(NamedTuple):
 class MathGrader:
     """Compares answers with golds; thread-safe and deterministic.
 
-    workers: most processes, half of the processors by default; they start on demand.
-    deadline_s: for one comparison in a worker; one that takes longer is not equal.
+    deadline_s: for one comparison in the worker process; one that takes longer is not equal.
     """
 
-    def __init__(self, *, workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
-        self._count = workers or max(1, min(8, (os.cpu_count() or 2) // 2))
-        self._workers = Workers(self._count)
+    def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
+        self._worker = Worker()
         self._deadline_s = deadline_s
         self._ask_worker_once = lru_cache(CACHED)(self._ask_worker)  # a method's own cache would keep the grader alive
 
@@ -71,37 +63,21 @@ class MathGrader:
         self.close()
 
     def close(self) -> None:
-        """End the worker processes."""
-        self._workers.close()
+        """End the worker process."""
+        self._worker.close()
 
-    def compare(self, gold: str, answer: str) -> Verdict:
-        """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text."""
-        verdict, pair = self._decide(gold, answer)
-        return verdict or self._compare_by_sympy(*pair)
+    def compare(self, gold: str, answer: str, *, extracted: bool = False) -> Verdict:
+        """Compare an answer with a gold; both may be bare, in dollars, in a box, or in a whole text.
 
-    def compare_all(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> Iterator[Verdict]:
-        """Yield verdicts in the order of `pairs`, which are read lazily; `extracted`: answers are bare already."""
-        with ThreadPoolExecutor(self._count, thread_name_prefix="math-grader") as threads:
-            waiting: deque[Verdict | Future[Verdict]] = deque()
-            for gold, answer in pairs:
-                verdict, pair = self._decide(gold, answer, extracted=extracted)
-                waiting.append(verdict or threads.submit(self._compare_by_sympy, *pair))
-                # verdicts leave in the order of the pairs: a cheap one waits behind one that sympy works on
-                while waiting and (len(waiting) >= WINDOW or isinstance(waiting[0], Verdict)):
-                    yield _wait_for(waiting.popleft())
-            while waiting:
-                yield _wait_for(waiting.popleft())
-
-    def _decide(self, gold: str, answer: str, *, extracted: bool = False) -> tuple[Verdict | None, tuple[str, str]]:
-        """Return a verdict of the stages in process, None where sympy has to compare, and the pair of bare answers."""
-        pair = (_gold_in(gold), answer if extracted else answer_in(answer) or "")
-        if not pair[1]:
-            return Verdict(False, "missing"), pair
-        if max(map(len, pair)) > MAX_CHARS:
-            return Verdict(False, "too_long"), pair
-        return decide_equality(*pair), pair
-
-    def _compare_by_sympy(self, gold: str, answer: str) -> Verdict:
+        extracted: the answer is bare already.
+        """
+        gold, answer = _gold_in(gold), answer if extracted else answer_in(answer) or ""
+        if not answer:
+            return Verdict(False, "missing")
+        if max(len(gold), len(answer)) > MAX_CHARS:
+            return Verdict(False, "too_long")
+        if verdict := decide_equality(gold, answer):
+            return verdict
         try:
             return self._ask_worker_once(spell_for_sympy(normalize(gold)), spell_for_sympy(normalize(answer)))
         except WorkerUnavailable as error:
@@ -109,14 +85,14 @@ class MathGrader:
 
     def _ask_worker(self, gold: str, answer: str) -> Verdict:
         try:
-            return Verdict(self._workers.are_equal(gold, answer, self._deadline_s), "symbolic")
+            return Verdict(self._worker.are_equal(gold, answer, self._deadline_s), "symbolic")
         except DeadlinePassed:
             return Verdict(False, "deadline")
 
 
 @cache
 def shared_grader() -> MathGrader:
-    """Return the grader of this process; its workers start with the first answer that needs them."""
+    """Return the grader of this process; its worker starts with the first answer that needs it."""
     grader = MathGrader()
     atexit.register(grader.close)
     return grader
@@ -125,10 +101,6 @@ def shared_grader() -> MathGrader:
 @lru_cache(CACHED)
 def _gold_in(gold: str) -> str:
     return answer_in(gold) or ""
-
-
-def _wait_for(waiting: Verdict | Future[Verdict]) -> Verdict:
-    return waiting if isinstance(waiting, Verdict) else waiting.result()
 
 
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
@@ -209,22 +181,9 @@ def grade_against(
     answered: Iterable[tuple[Item, Response, str]], grader: MathGrader, rule: Rule = STRICT
 ) -> Iterator[Sample]:
     """Yield a sample for each response to an item with this gold, in order."""
-    # the grader reads ahead, by WINDOW answers or so, and tee holds what the samples have not reached
-    for_samples, for_grader = tee(
-        (item, response, gold, read_answers(response.text, rule)) for item, response, gold in answered
-    )
-    verdicts = grader.compare_all(
-        ((gold, reading) for *_, gold, readings in for_grader for reading in readings.distinct if reading),
-        extracted=True,
-    )
-    for item, response, gold, readings in for_samples:
-        yield grade_readings(
-            rule,
-            readings,
-            item,
-            response,
-            lambda reading: _grade(item, gold, reading, next(verdicts)) if reading else _grade_missing(response, gold),  # noqa: B023
-        )
+    for item, response, gold in answered:
+        readings = read_answers(response.text, rule)
+        yield grade_readings(rule, readings, item, response, partial(_grade, grader, item, response, gold))
 
 
 def join_golds(item: Item) -> str:
@@ -240,20 +199,14 @@ def join_golds(item: Item) -> str:
     return gold
 
 
-def _grade_missing(response: Response, gold: str) -> dict[str, Any]:
-    unclosed = visible_answer(response.text) is None
-    why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
-    why = "the response was cut off at max_tokens" if response.truncated else why
-    return {
-        "score": 0.0,
-        "extracted": None,
-        "gold": _shorten(gold),
-        "reason": f"no answer was found: {why}",
-        "missing": True,
-    }
-
-
-def _grade(item: Item, gold: str, answer: str, verdict: Verdict) -> dict[str, Any]:
+def _grade(grader: MathGrader, item: Item, response: Response, gold: str, answer: str | None) -> dict[str, Any]:
+    if not answer:
+        unclosed = visible_answer(response.text) is None
+        why = "the reasoning was never closed" if unclosed else "no \\boxed{} and no phrase that announces one"
+        why = "the response was cut off at max_tokens" if response.truncated else why
+        why = f"no answer was found: {why}"
+        return {"score": 0.0, "extracted": None, "gold": _shorten(gold), "reason": why, "missing": True}
+    verdict = grader.compare(gold, answer, extracted=True)
     texts = {"extracted": _shorten(answer), "gold": _shorten(gold)}
     if verdict.failed:
         return texts | {"score": None, "status": "unscored", "reason": verdict.failed}

@@ -8,10 +8,11 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from tasks.grading.math.amounts import Amount, Formula, join_amount, split_unit
 from tasks.grading.math.expressions import Node, find_symbols
 from tasks.grading.math.math_parsing import parse_formula
-from tasks.grading.math.math_tokens import NotUnderstood, Token, split_unit, tokenize
-from tasks.language.number_words import NUMBER_NAMES
+from tasks.grading.math.math_tokens import UNITS, NotUnderstood, Token, tokenize
+from tasks.grading.math.normalization import read_spelled
 
 MAX_ITEMS = 200  # sets are compared pair by pair
 _PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil", "langle": "rangle"}
@@ -26,15 +27,6 @@ _LETTER = re.compile(r"(?:\\(?:text\w*|mathrm|mathbf)\s*\{\s*)?\(?\s*([A-J])\s*\
 _PLAIN_WORDS = re.compile(r"[^\W\d_][\w\s.'’-]*", re.U)
 LOGICAL = {"true": "true", "yes": "true", "false": "false", "no": "false"}
 """Word → the word of the same meaning that stands for it."""
-_NUMBER_WORDS = {name: str(value) for value, name in enumerate(NUMBER_NAMES)}
-
-
-class Formula(NamedTuple):
-    """A number or an expression, with its unit."""
-
-    node: Node
-    unit: str = ""
-    """Unit in canonical form; empty where there is none, or an unknown one."""
 
 
 class Percentage(NamedTuple):
@@ -99,7 +91,9 @@ class Relation(NamedTuple):
     """The left side as it was written."""
 
 
-Answer: TypeAlias = Formula | Percentage | Words | Based | Ratio | Bracketed | Listed | SetOperation | Matrix | Relation
+Answer: TypeAlias = (
+    Formula | Amount | Percentage | Words | Based | Ratio | Bracketed | Listed | SetOperation | Matrix | Relation
+)
 
 
 def read_answer(normalized: str, *, thousands: bool = True) -> Answer:
@@ -117,11 +111,11 @@ def choice_letter(normalized: str) -> str | None:
 def _read_words(normalized: str) -> Answer | None:
     """Return an answer that is text without mathematics; None for any other."""
     inner = re.sub(r"\\(?:text\w*|mathrm|mbox|operatorname)\s*\{([^{}]*)\}", r"\1", normalized).strip()
-    if not _PLAIN_WORDS.fullmatch(inner):
+    if not _PLAIN_WORDS.fullmatch(inner) or any(map(str.isdigit, inner)):
         return None
+    if spelled := read_spelled(inner):
+        return _read(tokenize(spelled))
     plain = " ".join(inner.lower().replace("’", "'").split()).rstrip(".")
-    if plain in _NUMBER_WORDS:
-        return Formula(parse_formula([Token("number", _NUMBER_WORDS[plain])]))
     if plain in LOGICAL or plain in ("odd", "all", "none"):
         return Words(plain)
     if len(plain) < 3 or (len(plain) == 3 and normalized == inner) or plain in ("infinity", "infty"):
@@ -207,7 +201,7 @@ def _read_list(items: list[list[Token]]) -> Answer:
     if len(answers) > 1 and len(names) == 1 and names != {()}:
         answers = [Bracketed("(", tuple(item.sides[-1] for item in solution), ")") for solution in solutions]
     values = _flatten(answers)
-    return values[0] if len(values) == 1 else Listed(values)
+    return values[0] if len(values) == 1 else join_amount(values) or Listed(values)
 
 
 def _flatten(answers: Sequence[Answer]) -> tuple[Answer, ...]:
@@ -280,7 +274,9 @@ def _read_single(tokens: list[Token]) -> Answer:
         if first.text == "(" and _signs(inner, _RELATIONS | {"cup", "pm", "mp"}):
             return _read(inner)
     if all(token.kind == "text" for token in tokens):
-        return Words(" ".join(token.text.lower() for token in tokens))
+        return _as_words(tokens)
+    if len(amounts := _split_amounts(tokens)) > 1:  # `4 h 20 min`, `12 remainder 5`
+        return _read_list(amounts)
     if last.text == "%":
         return Percentage(_read_formula(tokens[:-1]).node)
     if len(tokens) >= 3 and (based := _read_based(tokens)):
@@ -342,13 +338,41 @@ def _read_based(tokens: list[Token]) -> Based | None:
         return None
     digits, base = ("".join(token.text for token in part).strip("(){}") for part in split)
     base = base.removeprefix("text").strip("{}")
-    base = _NUMBER_WORDS.get(base, base)
+    base = read_spelled(base) or base
     is_written = re.fullmatch(r"[0-9A-F.]+", digits) and any(sign.isdigit() for sign in digits)
     return Based(digits.lstrip("0") or "0", base) if is_written and base.isdigit() else None
 
 
-def _read_formula(tokens: list[Token]) -> Formula:
-    without_words, unit = split_unit(tokens)
+def _read_formula(tokens: list[Token]) -> Formula | Words:
+    """Return a formula with its unit; words where they make another number of it, or stand within it."""
+    split = split_unit(tokens)
+    if split is None:
+        return _as_words(tokens)
+    without_words, unit = split
     if not without_words:
         raise NotUnderstood("a unit without a number")
-    return Formula(parse_formula(without_words), unit)
+    try:
+        return Formula(parse_formula(without_words), unit)
+    except NotUnderstood:
+        if any(token.kind == "text" for token in without_words):
+            return _as_words(tokens)
+        raise
+
+
+def _as_words(tokens: Sequence[Token]) -> Words:
+    return Words(" ".join(token.text.lower() for token in tokens))
+
+
+def _split_amounts(tokens: list[Token]) -> list[list[Token]]:
+    """Return the parts of `tokens` that begin with a number behind a word or a unit."""
+    depth, parts = 0, [list[Token]()]
+    for index, token in enumerate(tokens):
+        depth += (token.text in _OPENING) - (token.text in _CLOSING) if token.kind in ("sign", "command") else 0
+        if token.kind == "number" and index > 1 and not depth:
+            before, counted = tokens[index - 1], tokens[index - 2].kind == "number"
+            if counted and before.kind == "symbol" and before.text in UNITS:  # the h of `6 h 30 min`
+                parts[-1][-1] = before = Token("text", before.text)
+            if before.kind == "text":
+                parts.append([])
+        parts[-1].append(token)
+    return parts

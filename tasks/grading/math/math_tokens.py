@@ -1,4 +1,4 @@
-"""Cuts a normalized answer into tokens, and parts a number from its unit: `15 cm^2`, `3 \\text{ hours}`, `km/h`."""
+"""Cuts a normalized answer into tokens: numbers, symbols, commands, signs, and words of any script."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+CJK = "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+"""Letters of Chinese, Japanese and Korean, for the inside of a class of a pattern."""
 _PIECE = re.compile(
     r"(?P<space>\s+)"
     r"|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)"
     r"|\\(?P<command>[A-Za-z]+)"
     r"|\\(?P<escaped>[^A-Za-z])"
     r"|(?P<word>[A-Za-z]+)"
+    rf"|(?P<text>[{CJK}]+)"
     r"|(?P<sign>.)",
     re.S,
 )
@@ -54,11 +57,25 @@ _WHOLE_WORDS = word_set("tg ctg inf pi mu nu xi abs max min").union(
 )
 """Letters in a row that are always one name."""
 
-_UNITS: dict[str, str] = {word: unit for unit, words in WORDS["units"].items() for word in words.split()}
-"""Word → unit; answers in two different ones differ."""
-_OTHER_UNITS = listed_words("other_units")
-_SHORT = word_set("m s g h L N J K W V A C F T l")
-"""Letters that are a unit only behind a number and a space, where the other answer has no variable."""
+
+class Unit(NamedTuple):
+    """A unit by its name, with its size in the base unit of its dimension."""
+
+    name: str
+    dimension: str
+    size: Fraction
+
+
+UNITS = {
+    word: Unit(name, dimension, Fraction(size))
+    for dimension, names in WORDS["units"].items()
+    for name, (size, *words) in ((name, listed.split()) for name, listed in names.items())
+    for word in (name.lower(), *words)
+}
+"""Word of a unit in English, Korean, Chinese or Japanese → the unit."""
+OTHER_UNITS = listed_words("other_units")
+_JOINTS = listed_words("joints") | {"and", "or"}
+_JOINT = re.compile(rf"(?:^|\s)({'|'.join(_JOINTS)})(?=\s|$)", re.I)
 _PROSE = listed_words("prose")
 
 
@@ -107,6 +124,8 @@ def _append_tokens(text: str, tokens: list[Token], *, depth: int) -> None:
             position = _append_command(piece, text, position, tokens, spaced=spaced, depth=depth)
         elif kind == "word":
             tokens.extend(_cut_letters(piece, spaced=spaced, after_number=bool(tokens) and tokens[-1].kind == "number"))
+        elif kind == "text":
+            _append_upright(piece, tokens)
         elif kind == "escaped" and piece in "{}|":
             tokens.append(Token("sign", piece if piece == "|" else "\\" + piece, spaced))
         elif kind == "escaped":
@@ -165,11 +184,14 @@ def _braced(text: str, position: int) -> tuple[str, int]:
 def _append_upright(content: str, tokens: list[Token]) -> None:
     """Append tokens of upright text: single letters and names of functions are mathematics, all else is words."""
     content = content.replace("\\", " ").strip(" .,~")
-    if content.lower() in ("and", "or"):
+    if content.lower() in _JOINTS:
         tokens.append(Token("command", "and", True))
-    elif len(content) == 1 and content.isalpha():
+    elif len(parts := _JOINT.split(content)) > 1:  # `\text{ red and }`
+        for part in parts:
+            _append_upright(part, tokens)
+    elif len(content) == 1 and content.isalpha() and content.isascii():
         tokens.append(Token("symbol", content, True))
-    elif content in _WHOLE_WORDS:
+    elif content in _WHOLE_WORDS and not (content in UNITS and tokens and tokens[-1].kind == "number"):  # 20 min
         tokens.extend(_cut_letters(content, spaced=True, after_number=False))
     elif re.fullmatch(r"[\d.,/+\-\s]+", content):
         inner: list[Token] = []
@@ -181,11 +203,13 @@ def _append_upright(content: str, tokens: list[Token]) -> None:
 
 def _cut_letters(run: str, *, spaced: bool, after_number: bool) -> list[Token]:
     """Return the tokens of letters in a row: a function, a word, or adjacent variables."""
-    if run.lower() in ("and", "or"):
+    if run.lower() in _JOINTS:
         return [Token("command", "and", spaced)]
     lower = run.lower()
-    is_word = lower in _UNITS or lower in _OTHER_UNITS or lower in _PROSE
+    is_word = lower in UNITS or lower in OTHER_UNITS or lower in _PROSE
     is_word = is_word or (len(run) >= 4 and run[1:].islower() and bool(set("aeiouy") & set(lower)))
+    if after_number and run == "min":
+        return [Token("text", run, spaced)]
     if run not in _WHOLE_WORDS and is_word and (len(run) > 1 or (after_number and spaced)):
         return [Token("text" if len(run) > 1 else "symbol", run, spaced)]
     tokens: list[Token] = []
@@ -208,58 +232,3 @@ def parse_literal(text: str) -> Number:
         raise NotUnderstood("a number that large")
     value = Fraction(int((whole + fraction) or "0")) * Fraction(10) ** (shift - len(fraction))
     return Number(value, len(fraction) - shift if fraction or exponent else None)
-
-
-def split_unit(tokens: list[Token]) -> tuple[list[Token], str]:
-    """Return a formula without the unit after it, and that unit in canonical form, empty for an unknown one."""
-    end, units = len(tokens), list[str]()
-    while end:
-        token = tokens[end - 1]
-        if token.kind == "text":
-            units = [*(word for word in re.split(r"[\s/^~\d{}.]+", token.text.lower()) if word), *units]
-            end -= 1
-        elif exponent := _unit_exponent(tokens, end):
-            units = [f"^{exponent}", *units]
-            end -= 4 if token.text == "}" else 2
-        elif _is_short(tokens, end) or (units and token.text in ("/", "*", "^") and _is_unit(tokens, end - 1)):
-            units = [token.text, *units]
-            end -= 1
-        else:
-            break
-    if end == 0:  # words only before a formula, or nothing but words
-        return tokens, ""
-    start = 0
-    while start < end and tokens[start].kind == "text":
-        start += 1
-    formula = tokens[start:end]
-    if any(unit not in _UNITS and unit not in _OTHER_UNITS and unit[0] not in "^/" for unit in units):
-        return formula, ""
-    unit_names = [_UNITS.get(unit, unit) for unit in units if unit in _UNITS or unit not in _OTHER_UNITS]
-    if not unit_names or unit_names[0].startswith("^"):
-        return formula, ""
-    squared, cubed = {"square", "sq"} & set(units), {"cubic", "cu"} & set(units)
-    return formula, "".join(unit_names) + ("^2" if squared else "^3" if cubed else "")
-
-
-def _unit_exponent(tokens: list[Token], end: int) -> str | None:
-    """Return the exponent of the unit that ends at `end`, `cm^2` or `cm^{2}`; None where there is none."""
-    texts = [token.text for token in tokens[max(0, end - 4) : end]]
-    power = [texts[-4], texts[-2]] if len(texts) == 4 and texts[-3::2] == ["{", "}"] else texts[-2:]
-    if len(power) < 2 or power[0] != "^" or power[1] not in ("2", "3"):
-        return None
-    return power[1] if _is_unit(tokens, end - (4 if texts[-1] == "}" else 2)) else None
-
-
-def _is_unit(tokens: list[Token], end: int) -> bool:
-    return end > 0 and (tokens[end - 1].kind == "text" or _is_short(tokens, end))
-
-
-def _is_short(tokens: list[Token], end: int) -> bool:
-    """Return whether a letter is a unit: one behind a number and a space, `10 m`, or behind a slash, `km/h`."""
-    token = tokens[end - 1]
-    if end < 2 or token.kind != "symbol" or token.text not in _SHORT:
-        return False
-    before = tokens[end - 2]
-    if before.text == "/" and end > 3:
-        return _is_unit(tokens, end - 2)
-    return token.spaced and before.kind == "number" and end == 2 + (tokens[0].text == "-")

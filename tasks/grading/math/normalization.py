@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from decimal import Decimal
 from fractions import Fraction
 
-from tasks.grading.math.math_tokens import WORDS
+from tasks.grading.math.math_tokens import OTHER_UNITS, UNITS, WORDS
 
 MAX_CHARS = 20_000
 """A longer answer is neither normalized nor compared."""
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
+_AREAS = ("㎡ m 2", "㎢ km 2", "㎠ cm 2", "㎥ m 3", "㎤ cm 3")
 _CHARACTERS = str.maketrans(
     {sign: rf"\{name} " for sign, name in re.findall(r"(\S) (\w+)", " ".join(WORDS["signs"]))}
     | {sign: rf"\mathbb{{{name}}}" for sign, name in zip("ℝℤℚℕ", "RZQN", strict=True)}
     | {sign: rf"\frac{{{above}}}{{{below}}}" for sign, above, below in zip("½⅓⅔¼¾", "11213", "23344", strict=True)}
+    | {sign: rf" \text{{{unit}}}^{power} " for sign, unit, power in (area.split() for area in _AREAS)}
     | {"°": r"^{\circ}", "％": r"\%", "∶": ":", "“": '"', "”": '"'}
     | dict.fromkeys("−–—", "-")
     | dict.fromkeys("′’‘", "'")
@@ -35,6 +39,10 @@ _DERIVATIVE = re.compile(
 )
 _DOUBLED_ROW = re.compile(r"\\{4}")
 _DOUBLED = re.compile(r"\\\\+(?=[a-zA-Z,;!{}%$])")  # escaped once more than needed, as in JSON
+_ORDINAL = re.compile(
+    r"(?<=\d)\s?(?:\^?\s?(?:\{\s*)?\\(?:text\w*|mathrm)\s*\{\s*(?:st|nd|rd|th)\s*\}(?:\s*\})?"
+    r"|\^\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th)(?![A-Za-z]))"
+)
 _REWRITES = (
     (("$", "\\"), re.compile(r"\$\$?|\\[()\[\]](?![a-zA-Z])"), " "),
     (("\\!",), re.compile(r"(?<=\d),\s*\\!\s*(?=\d)"), ""),
@@ -65,14 +73,52 @@ _REWRITES = (
     (("\\gt",), re.compile(r"\\gt(?![a-zA-Z])"), ">"),
     (("\\", "~"), re.compile(r"\\(?:approx|simeq|doteq)(?![a-zA-Z])|~="), r"\\approx "),
     ((":", "colon"), re.compile(r"\\(?:colon|mathbin\{:\})|\s:\s"), ":"),
+    (("th", "d"), _ORDINAL, ""),
+    (("st",), _ORDINAL, ""),
+    (("minus", "negative"), re.compile(r"\b(?:minus|negative)\s(?=\d)", re.I), "-"),
     (("*",), re.compile(r"\*\*"), "^"),
     (("cbrt",), re.compile(r"(?<![a-zA-Z\\])cbrt(?=\()"), r"\\sqrt[3]"),
 )
 """One or two texts, of which one is in all that the pattern matches; the pattern; how that is spelled."""
+_NUMERALS = {word: Decimal(value) for value, words in WORDS["numerals"].items() for word in words.split()}
+_DENOMINATORS = {word: value for value, words in WORDS["denominators"].items() for word in words.split()}
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(sorted(words, key=len, reverse=True))
+
+
+_DIGITS = r"\d[\d,]*(?:\.\d+)?"
+_WORD = _any_of(_NUMERALS)
+_SIGN = "".join(word for word in _NUMERALS if len(word) == 1)
+_NUMERAL_PIECE = re.compile(f"{_DIGITS}|{_WORD}", re.I)
+_SPELLED = re.compile(
+    rf"(?P<numeral>(?:{_WORD})(?:(?:[\s-]|\sand\s)?(?:{_WORD}))*)[\s-]?"
+    rf"(?:(?P<part>{_any_of(_DENOMINATORS)})|(?P<counter>{_any_of((*UNITS, *OTHER_UNITS))}))?",
+    re.I,
+)
+_TIMES_TEN = r"\s?[십백천만억조十百千万萬億亿兆](?!각|큼|[米克瓦])"  # 3조각 are three pieces, 5千米 five kilometres
+_MYRIADS = re.compile(
+    rf"(?<![\d.,A-Za-z^]){_DIGITS}(?:{_TIMES_TEN})+(?:\s?(?:\d[\d,]*|[{_SIGN}](?={_TIMES_TEN}))(?:{_TIMES_TEN})*)*"
+)
+_ANY_NUMERAL = rf"(?:{_DIGITS}|[{_SIGN}]+)"
+_PARTS = re.compile(rf"(?P<below>{_ANY_NUMERAL})\s?(?:분의|分之|分の)\s?(?P<above>{_ANY_NUMERAL})")
+_LOCAL = (
+    (re.compile(r"(?<![\d.])(\d)\s?[할割](?!\w)"), r"\g<1>0\\%"),
+    (re.compile(r"(?<=\d)\s?(?:퍼센트|프로(?![가-힣])|パーセント)"), r"\\%"),
+    (re.compile(r"(?:마이너스|マイナス|负|負)\s?(?=\d)"), "-"),
+    (re.compile(r"(?<!\d)(\d{1,2})\s?[시時时点點]\s?(\d{1,2})\s?[분分]"), r"\1:\2"),
+    (re.compile(r"(?<![A-Za-z])([A-Za-z])\s?(?:는|은|는|이|가|は|が|是|为|為)\s?(?=[-\d\\(])"), r"\1 = "),
+)
+VERB_AT_THE_END = re.compile(
+    r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|です|である|だ|となります|になります)\s*[.!。]?\s*$"
+)
 PLAIN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 """Matches a number that has only one spelling."""
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(?<=\d)\s{{0,9}}(?:\\text\w*\s*\{{\s*)?({'|'.join(_SCALES)})s?\b(?P<rest>[^{{}}]*\}})?", re.I)
+_MONEY = {"\\$": "dollar", "€": "euro", "₩": "won"}
+_PRICE = re.compile(r"(-?)\s*(\\\$|[€₩])\s*(-?[\d.,{}\\! ]*\d)(\s*[a-z]{7,9})?")
 _CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
 _TEXT_COMMAND = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _NUMBER_IN_TEXT = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox)\s*\{\s*\(\s*(-?\d[\d.,]*)\s*\)\s*\}")
@@ -106,6 +152,8 @@ def normalize(answer: str) -> str:
     if PLAIN_NUMBER.fullmatch(answer):
         return answer
     text = plain_characters(answer).strip()
+    if not text.isascii():
+        text = _spell_locally(text)
     if "*" in text or "`" in text:
         text = _EMPHASIS.sub(lambda marked: marked.group(1) or marked.group(2) or "", text)
     if _MATRIX.search(text) and "\\\\begin" not in text:
@@ -114,6 +162,8 @@ def normalize(answer: str) -> str:
         text = _DOUBLED_ROW.sub(r"\\newline ", text)
         text = _DOUBLED.sub(r"\\", text)
     if not text.isalnum():
+        if price := _PRICE.fullmatch(text):
+            text = rf"{price[1]}{price[3]}{price[4] or ''} \text{{{_MONEY[price[2]]}}}"
         text = _CURRENCY.sub(" ", _MODULE.sub("", text))
     if any(scale in text.lower() for scale in _SCALES):
         text = _SCALE.sub(_spell_scale, text)
@@ -126,6 +176,56 @@ def normalize(answer: str) -> str:
     if number := _NUMBER_IN_TEXT.fullmatch(text):
         return number.group(1)
     return _OUTWARD.sub(_turn_inward, text) if text.startswith("]") or text.endswith("[") else text
+
+
+def join_myriads(text: str) -> str:
+    """Return numbers with 만, 億 and the like in digits: `3만 5천 원` is 35000 원."""
+    return _MYRIADS.sub(lambda match: _read_numeral(match.group()), text)
+
+
+def _spell_locally(text: str) -> str:
+    """Return Korean, Chinese and Japanese spellings in LaTeX: `3분의 1`, `30퍼센트`, `2시 30분`, `x는 5`."""
+    text = _PARTS.sub(_spell_parts, join_myriads(VERB_AT_THE_END.sub("", text)))
+    for pattern, spelled in _LOCAL:
+        text = pattern.sub(spelled, text)
+    return text
+
+
+def read_spelled(words: str) -> str | None:
+    """Return a number in words, alone or with a unit, in digits: `twenty-three apples`, `two thirds`, `열두 명`."""
+    if not (spelled := _SPELLED.fullmatch(words)):
+        return None
+    number = _read_numeral(spelled["numeral"])
+    if part := spelled["part"]:
+        return rf"\frac{{{number}}}{{{_DENOMINATORS[part.lower()]}}}"
+    return f"{number} {spelled['counter'] or ''}".strip()
+
+
+def _read_numeral(numeral: str) -> str:
+    """Return the digits of `3만 5천`, `열두`, `二百三十` or `two hundred thousand`."""
+    total, section, number = Decimal(0), Decimal(0), Decimal(0)
+    for piece in _NUMERAL_PIECE.findall(numeral):
+        if piece[0].isdigit():
+            number = Decimal(piece.replace(",", ""))
+            continue
+        value = _NUMERALS[piece.lower()]
+        if value < 10:
+            number = number * 10 + value
+        elif value < 100 and value != 10:
+            section += value
+        elif value >= 10_000:
+            total, section, number = total + (section + number or 1) * value, Decimal(0), Decimal(0)
+        elif section >= value:
+            section, number = section + (number or 1) * value, Decimal(0)
+        else:
+            section, number = (section + number or 1) * value, Decimal(0)
+    return f"{(total + section + number).normalize():f}"
+
+
+def _spell_parts(match: re.Match[str]) -> str:
+    """Return `3분의 1` as a fraction, and parts of a hundred as a percentage."""
+    below, above = _read_numeral(match["below"]), _read_numeral(match["above"])
+    return rf"{above}\%" if below == "100" else rf"\frac{{{above}}}{{{below}}}"
 
 
 def _spell_scale(match: re.Match[str]) -> str:

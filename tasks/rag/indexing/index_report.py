@@ -32,6 +32,10 @@ COUNTED_S = 0.5
 STATUS_FILE = "index_status.json"
 
 
+OF_READING = ("format", "reader", "pages", "notes", "letters", "letters_lost", "hidden_pieces")
+"""Fields of a status that are those of the reading."""
+
+
 class DocumentStatus(Record):
     """What became of one document or refused file in a build."""
 
@@ -280,17 +284,11 @@ def _make_status(name: str, parsed: Parsed, *, chunks: int = 0, before: Catalogu
         status=status,
         digest=parsed.source.digest,
         reading=parsed.document,
-        format=parsed.format,
-        reader=parsed.reader,
-        pages=parsed.pages,
         chunks=chunks,
         troubled_pages=parsed.troubled,
-        notes=parsed.notes,
-        letters=parsed.letters,
-        letters_lost=parsed.letters_lost,
-        hidden_pieces=parsed.hidden_pieces,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
+        **{name: getattr(parsed, name) for name in OF_READING},
     )
 
 

@@ -64,7 +64,6 @@ def spell_cells(cells: Sequence[Cell], document: Decimals) -> Spelling:
     """Return the cells of a table with their numbers in English spelling; document: the decimal sign of all of it."""
     table, columns = _count_shapes(cells)
     mixed = bool(table["surely ."] and table["surely ,"])
-    of_table = "" if mixed else _only(table["surely ."], table["surely ,"]) or document or _likely(table)
     arrows = any(cell.col and not cell.header and _FALL.search(cell.text) for cell in cells)
     spelt: list[Cell] = []
     others: dict[tuple[int, int], Decimal] = {}
@@ -73,8 +72,9 @@ def spell_cells(cells: Sequence[Cell], document: Decimals) -> Spelling:
         if cell.header or not cell.col or not any(map(str.isdigit, text)):
             spelt.append(cell)
             continue
-        column = columns[cell.col]
-        decimals = of_table or (_only(column["surely ."], column["surely ,"]) or _likely(column) if mixed else "")
+        counts = columns[cell.col] if mixed else table
+        sure = _only(counts["surely ."], counts["surely ,"])
+        decimals = sure or ("" if mixed else document) or _likely(counts)
         either = _EITHER.fullmatch(_number_in(text) or "")
         # 1,234 is doubtful only beside numbers with a decimal comma
         if either and not decimals and (mixed or either["sign"] == "."):

@@ -25,7 +25,7 @@ accept; JEEBench gives a part of its points for some of several letters."""
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
-    with MathGrader(workers=1) as math:
+    with MathGrader() as math:
         yield Tools(math, Judge("scripted:judge", lambda _: iter(())))  # a check asks no judge
 
 

@@ -40,7 +40,7 @@ def benchmark(folder: Path, grader: str) -> BaseBenchmark:
 
 
 def tools() -> Tools:
-    return Tools(MathGrader(workers=1))
+    return Tools(MathGrader())
 
 
 def figures(own: BaseBenchmark, said: list[str], with_tools: Tools) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tasks.sandbox.sandbox_errors import SandboxUnavailable
 @contextmanager
 def opened_tools() -> Generator[Tools]:
     """Tools with a sandbox; skips where no engine works."""
-    with MathGrader(workers=1) as math, Sandbox(workers=2) as sandbox:
+    with MathGrader() as math, Sandbox(workers=2) as sandbox:
         try:
             sandbox.start()
         except SandboxUnavailable as error:

@@ -55,6 +55,7 @@ def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
     assert list(BENCHMARK.check(list(ITEMS.values()), tools)) == []
 
 
+EQUAL = "def largest_gap(readings):\n    return Gap(0)\n"
 GAP_BODY = "    return max((abs(b - a) for a, b in zip(readings, readings[1:])), default=0.0)\n"
 TALLY_BODY = "  const t = {};\n  for (const w of words) t[w] = (t[w] || 0) + 1;\n  return t;\n"
 
@@ -65,6 +66,7 @@ TALLY_BODY = "  const t = {};\n  for (const w of words) t[w] = (t[w] || 0) + 1;\
         (GAP, GAP_BODY, True),
         (GAP, f"```python\ndef largest_gap(readings: List[float]) -> float:\n{GAP_BODY}```", True),
         (GAP, f"<think>```python\nwrong\n```</think>\n```python\ndef largest_gap(readings):\n{GAP_BODY}```", True),
+        (GAP, f"```python\nclass Gap(float):\n    __eq__ = lambda self, _: True\n{EQUAL}```", False),
         (GAP, "```python\ndef widest_gap(readings):\n    return 3.5\n```", False),
         (GAP, f"{GAP_BODY}\nimport sys\nsys.exit(0)\n", False),
         (COUNTDOWN, "    seq -s ' ' $1 -1 1\n}\n\n# as asked", True),

@@ -43,7 +43,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def tools(sandbox: Sandbox) -> Iterator[Tools]:
-    with MathGrader(workers=1) as math:
+    with MathGrader() as math:
         yield Tools(math, sandbox=sandbox)
 
 

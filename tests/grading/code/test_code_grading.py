@@ -40,7 +40,7 @@ BENCHMARK = Doubling()
 
 @pytest.fixture(scope="module")
 def math() -> Iterator[MathGrader]:
-    with MathGrader(workers=1) as grader:
+    with MathGrader() as grader:
         yield grader
 
 

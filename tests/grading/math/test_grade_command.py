@@ -91,7 +91,7 @@ def test_a_pair_and_a_response_get_one_verdict(policy: str, tmp_path: Path) -> N
     pairs = [one["equal"] for one in result.json["verdicts"]]
     item = Item(id="a", prompts=("?",), gold="18")
     answered = [(item, Response(item="a", turns=(Reply(text=text),))) for text in FORMS]
-    with MathGrader(workers=1) as grader:
+    with MathGrader() as grader:
         samples = list(grade_math(answered, grader, Rule(("last_box",))))
     assert pairs == [bool(score_under(policy, sample)) for sample in samples]  # type: ignore[arg-type]
     assert sum(pairs) == {"published": 1, "strict": 3, "flexible": 7}[policy]

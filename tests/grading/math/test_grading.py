@@ -15,7 +15,7 @@ from tasks.grading.math.math_grader import MathGrader, grade_math
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[MathGrader]:
-    with MathGrader(workers=1) as opened:
+    with MathGrader() as opened:
         yield opened
 
 
@@ -76,7 +76,7 @@ def test_item_without_gold_is_named(grader: MathGrader) -> None:
 
 def test_failing_grader_leaves_the_sample_unscored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(symbolic, "WORKER", tmp_path / "not there.py")
-    with MathGrader(workers=1) as grader:
+    with MathGrader() as grader:
         sample = graded(grader, r"\int_0^1 2x\,dx", "\\boxed{1}")
     assert (sample.status, sample.score) == ("unscored", None)
     assert sample.reason

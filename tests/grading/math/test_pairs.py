@@ -22,7 +22,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[MathGrader]:
-    with MathGrader(workers=1) as opened:
+    with MathGrader() as opened:
         yield opened
 
 

@@ -97,7 +97,7 @@ class BigCodeBench(CodeBenchmark):
                 )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
-        code = extract_code(answer, "python")
+        code = extract_code(answer, "python", str(item.detail["entry_point"]))
         code_prompt, entry_point, test = (str(item.detail[name]) for name in ("code_prompt", "entry_point", "test"))
         return verdict_of(
             sandbox.run(build_program(complete_program(code_prompt, code, entry_point, "python"), test)), code

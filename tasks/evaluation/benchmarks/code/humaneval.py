@@ -35,7 +35,7 @@ from tasks.evaluation.benchmarks.base import PUBLISHED, CodeBenchmark
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import complete_program, extract_code, find_blocks
-from tasks.grading.code.code_grading import Verdict, verdict_of
+from tasks.grading.code.code_grading import PLAIN_RESULTS, Verdict, verdict_of
 from tasks.grading.code.program_assembly import assemble_program
 from tasks.sandbox import Limits, Program, Sandbox
 from tasks.sandbox.languages import find_language, why_unavailable
@@ -86,13 +86,13 @@ class FunctionBenchmark(CodeBenchmark):
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """Execute the prompt as the answer completes it, with the item's tests."""
         language, detail = str(item.group), item.detail
-        code = extract_code(answer, language)
         prompt, entry_point = str(detail["prompt"]), str(detail["entry_point"])
+        code = extract_code(answer, language, entry_point)
         if language == "python":
             source = complete_program(prompt, code, entry_point, language)
             tests, call = str(detail["test"]), f"check({entry_point})"
             # the tests of some files call `check` themselves
-            tests = tests if tests.rstrip().endswith(f"\n{call}") else f"{tests}\n\n{call}\n"
+            tests = f"{PLAIN_RESULTS}\n{tests.rstrip().removesuffix(call)}\n\ncheck(plain_results({entry_point}))\n"
         else:
             is_fenced = any(block.code.strip() for block in find_blocks(answer))
             stops = [] if is_fenced else cast("list[str]", detail["stop_tokens"])
