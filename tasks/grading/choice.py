@@ -254,7 +254,7 @@ NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due
 
 _BEFORE_LETTER = (
     r"(?:\b(?i:is|are|be|was|to|with|as|only|so|but|then|that|therefore|thus|hence|say|says|sure|means|leaves|leaving"
-    r"|think|guess|believe|definitely|probably|option|choice|answer|pick|choose|select),?\s?:?\s|[’']s\s|\b(?i:its|thats)\s|[(\[—–:]\s?"
+    r"|think|guess|believe|definitely|probably|option|choice|answer|pick|choose|select),?\s?:?\s|[’']s\s|\b(?i:its|thats)\s|[—–:]\s?|(?=[(\[][A-Z][)\]])"
     r"|(?:보기|선택지|[은는이가로서면므니]),?\s|[是为は]\s?|選択肢\s?|(?:^|\s{2})(?=\S{1,3}(?:[가-힣です]|[.!]?$))|,\s(?=\S{1,3}[.!]?$))"
 )
 """Words of grammar and signs behind which a letter is an option; behind a noun it is none: `vitamin C`."""

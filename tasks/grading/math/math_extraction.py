@@ -53,11 +53,13 @@ _NUMBER = re.compile(
     r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
     r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
 )
+_CJK = re.compile(f"[{CJK}]")
 _ASIDE = re.compile(rf"(?<=[\w%$])\s?\((?!mod)[A-Za-z{CJK}]{{2}}[^()]*\)")
 """Words in brackets behind an answer: `7 (not 8)`, `7 (seven)`."""
 _UNIT_WORD = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
-_COUNTED = rf"{_NUMBER.pattern}\s?(?:{_UNIT_WORD})"
-_AMOUNT = re.compile(rf"{_COUNTED}(?:,?\s?(?:and\s)?{_COUNTED})+(?![A-Za-z])")
+_GAP = r"(?:[\s~]|\\[,; ]){0,4}"
+_COUNTED = rf"\d[\d,.]{{0,20}}{_GAP}(?:\\(?:text|mathrm)\{{\s*)?(?:{_UNIT_WORD})(?:\s?,|\sand)?\s?\}}?"
+_AMOUNT = re.compile(rf"(?<![\w.,]){_COUNTED}(?:{_GAP}{_COUNTED})+(?![A-Za-z])")
 """An amount in several units, `6 hours and 30 minutes`, of which no number is the answer alone."""
 _CLOSING = re.compile(r"[)}\]]")
 _NO_LETTERS = digits + punctuation + whitespace
@@ -190,7 +192,7 @@ def last_expression(text: str) -> str | None:
     if number := _last_number(tail, outside_from):
         tuples = _TUPLE.finditer(tail, outside_from) if _CLOSING.search(tail, number.start()) else ()
         around = [match.group() for match in tuples if match.end() > number.start()]
-        amounts = _AMOUNT.finditer(tail, max(outside_from, number.start() - 60))
+        amounts = _AMOUNT.finditer(tail, max(outside_from, number.start() - 90))
         around = around or [match.group().strip() for match in amounts if match.end() > number.start()]
         return around[-1] if around else _formula_around(tail, number)  # (1, 2), whose last number is 2
     if not spans:
@@ -235,7 +237,9 @@ def _formula_around(text: str, number: re.Match[str]) -> str:
         last += 1
     while first < last and words[first].group() in ("a", "A", "I", "-", "+", "="):
         first += 1
-    formula = VERB_AT_THE_END.sub("", line[words[first].start() : words[last].end()]).strip(" .,;:!?*")
+    formula = line[words[first].start() : words[last].end()].strip(" .,;:!?*")
+    if _CJK.search(formula):
+        return number.group().strip()
     before, _, behind = formula.partition(number.group().strip().lstrip("+-− "))
     if not _OPERATOR.search(before) and not _OPERATOR.search(behind) and (not behind or _UNIT.fullmatch(behind)):
         return number.group().strip()

@@ -364,15 +364,14 @@ def _as_words(tokens: Sequence[Token]) -> Words:
 
 
 def _split_amounts(tokens: list[Token]) -> list[list[Token]]:
-    """Return the parts of `tokens` that begin with a number behind a word or a unit."""
+    """Return the parts of `tokens` that begin with a number behind another and a word or a unit."""
     depth, parts = 0, [list[Token]()]
     for index, token in enumerate(tokens):
         depth += (token.text in _OPENING) - (token.text in _CLOSING) if token.kind in ("sign", "command") else 0
-        if token.kind == "number" and index > 1 and not depth:
-            before, counted = tokens[index - 1], tokens[index - 2].kind == "number"
-            if counted and before.kind == "symbol" and before.text in UNITS:  # the h of `6 h 30 min`
-                parts[-1][-1] = before = Token("text", before.text)
-            if before.kind == "text":
+        if token.kind == "number" and not depth and any(earlier.kind == "number" for earlier in parts[-1]):
+            if tokens[index - 2].kind == "number" and tokens[index - 1].text in UNITS:  # the h of `6 h 30 min`
+                parts[-1][-1] = Token("text", tokens[index - 1].text)
+            if parts[-1][-1].kind == "text":
                 parts.append([])
         parts[-1].append(token)
     return parts

@@ -121,7 +121,7 @@ _MONEY = {"\\$": "dollar", "€": "euro", "₩": "won"}
 _PRICE = re.compile(r"(-?)\s*(\\\$|[€₩])\s*(-?[\d.,{}\\! ]*\d)(\s*[a-z]{7,9})?")
 _CURRENCY = re.compile(r"\\\$|[€£¥₩₹]|\\(?:euro|pounds)(?![a-zA-Z])")
 _TEXT_COMMAND = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
-_NUMBER_IN_TEXT = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox)\s*\{\s*\(\s*(-?\d[\d.,]*)\s*\)\s*\}")
+_NUMBER_IN_TEXT = re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox)\s*\{\s*\(?\s*(-?\d[^{}()\\]*)\)?\s*\}")
 _SPACE = re.compile(r"(?<!\d) | (?!\d)")
 _ONLY_LETTERS = re.compile(r"[^\W\d_][^\W\d_ .'-]*(?:[ .'-]+[^\W\d_]+)*")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+(?=[a-z]{3})", re.I)
@@ -174,7 +174,7 @@ def normalize(answer: str) -> str:
             text = pattern.sub(spelled, text)
     text = _SPACES.sub(" ", text).strip(" \n\t").rstrip(".,;:\\ ")
     if number := _NUMBER_IN_TEXT.fullmatch(text):
-        return number.group(1)
+        return number.group(1).strip()
     return _OUTWARD.sub(_turn_inward, text) if text.startswith("]") or text.endswith("[") else text
 
 
