@@ -22,7 +22,8 @@ _ANCHOR_LETTERS = (24, 12, 6, 3)
 _SHORTEST_PIECE = 4
 """Letters of a piece that is searched for on its own."""
 _OUT_OF_ORDER = 8
-"""A piece of as many letters may stand on any page: text boxes are drawn out of order."""
+"""A piece of as many letters may stand on any page, as text boxes are drawn out of order; a shorter one, if it occurs
+once."""
 _CURVES_OF_A_WORD = 20
 """Curves on a page without text that are letters sooner than a drawing: a syllable has two to five."""
 _WORD_GAP = 0.25
@@ -148,43 +149,38 @@ class _DrawnLetters:
                 self._used[spot] = 1
         for text in body:
             text.spots, spots = spots[: len(text.key)], spots[len(text.key) :]
-        self._find_the_rest(body)
-        self._find_the_rest(
-            [text for text in texts if text.block.kind == "note"]
-        )  # at the feet of pages, or at the end
+        self._find_the_rest(body, ahead=1)
+        notes = [text for text in texts if text.block.kind == "note"]
+        self._find_the_rest(notes, ahead=self.page_count)  # they stand at the feet of pages, or at the end
         if not any(spot is not None for text in texts for spot in text.spots) and any(text.key for text in texts):
             raise LayoutFailed("the layout shows nothing of the text")
         if self.hidden:
             texts = [seen for text in texts if (seen := text.without_hidden(self))]
         return [part for text in texts for part in text.parts(self)]
 
-    def _find_the_rest(self, texts: Sequence[_Text]) -> None:
-        """Look for the letters that stand out of order: near their neighbours first, long pieces on any page."""
-        following, last = list[int](), len(self.letters)
-        for text in reversed(texts):
-            following.append(last)
-            last = min((spot for spot in text.spots if spot is not None), default=last)
+    def _find_the_rest(self, texts: Sequence[_Text], *, ahead: int) -> None:
+        """Look for the letters that stand out of order: near their neighbours first, long pieces on any page.
+
+        ahead: pages behind that of the neighbours which are near.
+        """
         before = 0
-        for text, after in zip(texts, reversed(following), strict=True):
+        for text in texts:
+            in_order = max((spot for spot in text.spots if spot is not None), default=before)
+            first, last = (self.pages[spot] if self.pages else 1 for spot in (before, in_order))
+            low, high = self.starts[first - 1], self.starts[min(last + ahead, self.page_count)]
             for start, end in text.unplaced():
-                low, high = self._page_bounds(before, after)
                 for at, spot in self._find_pieces(text.key[start:end], low, high):
                     text.spots[start + at] = spot
-            before = max((spot for spot in text.spots if spot is not None and spot <= after), default=before)
-
-    def _page_bounds(self, before: int, after: int) -> tuple[int, int]:
-        """Return where the page of the letter before begins, and where that of the letter after ends."""
-        if not self.pages:
-            return 0, 0
-        first, last = (self.pages[min(spot, len(self.pages) - 1)] for spot in (before, max(before, after)))
-        return self.starts[first - 1], self.starts[last]
+            before = in_order
 
     def _find_pieces(self, key: str, low: int, high: int, start: int = 0) -> Iterator[tuple[int, int]]:
         """Yield (letter of the key, where it is drawn); the key is halved until its parts are found, or too short."""
         size = len(key)
         at = self._find_unused(key, low, high)
-        if at < 0 and size >= _OUT_OF_ORDER:
+        if at < 0 and size >= _SHORTEST_PIECE:
             at = self._find_unused(key, 0, len(self.letters))
+            if size < _OUT_OF_ORDER and self._find_unused(key, at + 1, len(self.letters)) >= 0:
+                at = -1
         if at >= 0:
             self._used[at : at + size] = b"\1" * size
             yield from zip(range(start, start + size), range(at, at + size), strict=True)

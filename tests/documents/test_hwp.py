@@ -219,12 +219,12 @@ def test_damage_gives_a_typed_error_or_a_document(suffix: str, folder: Path, tmp
     [
         (b"", EmptyDocument),
         (b"HWP Document File V3.00 \x1a\x01\x02\x03\x04\x05", UnsupportedDocument),
-        (b"PK\x03\x04", CorruptDocument),
+        (b"%PDF-1.7", CorruptDocument),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), CorruptDocument),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\xff" * 4000, CorruptDocument),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(22) + b"\x28\0\x06\0" + bytes(4000), CorruptDocument),
     ],
-    ids=["no bytes", "hwp 3", "a zip", "a cut container", "a broken container", "sectors of a terabyte"],
+    ids=["no bytes", "hwp 3", "a PDF", "a cut container", "a broken container", "sectors of a terabyte"],
 )
 def test_what_is_not_hwp_5_is_named(data: bytes, error: type[DocumentError], tmp_path: Path) -> None:
     path = tmp_path / "x.hwp"

@@ -9,14 +9,14 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tasks.documents import document_errors as errors
-from tasks.documents.archives import OLE_MAGIC
+from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC
 from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damage_error, decrypt_distribution, decrypt_stream, inflate
 
 _SIGNATURE = b"HWP Document File"
@@ -35,28 +35,55 @@ _UNITS = re.compile(rb"((?:[ -\xff]\0|.[\x01-\xff])+)|[\x01-\x09\x0b\x0c\x0e-\x1
 """Text is UTF-16, in which the codes below 32 are controls of one unit or of eight."""
 
 
-class HwpContents(NamedTuple):
+@dataclass
+class HwpContents:
     """A document without its password, and what its streams say themselves."""
 
     data: bytes
-    texts: tuple[str, ...] | None = None
-    """The text of every paragraph, shown or not; None where no stream was read."""
-    comments: tuple[str, ...] = ()
-    """Those of hidden comments."""
-    memos: tuple[str, ...] = ()
-    """Those of memos, which the layout engine leaves out."""
-    word_art: tuple[str, ...] = ()
-    """Words drawn as a picture, which it leaves out, too."""
-    numbers: tuple[int, ...] = ()
-    """Numbers of notes and captions as Hangul stored them, in their order."""
-    metadata: Mapping[str, str] = MappingProxyType({})
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
+    texts: list[str] = field(default_factory=list[str])
+    """The text of every paragraph of HWP 5, shown or not."""
+    comments: list[str] = field(default_factory=list[str])
+    """Those of hidden comments."""
+    memos: list[str] = field(default_factory=list[str])
+    """Those of memos, which the layout engine leaves out."""
+    word_art: list[str] = field(default_factory=list[str])
+    """Words drawn as a picture, which it leaves out, too."""
+    numbers: list[int] = field(default_factory=list[int])
+    """Numbers of notes and captions as Hangul stored them, in their order."""
+
+    def add_section(self, section: bytes, name: str) -> None:
+        """Add what the records of a section say. Raises CorruptDocument if one is cut."""
+        aside, least_level = None, 0
+        for tag, level, record in _records(section, name):
+            if level > _DEEPEST:
+                raise damage_error(name)
+            if tag == _MEMO_LIST:
+                aside, least_level = self.memos, level
+            elif tag == _CONTROL and record.startswith(_HIDDEN_COMMENT):
+                aside, least_level = self.comments, level + 1
+            elif level < least_level:
+                aside, least_level = None, 0
+            if tag == _PARA_TEXT:
+                text = "".join(run.decode("utf-16-le", "replace") for run in _UNITS.findall(record))
+                self.texts.append(text)
+                if aside is not None:
+                    aside.append(text)
+            elif tag == _TEXT_ART:  # four corner points, then the words behind their length
+                end = 34 + 2 * int.from_bytes(record[32:34], "little")
+                self.word_art.append(record[34:end].decode("utf-16-le", "replace"))
+            elif tag == _CONTROL and record.startswith(_NUMBER):
+                self.numbers.append(int.from_bytes(record[8:10], "little"))
 
 
 def read_contents(path: Path, password: str | None) -> HwpContents:
-    """Return the contents of an HWP 5 document whose streams are all sound, or an HWP 3 one. Raises DocumentError."""
+    """Return the contents of an HWP 5 document whose streams are all sound, or the bytes of an HWP 3 or HWPX one.
+
+    Raises DocumentError.
+    """
     data = path.read_bytes()
-    if data.startswith(_SIGNATURE):  # HWP 3 is no container
+    if data.startswith((_SIGNATURE, *ZIP_MAGIC)):
         return HwpContents(data)
     with _open_container(data) as ole:
         return _Container(ole, password, len(data)).contents()
@@ -117,26 +144,18 @@ class _Container:
         if not names:
             raise damage_error()
         self._inflated("DocInfo", self._stored("DocInfo"))
-        walk = _SectionWalk()
-        for name in sorted(names, key=lambda name: int(name.partition("Section")[2])):
-            stored = self._stored(name)
-            walk.add(self._inflated(name, decrypt_distribution(stored, name) if distribution else stored), name)
-        # the summary is not encrypted even where the text is
-        metadata = _read_summary(self._stored(_SUMMARY_STREAM)) if self._ole.exists(_SUMMARY_STREAM) else {}
         notes = {
             "read from the view streams of a distribution document": distribution,
             "decrypted with the password": self._flags & _PASSWORD,
         }
-        return HwpContents(
-            data=self._ole.fp.getvalue(),
-            texts=tuple(walk.texts),
-            comments=tuple(walk.comments),
-            memos=tuple(filter(None, walk.memos)),
-            word_art=tuple(filter(None, walk.word_art)),
-            numbers=tuple(walk.numbers),
-            metadata=metadata,
-            notes=tuple(note for note, applies in notes.items() if applies),
-        )
+        contents = HwpContents(self._ole.fp.getvalue(), notes=tuple(note for note, applies in notes.items() if applies))
+        if self._ole.exists(_SUMMARY_STREAM):  # not encrypted even where the text is
+            contents.metadata = _read_summary(self._stored(_SUMMARY_STREAM))
+        for name in sorted(names, key=lambda name: int(name.partition("Section")[2])):
+            stored = self._stored(name)
+            plain = decrypt_distribution(stored, name) if distribution else stored
+            contents.add_section(self._inflated(name, plain), name)
+        return contents
 
     def _stored(self, name: str) -> bytes:
         """Return the bytes of a stream as stored. Raises CorruptDocument if it is missing or damaged."""
@@ -175,37 +194,6 @@ class _Container:
             self._ole.write_stream(name, data)
         except (*_DAMAGED, AssertionError) as error:  # the stream is cut, which reading it does not say
             raise damage_error(name) from error
-
-
-class _SectionWalk:
-    """What the records of sections say, and the engine does not."""
-
-    def __init__(self) -> None:
-        self.texts, self.numbers = list[str](), list[int]()
-        self.memos, self.comments, self.word_art = list[str](), list[str](), list[str]()
-
-    def add(self, section: bytes, name: str) -> None:
-        """Walk the records of a section. Raises CorruptDocument if one is cut."""
-        aside, least_level = None, 0
-        for tag, level, record in _records(section, name):
-            if level > _DEEPEST:
-                raise damage_error(name)
-            if tag == _MEMO_LIST:
-                aside, least_level = self.memos, level
-            elif tag == _CONTROL and record.startswith(_HIDDEN_COMMENT):
-                aside, least_level = self.comments, level + 1
-            elif level < least_level:
-                aside, least_level = None, 0
-            if tag == _PARA_TEXT:
-                text = "".join(run.decode("utf-16-le", "replace") for run in _UNITS.findall(record))
-                self.texts.append(text)
-                if aside is not None:
-                    aside.append(text)
-            elif tag == _TEXT_ART:  # four corner points, then the words behind their length
-                end = 34 + 2 * int.from_bytes(record[32:34], "little")
-                self.word_art.append(record[34:end].decode("utf-16-le", "replace"))
-            elif tag == _CONTROL and record.startswith(_NUMBER):
-                self.numbers.append(int.from_bytes(record[8:10], "little"))
 
 
 def _records(data: bytes, name: str) -> Iterator[tuple[int, int, bytes]]:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from tasks.documents.blocks import BBox
@@ -223,14 +222,6 @@ def _number(attributes: Mapping[str, str], name: str) -> float:
         return float(attributes.get(name, "0"))
     except ValueError:
         return 0.0
-
-
-def render_pages(
-    path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
-) -> Iterator[tuple[int, bytes]]:
-    """Yield the 1-based number and the PNG of each existing page of `boxes` of an HWPX. Raises DocumentError."""
-    del password  # the engine opens no encrypted HWPX, which therefore has no pages
-    return draw_boxes(path.read_bytes(), boxes)
 
 
 def draw_boxes(data: bytes, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:

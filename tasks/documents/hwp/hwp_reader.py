@@ -32,7 +32,7 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
         lay_out if draws else None,
         format="hwp",
         reader=f"trivet hwp + rhwp {VERSION}",
-        texts=contents.texts,
+        texts=contents.texts or None,
     )
 
 
@@ -50,9 +50,10 @@ def read_converted(hwpx: bytes, contents: HwpContents) -> HangulDocument:
 
 def _read_text_alone(contents: HwpContents, why: str) -> HangulDocument:
     """Return the paragraphs of a document that is not converted. Raises UnsupportedDocument for HWP 3."""
-    if contents.texts is None:
+    if not contents.texts:
         raise UnsupportedDocument(
-            f"The document is of HWP 3, and encrypted or damaged ({why}); open it in Hangul and save it as HWPX."
+            f"The document is encrypted, damaged, or of a kind that is not read ({why}); open it in Hangul "
+            "and save it as HWPX."
         )
     paragraphs = [Paragraph((text,), None) for text in contents.texts]
     shown = [paragraph for paragraph in paragraphs if paragraph.runs[0] not in contents.comments]
@@ -74,5 +75,5 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
+    """Yield the 1-based number and the PNG of each existing page of `boxes`, of HWPX, too. Raises DocumentError."""
     return draw_boxes(read_contents(path, password).data, boxes)

@@ -44,6 +44,13 @@ _METADATA = {
 # a section of 1,000 pages has about 40 MiB
 _CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_from_bytes=8 << 20)
 _MANIFEST = "META-INF/manifest.xml"
+_CIPHER = (
+    "encryption-data checksum-type",
+    "algorithm algorithm-name",
+    "key-derivation key-derivation-name",
+    "start-key-generation start-key-generation-name",
+)
+"""Where the manifest names the algorithms: element and attribute."""
 
 
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
@@ -139,42 +146,32 @@ class _Cipher(NamedTuple):
 def _read_ciphers(manifest: Element) -> dict[str, _Cipher]:
     """Return the encryption parameters of the encrypted members, by name."""
     ciphers: dict[str, _Cipher] = {}
-    for entry in (node for node in manifest.iter() if local_name(node) == "file-entry"):
-        parts = {local_name(part): part for part in entry.iter()}
-        if "encryption-data" not in parts:
+    for entry in manifest.iter("{*}file-entry"):
+        about = {
+            f"{local_name(part)} {name.rpartition('}')[2]}": str(value)
+            for part in entry.iter()
+            for name, value in part.attrib.items()
+        }
+        if "encryption-data checksum-type" not in about:
             continue
-        try:
-            data, algorithm, derivation = parts["encryption-data"], parts["algorithm"], parts["key-derivation"]
-            start_key = parts["start-key-generation"]
-        except KeyError as error:
-            raise damage_error() from error
-        names = (
-            *(_attribute(data, "checksum-type"), _attribute(algorithm, "algorithm-name")),
-            *(_attribute(derivation, "key-derivation-name"), _attribute(start_key, "start-key-generation-name")),
-        )
-        used = [name.rpartition("#")[2].lower() for name in names]  # written as a URI or by name alone
-        if (used[0], used[2], used[3]) != ("sha256-1k", "pbkdf2", "sha256") or not used[1].endswith("-cbc"):
+        used = [about.get(name, "").rpartition("#")[2].lower() for name in _CIPHER]  # written as a URI or by name alone
+        if [*used[:1], *used[2:]] != ["sha256-1k", "pbkdf2", "sha256"] or not used[1].endswith("-cbc"):
             raise errors.UnsupportedDocument(
                 f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
                 "save it in Hangul without a password."
             )
         try:
             cipher = _Cipher(
-                vector=base64.b64decode(_attribute(algorithm, "initialisation-vector"), validate=True),
-                salt=base64.b64decode(_attribute(derivation, "salt"), validate=True),
-                iterations=int(_attribute(derivation, "iteration-count")),
-                key_bytes=int(_attribute(derivation, "key-size")),
-                checksum=base64.b64decode(_attribute(data, "checksum"), validate=True),
+                vector=base64.b64decode(about["algorithm initialisation-vector"], validate=True),
+                salt=base64.b64decode(about["key-derivation salt"], validate=True),
+                iterations=int(about["key-derivation iteration-count"]),
+                key_bytes=int(about["key-derivation key-size"]),
+                checksum=base64.b64decode(about["encryption-data checksum"], validate=True),
             )
-        except ValueError as error:
+        except (KeyError, ValueError) as error:
             raise damage_error() from error
-        ciphers[posixpath.normpath(_attribute(entry, "full-path")).lstrip("/")] = cipher
+        ciphers[posixpath.normpath(about.get("file-entry full-path", "")).lstrip("/")] = cipher
     return ciphers
-
-
-def _attribute(element: Element, name: str) -> str:
-    """Return the attribute of that local name; "" where there is none."""
-    return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
 class _Parts:
