@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,10 @@ class Sheet:
         """A line."""
         self._page.draw_line((x0, y0), (x1, y1))
 
+    def shade(self, x0: float, y0: float, x1: float, y1: float) -> None:
+        """A coloured ground."""
+        self._page.draw_rect((x0, y0, x1, y1), color=None, fill=(0.8, 0.9, 1))
+
     def blocks(self) -> list[Block]:
         """What is read from it."""
         self._page.parent.save(self._file)
@@ -325,6 +330,38 @@ def test_the_row_of_years_is_a_header_and_a_section_is_none(sheet: Sheet) -> Non
     assert cash.bbox is not None
     x0, y0, x1, y1 = cash.bbox
     assert (x1, y0 < 130 + HIGH * 3 < y1, x0 > 230) == (pytest.approx(250, abs=1), True, True)
+
+
+def test_names_of_columns_in_several_lines_are_one_cell_and_spacers_none(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate((("", "October 29,", "October 30,"), ("", "2022", "2021"), *REVENUE * 2)):
+        top = 120 + HIGH * n
+        if n in (2, 4):  # stripes in pieces, with narrow ones between the columns
+            for x0, x1 in pairwise((LEFT, 180.0, 186.0, 260.0, 266.0, 340.0)):
+                sheet.shade(x0, top, x1, top + HIGH)
+        sheet.write(LEFT + 4, top + 10, label)
+        sheet.amounts(top + 10, *amounts[:2], ends=(255.0, 335.0))
+    (table,) = sheet.tables()
+    assert table.text.splitlines()[:2] == [
+        " | October 29, 2022 | October 30, 2021",
+        "Total revenue | 17,606 | $ 15,785",
+    ]
+
+
+def test_two_tables_side_by_side_are_two(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate(REVENUE * 2):
+        for left in (LEFT, 330.0):
+            sheet.write(left, 130 + HIGH * n, label)
+            sheet.amounts(130 + HIGH * n, *amounts[:2], ends=(left + 110, left + 165))
+    assert [table.text.count("\n") for table in sheet.tables()] == [3, 3]
+
+
+def test_a_range_is_one_value(sheet: Sheet) -> None:
+    rows = [(f"Group {n}", f"{n}2 - {n}6", f"0.{n}1 (0.0{n})") for n in range(1, 5)]
+    for n, texts in enumerate(rows):
+        for x, text in zip((LEFT, 160.0, 240.0), texts, strict=True):
+            sheet.write(x, 130 + HIGH * n, text)
+    (table,) = sheet.tables()
+    assert table.text.splitlines() == [" | ".join(row) for row in rows]
 
 
 def test_a_page_of_contents_is_no_table(sheet: Sheet) -> None:

@@ -12,8 +12,9 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import HEADER_LINES, Edge, Edges, Grid, find_grids, join_stripes
+from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, join_stripes
 from tasks.documents.pdf.pdf_layout import group_rows
+from tasks.documents.pdf.pdf_rows import HEADER_LINES
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word
 from tasks.documents.pdf.pdf_words import (
@@ -45,7 +46,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     words = [moved.get(word, word) for word in stored]
     grids = join_stripes(find_grids(edges), words)
     boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
-    drawn = fill_grids([grid for grid in grids if grid not in boxes], words, edges.horizontal, text.chars)
+    drawn = fill_grids([grid for grid in grids if grid not in boxes], words, edges.horizontal)
     aligned = find_aligned(remove_table_words(own, words, []), edges.horizontal, words)
     tables = [table for table in drawn if not any(_is_highlight(table, area) for area in aligned)]
     if drawn:
@@ -59,7 +60,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
         for area in aligned
         if not any(area.xs[0] < x < area.xs[-1] and area.ys[0] < y < area.ys[1] for x, y in middles)
     ]
-    tables += fill_grids(grids, rest, edges.horizontal, text.chars)
+    tables += fill_grids(grids, rest, edges.horizontal)
     origins = {sign: word for word, sign in moved.items()}
     return [table._replace(words=tuple(origins.get(word, word) for word in table.words)) for table in tables]
 
@@ -80,6 +81,8 @@ ROW_GAP_EMS = 1.8
 """White between two rows of a table, in font sizes."""
 MAX_LABEL_ROWS = 2
 """Rows with one column (group titles, wrapped labels) that may follow each other inside a table."""
+BETWEEN_TABLES = 1.5
+"""White between two tables side by side, in widths of the widest between their columns."""
 MIN_GUTTER = 3.0
 """Least white between two columns, in points."""
 FILLED_SHARE = 0.4
@@ -186,8 +189,7 @@ def _split_tables(
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
     if len(several) < MIN_ROWS:
         return
-    whole, first, last = run, several[0], several[-1] + 1
-    run = run[first:last]
+    run = run[several[0] : several[-1] + 1]
     left = min(segment.x0 for line in run for segment in line.segments)
     right = max(segment.x1 for line in run for segment in line.segments)
     rows = [line for line in run if len(line.segments) > 1]
@@ -199,6 +201,10 @@ def _split_tables(
         gaps = find_gutters([[(s.x0, s.x1) for s in line.segments] for line in shown], least=MIN_GUTTER)
         if not gaps:
             continue
+        if sides := _part_side_by_side(run, gaps):
+            for side in sides:
+                yield from _split_tables(side, rules, words)
+            return
         inside = find_words((left, run[0].y0, right, run[-1].y1), words)
         xs = (left - 1, *(place_line(start - 1, end + 1, inside) for start, end in gaps), right + 1)
         if (beside := _drop_prose(run, xs)) is not run:
@@ -209,9 +215,7 @@ def _split_tables(
             s.x0 < xs[1] and s.x1 > (left + right) / 2 for line in run for s in line.segments
         )
         if not running and _is_table(shown, xs, rules):
-            while first and xs[1] < whole[first - 1].segments[0].x0 and whole[first - 1].segments[-1].x1 < xs[-1]:
-                first -= 1  # a title of one column alone
-            yield whole[first:last], xs
+            yield run, xs
             return
 
     def gape(i: int) -> float:
@@ -224,6 +228,24 @@ def _split_tables(
         cut = max(range(1, len(run)), key=gape)
         for part in (run[:cut], run[cut:]):
             yield from _split_tables(part, rules, words)
+
+
+def _part_side_by_side(run: list[_Line], gaps: Sequence[tuple[float, float]]) -> list[list[_Line]]:
+    """Return the two tables of a run that stand side by side; none where it is one.
+
+    The widest white by far parts them, with rows on both sides that begin with a label and go on with amounts.
+    """
+    *others, (width, middle) = sorted((end - start, (start + end) / 2) for start, end in gaps)
+    if len(others) < 2 or width < BETWEEN_TABLES * others[-1][0]:
+        return []
+    left = [line._replace(segments=tuple(s for s in line.segments if s.x0 < middle)) for line in run]
+    right = [line._replace(segments=tuple(s for s in line.segments if s.x0 > middle)) for line in run]
+    sides = [[line for line in side if line.segments] for side in (left, right)]
+    for side in sides:
+        rows = [line.segments for line in side if len(line.segments) > 1 and is_number(line.segments[-1].text)]
+        if sum(not is_number(row[0].text) for row in rows) < max(MIN_ROWS, NUMBER_SHARE * len(side)):
+            return []
+    return sides
 
 
 def _drop_prose(run: list[_Line], xs: Sequence[float]) -> list[_Line]:

@@ -296,16 +296,12 @@ PROSE_SHARE = 0.6
 """Share of a table's width that a line of words fills only if it is prose."""
 STRIPE_ROWS = 2
 """A shaded stripe has at most so many rows; a single row may also lead to or end a grid of many."""
-HEADER_LINES = 6
-"""Lines above a table that may name its columns."""
 STRIPE_GAP = 2.2
 """Heights of a stripe that may lie between two stripes of one table."""
 LAST_ROW_HEIGHTS = 1.2
 """Heights of a stripe in which the row below the last stripe stands."""
 SIGN_COLUMNS = 3
 """Columns that an amount, its currency and its closing bracket take up."""
-CENTRED_POINTS = 6.0
-"""Points by which a title may be off the middle of its table."""
 
 
 def join_stripes(grids: list[Grid], words: Sequence[Word]) -> list[Grid]:

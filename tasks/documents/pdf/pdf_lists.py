@@ -22,7 +22,7 @@ NUMBERED_SHARE = 0.6
 REFERENCE_SHARE = 0.25
 """Share of the texts behind the titles that say where a document is found, by date or file number."""
 MOST_BEHIND = 2
-"""Most columns behind the titles of a list; an index with more is a table."""
+"""Most columns behind the titles of a list, where none names the forms of filings."""
 TITLE_WORDS = 3
 """Median of the words in a title."""
 RUNNING_CHARS = 60
@@ -38,6 +38,8 @@ BEGUN = re.compile(r"[*†‡+#]?\d{1,3}\.\d{1,3}[A-Z]? +(?=[A-Za-z]|(?:19|20)\d
 REFERENCE = re.compile(
     r"\b\d{1,2}/\d{1,2}/\d{2,4}\b|\b[A-Z][a-z]+ \d{1,2}, (?:19|20)\d\d\b|\bNos?\. ?\d|\b\d{1,3}-\d{4,6}\b"
 )
+FILING = re.compile(r"\d{1,2}-[A-Z]\b|[A-Z]{1,2}-\d{1,2}\b")
+"""The form of a filing: `10-K`, `S-8`."""
 SUM = re.compile(r"[$€£¥₩%]|\d,\d{3}")
 PAGE_TITLE = re.compile(r"pages?(?: no\.?| number)?|쪽|면|페이지", re.IGNORECASE)
 PAGE = re.compile(r"(?:[A-Z]{1,2}-)?\d{1,3}")
@@ -115,8 +117,8 @@ def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
     joined = [text for text in numbers if BEGUN.match(text)]
     if len(joined) >= MIN_ITEMS:  # number and title stand in one column
         numbers, titles, rest = [text.split()[0] for text in joined], joined, [titles, *rest]
-    if len(rest) > MOST_BEHIND:
-        return False  # form, number and date in columns of their own are a table that says which is which
+    if len(rest) > MOST_BEHIND and not any(sum(map(bool, map(FILING.match, c))) > len(c) / 2 for c in rest):
+        return False  # a plan or a register: items with several columns of words and dates
     items = [text for text in numbers if ITEM.fullmatch(text) and not text.isdigit()]
     if len(items) < MIN_ITEMS or len(items) < NUMBERED_SHARE * len(numbers):
         return False

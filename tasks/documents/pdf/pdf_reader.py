@@ -152,7 +152,7 @@ class PdfReader:
         if _count_chars(scanned) > _count_chars(legible):
             width, height, turned = page.rect.width, page.rect.height, pymupdf.Matrix(page.rotation_matrix)
             # no words: drawn tables are not looked for in a scan
-            recognised = PageText(width, height, tuple(scanned), words=list, chars=list, to_reading=turned)
+            recognised = PageText(width, height, tuple(scanned), words=list, to_reading=turned)
             why = why.removesuffix(", not read")
             return self._page(_with_text(loaded, recognised), comments, reason=why, status=PageStatus.OCR)
         if legible or comments:
@@ -197,7 +197,7 @@ class PdfReader:
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
             if self._options.pdf_reader == "pdfplumber":
-                tables = fill_grids(self._plumber.grids(loaded.number), text.words(), (), text.chars)
+                tables = fill_grids(self._plumber.grids(loaded.number), text.words(), ())
             else:
                 drawings = loaded.page.get_cdrawings() or []
                 edges = find_edges(drawings, text.to_reading, width=text.width, height=text.height)
@@ -304,7 +304,7 @@ class Plumber:
             return not any(box[1] - 0.5 < middle < box[3] + 0.5 for box in boxes)
 
         page = self._document.pages[number - 1].filter(is_seen)
-        words = _join_marks(page.extract_words(extra_attrs=["size", "fontname", "upright"], return_chars=True))
+        words = _join_marks(page.extract_words(extra_attrs=["size", "fontname", "upright"]))
         # words that stand close, on one line and in one size, are a run
         runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
         for before, word in pairwise(words):
@@ -331,7 +331,6 @@ class Plumber:
             float(page.height),
             tuple(fragments),
             words=lambda: [_word(word, i) for i, run in enumerate(runs) for word in run],
-            chars=lambda: [_word(char, i) for i, run in enumerate(runs) for word in run for char in word["chars"]],
             to_reading=pymupdf.Matrix(1, 0, 0, 1, 0, 0),
             hidden=tuple(hidden),
         )
@@ -360,8 +359,7 @@ def _join_marks(words: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         gap = (word["x0"] - base["x1"]) / (base["size"] or 1)
         if joined and NEAR_EMS[0] <= gap <= NEAR_EMS[1] and find_place(make_span(word), make_span(base)) > 0:
             text = base["text"] + raise_signs(word["text"], before=base["text"])
-            chars = [char | {"text": raise_signs(char["text"])} for char in word["chars"]]
-            joined[-1] = base | {"text": text, "x1": word["x1"], "chars": [*base["chars"], *chars]}
+            joined[-1] = base | {"text": text, "x1": word["x1"]}
         else:
             joined.append(word)
     return joined

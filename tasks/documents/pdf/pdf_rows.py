@@ -18,12 +18,14 @@ from tasks.documents.pdf.pdf_text import Word
 from tasks.documents.pdf.pdf_words import (
     CLOSING,
     Phrase,
+    count_gaps,
     find_gutters,
     find_words,
     group_lines,
     group_phrases,
     is_amount,
     is_number,
+    is_word,
     is_year,
     place_line,
 )
@@ -34,6 +36,8 @@ APART_POINTS = 30.0
 """Points between a label and the one amount of its row from which they are two columns."""
 HEADER_POINTS = 90.0
 """How far above a table its header begins at most."""
+TITLE_WORDS = 4
+"""Words of a line that begins with the labels, from which it is a title over the table, where they stand close."""
 SEVERAL_SHARE = 0.25
 """Share of the lines with amounts that hold several in one column, from which a line is missing there."""
 TITLES_POINTS = 60.0
@@ -219,10 +223,11 @@ def _join_columns(grid: Grid, lines: Iterable[Sequence[Word]]) -> Grid:
 
 
 def _find_head(grid: Grid, lines: Iterable[Sequence[Word]], words: Sequence[Word]) -> float:
-    """Return the top of the lines that name the columns of a table, if its own columns begin with amounts."""
+    """Return the top of the lines that name the columns of a table of amounts; of a drawn one, if its own name none."""
     xs, top = grid.xs, grid.ys[0]
-    first = next(filter(None, ([p.text for p in group_phrases(line) if p.x0 > xs[1] - SNAP] for line in lines)), [])
-    if not any(is_amount(text) and not is_year(text) and any(map(str.isdigit, text)) for text in first):
+    texts = [[p.text for p in group_phrases(line) if p.x0 > xs[1] - SNAP] for line in lines]
+    counted = [any(is_amount(text) and not is_year(text) for text in row) for row in texts if row]
+    if sum(counted) < len(counted) / 2 or not any(counted) or (grid.cells and not counted[0]):
         return top
     above = group_lines(find_words((xs[0] - SNAP, top - HEADER_POINTS, xs[-1] + SNAP, top), words))
     begins = reached = top
@@ -230,11 +235,11 @@ def _find_head(grid: Grid, lines: Iterable[Sequence[Word]], words: Sequence[Word
         height = max(w.y1 - w.y0 for w in line)
         phrases = group_phrases(line)
         # a title over the whole table names no column
-        is_title = any(p.x0 < xs[1] - SNAP and p.x1 > xs[1] + SNAP for p in phrases) or (
-            line[0].x0 < xs[1] - SNAP
-            and len(phrases) < 3
-            and abs(line[0].x0 + line[-1].x1 - xs[0] - xs[-1]) < 4 * CENTRED
-        )
+        is_title = any(p.x0 < xs[1] - SNAP and p.x1 > xs[1] + SNAP for p in phrases)
+        if line[0].x0 < xs[1] - SNAP < line[-1].x1:
+            centre = (line[0].x0 + line[-1].x1 - xs[0] - xs[-1]) / 2
+            sentence = count_gaps(line) == 0 and sum(is_word(word.text) for word in line) >= TITLE_WORDS
+            is_title = is_title or sentence or (len(phrases) < 3 and abs(centre) < 2 * CENTRED)
         if reached - max(w.y1 for w in line) > height or is_title:
             break
         reached = min(w.y0 for w in line)

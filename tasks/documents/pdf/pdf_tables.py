@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isclose
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox, Cell
-from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, SPILL, Edge, Grid, GridCell
+from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, Edge, Grid, GridCell
 from tasks.documents.pdf.pdf_line_ends import join_cell_lines
 from tasks.documents.pdf.pdf_lists import drop_notes, is_list
 from tasks.documents.pdf.pdf_rows import complete_grid, holds_columns
@@ -22,15 +22,12 @@ from tasks.documents.pdf.pdf_words import (
     group_lines,
     group_phrases,
     is_number,
-    is_single_amount,
     is_word,
     is_year,
 )
 
 HOLE_SHARE = 0.34
 """Share of places without a cell up to which they are cells whose lines were forgotten."""
-UNDERDRAWN_SHARE = 0.3
-"""Share of cells with several amounts from which rows are missing."""
 SENTENCE_WORDS = 8
 """Words from which the text of a cell is a sentence."""
 AXIS_MARKS = 5
@@ -75,9 +72,7 @@ def is_box(grid: Grid, words: Sequence[Word], rules: Sequence[Edge], *, page_wid
     return rows <= BOX_AMOUNTS * len(lines)
 
 
-def fill_grids(
-    grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edge], chars: Callable[[], list[Word]]
-) -> list[Table]:
+def fill_grids(grids: Iterable[Grid], words: Sequence[Word], rules: Sequence[Edge]) -> list[Table]:
     """Return drawn grids with their words as tables, without grids that only decorate text.
 
     rules: horizontal edges of the page.
@@ -100,13 +95,13 @@ def fill_grids(
         # words that only other grids hold
         foreign_words = frozenset[Word]().union(*inside[:number], *inside[number + 1 :]) - inside[number]
         full = complete_grid(grid, [word for word in words if word not in foreign_words], rules)
-        cell_words, placed_words = _place_words(full, words, chars)
+        cell_words = _place_words(full, words)
         if (body := drop_notes(full, cell_words)) is not full:
             full = body
-            cell_words, placed_words = _place_words(full, words, chars)
-        decorates = any(check(cell_words) for check in (_underlines_prose, _is_prose, _is_chart, _lacks_rows))
+            cell_words = _place_words(full, words)
+        decorates = any(check(cell_words) for check in (_underlines_prose, _is_prose, _is_chart))
         if len(cell_words) > 1 and not decorates:
-            tables.append(_make_table(full, cell_words, placed_words))
+            tables.append(_make_table(full, cell_words))
     return tables
 
 
@@ -181,55 +176,16 @@ def is_form(cells: Sequence[Cell]) -> bool:
     return two and len(values) > 2 and any(values) and sum(values) < len(values) / 2
 
 
-def _place_words(
-    grid: Grid, words: Sequence[Word], chars: Callable[[], list[Word]]
-) -> tuple[dict[GridCell, list[Word]], list[Word]]:
-    """Return the words of each cell (a word across a line is cut in pieces), and all words that found a cell."""
+def _place_words(grid: Grid, words: Sequence[Word]) -> dict[GridCell, list[Word]]:
+    """Return the words of each cell. A word belongs to the cell around its middle, whole: lines of a table may run
+    through the digits of an amount, and boxes for single digits through a number.
+    """
     places = grid.places()
-    x0, y0, x1, y1 = grid.bbox
     cell_words: dict[GridCell, list[Word]] = defaultdict(list)
-    placed_words: list[Word] = []
     for word in words:
-        x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
-        if not (y0 <= y < y1 and word.x1 > x0 and word.x0 < x1):
-            continue
-        cell = places.get(grid.place(x, y))
-        begin, end = (grid.xs[cell.col], grid.xs[cell.col + cell.col_span]) if cell else (x0, x1)
-        is_within_lines = begin - SPILL <= word.x0 and word.x1 <= end + SPILL
-        # a line through 71,538 left 71,53 and 8 in two cells
-        if cell and (is_within_lines or is_single_amount(word.text)):
+        if cell := places.get(grid.place((word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2)):
             cell_words[cell].append(word)
-            placed_words.append(word)
-        elif pieces := _cut_word(grid, places, word, chars()):
-            placed_words.append(word)
-            for inside, piece in pieces:
-                cell_words[inside].append(piece)
-    return cell_words, placed_words
-
-
-def _cut_word(
-    grid: Grid, places: dict[tuple[int, int], GridCell], word: Word, chars: Sequence[Word]
-) -> list[tuple[GridCell, Word]]:
-    """Return a word in pieces with their cells, cut where a line of the grid parts two characters; none if outside."""
-    y = (word.y0 + word.y1) / 2
-    pieces: list[tuple[GridCell, Word]] = []
-    outside: Word | None = None
-    for char in chars:
-        x = (char.x0 + char.x1) / 2
-        if char.line != word.line or char.text.isspace() or not word.x0 <= x <= word.x1:
-            continue
-        cell = places.get(grid.place(x, y))
-        if pieces and cell in (pieces[-1][0], None):  # what reaches out of the grid stays with the cell it began in
-            cell, before = pieces.pop()
-            char = before._replace(text=before.text + char.text, x1=char.x1)
-        elif cell is None:
-            outside = char if outside is None else outside._replace(text=outside.text + char.text, x1=char.x1)
-            continue
-        elif outside is not None:
-            char = outside._replace(text=outside.text + char.text, x1=char.x1)
-            outside = None
-        pieces.append((cell, char))
-    return pieces
+    return cell_words
 
 
 def _underlines_prose(cell_words: dict[GridCell, list[Word]]) -> bool:
@@ -291,17 +247,9 @@ def _is_chart(cell_words: dict[GridCell, list[Word]]) -> bool:
     return words < amounts / 2 and marks > 0.8 * amounts
 
 
-def _lacks_rows(cell_words: dict[GridCell, list[Word]]) -> bool:
-    """Return whether few of a table's rows are drawn: amounts stand one below the other within its cells."""
-    piled = 0
-    for inside in cell_words.values():
-        lines = group_lines(inside)
-        piled += len(lines) > 1 and all(is_number("".join(w.text for w in line)) for line in lines)
-    return piled > UNDERDRAWN_SHARE * len(cell_words)
-
-
-def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]], placed_words: Sequence[Word]) -> Table:
+def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]]) -> Table:
     """Return the table; rows and columns in which no text begins, such as spacers, are not counted."""
+    placed_words = tuple(word for words in cell_words.values() for word in words)
     rows = {row: i for i, row in enumerate(sorted({cell.row for cell in cell_words}))}
     cols = {col: i for i, col in enumerate(sorted({cell.col for cell in cell_words}))}
     cells: list[Cell] = []
@@ -332,7 +280,7 @@ def _make_table(grid: Grid, cell_words: dict[GridCell, list[Word]], placed_words
         word.text.endswith(LABEL_ENDS[2:]) for cell, own in cell_words.items() if cell.row == min(rows) for word in own
     )
     if is_list(cells):
-        return Table(grid.bbox, tuple(cells), tuple(placed_words), listed=True)
+        return Table(grid.bbox, tuple(cells), placed_words, listed=True)
     header_count = 0 if led else count_header_rows(cells)
     headed = tuple(cell.model_copy(update={"header": True}) if cell.row < header_count else cell for cell in cells)
-    return Table(grid.bbox, headed, tuple(placed_words))
+    return Table(grid.bbox, headed, placed_words)

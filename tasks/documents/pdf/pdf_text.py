@@ -68,8 +68,6 @@ class PageText(NamedTuple):
     height: float
     fragments: tuple[Fragment, ...]
     words: Callable[[], list[Word]]
-    chars: Callable[[], list[Word]]
-    """More expensive than words; needed only where a word crosses a ruled line."""
     to_reading: pymupdf.Matrix
     """From unrotated page space, in which drawings and annotations are reported."""
     to_page: pymupdf.Matrix | None = None
@@ -225,7 +223,6 @@ def _read_textpage(
         height,
         tuple(fragments),
         words=words,
-        chars=cache(lambda: _extract_chars(textpage, raised)),
         to_reading=pymupdf.Matrix(1, 1),
         note=f"{damaged} NUL or lone surrogate characters replaced" if damaged else None,
     )
@@ -259,22 +256,6 @@ def _extract_words(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Wor
         of_line = [Word(x0, y0, x1, y1, store_drawn(text), line) for x0, y0, x1, y1, text, *_ in own]
         words += mark_words(of_line, *raised[line]) if line in raised else of_line
     return words
-
-
-def _extract_chars(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Word]:
-    chars: list[Word] = []
-    for block_no, block in enumerate(textpage.extractRAWDICT()["blocks"]):
-        for line_no, line in enumerate(block.get("lines", ())):
-            spans, texts = raised.get((block_no, line_no), ((), ()))
-            for i, span in enumerate(line["spans"]):
-                signs = [char["c"] for char in span["chars"]]
-                if spans and (text := texts[i]) != spans[i]["text"]:
-                    # what one sign cannot show, such as `^(주1)`, stands whole at the first
-                    signs = list(text) if len(text) == len(signs) else [text.strip(), *[""] * (len(signs) - 1)]
-                for char, sign in zip(span["chars"], signs, strict=True):
-                    x0, y0, x1, y1 = char["bbox"]
-                    chars.append(Word(x0, y0, x1, y1, store_drawn(sign), (block_no, line_no)))
-    return chars
 
 
 FIELDS_WITH_TEXT = ("Text", "ComboBox", "ListBox")

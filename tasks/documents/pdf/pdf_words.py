@@ -41,7 +41,6 @@ BETWEEN = frozenset("-–—±")
 """What joins two numbers to a range or an estimate."""
 MONTH = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?")
 DATE = re.compile(rf"{MONTH.pattern} \d{{1,2}},?(?: (?:19|20)\d\d)?")
-SINGLE = re.compile(r"[$€£¥₩(+\-–—]*(?:\d{1,3}(?:,\d{3})+|\d{1,4})(?:\.\d+)?[%)]*")
 
 
 class Phrase(NamedTuple):
@@ -60,11 +59,6 @@ def is_number(text: str) -> bool:
 def is_amount(text: str) -> bool:
     """Return whether a text is a number with a digit, or the dash that stands for none."""
     return is_number(text) and (any(map(str.isdecimal, text)) or text in ("-", "–", "—"))
-
-
-def is_single_amount(text: str) -> bool:
-    """Return whether a word without spaces is surely one amount, not two that stand close: `71,538`, `(4.5)%`."""
-    return bool(SINGLE.fullmatch(drop_marks(text)))
 
 
 def is_year(text: str) -> bool:
