@@ -21,14 +21,13 @@ import logging
 import re
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.code.sandbox_libraries import REASON, explain_missing, look_up
+from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, complete_program, extract_code
@@ -107,20 +106,10 @@ class BigCodeBench(CodeBenchmark):
         return f"```python\n{item.detail['code_prompt']}{item.gold}\n```"
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """Return pass@k under evalchemy's keys too, and under `missing_libraries` how many tasks lack which library."""
-        lacking = Counter[str]()
-
-        def counted() -> Iterator[Sample]:
-            for sample in samples:
-                match = REASON.fullmatch(sample.reason) if sample.status == "unscored" else None
-                if match:
-                    lacking.update(match[1].split(", "))
-                yield sample
-
-        summary = super().summarise(counted())
+        """Return pass@k under evalchemy's keys too."""
+        summary = super().summarise(samples)
         keyed = {f"{self.key}_{name}": value for name, value in summary.metrics.items() if name.startswith("pass@")}
-        missing = {"missing_libraries": dict(sorted(lacking.items()))} if lacking else {}
-        return summary._replace(metrics={**keyed, **summary.metrics, **missing})
+        return summary._replace(metrics={**keyed, **summary.metrics})
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
         """Yield the problems of those tasks whose libraries are there.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,8 +9,6 @@ from typing import NamedTuple
 from tasks.sandbox import Program, Sandbox
 
 REMEDY = "in the sandbox's Python (TRIVET_SANDBOX_PYTHON names another; the extra `bigcodebench` has them)"
-REASON = re.compile(rf"librar(?:y|ies) (.+) (?:is|are) not {re.escape(REMEDY)}")
-"""Matches a text of `explain_missing`; its group holds the names of the libraries."""
 LACKS = 3
 """Exit code of the look-up where the library is missing."""
 LOOK_UP = """\
