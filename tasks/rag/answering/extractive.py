@@ -116,7 +116,7 @@ def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
         if len(selected) >= MOST_SENTENCES or candidate.score < ranked[0].score - NEAR_BEST:
             break
         repeats = any(_is_repetition(candidate, earlier) for earlier in selected)
-        if candidate.passage.is_label or not candidate.answers_kind or repeats:
+        if not candidate.answers_kind or repeats:
             continue
         adds = not candidate.terms <= frozenset[int]().union(*(earlier.terms for earlier in selected))
         if adds or candidate.score >= ranked[0].score - AS_GOOD:
@@ -200,7 +200,19 @@ def render_passage(question: Question, passage: Passage) -> str:
     if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):  # the unit of a table stands once, above it
         text = f"{text} ({passage.unit})"
     text = disarm_marks(" ".join(text.split()))  # marks such as [3] of the document are no citations of ours
-    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1].rstrip()}…"
+    return text if len(text) <= MOST_CHARS else _cut_around(question, text)
+
+
+def _cut_around(question: Question, text: str) -> str:
+    """Return the part of a long text, at most MOST_CHARS long, that holds most words and numbers that may answer."""
+    words = "|".join(re.escape(term.word) for term in question.terms) or r"\d"
+    telling = [match.start() for match in re.finditer(rf"{words}|\d[\d,.]*", text, re.IGNORECASE)]
+    room = MOST_CHARS - 2
+    starts = [0, *(match.end() for match in re.finditer(r"\s", text) if match.end() <= len(text) - room // 2)]
+    # a little before the end of the part, so that what is told there is not cut in two
+    start = max(starts, key=lambda start: (sum(start <= at < start + 0.9 * room for at in telling), -start))
+    part = text[start : start + room].rstrip()
+    return f"{'…' * (start > 0)}{part}{'…' * (start + room < len(text))}"
 
 
 def _render_row(question: Question, passage: Passage) -> str:

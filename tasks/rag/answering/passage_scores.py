@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from tasks.language.marks import drop_marks
-from tasks.language.tokens import BIGRAM, HANGUL, tokenize
+from tasks.language.tokens import BIGRAM, FUNCTION_WORDS, HANGUL, tokenize
 from tasks.rag.answering.passages import Passage
 from tasks.rag.answering.question_reading import NUMBER, NUMBER_WORDS, REASON, SIGNS, Question, Term
 from tasks.rag.retrieval.search import Hit
@@ -155,6 +155,8 @@ KIND_WEIGHT = 0.35
 COUNTER_WEIGHT = 0.15
 RANK_WEIGHT = 0.3
 LABEL_WEIGHT = 0.5
+LEAST_LABEL = 0.5
+"""Share of the question that a title opens with if it is a line of a form, and states the value of that label."""
 LEAST_RARITY = 0.2
 STRANGE_PENALTY = 0.3
 """Penalty of a passage without any word of the question: it answers only together with what stands around it."""
@@ -165,6 +167,7 @@ LENGTH_PENALTY = 0.1
 """Penalty for each doubling of a passage beyond LONG_CHARS."""
 LONG_CHARS = 200
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d|[,.]\d)")  # no year: 2023 of 2023,5 and 20231
+_ENDS_SENTENCE = re.compile(r"(?:\b[a-z]\S*|[가-힣])[.?!]$|[다요까]$")
 MOST_LINE_CHARS = 80
 """Longest line of text that may be a row of a table that has lost its lines."""
 
@@ -221,15 +224,17 @@ def _score(question: Question, passage: Passage, weights: Sequence[float], aroun
     focus = focus or [at for at in everywhere if not question.terms[at].literal]
     coverage = _share(weights, shares, everywhere)
     focus_share = _share(weights, shares, focus)
-    kind = not passage.is_label and has_answer_type(question, passage)
+    label_share = around.label_share(passage, weights)
+    is_label = passage.is_label or (passage.is_title and label_share < LEAST_LABEL)
+    # what stands behind the very label that is asked for is its value, even if it does not look like one
+    is_value = label_share > 0.99 and question.wants in ("number", "who", "where")
+    kind = not is_label and (is_value or has_answer_type(question, passage))
     score = coverage + FOCUS_WEIGHT * focus_share + KIND_WEIGHT * kind
     score += COUNTER_WEIGHT * has_counted_number(question, passage)
     terms = around.reader.words_in(passage.text_with_context)
-    score += LABEL_WEIGHT * around.label_share(passage, weights) - STRANGE_PENALTY * (not terms)
+    score += LABEL_WEIGHT * label_share * (kind or passage.is_row) - STRANGE_PENALTY * (not terms)
     score += RANK_WEIGHT / (1 + 0.3 * passage.hit)  # a search reads whole chunks, and their meaning
-    score -= LABEL_PENALTY * passage.is_label + LENGTH_PENALTY * math.log2(
-        max(len(passage.text), LONG_CHARS) / LONG_CHARS
-    )
+    score -= LABEL_PENALTY * is_label + LENGTH_PENALTY * math.log2(max(len(passage.text), LONG_CHARS) / LONG_CHARS)
     # a number must stand in the chunk or its head, a name anywhere in the document
     missing = tuple(
         term.word
@@ -301,7 +306,8 @@ class _Surroundings:
         label, dash, _ = passage.text.partition(" — ")
         if not passage.is_row:
             value = re.search(r"\s[$₩€£(△-]*\d", passage.text)
-            label = passage.text[: value.start()] if value and len(passage.text) <= MOST_LINE_CHARS else ""
+            label = passage.text[: value.start()] if value else self._opening(passage.text)
+            label = label if len(passage.text) <= MOST_LINE_CHARS else ""
         elif not dash:
             label = passage.text.partition(": ")[0]
         words = re.findall(r"[^\W_]+", label)
@@ -311,6 +317,15 @@ class _Surroundings:
         matched = [terms for terms in terms_of_words if terms]
         weight = sum(weights[at] for at in frozenset[int]().union(*matched))
         return len(matched) / len(words) * weight / (sum(weights) or 1.0)
+
+    def _opening(self, line: str) -> str:
+        """Return the words of the question that a line opens with, if others follow; nothing of a sentence."""
+        if _ENDS_SENTENCE.search(line):
+            return ""
+        for word in re.finditer(r"[^\W_]+", line):
+            if word.group().lower() not in FUNCTION_WORDS and not self.reader.words_in(word.group()):
+                return line[: word.start()]
+        return ""
 
 
 class _Reader:

@@ -60,6 +60,8 @@ class Passage(NamedTuple):
     """What the numbers of its table count, as the document says: `단위: 천원`, `dollars in thousands`."""
     is_label: bool = False
     """Whether it is a heading, caption, unit line or entry of a table of contents, which states nothing."""
+    is_title: bool = False
+    """Whether all of its words are capitalised: a title, or a line of a form such as `Medical Monitor Kwame Asante`."""
     is_list: bool = False
     """Whether it is a list, with all of its items; the line that introduces it is in `before`."""
     names: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ def _rows(chunk: Chunk) -> Iterator[Passage]:
     header = next((line for line in lines if _CELL in line), "")
     for line in lead:
         for start, end in split_sentences(line):
-            yield Passage(line[start:end], is_label=_names_only(line, chunk))
+            yield Passage(line[start:end], is_label=_names_only(line, chunk), is_title=_is_title(line))
     context = "\n".join((*(line for line in lead if len(line) <= 200), header))
     names = _column_names(chunk.sentences)
     for place, sentence in enumerate(chunk.sentences):
@@ -116,7 +118,8 @@ def _sentences(chunk: Chunk) -> Iterator[Passage]:
         unit = _unit_of([sentence]) or unit
         # a row of a table that has lost its lines: a label, then bare numbers
         is_row = len(sentence) <= 160 and _BARE_ROW.fullmatch(drop_marks(sentence))
-        yield Passage(sentence, False, before, unit if is_row else "", _names_only(sentence, chunk))
+        label, title = _names_only(sentence, chunk), _is_title(sentence)
+        yield Passage(sentence, False, before, unit if is_row else "", label, title)
         before = sentence
 
 
@@ -168,12 +171,8 @@ def _unit_of(lines: Sequence[str]) -> str:
 
 
 def _names_only(line: str, chunk: Chunk) -> bool:
-    """Return whether a line states nothing: a heading, title, unit line, reference or entry of a table of contents."""
+    """Return whether a line states nothing: a heading, unit line, reference or entry of a table of contents."""
     flat = " ".join(line.split())
-    # all words are capitalised, and it states no number but a year or date: a title or a header
-    words = re.findall(r"[^\W\d_]{4,}", flat)
-    cased = len(words) >= 3 and all(word[0].isupper() for word in words)
-    is_title = cased and not re.search(r"[.:;=|]\s|[.:;]$|[$₩€£%]|\d,\d", flat)
     return bool(
         flat in {" ".join(heading.split()) for heading in chunk.heading_path}
         or is_unit_line(line)
@@ -182,9 +181,15 @@ def _names_only(line: str, chunk: Chunk) -> bool:
         or _DOTTED.search(flat)
         or _REFERS.match(flat)
         or _is_entry(flat, chunk)
-        or is_title
         or re.match(r"[<\[(〈]\s*(?:표|그림|별표|서식)\s", flat)
     )
+
+
+def _is_title(line: str) -> bool:
+    """Return whether all words of a line are capitalised, and it states no number but a year or date."""
+    words = re.findall(r"[^\W\d_]{4,}", line)
+    cased = len(words) >= 3 and all(word[0].isupper() for word in words)
+    return cased and not re.search(r"[.:;=|]\s|[.:;]$|[$₩€£%]|\d,\d", " ".join(line.split()))
 
 
 def _is_entry(line: str, chunk: Chunk) -> bool:

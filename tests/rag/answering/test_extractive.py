@@ -64,6 +64,31 @@ ENGLISH = hit(
     "The hearing is set for September 16, 2024.",
     name="acme.pdf",
 )
+FORM = hit(
+    "Principal Investigator Nuchanun Kessakorn, MD\nCo-investigators Prof.Dr. Darin Sosoth, Diplomat\n"
+    "Protocol Number ABX-2041-03\nStudy Site Lakeview General Hospital\n연구책임자 서하늘\n문의처 임상연구지원팀",
+    name="form.pdf",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who is the principal investigator?", "Principal Investigator Nuchanun Kessakorn, MD [1]"),
+        ("What is the protocol number?", "Protocol Number ABX-2041-03 [1]"),
+        ("Where is the study site?", "Study Site Lakeview General Hospital [1]"),
+        ("연구책임자는 누구인가?", "연구책임자 서하늘 [1]"),
+        ("문의처는 어디인가?", "문의처 임상연구지원팀 [1]"),
+    ],
+)
+def test_a_line_of_a_form_states_the_value_of_the_label_that_is_asked_for(question: str, answer: str) -> None:
+    assert asked(question, FORM).text.split("\n")[0] == answer
+
+
+def test_a_long_sentence_is_cut_around_what_answers() -> None:
+    clause = "until the date that falls five years after the final sale of the last of such products, "
+    sentence = f"At all times {clause * 5}the least insurance per occurrence shall be $5,000,000."
+    assert "$5,000,000" in asked("What is the least insurance per occurrence?", hit(sentence)).text
 
 
 @pytest.mark.parametrize(
