@@ -59,6 +59,8 @@ class RunScore(NamedTuple):
     """SHA-256 of the data set's items, hex."""
     settings: str
     """Digest of the evaluation settings, hex."""
+    revision: str = ""
+    """Revision of the model, by which two sets of weights under one name are told apart; empty if unknown."""
 
     @property
     def comparable_by(self) -> tuple[str, str, str]:
@@ -128,13 +130,17 @@ class Evaluations:
         """Return each task's headline and its scores over all items by these metrics, by run and task; in one query."""
         table, run_ids = eval_results.c, sa.literal(escape(list(runs)), sa.ARRAY(sa.Text))
         whole = (table.part == "") & table.metric.in_(escape(list(metrics)))
-        columns = [table[name] for name in RunScore._fields if name not in ("checksum", "settings")]
-        query = select(table.run, table.task, *columns, datasets.c.checksum, table.settings).join(datasets)
+        columns = [table[name] for name in RunScore._fields if name not in ("checksum", "settings", "revision")]
+        columns += [datasets.c.checksum, table.settings, func.coalesce(models.c.revision, "")]
+        query = select(table.run, table.task, *columns).join(datasets)
+        query = query.join(eval_runs, eval_runs.c.id == table.run).outerjoin(models, models.c.id == eval_runs.c.model)
         query = query.where(table.run == sa.any_(run_ids), table.headline | whole)
         by_task = dict[tuple[str, str], list[RunScore]]()
         plain = cache(unescape)  # a few words stand in thousands of rows
-        for run, task, metric, part, *rest in self._database.run(lambda connection: connection.execute(query).all()):
-            score = RunScore(plain(metric), plain(part), *rest)
+        for run, task, metric, part, *rest, revision in self._database.run(
+            lambda connection: connection.execute(query).all()
+        ):
+            score = RunScore(plain(metric), plain(part), *rest, plain(revision))
             by_task.setdefault((plain(run), plain(task)), []).append(score)
         return by_task
 

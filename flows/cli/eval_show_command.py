@@ -165,12 +165,9 @@ STATUS_COLOURS = {"completed": "green", "running": "cyan", "failed": "red"}
 def _show_run(report: EvalReport, *, path: Path | None, every: bool) -> None:
     """Print a run with the scores of its tasks. path: its results file. every: show the scores of all groups."""
     run, model = report.run, report.run.model
-    revision = f"@{model.revision}" if model.revision else ""
     colour = STATUS_COLOURS[run.status]
     took = f", took {(run.ended_at - run.started_at).total_seconds():.1f} s" if run.ended_at else ""
-    console.print_line(
-        f"[bold]{escape(model.name)}{escape(revision)}[/bold]  {escape(model.backend)}  {_as_json(model.args)}"
-    )
+    console.print_line(f"[bold]{escape(model.label)}[/bold]  {escape(model.backend)}  {_as_json(model.args)}")
     console.print_line(f"  run        {escape(run.id)}  [{colour}]{run.status}[/{colour}]")
     console.print_line(f"  started    {run.started_at:%Y-%m-%d %H:%M:%S %Z}{took}")
     commit = f", commit {escape(run.git_commit[:12])}" if run.git_commit else ""
@@ -282,7 +279,7 @@ def compare(
         for letter, run in (("A", before.report.run), ("B", after.report.run)):
             ended = f"{run.ended_at:%Y-%m-%d %H:%M}" if run.ended_at else run.status
             about = f"[dim]{ended}, run {escape(run.id[:8])}[/dim]"
-            console.print(f"[bold]{letter}[/bold]  {escape(run.model.name)}  {about}")
+            console.print(f"[bold]{letter}[/bold]  {escape(run.model.label)}  {about}")
         for comparison in compared:
             console.print()
             _show_comparison(comparison, flips=flips)

@@ -155,6 +155,9 @@ def _show(report: NightReport) -> None:
     if rows:
         columns = ("model", "benchmark", ">score", "95 %", ">change", "", "run")
         screen.print(make_table(*columns, rows=rows))
+    for change in report.changes:
+        if change.why:
+            screen.print(Text(harmless(f"{change.of}, {change.task}: {'; '.join(change.why)}"), style="yellow"))
     for incident in report.open_incidents:
         screen.print(Text(harmless(night_report.describe_incident(incident)), style="red"))
     for failure in report.failures:

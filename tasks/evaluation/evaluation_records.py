@@ -81,6 +81,11 @@ class ModelFacts(FiniteRecord):
     args: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the model as the user gave them in `--model_args`, without secrets."""
 
+    @property
+    def label(self) -> str:
+        """Name and revision: two sets of weights under one name have two labels."""
+        return f"{self.name}@{self.revision}" if self.revision else self.name
+
 
 class TaskResult(FiniteRecord):
     """Result of one run on one benchmark, as written to the database and to JSON."""

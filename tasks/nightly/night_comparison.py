@@ -157,6 +157,9 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
         return Change(of=now.of, task=now.task, verdict="not comparable", now=now.measure, why=why)
     common: dict[str, Any] = {"of": now.of, "task": now.task, "now": now.measure}
     common |= {"before": before.measure, "night": before.night}
+    if now.score.revision != before.score.revision:
+        revisions = (score.revision or "unknown" for score in (now.score, before.score))
+        common["why"] = ("other weights: {}, before {}".format(*revisions),)
     if before.run == now.run:
         return Change(verdict="same run", difference=0.0, **common)
     higher_is_better = now.score.higher_is_better

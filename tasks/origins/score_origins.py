@@ -36,7 +36,7 @@ def trace_run(run_files: FoundRun, lineage: Lineage, *, task: str | None = None)
             )
         )
     run = report.run
-    name = f"{run.model.name}, {run.status}, version {run.version}"
+    name = f"{run.model.label}, {run.status}, version {run.version}"
     return OriginTree(what="run", name=name, key=run.id, sources=tuple(scores))
 
 

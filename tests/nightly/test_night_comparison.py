@@ -85,6 +85,15 @@ def test_the_last_night_with_equal_data_and_settings_is_compared_with() -> None:
     assert (one.verdict, one.before.run) == ("worse", run(1))
 
 
+def test_other_weights_under_one_name_are_compared_and_named() -> None:
+    now, before = cell(2, 0.2), cell(1, 0.9)
+    now, before = (
+        each._replace(score=each.score._replace(revision=digest)) for each, digest in ((now, "c1b2"), (before, "f873"))
+    )
+    one = changed(now, [before], {1: 9, 2: 2})
+    assert (one.verdict, one.why) == ("worse", ("other weights: c1b2, before f873",))
+
+
 def test_other_settings_are_named_not_compared() -> None:
     one = changed(cell(2, 0.2), [cell(1, 0.9, settings="other")], {1: 9, 2: 2})
     assert (one.verdict, one.why) == ("not comparable", ("limit: 1 and 2",))

@@ -289,5 +289,6 @@ def compare_with_last_run(report: EvalReport, artifacts: Artifacts, evaluations:
             worse.append(result.task)
         word, chance = "REGRESSION, " if is_worse else "", "" if p is None else f", p = {p:.3f}"
         moved = f"{old.value:.3f} → {new.value:.3f} ({difference:+.3f}{chance})"
-        lines.append(f"{result.task}: {word}{moved} since run {run[:8]}")
+        others = "" if last.run.model.label == report.run.model.label else f" of other weights, {last.run.model.label}"
+        lines.append(f"{result.task}: {word}{moved} since run {run[:8]}{others}")
     return AgainstLast(lines=tuple(lines), regressions=tuple(worse))
