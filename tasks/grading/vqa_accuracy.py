@@ -26,7 +26,7 @@ SIGNS = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 COMMA_IN_NUMBER = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
 MOST_PERIODS = 32  # int(re.UNICODE), see above
-NUMBERS = {"none": "0"} | {name: str(value) for value, name in enumerate(NUMBER_NAMES[:11])}
+NUMBERS = {"none": "0"} | {name: str(value) for value, name in enumerate(NUMBER_NAMES)}
 ARTICLES = frozenset({"a", "an", "the"})
 ODD_CONTRACTIONS = {"somebody'd": "somebodyd", "let's": "let's", "she's": "she's"}  # slips of the authors' table
 CACHED = 1 << 16

@@ -12,15 +12,13 @@ from importlib.resources import files
 
 PLAIN_SIGNS = str.maketrans("０１２３４５６７８９，．％（）：’‘ʼ´`′‑－﹣", "0123456789,.%():''''''---")
 """Signs of which one is enough to read a number: full width, apostrophes, hyphens."""
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 SMALL = {"십": 10, "백": 100, "천": 1_000}
 LARGE = {"만": 10**4, "억": 10**8, "조": 10**12}
 DIGIT_SYLLABLES = dict(zip("일이삼사오육칠팔구", range(1, 10), strict=True)) | {"륙": 6}  # 륙: 육 inside a word
 
 _WORDS = tomllib.loads((files("tasks.language") / "number_words.toml").read_text("utf-8"))
+MONTHS: list[str] = _WORDS["months"].split()
+NUMBER_NAMES: list[str] = _WORDS["number_names"].split()
 SCALE_WORDS = {
     word: Decimal(10 ** int(power)) for power, words in _WORDS["scales"].items() for word in str(words).split()
 }
@@ -35,11 +33,6 @@ CODE = rf"(?-i:{'|'.join(_CODES)})"
 SIGN = "[$£¤¥؋৳฿៛₠-⃀﷼＄￠￡￥￦]"
 CURRENCY = rf"U\.?S\.?\s?\$|[A-Z]{{0,3}}{SIGN}|S/\.?|(?:Rs|Fr|SFr|RM|RMB|Rp|Tk|NIS|kr|zł|Kč)(?![A-Za-z])\.?|{CODE}"
 """A currency beside a number or a scale, of whichever country: US$, A$, ₹, CHF, Rs., S/."""
-NUMBER_NAMES = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
-)
-"""English names of 0 … 20; the position is the number."""
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 
 # groups of other countries where no other reading is possible: 1'234.50, 1.234,56, 12,34,567
@@ -70,8 +63,7 @@ HANGUL_MONEY = re.compile(
     r"(?=[정整이을은의에으과도까부]|[^가-힣]|$)"
 )
 
-_SHORT_MONTHS = [*(name[:3] for name in MONTHS), "Sept"]
-_NAMES = "|".join(name for month in (*MONTHS, *_SHORT_MONTHS) for name in (month, month.upper()))
+_NAMES = "|".join(f"{month}|{month.upper()}" for month in (*MONTHS, *(name[:3] for name in MONTHS), "Sept"))
 _MONTH = rf"(?<![A-Za-z])(?P<month>{_NAMES})\.?(?![a-z])"
 _DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?(?![0-9A-Za-z])"
 DATES = tuple(
