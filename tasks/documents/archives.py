@@ -12,7 +12,7 @@ import stat
 import unicodedata
 import xml.etree.ElementTree as ET
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -172,7 +172,7 @@ def read_member(archive: ZipFile, info: ZipInfo) -> bytes:
 
 
 @contextlib.contextmanager
-def _explain_damage(what: str) -> Iterator[None]:
+def _explain_damage(what: str) -> Generator[None]:
     """Raise what zipfile finds wrong as a DocumentError about `what`."""
     try:
         yield

@@ -136,10 +136,10 @@ class BlockList:
         self._hidden: list[tuple[int | None, HiddenText]] = []
         self._headings = Headings()
 
-    def hide(self, text: str, reason: str, *, page: int | None = None) -> None:
+    def hide(self, text: str, reason: str, *, page: int | None = None, bbox: BBox | None = None) -> None:
         """Keep a text that nobody sees beside the blocks of its page, or of the first page where that is unknown."""
         if text := make_storable(text).strip():
-            self._hidden.append((page, HiddenText(text=text, reason=reason)))
+            self._hidden.append((page, HiddenText(text=text, reason=reason, bbox=bbox)))
 
     def hide_blocks(self, blocks: BlockList, reason: str) -> None:
         """Keep the texts of blocks that nobody sees, and what was hidden already among them."""

@@ -311,8 +311,9 @@ def _make_draft(
         begin, end = ranges[0], ranges[-1]
         corner = f"{end['right'] or end['left']}{end['bottom'] or end['top']}"
         cells = f"{begin.string[: begin.start()]}{begin['left']}{begin['top']}:{corner}"
-    place = {"section": first.place.section, "block": first.place.block, "cells": cells, "heading_path": heading_path}
-    return Chunk(id="", document="", kind=kind, text=text, page=first.page, bbox=bbox, **place)
+    section, block = first.place.section, first.place.block
+    chunk = Chunk(id="", document="", kind=kind, text=text, page=first.page, bbox=bbox, heading_path=heading_path)
+    return chunk.model_copy(update={"section": section, "block": block, "cells": cells})
 
 
 _RANGE = re.compile(r"(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?$")

@@ -19,6 +19,7 @@ Decimals = Literal[".", ",", ""]
 """The sign before the decimals; empty where nothing tells."""
 _RUN = re.compile(r"(?<![\d.,'])\d(?:[\d.,' ]*\d)?")
 _OTHER_WORDS = re.compile(r"[^\W\d_]{4,}")
+_GROUPS: tuple[tuple[Decimals, str], ...] = ((".", ","), (",", "."))
 _SHAPES: Mapping[Decimals, tuple[re.Pattern[str], re.Pattern[str]]] = {
     decimals: (
         re.compile(
@@ -27,7 +28,7 @@ _SHAPES: Mapping[Decimals, tuple[re.Pattern[str], re.Pattern[str]]] = {
         ),
         re.compile(rf"\d+[{decimals}](?:\d\d?|\d{{4,}})"),
     )
-    for decimals, group in ((".", ","), (",", "."))
+    for decimals, group in _GROUPS
 }
 """For each sign of decimals, the numbers that only this spelling has: surely and likely."""
 _EITHER = re.compile(r"[1-9]\d{0,2}(?P<sign>[.,])\d{3}")
