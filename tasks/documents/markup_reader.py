@@ -16,7 +16,7 @@ from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
 from tasks.documents.html_visibility import Element, StyleSheet
 from tasks.documents.raised_signs import raise_signs, shift_signs
-from tasks.documents.text_reader import DecodedText, decode, decode_html, read_bytes
+from tasks.documents.text_reader import decode, decode_html, read_bytes
 
 _DROPPED = {"script", "style", "head", "desc", "defs", "metadata", "title"}
 """Code, and what names a page or a drawing."""
@@ -43,7 +43,12 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
     meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
     metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
-    return _make_reader("html", blocks, decoded, reader="trivet html 1", title=title or None, metadata=metadata)
+    about: dict[str, Any] = {
+        "title": title or None,
+        "metadata": metadata | {"encoding": decoded.encoding},
+        "notes": decoded.notes,
+    }
+    return read_whole(blocks.unpaged(), format="html", reader="trivet html 1", **about)
 
 
 def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -64,7 +69,12 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
         body = body.replace(f"[^{name}]:", raise_signs(name)).replace(f"[^{name}]", raise_signs(name))
     add_html(blocks, _render_markdown(body))
     title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
-    return _make_reader("md", blocks, decoded, reader="trivet markdown 1", title=title, metadata=metadata)
+    about: dict[str, Any] = {
+        "title": title,
+        "metadata": metadata | {"encoding": decoded.encoding},
+        "notes": decoded.notes,
+    }
+    return read_whole(blocks.unpaged(), format="md", reader="trivet markdown 1", **about)
 
 
 def _render_markdown(body: str) -> str:
@@ -82,14 +92,6 @@ def _render_markdown(body: str) -> str:
             if name and name[1].lower() not in defs.tags:
                 child.type = "text"  # a placeholder such as <name>, which is no tag
     return parser.renderer.render(tokens, parser.options, {})
-
-
-def _make_reader(
-    format: str, blocks: BlockList, decoded: DecodedText, *, reader: str, title: str | None, metadata: dict[str, str]
-) -> Reader:
-    metadata |= {"encoding": decoded.encoding}
-    pages = blocks.unpaged()
-    return read_whole(pages, format=format, reader=reader, title=title, metadata=metadata, notes=decoded.notes)
 
 
 def add_html(blocks: BlockList, source: str) -> ET.Element:

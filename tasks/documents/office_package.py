@@ -66,6 +66,15 @@ def read_links(package: Package, part: str) -> dict[str, Link]:
     return references
 
 
+def find_main_part(package: Package, otherwise: str, *, kind: str) -> str:
+    """Return the name of the part that holds a document. Raises CorruptDocument if there is none."""
+    targets = [link.target for link in read_links(package, "").values() if link.type == "officeDocument"]
+    main = next((name for name in (*targets, otherwise) if name in package.names), None)
+    if main is None:
+        raise CorruptDocument(f"The package holds no {kind}; it may be another Office file, or truncated.")
+    return main
+
+
 def read_core_properties(package: Package) -> dict[str, str]:
     """Return title, author and dates by our names; none where the package has none."""
     if "docProps/core.xml" not in package.names:
@@ -126,14 +135,6 @@ class Part(NamedTuple):
 
 class WordPackage(Package):
     """A Word document as parts in one set of namespaces."""
-
-    def main_part(self) -> Part:
-        """Return the part that holds the body. Raises CorruptDocument if there is none."""
-        targets = [link.target for link in read_links(self, "").values() if link.type == "officeDocument"]
-        for name in (*targets, "word/document.xml"):
-            if name in self.names:
-                return self.part(name)
-        raise CorruptDocument("The package holds no Word document; it may be another Office file, or truncated.")
 
     def part(self, name: str) -> Part:
         """Return the part `name` with its relationships. Raises CorruptDocument."""

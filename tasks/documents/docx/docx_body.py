@@ -24,7 +24,7 @@ from tasks.documents.docx.docx_styles import (
 from tasks.documents.list_marks import find_mark
 from tasks.documents.office_package import Part, W, WordPackage, child_value, is_on, read_chart, word_attribute
 from tasks.documents.raised_signs import raise_signs, shift_signs
-from tasks.documents.visibility import WHITE
+from tasks.documents.visibility import WHITE, Color
 
 _WRAPPERS = {f"{W}{name}" for name in ["sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"]} | {f"{MC}Choice"}
 _MOST_COLUMNS = 1000  # Word itself allows 63
@@ -72,25 +72,23 @@ class Findings:
         return marks.setdefault(reference.id, raise_signs(number))
 
 
+@dataclass
 class StoryWalker:
     """Reads one part of a Word document; list numbers and findings continue from part to part."""
 
-    def __init__(
-        self, package: WordPackage, part: Part, *, styles: Styles, numbering: Numbering, findings: Findings
-    ) -> None:
-        self._package = package
-        self._part = part
-        self._styles = styles
-        self._numbering = numbering
-        self._findings = findings
-        self.page = 1
-        self._manual_breaks = 0
-        """Page breaks set by the author since the last text or the last break that a program recorded."""
-        self._section = 0
-        self._paper = WHITE
-        """The colour of what lies behind the text; None where that is not known."""
-        self._later: list[Item] = []
-        """Text boxes and figures, kept until the text that they are anchored in is out."""
+    package: WordPackage
+    part: Part
+    styles: Styles
+    numbering: Numbering
+    findings: Findings
+    page: int = 1
+    _manual_breaks: int = 0
+    """Page breaks set by the author since the last text or the last break that a program recorded."""
+    _section: int = 0
+    _paper: Color | None = WHITE
+    """The colour of what lies behind the text; None where that is not known."""
+    _later: list[Item] = field(default_factory=list[Item])
+    """Text boxes and figures, kept until the text that they are anchored in is out."""
 
     def _turn(self, *, at_least: int = 0) -> int:
         """Return the page of the next text; a recorded break that follows an author's one is the same break."""
@@ -106,13 +104,13 @@ class StoryWalker:
             elif child.tag == f"{W}tbl":
                 yield from self._table(child)
             elif child.tag == f"{W}sectPr":
-                self._findings.sections.append(child)
+                self.findings.sections.append(child)
             elif child.tag == f"{W}altChunk":  # a whole document inside, in RTF, HTML or Word's format
-                self._findings.foreign_parts += 1
+                self.findings.foreign_parts += 1
 
     def _paragraph(self, node: ET.Element) -> Iterator[Item]:
         """Yield the paragraph, cut where a page ends; each part is followed by what is anchored in it."""
-        look = self._styles.resolve(node, self._numbering, paper=self._paper)
+        look = self.styles.resolve(node, self.numbering, paper=self._paper)
         self._manual_breaks += look.starts_page  # `pageBreakBefore` counts as a break of the author's
         text, labelled, last = "", False, None
         for token in docx_inline.read_tokens(node, look.look_at_run):
@@ -128,11 +126,11 @@ class StoryWalker:
                 text += shift_signs(token.text, token.place, before=text)
             elif isinstance(token, docx_inline.HiddenRun):
                 goes_on = isinstance(last, docx_inline.HiddenRun) and last.reason == token.reason
-                before = self._findings.hidden.pop()[0] if goes_on else ""
+                before = self.findings.hidden.pop()[0] if goes_on else ""
                 self._hide(before + token.text, token.reason)
             elif isinstance(token, docx_inline.NoteReference):
-                self._findings.references[token.kind][token.id] = self._turn()
-                text += self._findings.mark_note(token)
+                self.findings.references[token.kind][token.id] = self._turn()
+                text += self.findings.mark_note(token)
             else:
                 self._anchor(token)
             last = token
@@ -141,15 +139,15 @@ class StoryWalker:
         mark, section = (None if properties is None else properties.find(W + name) for name in ("rPr", "sectPr"))
         is_shown = mark is None or all(mark.find(W + name) is None for name in ("del", "moveFrom", "vanish"))
         if not labelled and not text.strip() and look.item and is_shown:
-            self._numbering.next_label(*look.item)  # Word numbers empty paragraphs too
+            self.numbering.next_label(*look.item)  # Word numbers empty paragraphs too
         if section is not None:
-            self._findings.sections.append(section)
+            self.findings.sections.append(section)
             self._section += 1
 
     def _part_of_paragraph(self, text: str, look: ParagraphLook, *, labelled: bool) -> Iterator[Item]:
         """Yield a part of a paragraph, behind its number unless an earlier part has it, then what is anchored in it."""
         if text := text.strip():
-            label = None if labelled or look.item is None else self._numbering.next_label(*look.item)
+            label = None if labelled or look.item is None else self.numbering.next_label(*look.item)
             kind, level, marker = "paragraph", None, None
             if look.title or look.heading is not None:
                 kind, level = "heading", 1 if look.title else look.heading
@@ -165,7 +163,7 @@ class StoryWalker:
         self._later.clear()
 
     def _hide(self, text: str, reason: str) -> None:
-        self._findings.hidden.append((text, reason, self.page + self._manual_breaks))
+        self.findings.hidden.append((text, reason, self.page + self._manual_breaks))
 
     def _anchor(self, token: docx_inline.Drawing | docx_inline.TextBox) -> None:
         """Keep what is anchored at this point of a paragraph for after its text."""
@@ -177,12 +175,12 @@ class StoryWalker:
             enclosed = [item._replace(page=page) for item in self.items(token.content)]
             self.page, self._later, self._paper = page, [*later, *enclosed], paper
             return
-        text, relationship = token.alt, self._part.relationships.get(token.relationship or "")
+        text, relationship = token.alt, self.part.relationships.get(token.relationship or "")
         if token.is_picture:
-            self._findings.external_images += bool(relationship and relationship.external)
-            self._findings.pictures += [(self._part, token.relationship)] if token.relationship else []
-        elif relationship and not relationship.external and relationship.target in self._package.names:
-            text = "\n".join(filter(None, (text, _read_linked(self._package.tree(relationship.target)))))
+            self.findings.external_images += bool(relationship and relationship.external)
+            self.findings.pictures += [(self.part, token.relationship)] if token.relationship else []
+        elif relationship and not relationship.external and relationship.target in self.package.names:
+            text = "\n".join(filter(None, (text, _read_linked(self.package.tree(relationship.target)))))
         self._later.append(Item("figure", text, page, self._section))
 
     def _table(self, node: ET.Element) -> Iterator[Item]:

@@ -26,6 +26,7 @@ from tasks.documents.office_package import (
     W,
     WordPackage,
     child_value,
+    find_main_part,
     list_unread,
     read_core_properties,
     refuse_encrypted,
@@ -50,19 +51,17 @@ def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 
 
 def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
-    main, findings = package.main_part(), Findings()
-    items, page_count = _items(package, main, findings)
-    has_pages = main.root.find(f".//{W}lastRenderedPageBreak") is not None
-    blocks = BlockList()
+    findings, blocks = Findings(), BlockList()
+    items, page_count = _items(package, findings)
     for kind, text, page, section, level, cells, _, marker in items:
-        at = page if has_pages and page else None
+        at = page if page_count and page else None
         blocks.add(kind, text, level=level, marker=marker, cells=cells, page=at, section=section)
     for text, reason, page in findings.hidden:
-        blocks.hide(text, reason, page=page if has_pages else None)
-    pages = blocks.paged(page_count) if has_pages else blocks.unpaged()
+        blocks.hide(text, reason, page=page if page_count else None)
+    pages = blocks.paged(page_count) if page_count else blocks.unpaged()
     laid, doubts = list[Page](), tuple[str, ...]()
     if to_lay_out:
-        laid, doubts = _lay_out_pages(blocks, to_lay_out, findings, noted=page_count if has_pages else None)
+        laid, doubts = _lay_out_pages(blocks, to_lay_out, findings, noted=page_count)
     metadata = read_core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
     counts = {
@@ -107,13 +106,14 @@ def _lay_out_pages(
         return [], (f"without a layout of pages: {failure}",)
 
 
-def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[Item], int]:
-    """Return all items in reading order, and the number of the last page of the body."""
+def _items(package: WordPackage, findings: Findings) -> tuple[list[Item], int | None]:
+    """Return all items in reading order, and the number of the body's last page if the file records its pages."""
+    main = package.part(find_main_part(package, "word/document.xml", kind="Word document"))
     styles_part, numbering_part = package.find_related(main, "styles"), package.find_related(main, "numbering")
     styles, numbering = Styles(styles_part and styles_part.root), Numbering(numbering_part and numbering_part.root)
 
     def walker(part: Part) -> StoryWalker:
-        return StoryWalker(package, part, styles=styles, numbering=numbering, findings=findings)
+        return StoryWalker(package, part, styles, numbering, findings)
 
     settings = package.find_related(main, "settings")
     for root in [settings.root, main.root] if settings else [main.root]:
@@ -133,7 +133,7 @@ def _items(package: WordPackage, main: Part, findings: Findings) -> tuple[list[I
         for target in dict.fromkeys(link.target for link in links if link and link.target in package.names):
             part = package.part(target)
             items += _merge_story(list(walker(part).items(part.root)), kind, page=0)
-    return items, body.page
+    return items, None if main.root.find(f".//{W}lastRenderedPageBreak") is None else body.page
 
 
 def _note_items(part: Part, kind: str, walker: StoryWalker, findings: Findings) -> Iterator[Item]:
@@ -168,7 +168,7 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
     del password  # encrypted documents are refused on opening
     with WordPackage(path) as package:
         findings = Findings()
-        _items(package, package.main_part(), findings)
+        _items(package, findings)
 
         def pictures() -> Iterator[EmbeddedImage]:
             for part, id_ in findings.pictures:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tasks.documents.archives import Package
 from tasks.documents.document_errors import CorruptDocument
 from tasks.documents.document_readers import make_storable
-from tasks.documents.office_package import local_name, read_links
+from tasks.documents.office_package import find_main_part, local_name, read_links
 from tasks.documents.raised_signs import OFFICE_PLACES, shift_signs
 from tasks.documents.sheets.number_formats import BUILT_IN, GENERAL
 from tasks.documents.visibility import BLACK, WHITE, Color, explain_unseen, read_color
@@ -54,10 +54,7 @@ class Workbook(NamedTuple):
 
 def read_workbook(package: Package) -> Workbook:
     """Return the workbook of a package. Raises CorruptDocument if there is none."""
-    targets = [link.target for link in read_links(package, "").values() if link.type == "officeDocument"]
-    main = next((name for name in (*targets, "xl/workbook.xml") if name in package.names), None)
-    if main is None:
-        raise CorruptDocument("The package holds no workbook; it may be another Office file, or truncated.")
+    main = find_main_part(package, "xl/workbook.xml", kind="workbook")
     related = read_links(package, main)
     root = package.xml(main)
     sheets: list[SheetPart] = []
