@@ -171,7 +171,7 @@ def _backward_sentences(plain: str) -> Iterator[str]:
 
 _SENTENCE_END = re.compile(r"(?<=[.!])\s+|(?<=[。！])|(?<=[?？])\s*|\n+")
 _CONCLUDES = re.compile(r"^(?:therefore|thus|hence|so)\b.*\s(?:is|are|was|be)\s(?:the\s|an?\s)?(.+)$", re.IGNORECASE)
-_UNDECIDED = re.compile(r"[?？]\s*$|\b(?:whether|could|might|may|either|doubt|unlikely)\b|중\s?하나")
+_UNDECIDED = re.compile(r"[?？]\s*$|\b(?:whether|could|might|may|either|doubt|unlikely)\b|중\s?하나", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 
 
@@ -253,9 +253,9 @@ NOT_A_WORD = r"(?!\s{1,3}(?!(?:because|since|as|for|and|or|but|which|with|by|due
 """A and I are words too: `the answer is A` counts, `the answer is I think …` does not."""
 
 _BEFORE_LETTER = (
-    r"(?:\b(?i:is|are|be|was|to|with|as|only|so|but|then|that|therefore|thus|hence|say|says|sure|means|leaves|leaving"
-    r"|think|guess|believe|definitely|probably|option|choice|answer|pick|choose|select),?\s?:?\s|[’']s\s|\b(?i:its|thats)\s|[—–:]\s?|(?=[(\[][A-Z][)\]])"
-    r"|(?:보기|선택지|[은는이가로서면므니]),?\s|[是为は]\s?|選択肢\s?|(?:^|\s{2})(?=\S{1,3}(?:[가-힣です]|[.!]?$))|,\s(?=\S{1,3}[.!]?$))"
+    r"(?:\b(?i:is|be|to|with|as|only|so|but|then|that|therefore|thus|hence|say|says|sure|means|leaves|leaving"
+    r"|think|guess|believe|definitely|probably|likely|makes|option|choice|answer|pick|choose|select),?\s?:?\s|[’']s\s|\b(?i:its|thats)\s|[—–:]\s?|(?=[(\[][A-Z][)\]])"
+    r"|(?:보기|선택지|[은는이가로서면므니]),?\s|[是为は]\s?|選択肢\s?|(?:^|\s{2})(?=\S{1,3}(?:[가-힣ぁ-ん是]|[.!]?$|,\s(?:because|since|as)\b))|,\s(?=\S{1,3}[.!]?$))"
 )
 """Words of grammar and signs behind which a letter is an option; behind a noun it is none: `vitamin C`."""
 
@@ -288,15 +288,16 @@ def _patterns(letters: str) -> _Patterns:
         is_all=re.compile(rf"{LEAD}(?P<letters>{sign}(?:(?:{BETWEEN}|\s){sign}){{0,25}})\s?[.:!]?"),
         small=re.compile(rf"{LEAD}(?:[(\[](?P<closed>[{small}])[)\]]|(?P<last>[{small}])\s?[).]?\s*$)"),
         label=re.compile(
-            rf"{LEAD}(?:[(\[](?P<closed>[{letters}])[)\]]:?|(?P<open>[{letters}])\s?[.):–-])\s?(?P<rest>\S.*)", re.S
+            rf"{LEAD}(?:[(\[](?P<closed>[{letters}])[)\]]:?|(?P<open>[{letters}])\s?[.):–-])\s?(?P<rest>(?!.*\s\(?[{letters}][.:)]\s)\S.*)",
+            re.S,
         ),
         opens=re.compile(rf"{LEAD}[(\[]?[{letters}](?![A-Za-z])"),
         lone=re.compile(rf"(?i:option |choice |answer )?\(?[{letters}]\)?[.!]?"),
         alone=re.compile(rf"(?<![A-Za-z])[{letters}](?![A-Za-z])", re.I),
         remark=re.compile(
             rf"(?<![A-Za-z\d])\(?(?P<sign>[{letters}{ORDERED[0]}{ORDERED[1]}]|\d(?=번))\)?(?:"
-            r"(?:\s\([^()]{1,40}\)|\s[a-z]{3,12})?\s(?:is|must\sbe|seems)\s(?:\w{2,9}\s){0,2}(?:correct|right|best|true|answer)\b"
-            r"|번?\s?[이가은는が]?\s?(?:정?답|맞|옳|적절|알맞|올바|正|適)|번?[을를を]\s?(?:선택|고[르릅]|골|選))"
+            r"(?:\s\([^()]{1,40}\)|\s[a-z]{3,12})?\s(?:is|(?:must|would)\sbe|seems|looks)\s(?:\w{2,9}\s){0,2}(?:correct|right|best|true|answer)\b"
+            r"|번?\s?[이가은는が是]?\s?(?:정?답|맞|옳|적절|알맞|올바|正|適)|번?[을를を]\s?(?:선택|고[르릅]|골|選))"
             rf"|(?:\b(?:choose|pick|select|go\swith|opt\sfor)\s(?:(?:option|choice|answer)\s)?"
             rf"|(?i:therefore|thus|hence|so),?\s(?:option\s(?=[({letters}])|(?=\()))(?P<picked>{letter})"
         ),

@@ -315,16 +315,18 @@ _REFUSED = (
 )
 _WRONG = r"(?i:wrong|incorrect|false|out|impossible|eliminated|excluded|ruled\sout)"
 DENIED = re.compile(
-    rf"[,(]?\s?\b{_REFUSED}\s(?:(?:be|pick|choose|select|go\swith|that|it[’']s|options?|choices?|the\sanswer\sis)\s){{0,2}}"
+    rf"[,(]?\s?\b{_REFUSED}\s(?:(?:be|pick|choose|select|go(?:ing)?\swith|that|it[’']s|options?|choices?|the\sanswer\sis)\s){{0,2}}"
     rf"{_VALUES}(?!\w)\)?(?:,?\sbut(?:\srather|\sinstead)?)?"
     rf"|(?:而不是|而非|不是|不选|排除){_VALUES}[,，]?\s?(?:而是)?"
     rf"|\b{_VALUES}\s(?:is|are|was|were|can)(?:n[’']?t|\snot|\s(?:\w{{1,9}}\s)?{_WRONG})\b[^,;.]*"
     rf"|(?:(?:이지|지),?\s)?(?<![A-Za-z\d]){_VALUES}(?:\s?(?:번|개|명)?[이가은는도]?\s?"
-    r"(?:(?:정?답이\s?)?아[니닌닙님]|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
-    r"|\s?番?(?:では|じゃ)(?:なく(?:て)?|ない|ありません)、?|は(?:誤り|間違|不正解)\w*)"
+    r"(?:(?:정?답[이일]\s?)?(?:아[니닌닙님]|일?\s?수\s?없)|틀[리렸린]|오답|제외|[맞옳]지\s?않)\w*"
+    r"|、?\s?番?(?:では|じゃ)(?:なく(?:て)?|ない|ありません)、?|は(?:誤り|間違|不正解|\w{1,4}く(?:ない|ありません))\w*|不[是对對正][^，。,]*)"
 )
 """What a response denies: `not B but` C; C`, not B`; `B가 아니라` C; `不是B而是`C; `Bではなく`C; `B is wrong`."""
-_DENIAL = re.compile(rf"\b{_REFUSED}|\b{_WRONG}\b|아[니닌닙님]|않|틀|오답|제외|不|而非|排除|では|じゃ|誤|間違")
+_DENIAL = re.compile(
+    rf"\b{_REFUSED}|\b{_WRONG}\b|아[니닌닙님]|[않없틀]|오답|제외|[不誤]|而非|排除|では|じゃ|間違|く(?:ない|あり)"
+)
 
 
 def drop_denied(statement: str) -> str:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from tasks.grading.math.amounts import Amount, convert, same_dimension
 from tasks.grading.math.expressions import (
     Apply,
     Node,
@@ -36,6 +35,7 @@ from tasks.grading.math.math_reading import (
     SetOperation,
     Words,
 )
+from tasks.grading.math.math_tokens import Amount, convert, same_dimension
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
 _REAL_LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")

@@ -8,10 +8,18 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from tasks.grading.math.amounts import Amount, Formula, join_amount, split_unit
 from tasks.grading.math.expressions import Node, find_symbols
 from tasks.grading.math.math_parsing import parse_formula
-from tasks.grading.math.math_tokens import UNITS, NotUnderstood, Token, tokenize
+from tasks.grading.math.math_tokens import (
+    UNITS,
+    Amount,
+    Formula,
+    NotUnderstood,
+    Token,
+    join_amount,
+    split_unit,
+    tokenize,
+)
 from tasks.grading.math.normalization import read_spelled
 
 MAX_ITEMS = 200  # sets are compared pair by pair
