@@ -21,6 +21,9 @@ LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """`splitlines` would also end one at U+2028 and kin."""
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import\b.*\n?", re.M)
 FENCE_LINE = re.compile(r"^[ \t]*[`~]{3,}[ \t]*$\n?", re.M)
+BEGINS = re.compile(r"^(?:import|from(?=[ \t]+\S+[ \t]+import)|def|class|async[ \t]+def)[ \t]+\w|^@\w", re.M)
+SENTENCE = re.compile(r"^(?=[A-Z][a-z'’]*,?[ ][A-Za-z]+[ ,.:])", re.M)
+"""A line of prose behind a program without a fence; no Python at the margin has two such words side by side."""
 DEFINITION = re.compile(
     r"^(?:export |async |pub |public |static )*(?:def|class|function|func|fn|sub)\b|^\w+[ \t]*\(\)[ \t]*\{", re.M
 )
@@ -57,7 +60,11 @@ def extract_code(text: str, language: str, entry_point: str | None = None) -> st
         if places:
             chosen = programs[places[-1]]
             return _with_helpers(programs[: places[-1]], chosen) if name == "python" else chosen
-    return own[0] if own else max(programs, key=len, default=FENCE_LINE.sub("", text) or text)
+    if programs:
+        return own[0] if own else max(programs, key=len)
+    unfenced = FENCE_LINE.sub("", text) or text
+    begin = BEGINS.search(unfenced) if name == "python" else None
+    return SENTENCE.split(unfenced[begin.start() :], maxsplit=1)[0] if begin else unfenced
 
 
 def _with_helpers(earlier: Sequence[str], program: str) -> str:
