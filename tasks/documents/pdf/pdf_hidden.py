@@ -213,15 +213,14 @@ def _look_closely(
     try:
         upright, box = pymupdf.Matrix(page.rotation_matrix), pymupdf.Rect(EVERYWHERE)
         in_order = page.get_textpage(clip=box, flags=IN_ORDER, matrix=upright).extractBLOCKS()
-        everything = page.get_textpage(clip=box, flags=PLAIN, matrix=upright)
+        chars = shown_chars = _list_chars(textpage)
+        orders = _find_orders(chars, in_order)
+        if orders is None:  # the page holds more than it shows
+            chars = _list_chars(page.get_textpage(clip=box, flags=PLAIN, matrix=upright))
+            orders = _find_orders(chars, in_order)
     finally:
         for layer in layers:
             document.set_layer_ui_config(layer, pymupdf.PDF_OC_OFF)
-    chars = shown_chars = _list_chars(textpage)
-    orders = _find_orders(chars, in_order)
-    if orders is None:
-        chars = _list_chars(everything)
-        orders = _find_orders(chars, in_order)
     # what the page shows is a part of all that it holds, in the same order
     read = iter(shown_chars)
     expected = next(read, None)
@@ -269,7 +268,8 @@ def _find_unseen(
         return {}
     cores = _shrink(chars, EDGE)
     scale = min(PIXELS_PER_POINT, (MOST_PIXELS / max(shown.rect.width * shown.rect.height, 1.0)) ** 0.5)
-    complete, without = (_draw(shown, scale, with_text=with_text) for with_text in (True, False))
+    without = _draw(shown, scale, with_text=False)
+    complete = without if {*reasons} <= {"", TINY, UNPAINTED} else _draw(shown, scale, with_text=True)
     covered = np.array([reason in (UNDER_IMAGE, UNDER_SHAPE) for reason in reasons])
 
     def is_seen(n: int) -> bool:
