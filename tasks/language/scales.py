@@ -52,12 +52,14 @@ _EXCEPT_SHARES = re.compile(
     r"(?:,?\s(?:(?:which|that)\sare\s|are\s)?(?:[a-z]+\s)?in\s(?P<factor>thousand|million)s)?",
     re.IGNORECASE,
 )
-_ITEM = rf"(?P<factor>{_LOCAL}|1(?:,?000)+|)\s?(?P<unit>[가-힣]{{1,4}}|[円元㎡]|{CURRENCY}|)\s?(?P<behind>{_LOCAL}|)"
+_ITEM = rf"(?P<factor>{_LOCAL}|1(?:,?000)+|)\s?(?P<unit>[가-힣]{{1,4}}?|[円元㎡]|{CURRENCY}|)\s?(?P<behind>{_LOCAL}|)"
 _KOREAN = re.compile(
-    r"단\s?위\s?:?\s?(?P<list>[^)\]\n|]{1,40})|(?:(?<=[(\[|])|^)\s?(?P<alone>[^()\[\]|\n]{1,16}?)\s?(?=[)\]|]|$)",
+    rf"단\s?위\s?:?\s?(?P<list>[^)\]\n|]{{1,40}})"
+    rf"|(?:^[^()|\n]{{0,20}}\s)?(?P<ahead>(?:{_LOCAL})\s?원)\s?단위(?:임|이|입|로\s?(?:표시|표기|기재|작성))"
+    r"|(?:(?<=[(\[|])|^)\s?(?P<alone>[^()\[\]|\n]{1,16}?)\s?(?=[)\]|]|$)",
     re.MULTILINE,
 )
-_PIECE = re.compile(rf"(?:.*[\s:-])??{_ITEM}")
+_PIECE = re.compile(rf"(?:.*?[\s:-]\s*+)??{_ITEM}(?:(?:이다|이며|입니다|임|으로)(?![가-힣]).*|\.)?")
 
 
 class Scale(NamedTuple):
@@ -177,7 +179,7 @@ def _unit_behind(match: re.Match[str], end: int) -> tuple[str, int]:
 
 def _read_items(match: re.Match[str]) -> Iterator[Scale]:
     """Yield the units of a list, `(단위: 백만원, 주)`, or of brackets or a cell that hold nothing else: `(천원)`."""
-    text = match["list"] or match["alone"]
+    text = match["list"] or match["ahead"] or match["alone"]
     pieces = [_PIECE.fullmatch(piece.strip()) for piece in re.split(r"[,/·、](?!000)|\s및\s", text)]
     if match["alone"] and not all(pieces):
         return

@@ -128,7 +128,7 @@ def extract_figures(
     return described.pictured
 
 
-@step(version=15)
+@step(version=16)
 def chunk(
     pictured: tuple[Pictured, ...], *, chunk_chars: int, overlap_chars: int, tokenizer: str
 ) -> tuple[Chunked, ...]:

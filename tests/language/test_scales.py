@@ -64,6 +64,11 @@ in thousands of Namibian dollars | 3
 (단위: 원) | 0 KRW
 (단위: 천명) | 3 people
 (단위: 천원, 주) | 3 KRW, 0 shares
+원화 단위: 억 원 | 8 KRW
+아래 표의 금액 단위는 천원이다. | 3 KRW
+금액의 단위는 백만원이며 부가세는 별도이다. | 6 KRW
+금액은 천원 단위임 | 3 KRW
+모든 금액은 백만원 단위로 표시하였다. | 6 KRW
 """
 
 
@@ -80,6 +85,7 @@ def test_a_heading_states_scale_and_currency(line: str) -> None:
         *("3 million people", "5 million dollars", "a million dollars", "has won thousands of fans", "$5 million"),
         *(
             "천원 단위로",
+            "천원 단위로 절사한다",
             "(1,000원)",
             "만 19세",
             "(주)한빛",
