@@ -12,12 +12,20 @@ import PIL.Image
 import pytest
 from pydantic import SecretStr
 
-from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused, TransientModelError
+from models.model_errors import (
+    ContextOverflow,
+    ModelError,
+    ModelUnavailable,
+    RequestRefused,
+    TransientModelError,
+    Unreachable,
+)
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import Rule, ScriptedChat
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.calls import (
+    STARTING_S,
     Answer,
     CallSettings,
     Limits,
@@ -174,6 +182,25 @@ def test_what_may_pass_is_tried_again_with_growing_jitter(clock: Clock):
     rng = random.Random(1)
     assert answer.response.text == "fine"
     assert clock.slept == [rng.uniform(0, most) for most in (10, 20, 25)]
+
+
+def test_an_address_where_nothing_ever_listened_is_given_up_after_some_seconds(clock: Clock):
+    away = [Unreachable("nothing listens") for _ in range(9)]
+    asked = Flaky(*away)
+    shared = limits(clock, tries=9, first_delay_s=4)
+    with pytest.raises(ModelUnavailable, match="nothing listens"):
+        ask(asked, request(), responses=Kept(), limits=shared)
+    assert STARTING_S <= clock.now < STARTING_S + 60
+    with pytest.raises(ModelUnavailable):
+        ask(asked, request("Again"), responses=Kept(), limits=shared)
+    assert asked.calls < len(away)
+
+
+def test_an_address_that_has_answered_is_tried_as_often_as_any(clock: Clock):
+    shared = limits(clock, tries=4, first_delay_s=40)
+    ask(Flaky(), request(), responses=Kept(), limits=shared)
+    ask(Flaky(*(Unreachable("restarts") for _ in range(3))), request("Again"), responses=Kept(), limits=shared)
+    assert clock.now > STARTING_S
 
 
 def test_the_last_try_raises_what_it_met(clock: Clock):

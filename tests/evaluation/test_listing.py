@@ -38,7 +38,8 @@ def test_the_list_shows_what_is_at_hand(spelling: str) -> None:
 
 def test_the_table_names_every_benchmark() -> None:
     shown = run("list").stdout
-    assert all(name in shown for name in ("AIME24", "GPQADiamond", "on the hub", "lm-evaluation-harness"))
+    assert all(name in shown for name in ("AIME24", "BigCodeBenchHardComplete", "on the hub", "lm-evaluation-harness"))
+    assert "format checked, real data not run; judge openai:gpt-4-1106-preview" in shown  # a pipe has whole lines
 
 
 def test_listing_imports_nothing_heavy() -> None:
