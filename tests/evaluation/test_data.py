@@ -135,7 +135,7 @@ def test_a_data_set_of_the_hub_is_read_by_split(tmp_path: Path, monkeypatch: pyt
     hub.mkdir()
     for split, value in (("train", 1), ("test", 2)):
         (hub / f"{split}.jsonl").write_text(json.dumps({"id": split, "a": value, "none": None}) + "\n")
-    file = DataFile(file="x.jsonl", hub=str(hub), hub_split="test")
+    file = DataFile(file="x.jsonl", hub=str(hub), split="test")
     (row,) = Data(None).rows(file)
     assert (row.id, row["a"]) == ("test", 2)
     assert Data(None).facts("X", [file]).count == 1

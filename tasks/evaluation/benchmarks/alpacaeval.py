@@ -24,8 +24,8 @@ from tasks.measure.estimates import estimate_groups, scale_estimate
 INSTRUCTIONS = DataFile(
     file="alpaca_eval.jsonl",
     hub="tatsu-lab/alpaca_eval",
-    hub_config="alpaca_eval_gpt4_baseline",
-    hub_split="eval",
+    config="alpaca_eval_gpt4_baseline",
+    split="eval",
     get="It is alpaca_eval_gpt4_baseline.json of huggingface.co/datasets/tatsu-lab/alpaca_eval (CC BY-NC 4.0), "
     "a list of objects: write one to a line.",
 )

@@ -20,7 +20,7 @@ from tasks.measure.estimates import Share, scale_estimate, weighted_estimate
 QUESTIONS = DataFile(
     file="arena_hard_v0.1_question.jsonl",
     hub="lmarena-ai/arena-hard-auto-v0.1",
-    hub_split="train",
+    split="train",
     get="It is data/arena-hard-v0.1/question.jsonl of github.com/lmarena/arena-hard-auto (Apache-2.0).",
 )
 BASELINE = DataFile(

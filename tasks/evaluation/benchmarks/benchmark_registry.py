@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 ENTRY_POINTS = "trivet.benchmarks"
 FOLDER = Path(__file__).parent
 YAML = (".yaml", ".yml")
+NOT_DEFINING = {"get", "also", "beside", "optional", "aside"}
+"""Fields of a data file that change no item."""
 USERS_PACKAGE = "trivet_benchmark_"
 """Prefix of the name of the package under which a user's folder is imported."""
 
@@ -103,7 +105,7 @@ def definition_digest(benchmark: BaseBenchmark) -> str:
     if isinstance(benchmark, SimpleBenchmark):
         # without what changes no score
         content = benchmark.definition.model_dump(
-            mode="json", exclude={"summary": True, "data": {"get", "also"}, "examples": True}
+            mode="json", exclude={"summary": True, "data": NOT_DEFINING, "examples": True}
         )
         grader = content["grader"] = {name: value for name, value in content["grader"].items() if value is not None}
         for step in grader["published"]:

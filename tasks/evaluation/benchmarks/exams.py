@@ -88,7 +88,7 @@ class HLE(Examination):
         DataFile(
             file="hle.jsonl",
             hub="cais/hle",
-            hub_split="test",
+            split="test",
             get="Its authors ask that its terms be accepted on the hub first, and that it is not passed on.",
         ),
     )
@@ -136,7 +136,7 @@ class JEEBench(Examination):
         DataFile(
             file="jeebench.jsonl",
             hub="daman1209arora/jeebench",
-            hub_split="test",
+            split="test",
             get="The hub's own test.json is read as it is under the name jeebench.json.",
         ),
     )

@@ -30,22 +30,7 @@ NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
 
 
-class DataSource(Record):
-    """A data file of a benchmark, which is local or on the Hugging Face hub."""
-
-    file: str = Field(min_length=1)
-    """Name of the file in `--data-dir`, or in the folder of the YAML file."""
-    also: tuple[str, ...] = ()
-    """Further names of the file, under which evalchemy packs it."""
-    hub: str | None = None
-    """ID of the data set on the Hugging Face hub."""
-    config: str | None = None
-    split: str | None = None
-    get: str = ""
-    """Where to get the file, in one sentence for error messages."""
-
-
-class Examples(DataSource):
+class Examples(DataFile):
     """Solved items, a training split say, from which a run may show demonstrations."""
 
     answer: str = Field(min_length=1)
@@ -104,7 +89,7 @@ class Definition(Record):
     version: int = Field(default=1, ge=1)
     summary: str = ""
     family: Family = "own"
-    data: DataSource
+    data: DataFile
     examples: Examples | None = None
     ids: tuple[str, ...] = ()
     """IDs of the items that belong to the benchmark, where the file holds others too; empty for all."""
@@ -142,7 +127,7 @@ class Definition(Record):
         return self
 
 
-PARTS = {"data": DataSource, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
+PARTS = {"data": DataFile, "gold": Gold, "options": Options, "sampling": Sampling, "grader": Grader}
 """Records of those keys of a definition whose values have keys of their own."""
 
 
@@ -190,8 +175,9 @@ class SimpleBenchmark(BaseBenchmark):
         self.repeats = definition.repeats
         self.format_checked_only = definition.format_checked_only
         self.reads_answers = definition.grader.kind in READING
-        self.files = (_data_file(definition.data, folder),)
-        self.example_file = _data_file(definition.examples, folder) if definition.examples else None
+        place = {"beside": str(folder)}
+        self.files = (definition.data.model_copy(update=place),)
+        self.example_file = definition.examples.model_copy(update=place) if definition.examples else None
 
     def items(self, data: Data) -> Iterator[Item]:
         ids = set(self.definition.ids)
@@ -278,18 +264,6 @@ class SimpleBenchmark(BaseBenchmark):
             )
         except ValidationError as error:
             row.unusable(f"the item is not usable ({error.errors()[0]['msg']})")
-
-
-def _data_file(source: DataSource, folder: Path) -> DataFile:
-    return DataFile(
-        file=source.file,
-        also=source.also,
-        hub=source.hub,
-        hub_config=source.config,
-        hub_split=source.split,
-        get=source.get,
-        beside=str(folder),
-    )
 
 
 def render(template: str, row: Row, options: tuple[str, ...] = (), layout: Options | None = None) -> str:

@@ -21,8 +21,8 @@ from tasks.measure.estimates import weighted_estimate
 TASKS = DataFile(
     file="wildbench_v2.jsonl",
     hub="allenai/WildBench",
-    hub_config="v2",
-    hub_split="test",
+    config="v2",
+    split="test",
     get="It is the configuration v2 of huggingface.co/datasets/allenai/WildBench, one object to a line.",
 )
 PROMPT = DataFile(

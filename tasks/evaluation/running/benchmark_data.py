@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
+from pydantic import Field
+
 from storage.records import Record
 from tasks.evaluation.evaluation_errors import DataMissing, DataUnusable, OddRow
 from tasks.evaluation.evaluation_records import Dataset
@@ -37,14 +39,14 @@ BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 class DataFile(Record):
     """A data file of a benchmark, with where it is looked for."""
 
-    file: str
+    file: str = Field(min_length=1)
     """Name of the file in `--data-dir`; found too with `.jsonl`, `.json` or `.csv`, `.gz` behind it, and - for _."""
     also: tuple[str, ...] = ()
     """Further names of the file, under which evalchemy packs it."""
     hub: str | None = None
     """ID of the data set on the Hugging Face hub."""
-    hub_config: str | None = None
-    hub_split: str | None = None
+    config: str | None = None
+    split: str | None = None
     get: str = ""
     """Where to get the file, in one sentence for error messages."""
     beside: str | None = None
@@ -226,7 +228,7 @@ class Data:
 
             datasets.disable_progress_bars()
             skip_unreachable_hub()
-            dataset = datasets.load_dataset(file.hub, file.hub_config, split=file.hub_split or "test")
+            dataset = datasets.load_dataset(file.hub, file.config, split=file.split or "test")
             # images and audio are not JSON, and need packages of their own to be read
             media = ("Image", "Audio", "Video", "Pdf")
             plain = [name for name, feature in dataset.features.items() if type(feature).__name__ not in media]
@@ -399,5 +401,5 @@ def repair_surrogates(value: Any) -> Any:
 
 
 def _hub_name(file: DataFile) -> str:
-    parts = [part for part in (file.hub_config, file.hub_split) if part]
+    parts = [part for part in (file.config, file.split) if part]
     return f"{file.hub} ({', '.join(parts)})" if parts else str(file.hub)

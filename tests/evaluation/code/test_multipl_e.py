@@ -46,7 +46,7 @@ def test_the_table_is_of_known_languages_and_each_has_a_solution_of_ours() -> No
     assert sorted(LANGUAGES) == sorted(ROWS)
     assert all(find_language(extension).name == name for extension, name in LANGUAGES.items())
     assert all(NAME in read_own_solutions(extension) for extension in LANGUAGES)
-    assert [(one.name, one.files[0].hub_config) for one in MULTIPLE][:2] == [
+    assert [(one.name, one.files[0].config) for one in MULTIPLE][:2] == [
         ("MultiPLE-sh", "humaneval-sh"),
         ("MultiPLE-js", "humaneval-js"),
     ]

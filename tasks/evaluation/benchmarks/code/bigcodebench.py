@@ -67,7 +67,7 @@ class BigCodeBench(CodeBenchmark):
                 file="bigcodebench_hard.jsonl" if hard else "bigcodebench.jsonl",
                 also=(f"BigCodeBench-{self.key}.json",),  # each of evalchemy's four has one of the prompts as `prompt`
                 hub="bigcode/bigcodebench-hard" if hard else "bigcode/bigcodebench",
-                hub_split="v0.1.3",
+                split="v0.1.3",
             ),
         )
 

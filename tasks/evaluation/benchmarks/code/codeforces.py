@@ -38,7 +38,7 @@ class CodeForces(ContestBenchmark):
 
     name = "CodeForces"
     summary = "problems of Codeforces in Python, on the site's tests"
-    files = (DataFile(file="codeforces.jsonl", hub="open-r1/codeforces", hub_split="test"),)
+    files = (DataFile(file="codeforces.jsonl", hub="open-r1/codeforces", split="test"),)
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 3
     format_checked_only = True

@@ -47,7 +47,7 @@ class CruxEval(CodeBenchmark):
         DataFile(
             file="cruxeval.jsonl",
             hub="cruxeval-org/cruxeval",
-            hub_split="test",
+            split="test",
             get="It is data/cruxeval.jsonl of facebookresearch/cruxeval.",
         ),
     )

@@ -45,14 +45,14 @@ PYTHON = DataFile(
     file="HumanEval.jsonl",
     also=("humaneval-python.jsonl",),
     hub="openai/openai_humaneval",
-    hub_split="test",
+    split="test",
     get="It is data/HumanEval.jsonl.gz of github.com/openai/human-eval (MIT), and is read packed too.",
 )
 PLUS = DataFile(
     file="HumanEvalPlus.jsonl",
     also=("humanevalplus-python.jsonl",),
     hub="evalplus/humanevalplus",
-    hub_split="test",
+    split="test",
 )
 TRANSLATED = {
     "sh": ("Bash", DataFile(file="humaneval_sh.jsonl", optional=True)),
@@ -192,8 +192,8 @@ class MultiPLE(FunctionBenchmark):
                 file=f"humaneval_{extension}.jsonl",
                 also=(f"multipl-e-{extension}.json",),
                 hub="nuprl/MultiPL-E",
-                hub_config=f"humaneval-{extension}",
-                hub_split="test",
+                config=f"humaneval-{extension}",
+                split="test",
             ),
         )
 

@@ -87,8 +87,8 @@ class LiveCodeBench(ContestBenchmark):
         DataFile(
             file="livecodebench_v2.jsonl",
             hub="lighteval/code_generation_lite",
-            hub_config="release_v2",
-            hub_split="test",
+            config="release_v2",
+            split="test",
             get="It is test.jsonl and test2.jsonl of the hub's livecodebench/code_generation_lite, one behind the "
             "other.",
         ),
@@ -137,7 +137,7 @@ class LiveCodeBenchV5(LiveCodeBench):
         DataFile(
             file="livecodebench_v5.jsonl",
             hub="mlfoundations-dev/LCBv5-v2",
-            hub_split="test",
+            split="test",
             get="It is test3.jsonl, test4.jsonl and test5.jsonl of the hub's livecodebench/code_generation_lite, one "
             "behind the other.",
         ),

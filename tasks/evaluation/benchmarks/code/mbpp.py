@@ -69,15 +69,15 @@ class MBPP(CodeBenchmark):
         DataFile(
             file="mbpp_test.jsonl",
             hub=HUB,
-            hub_config="full",
-            hub_split="test",
+            config="full",
+            split="test",
             get="google-research's mbpp.jsonl under this name does as well: only its problems 11 to 510 are asked.",
         ),
         DataFile(
             file="mbpp.jsonl",
             hub=HUB,
-            hub_config="full",
-            hub_split="prompt",
+            config="full",
+            split="prompt",
             get="google-research/google-research has it in the folder mbpp; the examples in the prompt are from it.",
         ),
     )
@@ -127,7 +127,7 @@ class MBPPPlus(MBPP):
         DataFile(
             file="mbppplus.jsonl",
             hub="evalplus/mbppplus",
-            hub_split="test",
+            split="test",
             get="It is the hub's data set as JSON lines, not EvalPlus's own MbppPlus.jsonl.",
         ),
     )
