@@ -94,10 +94,13 @@ def refuse_output(output_path: Path) -> None:
     above = next(path for path in (folder, *folder.parents) if path.exists())
     if not above.is_dir():
         raise OptionUnusable(f"--output-path {output_path}: {above} is a file; choose a folder")
+    absent = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):  # of a file system that is read-only or full the permissions say nothing
             pass
+        for path in absent:
+            path.rmdir()  # a run that ends before it has results leaves nothing
     except OSError as error:
         why = f"{folder} cannot be written to ({error.strerror})"
         raise OptionUnusable(f"--output-path {output_path}: {why}; choose another folder") from error
