@@ -169,7 +169,7 @@ def test_a_judge_without_a_verdict_leaves_items_unscored_and_says_which(
     [result] = done.json["results"]
     assert (result["counts"]["unscored"], result["metrics"].get("Average")) == (2, None)
     [note] = result["notes"]
-    assert note.startswith("2 of 2 are unscored; they count in no figure (")
+    assert note.startswith("0 of 2 have a score, and figures are over them; 2 unscored (")
 
 
 def test_an_answer_that_claims_a_rating_claims_in_vain(run: Callable[..., Done], server: Server, name: str) -> None:
