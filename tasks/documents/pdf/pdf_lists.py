@@ -38,8 +38,6 @@ BEGUN = re.compile(r"[*†‡+#]?\d{1,3}\.\d{1,3}[A-Z]? +(?=[A-Za-z]|(?:19|20)\d
 REFERENCE = re.compile(
     r"\b\d{1,2}/\d{1,2}/\d{2,4}\b|\b[A-Z][a-z]+ \d{1,2}, (?:19|20)\d\d\b|\bNos?\. ?\d|\b\d{1,3}-\d{4,6}\b"
 )
-FILING = re.compile(r"\d{1,2}-[A-Z]\b|[A-Z]{1,2}-\d{1,2}\b")
-"""The form of a filing: `10-K`, `S-8`."""
 SUM = re.compile(r"[$€£¥₩%]|\d,\d{3}")
 PAGE_TITLE = re.compile(r"pages?(?: no\.?| number)?|쪽|면|페이지", re.IGNORECASE)
 PAGE = re.compile(r"(?:[A-Z]{1,2}-)?\d{1,3}")
@@ -117,7 +115,7 @@ def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
     joined = [text for text in numbers if BEGUN.match(text)]
     if len(joined) >= MIN_ITEMS:  # number and title stand in one column
         numbers, titles, rest = [text.split()[0] for text in joined], joined, [titles, *rest]
-    if len(rest) > MOST_BEHIND and not any(sum(map(bool, map(FILING.match, c))) > len(c) / 2 for c in rest):
+    if len(rest) > MOST_BEHIND:
         return False  # a plan or a register: items with several columns of words and dates
     items = [text for text in numbers if ITEM.fullmatch(text) and not text.isdigit()]
     if len(items) < MIN_ITEMS or len(items) < NUMBERED_SHARE * len(numbers):
