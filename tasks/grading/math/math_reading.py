@@ -286,7 +286,8 @@ def _read_single(tokens: list[Token]) -> Answer:
     if len(amounts := _split_amounts(tokens)) > 1:  # `4 h 20 min`, `12 remainder 5`
         return _read_list(amounts)
     if last.text == "%":
-        return Percentage(_read_formula(tokens[:-1]).node)
+        formula = _read_formula(tokens[:-1])
+        return Percentage(formula.node) if isinstance(formula, Formula) else formula
     if len(tokens) >= 3 and (based := _read_based(tokens)):
         return based
     if len(tokens) == 1 and first.text == "emptyset":
