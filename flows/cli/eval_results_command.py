@@ -302,7 +302,7 @@ def list_benchmarks(
 
 def _check(name: str, data: Data, as_json: bool) -> None:
     """Check a benchmark on all its items: IDs, prompts, and that the grader accepts every gold answer."""
-    from tasks.evaluation.benchmarks.base import Tools, is_whole
+    from tasks.evaluation.benchmarks.base import Judge, Tools, is_whole
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
     from tasks.evaluation.running.known_defects import find_defect
     from tasks.evaluation.running.planning import EXPECTED_ERRORS, make_items
@@ -322,8 +322,9 @@ def _check(name: str, data: Data, as_json: bool) -> None:
             )
         items = list(make_items(benchmark, data))
         with MathGrader() as math:
-            problems = list(benchmark.check(items, Tools(math)))
-            unscorable = benchmark.find_unscorable(items, Tools(math))
+            tools = Tools(math, Judge(benchmark.judge or "", lambda _: iter(())))  # a check asks no judge
+            problems = list(benchmark.check(items, tools))
+            unscorable = benchmark.find_unscorable(items, tools)
 
     found = ((item.id, find_defect(benchmark.name, item)) for item in items)
     defects = {item: f"{defect.why} ({defect.source})" for item, defect in found if defect}
