@@ -24,6 +24,7 @@ TEXT_FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
 BOLD = pymupdf.TEXT_FONT_BOLD
 STRUCK_ONCE = TEXT_FLAGS | pymupdf.TEXT_COLLECT_STYLES
 """MuPDF then takes a sign that is drawn again at its place for a bold one, which costs ten times the CPU seconds."""
+GAP_EMS = 0.3  # least white between two words, in font sizes
 STRUCK_BOLD = 8  # in `char_flags`
 STRUCK_EMS = 0.25  # how far from its place a sign is drawn again, in font sizes
 MOST_STRUCK = 30_000  # signs of a page; MuPDF compares each with each
@@ -184,9 +185,12 @@ def _read_textpage(
     leads: dict[tuple[int, int], Span] = {}
     raised: dict[tuple[int, int], tuple[list[Span], list[str]]] = {}
     """Spans of the lines with raised or lowered signs, and their texts in these signs."""
+    parted: dict[tuple[int, int], list[_Gap]] = {}
     for block_no, block in enumerate(blocks):
         for line_no, line in enumerate(block.get("lines", ())):
             spans = line["spans"]
+            if len(spans) > 1 and (gaps := _part_spans(spans)):
+                parted[block_no, line_no] = gaps
             raw = spans[0]["text"] if len(spans) == 1 else "".join([span["text"] for span in spans])
             if not raw or raw.isspace():
                 continue
@@ -212,7 +216,7 @@ def _read_textpage(
             bold = all(_is_bold(span, struck=struck) for span in (lead, last))
             upright = direction == (1, 0)
             fragments.append(Fragment(x0, y0, x1, y1, text, lead["size"], bold, upright, (block_no, line_no)))
-    words = cache(lambda: _extract_words(textpage, raised))
+    words = cache(lambda: _extract_words(textpage, raised, parted))
     if attached := attach_marks(fragments, words, leads):
         fragments, with_marks = attached
         words = cache(lambda: with_marks)
@@ -250,12 +254,45 @@ def _restore_spaces(fragments: Iterable[Fragment], words: Iterable[Word]) -> lis
 _RaisedLines = Mapping[tuple[int, int], tuple[Sequence[Span], Sequence[str]]]
 
 
-def _extract_words(textpage: pymupdf.TextPage, raised: _RaisedLines) -> list[Word]:
+class _Gap(NamedTuple):
+    """White between two runs of a line that MuPDF joins without a space, since one stands higher than the other."""
+
+    before: str
+    """The end of the first run, up to the white."""
+    x0: float
+    x1: float
+
+
+def _part_spans(spans: Sequence[Span]) -> list[_Gap]:
+    """Return the gaps between runs that no space parts, and put one there."""
+    gaps: list[_Gap] = []
+    for left, right in pairwise(spans):
+        x0, x1 = left["bbox"][2], right["bbox"][0]
+        joint = left["text"][-1:] + right["text"][:1]
+        if x1 - x0 > GAP_EMS * left["size"] and len(joint) == 2 and not any(map(str.isspace, joint)):
+            gaps.append(_Gap(left["text"].rsplit(None, 1)[-1], x0, x1))
+            left["text"] += " "
+    return gaps
+
+
+def _extract_words(
+    textpage: pymupdf.TextPage, raised: _RaisedLines, parted: Mapping[tuple[int, int], Sequence[_Gap]]
+) -> list[Word]:
     words: list[Word] = []
     for line, own in groupby(textpage.extractWORDS(), key=lambda word: (word[5], word[6])):
         of_line = [Word(x0, y0, x1, y1, store_drawn(text), line) for x0, y0, x1, y1, text, *_ in own]
+        for gap in parted.get(line, ()):
+            of_line = [piece for word in of_line for piece in _cut_word(word, gap)]
         words += mark_words(of_line, *raised[line]) if line in raised else of_line
     return words
+
+
+def _cut_word(word: Word, gap: _Gap) -> list[Word]:
+    """Return a word as the two on both sides of a gap within it, or as it is."""
+    end = word.text.find(gap.before) + len(gap.before)
+    if not (word.x0 < gap.x0 and gap.x1 < word.x1 and gap.before in word.text and end < len(word.text)):
+        return [word]
+    return [word._replace(text=word.text[:end], x1=gap.x0), word._replace(text=word.text[end:], x0=gap.x1)]
 
 
 FIELDS_WITH_TEXT = ("Text", "ComboBox", "ListBox")
