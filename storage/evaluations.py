@@ -140,7 +140,7 @@ class Evaluations:
         for run, task, metric, part, *rest, revision in self._database.run(
             lambda connection: connection.execute(query).all()
         ):
-            score = RunScore(plain(metric), plain(part), *rest, plain(revision))
+            score = RunScore._make((plain(metric), plain(part), *rest, plain(revision)))
             by_task.setdefault((plain(run), plain(task)), []).append(score)
         return by_task
 

@@ -263,7 +263,7 @@ class _Gap(NamedTuple):
     x1: float
 
 
-def _part_spans(spans: Sequence[Span]) -> list[_Gap]:
+def _part_spans(spans: Sequence[dict[str, Any]]) -> list[_Gap]:
     """Return the gaps between runs that no space parts, and put one there."""
     gaps: list[_Gap] = []
     for left, right in pairwise(spans):
