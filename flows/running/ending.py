@@ -56,10 +56,15 @@ def ending_in_order() -> Generator[None]:
 
     def begin(number: int) -> None:
         if number == signal.SIGTERM:
-            end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=lambda: os.kill(os.getpid(), signal.SIGKILL))
+            end_run()
 
     with listening_for_signals(begin):
         yield
+
+
+def end_run() -> None:
+    """End the process of a run in order: its answers under way are stored, and nothing else is asked."""
+    end_work(answers_s=ANSWERS_S, steps_s=STEPS_S, then=lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def end_work(*, answers_s: float, steps_s: float, then: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ steps report (tasks/progress.py) ─► counts by stage ─► a thread looks ev
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
@@ -23,13 +24,13 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
-from prefect.exceptions import PrefectException
+from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Failed
 
-from flows.running.ending import ending_in_order
+from flows.running.ending import end_run, ending_in_order
 from flows.running.progress_counts import counting
 from flows.running.settings import RETRY
 
@@ -38,6 +39,8 @@ R = TypeVar("R")
 
 LOOK_S = 2.0
 """Seconds between two updates of the progress artifacts."""
+EXISTS_S = 10.0
+"""Seconds between two looks whether the run still exists: a deleted one would go on asking, and nobody would see it."""
 PATIENCE_S = 5.0
 """Longest wait of a run for its last update."""
 NAMES = 4
@@ -70,7 +73,7 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
         try:
             # a run that is a part of another ends with that
             in_order = ending_in_order() if is_deployed and not outer else nullcontext()
-            with in_order, _progress_artifacts() if is_deployed else nullcontext():
+            with in_order, _progress_artifacts(run.id) if is_deployed else nullcontext():
                 return flow(*args, **kwargs)
         except Exception as error:
             # a run that is being cancelled takes no other state, and one whose server is away none at all
@@ -98,8 +101,11 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def _progress_artifacts() -> Generator[None]:
-    """Count the reports of steps, and send the sums to Prefect from a thread; the run waits for neither."""
+def _progress_artifacts(run: UUID) -> Generator[None]:
+    """Count the reports of steps, and send the sums to Prefect from a thread; the run waits for neither.
+
+    The process ends where the run was deleted.
+    """
     artifacts: dict[str, tuple[UUID, list[int]]] = {}
     ended, succeeded = Event(), False
 
@@ -121,9 +127,14 @@ def _progress_artifacts() -> Generator[None]:
 
     def send_on() -> None:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            is_last = False
+            is_last, look_again = False, time.monotonic() + EXISTS_S
             while not is_last:
                 is_last = ended.wait(LOOK_S)
+                if time.monotonic() > look_again:
+                    look_again += EXISTS_S
+                    if _is_deleted(run):
+                        end_run()
+                        return
                 for stage, now in [*counts.items()]:
                     if succeeded or stage not in artifacts or artifacts[stage][1] != now:
                         send(stage, now)
@@ -138,6 +149,18 @@ def _progress_artifacts() -> Generator[None]:
         finally:
             ended.set()
             thread.join(PATIENCE_S)
+
+
+def _is_deleted(run: UUID) -> bool:
+    """Return whether the server knows the run no more."""
+    try:
+        with get_client(sync_client=True) as client:
+            client.read_flow_run(run)
+    except ObjectNotFound:
+        return True
+    except (httpx.HTTPError, PrefectException):  # it is away, which says nothing of the run
+        pass
+    return False
 
 
 def notes_on_retries() -> tuple[str, ...]:

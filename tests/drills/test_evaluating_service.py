@@ -1,4 +1,4 @@
-"""An evaluation of the service is cancelled or killed while it asks: nothing is asked in vain, nothing twice."""
+"""An evaluation of the service is cancelled, deleted or killed as it asks: nothing is asked in vain, nothing twice."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 
 from tests.drills.evaluating import adder, asked, write_sums
@@ -99,6 +100,19 @@ def test_a_new_run_asks_only_what_was_not_answered(cancelled: Cancelled) -> None
     service.running.until(lambda: service.running.state_of(again) == "Completed", "the new run completes")
     assert BEFORE <= cancelled.asked < ITEMS
     assert asked(service.server).total() == ITEMS, "each was asked once"
+
+
+def test_a_deleted_run_ends_and_its_worker_goes_on(service: Service, tmp_path: Path) -> None:
+    running, before = service.running, len(service.began)
+    run = running.start(service.deployment, service.parameters(tmp_path, first=2 * ITEMS))
+    running.until(lambda: len(service.began) >= before + BEFORE, "the model is asked")
+    user, _, password = str(running.api.auth).partition(":")
+    httpx.delete(f"{running.api.url}/flow_runs/{run}", auth=(user, password)).raise_for_status()
+    running.until(lambda: all(each.run != run for each in running.processes()), "its process ends")
+    assert len(service.began) - before < ITEMS
+    again = running.start(service.deployment, service.parameters(tmp_path, first=2 * ITEMS))
+    running.until(lambda: running.state_of(again) == "Completed", "the same worker runs it again")
+    assert len(service.began) - before == ITEMS, "each was asked once"
 
 
 def test_a_killed_run_is_continued_by_itself_and_says_so(service: Service, tmp_path: Path) -> None:
