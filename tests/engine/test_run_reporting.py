@@ -89,7 +89,7 @@ def test_an_evaluation_shows_its_scores_its_plot_and_its_file(client: SyncPrefec
     ran = Ran(client, evaluate, config=config)
 
     assert (ran.run.name, ran.state.name) == ("evaluate model-a AIME24", "Completed")
-    assert ran.bars == {"progress-score": 100}
+    assert ran.bars == {"progress-score-aime24": 100}
     report = str(ran.artifacts["evaluation-model-a-report"].data)
     assert f"`{tmp_path / 'results.json'}`" in report
     assert "| AIME24 |" in report
