@@ -132,9 +132,14 @@ def _progress_artifacts(run: UUID) -> Generator[None]:
                 is_last = ended.wait(LOOK_S)
                 if time.monotonic() > look_again:
                     look_again += EXISTS_S
-                    if _is_deleted(run):
+                    try:
+                        with get_client(sync_client=True) as client:
+                            client.read_flow_run(run)
+                    except ObjectNotFound:
                         end_run()
                         return
+                    except (httpx.HTTPError, PrefectException):  # it is away, which says nothing of the run
+                        pass
                 for stage, now in [*counts.items()]:
                     if succeeded or stage not in artifacts or artifacts[stage][1] != now:
                         send(stage, now)
@@ -149,18 +154,6 @@ def _progress_artifacts(run: UUID) -> Generator[None]:
         finally:
             ended.set()
             thread.join(PATIENCE_S)
-
-
-def _is_deleted(run: UUID) -> bool:
-    """Return whether the server knows the run no more."""
-    try:
-        with get_client(sync_client=True) as client:
-            client.read_flow_run(run)
-    except ObjectNotFound:
-        return True
-    except (httpx.HTTPError, PrefectException):  # it is away, which says nothing of the run
-        pass
-    return False
 
 
 def notes_on_retries() -> tuple[str, ...]:
