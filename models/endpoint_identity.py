@@ -37,6 +37,9 @@ SETTLED_S = 3600.0
 """`created` counts once it is so old: vLLM and llama.cpp tell the time of the request there."""
 
 
+UNTOLD = "{}: its answers to the probes tell no weights apart (none, or others each time); its name is trusted."
+
+
 class Probe(BaseModel):
     """The answer to one of PROBES."""
 
@@ -77,6 +80,11 @@ class Fingerprint(BaseModel):
         card = {name: value for name, value in self.card.items() if name != "created"}
         plain = json.dumps([self.address, self.name, card, texts], sort_keys=True)
         return hashlib.sha256(plain.encode()).hexdigest()[:12]
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether a probe would show other weights: one with words that were the same twice."""
+        return any(probe.steady and probe.text for probe in self.probes)
 
     def differences(self, now: Fingerprint) -> Iterator[str]:
         """Yield in words what has changed; unsteady probes do not count."""
@@ -122,11 +130,11 @@ def identify(chat: OpenAIChat, known: Sequence[Fingerprint]) -> Identity:
         day = f"{known[-1].seen_at:%F %R} UTC"
         return Identity(fingerprint=known[-1], remarks=(f"{error} Its weights are taken for those of {day}.",))
     if match := next((before for before in reversed(known) if not list(before.differences(now))), None):
-        return Identity(fingerprint=match)
+        return Identity(fingerprint=match, remarks=() if match.is_telling else (UNTOLD.format(chat.id),))
     # once more: where the same weights give two answers, a difference proves nothing
     steady = now.marked_unsteady(take_fingerprint(chat))
     if not known:
-        return Identity(fingerprint=steady, is_new=True)
+        return Identity(fingerprint=steady, is_new=True, remarks=() if steady.is_telling else (UNTOLD.format(chat.id),))
     day, changes = f"{known[-1].seen_at:%F %R} UTC", "; ".join(known[-1].differences(now))
     if match := next((before for before in reversed(known) if not list(before.differences(steady))), None):
         suspicion = f"{chat.id}: {changes} since {day}, but the endpoint answers otherwise from one time to the next"

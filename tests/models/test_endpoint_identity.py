@@ -70,6 +70,16 @@ def test_a_time_of_creation_that_moves_with_the_clock_says_nothing(
     assert take_fingerprint(chat).card == {"root": "/weights"}
 
 
+@pytest.mark.parametrize("steady", [True, False], ids=["no words", "other words each time"])
+def test_an_endpoint_whose_probes_tell_nothing_is_named(server: Server, steady: bool) -> None:
+    server.probes = lambda place: "" if steady else str(len(server.probed))
+    chat = OpenAIChat(MODEL, base_url=server.base_url)
+    first = identify(chat, [])
+    again = identify(chat, [first.fingerprint])
+    assert ["its name is trusted" in remark for one in (first, again) for remark in one.remarks] == [True, True]
+    assert again.fingerprint == first.fingerprint
+
+
 def test_what_is_known_costs_a_request_for_each_probe_and_what_is_new_two(server: Server) -> None:
     chat = OpenAIChat(MODEL, base_url=server.base_url)
     first = identify(chat, [])
