@@ -27,7 +27,7 @@ from models.model_errors import ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import StorageError, StoreUnreachable
 from tasks.language.sentences import language_of, strip_marks
-from tasks.rag.answers import AnswerSettings, Calibration, cited_place, place_of
+from tasks.rag.answers import AnswerSettings, Calibration, cited_place, headline_of, place_of
 from tasks.rag.rag_errors import Unfinished
 
 if TYPE_CHECKING:
@@ -217,7 +217,10 @@ _MARK = re.compile(r"\[\d+\]")
 
 
 def show_answer(answered: Answered) -> None:
-    """Print the answer, its sources and its notes."""
+    """Print the short answer, the sentences, their sources and the notes."""
+    if headline := headline_of(answered):
+        print_line(f"[bold]{escape(headline)}[/bold]")
+        console.print()
     text = Text(answered.answer)
     text.highlight_regex(_MARK, "cyan")
     console.print(text, soft_wrap=not console.is_terminal)

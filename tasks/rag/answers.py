@@ -8,6 +8,7 @@ from pydantic import Field
 
 from storage.records import FiniteRecord, Record
 from tasks.documents.blocks import BBox, PageSource, Place
+from tasks.language.sentences import language_of
 from tasks.rag.retrieval.strategies import StrategyName
 
 if TYPE_CHECKING:
@@ -145,6 +146,31 @@ class Citation(Record):
     """The place in formats with and without pages: section, block, headings above it."""
 
 
+Scale = Literal["", "thousand", "million", "billion", "percent"]
+"""What a written number counts: `2,298,514` with `thousand` is 2,298,514,000."""
+
+
+class Short(Record):
+    """The answer as a person would write it into a form: no sentence around it."""
+
+    values: tuple[str, ...]
+    """One text per value that is asked for."""
+    scale: Scale = ""
+
+
+class Value(Record):
+    """A number that answers a question, exactly, and as its source writes it."""
+
+    exact: str
+    """The exact decimal in whole units, as text: `2298514000`."""
+    unit: str = ""
+    """Currency code, `%`, or a word such as `shares`; empty where the source says none."""
+    scale: str = ""
+    """The source's scale: `thousand`."""
+    display: str
+    """The digits of the source, in its scale: `2,298,514`; a quotient has at least three significant digits."""
+
+
 class Draft(NamedTuple):
     """An answer while the steps of the graph work on it."""
 
@@ -157,6 +183,9 @@ class Draft(NamedTuple):
     by_model: bool = False
     confidence: float | None = None
     """Probability that the answer is right, 0 … 1; None where nothing estimates it, as for a model's answer."""
+    short: Short | None = None
+    value: Value | None = None
+    """Set where the answer is one number."""
 
 
 class ModelCall(Record):
@@ -177,6 +206,14 @@ class Answered(Record):
     question: str
     answer: str
     """The text with citation numbers: `… 1,250,000,000원이다 [1].`"""
+    short: Short | None = None
+    """What a person would write into a form; None for a withheld answer and where only a sentence answers."""
+    value: str | None = None
+    """The number that answers, in whole units, as exact decimal text; None where the answer is no single number."""
+    unit: str = ""
+    scale: str = ""
+    display: str = ""
+    """`value` with the digits and in the scale of its source."""
     citations: tuple[Citation, ...]
     unsupported: tuple[str, ...] = ()
     """Sentences of the answer with a number that no cited block holds, or without any evidence."""
@@ -199,6 +236,28 @@ class Answered(Record):
     """Whether the model that should have written the answer refused this question, now and later."""
     timings: dict[str, float] = Field(default_factory=dict)
     """Seconds by node of the graph, and in `total`."""
+
+
+SHORT_FIELDS = ("short", "value", "unit", "scale", "display")
+"""Fields of an answer that programs read in place of its sentence."""
+CURRENCIES = {"USD": "달러", "KRW": "원", "EUR": "유로", "JPY": "엔", "GBP": "파운드", "CNY": "위안"}
+KOREAN_SCALES = {"thousand": "천", "million": "백만", "billion": "십억"}
+
+
+def headline_of(answered: Answered) -> str:
+    """Return the short answer in one line: `USD 2,298,514 thousand`, `12.4%`, `A; B`; empty where there is none."""
+    if answered.value is None:
+        if answered.short is None:
+            return ""
+        text, scale = "; ".join(answered.short.values), answered.short.scale
+        return f"{text.removesuffix('%')}%" if scale == "percent" else f"{text} {scale}".rstrip()
+    if answered.unit == "%":
+        return f"{answered.display}%"
+    if language_of(answered.question) == "ko":
+        counted = f"{answered.display}{KOREAN_SCALES.get(answered.scale, answered.scale)}"
+        return f"{counted} {CURRENCIES.get(answered.unit, answered.unit)}".rstrip()
+    counted = f"{answered.display} {answered.scale}".rstrip()
+    return f"{answered.unit} {counted}" if answered.unit in CURRENCIES else f"{counted} {answered.unit}".rstrip()
 
 
 DECKS = ("pptx", "ppt")

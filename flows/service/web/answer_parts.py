@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.rag.answers import Answered, Citation, cited_place
+from tasks.rag.answers import Answered, Citation, cited_place, headline_of
 
 MARK = re.compile(r"\[(\d{1,3})\]")
 WORKED_OUT = "worked out from tables"
@@ -103,7 +103,8 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
             written += f" (⚠ {NOT_SUPPORTED})" if part.doubtful and is_last else ""
         return written
 
-    lines: list[str] = []
+    headline = headline_of(answered)
+    lines = [f"**{_escape_markdown(headline)}**", ""] if headline else []
     for block in blocks_of(answered):
         rows = [[write(cell) for cell in row] for row in block.rows]
         if block.is_table:

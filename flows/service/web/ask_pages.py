@@ -27,7 +27,7 @@ from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
 from tasks.language.sentences import strip_marks
 from tasks.rag.answering.assistant import Event
-from tasks.rag.answers import Answered, Citation, cited_place
+from tasks.rag.answers import Answered, Citation, cited_place, headline_of
 from tasks.rag.planning.plan import parse_answers
 
 STAGES = {
@@ -107,6 +107,7 @@ def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str
     return {
         "n": turn.n,
         "answered": answered,
+        "headline": headline_of(answered),
         "blocks": blocks,
         "listed": [
             citation for citation in answered.citations if not any(citation in block.inputs for block in blocks)

@@ -25,7 +25,7 @@ from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
-from tasks.rag.answers import cited_place
+from tasks.rag.answers import SHORT_FIELDS, cited_place
 
 Result = TypeVar("Result")
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -76,7 +76,7 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
             }
             for citation in answer.citations
         ]
-        fields = {"answer", "abstained", "unsupported", "confidence", "notes"}
+        fields = {"answer", "abstained", "unsupported", "confidence", "notes", *SHORT_FIELDS}
         return answer.model_dump(mode="json", include=fields) | {"citations": cited}
 
     @tool

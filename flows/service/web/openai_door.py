@@ -25,12 +25,13 @@ from flows.service.web.answer_parts import markdown_of
 from flows.service.web.doors import first_fault
 from flows.service.web.place_page import picture_link
 from flows.service.web.visits import Workplace
-from tasks.rag.answers import Answered, Citation, Turn, cited_place
+from tasks.rag.answers import SHORT_FIELDS, Answered, Citation, Turn, cited_place
 
 MODEL = "trivet"
 ALIVE_S = 10.0
 """Seconds between signs of life before a stream has content."""
 LINK = re.compile(r"\[\\\[(\d+)\\\]\]\([^)\s]*\)")  # these three: what `markdown_of` writes
+HEADLINE = re.compile(r"\A\*\*[^\n]+\*\*\n\n")
 SOURCES = re.compile(r"\n- \\\[\d+\\\] .*", re.DOTALL)
 DOUBT = " (⚠ not supported)"
 
@@ -138,8 +139,8 @@ def _read_question(body: ChatRequest) -> Question:
 
 
 def _without_sources(answer: str) -> str:
-    """Return an earlier answer of ours without its links, marks of doubt and sources."""
-    return SOURCES.sub("", LINK.sub(r"[\1]", answer)).replace(DOUBT, "")
+    """Return an earlier answer of ours without its short answer, links, marks of doubt and sources."""
+    return SOURCES.sub("", LINK.sub(r"[\1]", HEADLINE.sub("", answer))).replace(DOUBT, "")
 
 
 def _require_answer(answer: Answered | Refusal) -> Answered:
@@ -162,6 +163,11 @@ def _annotations(answered: Answered, text: str, link: Link) -> list[dict[str, An
     return annotations
 
 
+def _short(answered: Answered) -> dict[str, Any]:
+    """Return the short answer as a field of our own, which clients that do not know it drop."""
+    return {"trivet": answered.model_dump(mode="json", include=set(SHORT_FIELDS))}
+
+
 def _frame(kind: str, model: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
@@ -171,7 +177,7 @@ def _chat_completion(model: str, answered: Answered, link: Link) -> dict[str, An
     prompt = sum(call.prompt_tokens or 0 for call in answered.calls)
     completion = sum(call.completion_tokens or 0 for call in answered.calls)
     annotations = _annotations(answered, text, link)
-    message = {"role": "assistant", "content": text, "refusal": None, "annotations": annotations}
+    message = {"role": "assistant", "content": text, "refusal": None, "annotations": annotations, **_short(answered)}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     return _frame("chat.completion", model) | {"choices": [choice], "usage": usage}
@@ -199,5 +205,5 @@ async def _stream(model: str, answering: asyncio.Future[Answered | Refusal], lin
     text = markdown_of(answered, link=link)
     for line in text.splitlines(keepends=True):
         yield chunk({"content": line})
-    yield chunk({"annotations": _annotations(answered, text, link)}, "stop")
+    yield chunk({"annotations": _annotations(answered, text, link), **_short(answered)}, "stop")
     yield "data: [DONE]\n\n"

@@ -93,9 +93,15 @@ class Assistant:
         start = {"question": cleaned, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
         state: State = answer_graph().invoke(start, context=desk)
         draft = state["draft"]
+        value = None if draft.abstained else draft.value
         return Answered(
             question=cleaned,
             answer=draft.text,
+            short=None if draft.abstained else draft.short,
+            value=value and value.exact,
+            unit=value.unit if value else "",
+            scale=value.scale if value else "",
+            display=value.display if value else "",
             citations=tuple(
                 citation.model_copy(
                     update={"page_source": page_source_of(entry, citation.page), "aliases": entry.aliases}

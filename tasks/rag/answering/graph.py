@@ -44,6 +44,7 @@ from tasks.rag.answers import (
     QueryType,
     RetrievalPlan,
     Retrieved,
+    Short,
     Turn,
     place_of,
 )
@@ -383,7 +384,17 @@ def join_drafts(drafts: Sequence[Draft]) -> Draft:
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
         confidence=min(confidences, default=None),  # the whole is right only where every part is
+        short=_join_short(answering),
+        value=answering[0].value if len(answering) == 1 else None,
     )
+
+
+def _join_short(drafts: Sequence[Draft]) -> Short | None:
+    """Return the short answers of all parts as one; None where one part has none, or their scales differ."""
+    shorts = [draft.short for draft in drafts if draft.short]
+    if len(shorts) < len(drafts) or len({short.scale for short in shorts}) != 1:
+        return None
+    return shorts[0].model_copy(update={"values": tuple(value for short in shorts for value in short.values)})
 
 
 def _shift_marks(text: str, *, by: int) -> str:

@@ -38,6 +38,15 @@ DOUBT = answer(
 )
 
 
+SHORT: dict[str, Any] = {
+    "short": {"values": ["7"], "scale": "thousand"},
+    "value": "7000",
+    "unit": "KRW",
+    "scale": "thousand",
+    "display": "7",
+}
+
+
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     importlib.import_module("flows")  # configures the store
@@ -47,7 +56,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
 
 @pytest.fixture(scope="module")
 def served(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    answers = {one.question: one for one in (ferry(drawn), DOUBT, LURE)}
+    answers = {one.question: one for one in (ferry(drawn, **SHORT), DOUBT, LURE)}
     with site(drawn.index, tmp_path_factory.mktemp("home"), answers) as running:
         yield running
 
@@ -132,7 +141,7 @@ def test_a_turn_before_is_history_without_its_links() -> None:
     messages = [
         Message(role="system", content="Be brief."),
         Message(role="user", content="Cost?"),
-        Message(role="assistant", content=earlier),
+        Message(role="assistant", content=f"**7 won**\n\n{earlier}"),
         Message(role="user", content="And then?"),
     ]
     question = _read_question(ChatRequest(messages=messages))
@@ -192,6 +201,16 @@ def test_an_agent_finds_the_tools(served: Site) -> None:
     found = at_http(served, lambda client: client.list_tools())
     assert {tool.name for tool in found.tools} == {"ask", "search", "numbers", "page_image", "eval_results"}
     assert [tool.name for tool in found.tools if "collection" in tool.input_schema["properties"]] == []
+
+
+def test_every_door_carries_the_short_answer_and_its_exact_value(served: Site, client: openai.OpenAI) -> None:
+    question = "What does the ferry cost?"
+    at_mcp = at_http(served, lambda client: client.call_tool("ask", {"question": question}))
+    at_json = served.program("/ask", method="POST", json={"question": question}).json()
+    message = client.chat.completions.create(model="trivet", messages=asked(question)).choices[0].message.model_dump()
+    for told in (json.loads(at_mcp.content[0].text), at_json, message["trivet"]):
+        assert {name: told[name] for name in SHORT} == SHORT
+    assert message["content"].startswith("**KRW 7 thousand**\n\nIt costs 7 won")
 
 
 def test_an_agent_gets_an_answer_with_its_places(served: Site, drawn: Drawn) -> None:
