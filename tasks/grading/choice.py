@@ -339,6 +339,10 @@ def _read_statement(following: str, question: ChoiceQuestion) -> str | None:
         return _read_number(match, question)
     if letters := _read_text(stated, question) or _read_text(re.split(r"[.;]\s|,\s", stated)[0], question):
         return letters
+    # `Answer: rules out C, leaving D`
+    prose = [match["letter"] for part in _backward_sentences(stated) for match in patterns.prose.finditer(part)]
+    if len(letters := {_collect_letters(letter, question) for letter in prose}) == 1:
+        return letters.pop()
     # `정답: 3`, where no option holds a number
     bare = re.fullmatch(r"\(?(\d{1,2})\)?\s?(?:입니다|이다|다|임)?\.?", stated)
     if not bare or not question.options or any(any(map(str.isdigit, option)) for option in question.options):

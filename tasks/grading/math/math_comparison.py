@@ -116,6 +116,10 @@ def _same_ratio(gold: Answer, answer: Answer) -> bool:
     if not isinstance(ratio, Ratio) or not isinstance(compared, Formula):
         return False
     nodes = _nodes(ratio)
+    if ratio is answer and ratio.clock and (number := exact_value(compared.node)) is not None:
+        # to a gold without minutes: 14:00 is 14, and 2 on a dial
+        hour, *rest = (exact_value(node) for node in nodes)
+        return hour is not None and not any(rest) and number in (hour, (hour - 1) % 12 + 1)
     if len(ratio.parts) != 2 or len(nodes) != 2 or isinstance(compared.node, Number):
         return False
     return is_same_value(Apply("div", (nodes[0], nodes[1])), compared.node)

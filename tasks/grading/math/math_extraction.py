@@ -53,6 +53,8 @@ _NUMBER = re.compile(
     r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
     r"(?:\s*[/*+^-]\s*\(?-?\d+(?:\.\d+)?\)?)*\s*(?:\\?%|percent)?"
 )
+_OF_WHOLE = re.compile(r"\d(?:\s[a-z]{1,15}){0,3}\s(?:(?:out\s)?of\sthe|out\sof)\s?$")
+"""Before a number of which the answer is a part: `7 apples left of the 12`."""
 _CJK = re.compile(f"[{CJK}]")
 _ASIDE = re.compile(rf"(?<=[\w%$])\s?\((?!mod)[A-Za-z{CJK}]{{2}}[^()]*\)")
 """Words in brackets behind an answer: `7 (not 8)`, `7 (seven)`."""
@@ -189,7 +191,11 @@ def last_expression(text: str) -> str | None:
     tail = tail if tail.isascii() else join_myriads(tail)
     spans = list(_SPAN.finditer(tail))
     outside_from = spans[-1].end() if spans else 0
-    if number := _last_number(tail, outside_from):
+    number = _last_number(tail, outside_from)
+    if number and (part := _OF_WHOLE.search(tail, max(outside_from, number.start() - 60), number.start())):
+        tail = tail[: part.start() + 1]
+        number = _last_number(tail, outside_from)
+    if number:
         tuples = _TUPLE.finditer(tail, outside_from) if _CLOSING.search(tail, number.start()) else ()
         around = [match.group() for match in tuples if match.end() > number.start()]
         amounts = _AMOUNT.finditer(tail, max(outside_from, number.start() - 90))

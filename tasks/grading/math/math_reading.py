@@ -256,12 +256,6 @@ def _replace_signs(tokens: list[Token], **signs: str) -> list[Token]:
 
 def _read_ratio(parts: list[list[Token]]) -> Answer:
     texts = ["".join(token.text for token in part) for part in parts]
-    if half := re.search(r"([ap])\.?m\.?$", texts[-1].lower()):  # `8:34 P.M.` is 20:34
-        parts = [[token for token in part if token.kind == "number"] for part in parts]
-        if len(parts) != 2 or any(len(part) != 1 or not part[0].text.isdigit() for part in parts):
-            raise NotUnderstood("a time of day")
-        hour = int(parts[0][0].text) % 12 + (12 if half[1] == "p" else 0)
-        return _read_ratio([[Token("number", str(hour))], parts[1]])
     clock = all(text.isdigit() for text in texts) and len(texts) in (2, 3) and all(len(text) == 2 for text in texts[1:])
     return Ratio(tuple(_read(part) for part in parts), clock)
 

@@ -107,8 +107,17 @@ _LOCAL = (
     (re.compile(r"(?<![\d.])(\d)\s?[할割](?!\w)"), r"\g<1>0\\%"),
     (re.compile(r"(?<=\d)\s?(?:퍼센트|프로(?![가-힣])|パーセント)"), r"\\%"),
     (re.compile(r"(?:마이너스|マイナス|负|負)\s?(?=\d)"), "-"),
-    (re.compile(r"(?<!\d)(\d{1,2})\s?[시時时点點]\s?(\d{1,2})\s?[분分]"), r"\1:\2"),
     (re.compile(r"(?<![A-Za-z])([A-Za-z])\s?(?:는|은|는|이|가|は|が|是|为|為)\s?(?=[-\d\\(])"), r"\1 = "),
+)
+_HALVES = dict.fromkeys(("a", "오전", "午前", "上午"), 0) | dict.fromkeys(("p", "오후", "午後", "下午"), 12)
+_HOUR = re.compile(
+    rf"(?:(?P<half>{'|'.join(half for half in _HALVES if len(half) > 1)})\s?)?(?<!\d)(?P<hour>\d{{1,2}})\s?[시時时点點]"
+    r"(?:\s?(?P<minute>\d{1,2})\s?[분分]|\s?(?P<thirty>[반半]))?"
+)
+_DIAL = re.compile(
+    r"(?<![\d.])(?P<hour>1[0-2]|0?[1-9])(?::(?P<minute>[0-5]\d))?"
+    r"(?:\s*\\text\w*\{\s*|\s|(?<=:\d\d))(?:(?P<half>[ap])\.?m\b\.?|o'clock\b)\}?",
+    re.I,
 )
 VERB_AT_THE_END = re.compile(
     r"\s{0,9}(?:입니다|이다|이에요|예요|가 됩니다|이 됩니다|です|である|だ|となります|になります)\s*[.!。]?\s*$"
@@ -172,7 +181,7 @@ def normalize(answer: str) -> str:
     for needed, pattern, spelled in _REWRITES:
         if needed[0] in text or needed[-1] in text:
             text = pattern.sub(spelled, text)
-    text = _SPACES.sub(" ", text).strip(" \n\t").rstrip(".,;:\\ ")
+    text = _DIAL.sub(_spell_time, _SPACES.sub(" ", text).strip(" \n\t")).rstrip(".,;:\\ ")
     if number := _NUMBER_IN_TEXT.fullmatch(text):
         return number.group(1).strip()
     return _OUTWARD.sub(_turn_inward, text) if text.startswith("]") or text.endswith("[") else text
@@ -185,7 +194,7 @@ def join_myriads(text: str) -> str:
 
 def _spell_locally(text: str) -> str:
     """Return Korean, Chinese and Japanese spellings in LaTeX: `3분의 1`, `30퍼센트`, `2시 30분`, `x는 5`."""
-    text = _PARTS.sub(_spell_parts, join_myriads(VERB_AT_THE_END.sub("", text)))
+    text = _HOUR.sub(_spell_time, _PARTS.sub(_spell_parts, join_myriads(VERB_AT_THE_END.sub("", text))))
     for pattern, spelled in _LOCAL:
         text = pattern.sub(spelled, text)
     return text
@@ -226,6 +235,16 @@ def _spell_parts(match: re.Match[str]) -> str:
     """Return `3분의 1` as a fraction, and parts of a hundred as a percentage."""
     below, above = _read_numeral(match["below"]), _read_numeral(match["above"])
     return rf"{above}\%" if below == "100" else rf"\frac{{{above}}}{{{below}}}"
+
+
+def _spell_time(match: re.Match[str]) -> str:
+    """Return `2:30 p.m.`, `오후 2시 30분` or `下午2点半` by 24 hours; 2시 alone, which may be a count, as it is."""
+    half, minute, thirty = (match.groupdict().get(name) for name in ("half", "minute", "thirty"))
+    if match.re is _HOUR and not (half or minute or thirty):
+        return match.group()
+    hour = int(match["hour"])
+    hour = hour % 12 + _HALVES[half.lower()] if half else hour
+    return f"{hour}:{minute or ('30' if thirty else '00')}"
 
 
 def _spell_scale(match: re.Match[str]) -> str:
