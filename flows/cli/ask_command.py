@@ -138,7 +138,7 @@ def ask(
 
 def batch(
     values: OptionValues,
-    questions: Annotated[Path, typer.Argument(help="JSONL file, one question per line: {id, question, history?}.")],
+    questions: Annotated[Path, typer.Argument(help="JSONL file of {id, question, history?, documents?}.")],
     index: IndexFolder,
     out: Annotated[Path, typer.Option(help="JSONL file for the answers.")],
     as_json: Json = False,
@@ -163,7 +163,7 @@ def batch(
         console.print(f"  answered   {report.answered:,}, {unsupported}")
         console.print(f"  abstained  {report.abstained:,}: the documents do not tell")
         if report.failed:
-            console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, or refused by the model")
+            console.print(f"  [red]failed[/red]     {report.failed:,}: empty, too long, of no known document, refused")
 
     emit(report, as_json, show)
     if outcome.unfinished:

@@ -145,22 +145,22 @@ def read_file(values: OptionValues, file: Path, password_env: str | None, *, set
 
 def chunks(
     index: IndexFolder,
-    document: Annotated[str | None, typer.Option(help="Only chunks of this document (its path in the folder).")] = None,
+    document: Annotated[str | None, typer.Option(help="Only chunks of this document, or of a pattern.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of chunks to print.")] = 20,
     every: Annotated[bool, typer.Option("--all", help="Print all chunks.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print chunks as they are indexed."""
     from storage.index import open_index
+    from tasks.rag.planning.names import find_named_documents
     from tasks.rag.retrieval.search import read_chunk
 
     with open_index(index) as opened:
         rows = range(len(opened))
         if document is not None:
-            rows = [row for row in rows if document in (opened.document(row).name, *opened.document(row).aliases)]
-            if not rows:
-                names = ", ".join(entry.name for entry in opened.catalogue[:5])
-                fail(f"the index holds no chunks of {document!r}; it has {names} …", REFUSED)
+            with plain_errors(ValueError):
+                named = find_named_documents([document], opened.catalogue)
+            rows = [row for row in rows if opened.document(row).document in named]
         selected = [(opened.document(row).name, read_chunk(opened, row)) for row in (rows if every else rows[:limit])]
     listed: list[dict[str, Any]] = [
         {"document_name": name, **chunk.model_dump(mode="json")} for name, chunk in selected

@@ -42,7 +42,10 @@ AnyIndexFolder = Annotated[
     Path | None,
     typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…"),
 ]
-DocumentOption = Annotated[list[str] | None, typer.Option(help="Search only this document; may be repeated.")]
+DocumentOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Search only this document, or a pattern's; may be repeated."),
+]
 
 
 def require_file(path: Path, expected: str) -> None:

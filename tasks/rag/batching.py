@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from storage import files
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.keys import content_key
 from tasks.rag.answers import Answered, Turn
+from tasks.rag.planning.names import find_named_documents
 from tasks.rag.rag_errors import QuestionsUnusable
 
 if TYPE_CHECKING:  # it takes a third of a second to import, and indexing needs none
@@ -34,6 +35,8 @@ class BatchQuestion(Record):
     question: str
     history: tuple[Turn, ...] = ()
     """Earlier turns of the conversation, for a follow-up."""
+    documents: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """Names or patterns of the documents to look in; None: in those that the question means."""
 
 
 class Batch(Record):
@@ -54,8 +57,8 @@ class StoredAnswer(Record):
     unsupported: int = 0
     """Sentences with a number that no cited block holds."""
     error: str | None = None
-    """Why the question itself cannot be answered, now or later: empty, too long, refused by the model; with what the
-    documents say, where it is the model that refuses."""
+    """Why the question itself cannot be answered, now or later: empty, too long, of a document that is not there,
+    refused by the model; with what the documents say, where it is the model that refuses."""
     away: str | None = None
     """Why a model could not be asked; another run may."""
 
@@ -69,7 +72,7 @@ class BatchReport(Record):
     unsupported: int
     """Answers with at least one sentence that its citations do not support."""
     failed: int
-    """Questions that cannot be answered: empty, too long, refused by the model."""
+    """Questions that cannot be answered: empty, too long, of an unknown document, refused by the model."""
     unfinished: int
     """Questions whose model could not be reached; another run may answer them."""
     out: str
@@ -78,7 +81,7 @@ class BatchReport(Record):
 
 
 def read_batch(path: Path, *, index_digest: str) -> Batch:
-    """Return the questions of a JSONL file of `{id, question, history?}`, in shards. Raises QuestionsUnusable."""
+    """Return the questions of a JSONL file in shards: a BatchQuestion a line. Raises QuestionsUnusable."""
     questions: dict[str, BatchQuestion] = {}
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # splitlines would cut inside a string, at U+2028
@@ -120,17 +123,22 @@ def answer_each(
     """
     stored: list[StoredAnswer] = []
     for question in shard:
-        fields = {"question": question.question, "history": question.history, **inputs}
-        key = content_key("answer", ANSWER_VERSION, fields)
-        if answer := artifacts.recall(key):
-            answered = artifacts.load(Answered, answer)
-        else:
-            try:
-                answered = assistant.ask(question.question, history=question.history)
-            except ValueError as error:
-                stored.append(StoredAnswer(id=question.id, error=str(error)))
-                on_progress()
-                continue
+        try:
+            names = question.documents
+            documents = find_named_documents(names, assistant.index.catalogue) if names else None
+            fields = {"question": question.question, "history": question.history, "documents": documents, **inputs}
+            key = content_key("answer", ANSWER_VERSION, fields)
+            answer = artifacts.recall(key)
+            answered = (
+                artifacts.load(Answered, answer)
+                if answer
+                else assistant.ask(question.question, history=question.history, documents=documents)
+            )
+        except ValueError as error:
+            stored.append(StoredAnswer(id=question.id, error=str(error)))
+            on_progress()
+            continue
+        if answer is None:
             answer = artifacts.save("answer", answered.model_copy(update={"timings": {}}))
             # what the documents say while a model is away is told, not remembered
             if not (answered.model_away or answered.model_refused):

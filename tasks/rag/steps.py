@@ -18,7 +18,7 @@ from tasks.documents.isolation import ReadLimits
 from tasks.keys import slug
 from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import AnswerSettings
-from tasks.rag.batching import Batch, BatchQuestion, BatchReport, StoredAnswer, is_written
+from tasks.rag.batching import ANSWER_VERSION, Batch, BatchQuestion, BatchReport, StoredAnswer, is_written
 from tasks.rag.corpus import Chunked, Corpus, Embedded, Parsed, Pictured, Source
 from tasks.rag.indexing.figures import FigureSettings
 from tasks.rag.indexing.index_report import DocumentStatus, IndexReport
@@ -235,7 +235,7 @@ def read_questions(questions: Path, *, index: Path) -> Batch:
         return read_batch(questions, index_digest=opened.digest)
 
 
-@step(version=1, gpu=True)
+@step(version=ANSWER_VERSION, gpu=True)
 def answer(
     asked: tuple[BatchQuestion, ...],
     *,

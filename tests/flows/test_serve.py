@@ -237,7 +237,7 @@ def test_a_body_of_more_than_a_megabyte_is_413(reading: Server, declared: bool) 
 def test_an_unknown_document_is_404_and_the_known_are_named(reading: Server, stream: bool) -> None:
     reply = reading.ask("?price", documents=["nowhere.pdf"], stream=stream)
     assert reply.status == 404
-    assert "no document 'nowhere.pdf'; it has harbor.pdf" in reply.json["error"]
+    assert "no document 'nowhere.pdf'; nearest: harbor.pdf" in reply.json["error"]
 
 
 def test_what_nobody_expected_and_other_paths_are_json_errors_without_a_traceback(reading: Server) -> None:

@@ -26,6 +26,7 @@ from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
 from tasks.rag.answering.evidence import NoPicture
 from tasks.rag.answers import SHORT_FIELDS, cited_place
+from tasks.rag.planning.names import find_named_documents
 
 Result = TypeVar("Result")
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -100,12 +101,8 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
 
         def picture() -> bytes:
             with live(collection).borrow() as current:
-                digests = [
-                    entry.document for entry in current.index.catalogue if document in (entry.name, *entry.aliases)
-                ]
-            if not digests:
-                raise ToolError(f"the index has no document {document[:200]!r}; `search` names them")
-            return draw(digests[0], page, ",".join(f"{edge:.2f}" for edge in box or ()))
+                digest, *_ = find_named_documents([document], current.index.catalogue)
+            return draw(digest, page, ",".join(f"{edge:.2f}" for edge in box or ()))
 
         return Image(data=await _call_in_thread(picture), format="png")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from storage.index import Index, open_index
 from tasks import resources
 from tasks.rag.answering.graph import Desk, Event, State, answer_graph, confidence_threshold, list_retrieved
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Models, Wiring, open_wiring
-from tasks.rag.answers import Answered, AnswerSettings, Turn, page_source_of
+from tasks.rag.answers import Answered, AnswerSettings, Citation, Turn, page_source_of
 from tasks.rag.planning.plan import MOST_TURNS
 from tasks.rag.planning.routing import Router, open_router
 
@@ -31,15 +31,15 @@ class Answering(Protocol):
         question: str,
         *,
         history: Sequence[Turn] = (),
-        documents: Collection[str] | None = None,
+        documents: Mapping[str, str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answered:
         """Answer a question, with its evidence.
 
-        documents: digests of the documents to search; None for those that the plan's filters leave. on_event: called
-        with the progress; drafts come from the thread in which a model answers. Raises ValueError for a question that
-        is empty or too long, and IndexUnusable. A model that cannot be reached, or refuses the question, is a note; the
-        answer is then made of the documents' own sentences.
+        documents: the documents to search by digest, with the name to cite each by; None for those that the plan's
+        filters leave. on_event: called with the progress; drafts come from the thread in which a model answers. Raises
+        ValueError for a question that is empty or too long, and IndexUnusable. A model that cannot be reached, or
+        refuses the question, is a note; the answer is then made of the documents' own sentences.
         """
         ...
 
@@ -78,7 +78,7 @@ class Assistant:
         question: str,
         *,
         history: Sequence[Turn] = (),
-        documents: Collection[str] | None = None,
+        documents: Mapping[str, str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answered:
         """Answer a question, as `Answering.ask` describes."""
@@ -102,15 +102,7 @@ class Assistant:
             unit=value.unit if value else "",
             scale=value.scale if value else "",
             display=value.display if value else "",
-            citations=tuple(
-                citation.model_copy(
-                    update={"page_source": page_source_of(entry, citation.page), "aliases": entry.aliases}
-                    if entry
-                    else {}
-                )
-                for citation in draft.citations
-                for entry in [self.index.entry(citation.digest)]
-            ),
+            citations=tuple(self._name_source(citation, documents or {}) for citation in draft.citations),
             unsupported=draft.unsupported,
             abstained=draft.abstained,
             plan=state["plan"],
@@ -124,6 +116,16 @@ class Assistant:
             model_refused=state.get("model_refused", False),
             timings={**state["timings"], "total": round(desk.clock() - started, 6)},
         )
+
+    def _name_source(self, citation: Citation, named: Mapping[str, str]) -> Citation:
+        """Return a citation with what its page counts, under the name by which its document was asked for."""
+        entry = self.index.entry(citation.digest)
+        if entry is None:
+            return citation
+        name = named.get(citation.digest, citation.document)
+        others = tuple(other for other in (entry.name, *entry.aliases) if other != name)
+        source = page_source_of(entry, citation.page)
+        return citation.model_copy(update={"document": name, "aliases": others, "page_source": source})
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -254,13 +256,44 @@ def document_names(entry: CatalogueEntry) -> DocumentNames:
     return DocumentNames(tuple(entities), tuple(titles), folders, Qualifiers(periods, rounds), stem)
 
 
-def find_named_documents(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> set[str]:
-    """Return the digests of the documents of these paths. Raises UnknownDocument."""
-    digests = {name: entry.document for entry in catalogue for name in (entry.name, *entry.aliases)}
-    if unknown := [name for name in names if name not in digests]:
-        some = ", ".join(sorted(digests)[:5])
-        raise UnknownDocument(f"the index has no document {unknown[0]!r}; it has {some} …")
-    return {digests[name] for name in names}
+def find_named_documents(names: Collection[str], catalogue: Sequence[CatalogueEntry]) -> dict[str, str]:
+    """Return the documents that the names mean: digest → the name by which it was asked for.
+
+    names: paths in the indexed folder, paths that end with one or with which one ends, and patterns (`2023/*.pdf`).
+    Names of equal bytes are all known. Raises UnknownDocument, also for a file name of several documents.
+    """
+    paths = {path: entry.document for entry in catalogue for path in (entry.name, *entry.aliases)}
+    named: dict[str, str] = {}
+    for name in names:
+        for path in _find_paths(unicodedata.normalize("NFC", name).strip(), paths):
+            named.setdefault(paths[path], path)
+    return named
+
+
+MOST_NEAREST, MOST_NAME_CHARS = 3, 200
+"""Most names, and most characters of a wrong name, that a message holds."""
+
+
+def _find_paths(name: str, paths: Mapping[str, str]) -> list[str]:
+    """Return the paths that a name means, surest reading first. Raises UnknownDocument."""
+    if name in paths:
+        return [name]
+    asked = name.casefold()
+    folded = {path: unicodedata.normalize("NFC", path).casefold() for path in paths}
+    inside = [path for path, plain in folded.items() if f"/{plain}".endswith(f"/{asked}")]
+    outside = [path for path, plain in folded.items() if asked.endswith(f"/{plain}")]
+    if matches := inside or [path for path in outside if len(path) == max(map(len, outside))]:
+        if len({paths[path] for path in matches}) > 1:
+            some = ", ".join(sorted(matches)[:MOST_NEAREST])
+            raise UnknownDocument(f"{name!r} names {len(matches)} documents ({some} …); write the folder before it")
+        return matches
+    by_file = {path: plain.rsplit("/", 1)[-1] for path, plain in folded.items()}
+    if matches := [path for path in paths if fnmatchcase(folded[path], asked) or fnmatchcase(by_file[path], asked)]:
+        return matches
+    close = get_close_matches(asked.rsplit("/", 1)[-1], by_file.values(), n=MOST_NEAREST, cutoff=0.5)
+    nearest = [path for file in dict.fromkeys(close) for path in paths if by_file[path] == file] or list(paths)
+    some = ", ".join(nearest[:MOST_NEAREST])
+    raise UnknownDocument(f"the index has no document {name[:MOST_NAME_CHARS]!r}; nearest: {some}")
 
 
 def _is_leaf(entry: CatalogueEntry) -> bool:

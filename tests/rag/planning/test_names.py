@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+import unicodedata
+
 import pytest
 
 from storage.segments import CatalogueEntry
@@ -9,10 +12,12 @@ from tasks.rag.planning.names import (
     Qualifiers,
     core_words,
     document_names,
+    find_named_documents,
     fit_of,
     name_words,
     read_qualifiers,
 )
+from tasks.rag.rag_errors import UnknownDocument
 
 
 def names(path: str, title: str | None = None, **metadata: str) -> DocumentNames:
@@ -132,3 +137,39 @@ YEAR, NEXT = Qualifiers(periods=(Period("year", 2018),)), Qualifiers(periods=(Pe
 )
 def test_how_well_a_document_fits(said: Qualifiers, document: Qualifiers, fit: float) -> None:
     assert fit_of(said, document, rounds=True) == pytest.approx(fit)
+
+
+CATALOGUE = [
+    CatalogueEntry(document="a", name="2022/annual.pdf", aliases=("copies/report.pdf",)),
+    CatalogueEntry(document="b", name="2023/annual.pdf"),
+    CatalogueEntry(document="c", name="2023/공고문[재].hwp"),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("2022/annual.pdf", {"a": "2022/annual.pdf"}),
+        ("REPORT.pdf", {"a": "copies/report.pdf"}),
+        ("공고문[재].hwp", {"c": "2023/공고문[재].hwp"}),
+        ("documents/2023/annual.pdf", {"b": "2023/annual.pdf"}),
+        ("2023/*", {"b": "2023/annual.pdf", "c": "2023/공고문[재].hwp"}),
+        ("*.pdf", {"a": "2022/annual.pdf", "b": "2023/annual.pdf"}),
+    ],
+    ids=["path", "file of equal bytes", "brackets", "with the indexed folder", "pattern of a folder", "of all"],
+)
+def test_a_document_is_named_by_path_file_or_pattern(asked: str, named: dict[str, str]) -> None:
+    assert find_named_documents([unicodedata.normalize("NFD", asked)], CATALOGUE) == named
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("2023/anual.pdf", "no document '2023/anual.pdf'; nearest: 2022/annual.pdf, 2023/annual.pdf"),
+        ("annual.pdf", "'annual.pdf' names 2 documents (2022/annual.pdf, 2023/annual.pdf …); write the folder"),
+    ],
+    ids=["unknown", "several"],
+)
+def test_a_name_of_no_document_or_of_several_is_refused_with_those_that_it_may_mean(asked: str, said: str) -> None:
+    with pytest.raises(UnknownDocument, match=re.escape(said)):
+        find_named_documents([asked], CATALOGUE)
