@@ -262,3 +262,4 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 def _close(client: OpenAI) -> None:
     with suppress(RuntimeError):  # the pool complains of requests that are still in flight when the process ends
         client.close()
+    vars(client).pop("_client", None)  # private: at the end of the process its own `__del__` runs while modules live

@@ -186,7 +186,7 @@ def run_whole(task: PlannedTask, *, model: ModelSpec, spending: Spending) -> Tas
     return result
 
 
-@step(version=1, gpu=True, reads_world=True)
+@step(version=2, gpu=True, reads_world=True)
 def run_harness(
     chosen: TaskChoice, *, model: ModelSpec, settings: RunSettings, include_path: Path | None, spending: Spending
 ) -> TaskResult:

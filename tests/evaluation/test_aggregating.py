@@ -83,5 +83,5 @@ def test_notes_say_what_the_score_does_not(artifacts: Artifacts, counts: Counts,
     task = task_of([], artifacts, count=3, repeats=2)
     lacking = [Sample(item="b", status="unscored", reason="a filter")] if counts.refused else []
     samples = [Sample(item="a", score=1.0), Sample(item="a", score=1.0), *lacking]
-    coverage = measure_coverage(task, counts, samples)
+    coverage = measure_coverage(6, counts, samples, has_bounds=True)
     assert [*coverage.notes, *collect_notes(task, counts)] == notes

@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from models.model_errors import ModelError
+from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.protocols import ChatRequest, LogLikelihood, LogProb
 from tasks.calls import Answer, ResponseStore, refuse_when_stopped
 from tasks.evaluation.benchmarks.base import AskAll
-from tasks.evaluation.evaluation_records import Usage
+from tasks.evaluation.evaluation_records import Response, Usage
+from tasks.evaluation.running.generation import build_reply
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, Templated, read_messages, read_sampling
 
 if TYPE_CHECKING:
@@ -105,11 +106,36 @@ class DocKey(NamedTuple):
 
 
 class AnswerLog:
-    """Collects the model's answers to each item and their keys, in the order in which the harness asked."""
+    """Collects the model's answers to each item and their keys, in the order in which the harness asked.
 
-    def __init__(self) -> None:
+    chosen: by task, the numbers of the items that `--samples` asks, which the harness counts anew from 0.
+    """
+
+    def __init__(self, chosen: Mapping[str, Sequence[int]]) -> None:
         self.answers: defaultdict[DocKey, list[Answer | ModelError]] = defaultdict(list)
         self.keys: defaultdict[DocKey, list[str]] = defaultdict(list)
+        self._chosen = chosen
+
+    def doc_key(self, task: str, place: int) -> DocKey:
+        """Return the key of the item at this place among those of a task that are asked."""
+        chosen = self._chosen.get(task)
+        return DocKey(task, chosen[place] if chosen else place)
+
+    def responses(self, doc: DocKey, *, item: str) -> list[Response]:
+        """Return the responses to an item, one per repeat, without those that failed for now."""
+        responses: list[Response] = []
+        for repeat, answer in enumerate(self.answers[doc]):
+            if isinstance(answer, Answer):
+                responses.append(Response(item=item, repeat=repeat, turns=(build_reply(answer),)))
+            elif isinstance(answer, RequestRefused):
+                too_long = isinstance(answer, ContextOverflow)
+                responses.append(Response(item=item, repeat=repeat, missed=str(answer), too_long=too_long))
+        return responses
+
+    def is_answered(self, doc: DocKey) -> bool:
+        """Return whether all repeats of an item have an answer that can be graded."""
+        responses = self.responses(doc, item="")
+        return len(responses) == len(self.answers[doc]) and not any(response.unanswered for response in responses)
 
 
 def harness_model(
@@ -134,7 +160,7 @@ def harness_model(
         texts = [instance.args[0] if parts == 1 else tuple(instance.args[:parts]) for instance in requests]
         weighed = likelihoods.weigh(texts)
         for instance, (key, _) in zip(requests, weighed, strict=True):
-            answer_log.keys[_identify_doc(instance)].append(key)
+            answer_log.keys[answer_log.doc_key(instance.task_name, instance.doc_id)].append(key)
         return [result for _, result in weighed]
 
     class Model(LM):
@@ -159,7 +185,7 @@ def harness_model(
             texts: list[str] = []
             for instance, answer in zip(requests, answers, strict=True):
                 assert answer is not None, "ask_all answers every request"
-                answer_log.answers[_identify_doc(instance)].append(answer)
+                answer_log.answers[answer_log.doc_key(instance.task_name, instance.doc_id)].append(answer)
                 texts.append(answer.response.text if isinstance(answer, Answer) else "")
             return texts
 
@@ -172,8 +198,21 @@ def harness_model(
     return Model()
 
 
-def _identify_doc(instance: Any) -> DocKey:
-    return DocKey(str(instance.task_name), int(instance.doc_id))
+def leave_out_unanswered(name: str, task: Any, answer_log: AnswerLog) -> None:
+    """Let a task of the harness take no metric of an item without an answer; it is not asked otherwise."""
+    read_docs, process_results = task.doc_iterator, task.process_results
+    place = 0
+
+    def doc_iterator(**options: Any) -> Iterator[tuple[int, Any]]:
+        nonlocal place
+        for numbered in read_docs(**options):  # the harness grades each before it asks for the next
+            place = numbered[0]
+            yield numbered
+
+    def process_answered(doc: Any, results: Any) -> dict[str, Any]:
+        return process_results(doc, results) if answer_log.is_answered(answer_log.doc_key(name, place)) else {}
+
+    task.doc_iterator, task.process_results = doc_iterator, process_answered
 
 
 def _chat_requests(instances: Sequence[Any], *, template: bool | str, seed: int) -> Iterator[tuple[int, ChatRequest]]:

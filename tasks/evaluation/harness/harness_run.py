@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -17,14 +18,19 @@ from unittest.mock import patch
 
 from pydantic import JsonValue
 
-from models.model_errors import ModelError, TransientModelError
 from models.protocols import Chat, LogLikelihood
 from storage.artifacts import Artifacts
-from tasks.calls import Answer, ResponseStore
+from tasks.calls import ResponseStore
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
 from tasks.evaluation.evaluation_records import Dataset, Estimate, Item, Response, Sample, TaskResult, Usage
-from tasks.evaluation.harness.harness_model import AnswerLog, DocKey, Likelihoods, harness_model
+from tasks.evaluation.harness.harness_model import (
+    AnswerLog,
+    DocKey,
+    Likelihoods,
+    harness_model,
+    leave_out_unanswered,
+)
 from tasks.evaluation.harness.harness_tasks import (
     LoadedTasks,
     installed_version,
@@ -33,10 +39,11 @@ from tasks.evaluation.harness.harness_tasks import (
     silence_loggers,
 )
 from tasks.evaluation.record_lines import write_lines
-from tasks.evaluation.running.generation import build_reply
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
+from tasks.evaluation.running.shard_grading import measure_coverage
 from tasks.evaluation.running.whole_benchmarks import MAX_TOKENS, STOP
+from tasks.grading.grading_records import make_unanswered_sample
 from tasks.grading.sample_statistics import tally_samples
 from tasks.measure.estimates import Z, estimate
 from tasks.resources import optional_responses, resources
@@ -150,7 +157,9 @@ def evaluate_harness(
         effective = settings
         if wanting and settings.apply_chat_template is not False:  # these are of plain texts
             effective = settings.model_copy(update={"apply_chat_template": False, "fewshot_as_multiturn": False})
-        answer_log = AnswerLog()
+        answer_log = AnswerLog(settings.samples)
+        for own_name, task in loaded.tasks.items():
+            leave_out_unanswered(own_name, task, answer_log)
         lm = harness_model(
             model.id,
             ask_all=ask_all,
@@ -262,16 +271,13 @@ def read_outcome(
     }
     numbers = {str(results["versions"].get(task.name)) for task in tasks}
     digest = hashlib.sha256(json.dumps(definitions, sort_keys=True, default=str).encode()).hexdigest()
-    answers = [answer for doc_answers in answer_log.answers.values() for answer in doc_answers]
-    errors = [answer for answer in answers if isinstance(answer, ModelError)]
-    transient = sum(isinstance(error, TransientModelError) for error in errors)
-    notes = list(notes)
-    if transient:
-        notes.append(
-            f"{transient} of {len(answers)} answers are missing for now; lm_eval's figures take them for empty ones"
-        )
-    if len(errors) > transient:
-        notes.append(f"{len(errors) - transient} of {len(answers)} questions are longer than the model's context")
+    # a metric of all answers together leaves each without a score of its own
+    counts = tally_samples(samples).counts
+    answered = counts.model_copy(update={"scored": counts.scored + counts.unscored, "unscored": 0})
+    has_bounds = all(task.rises(task.main) for task in tasks) and counts.scored == answered.scored
+    has_bounds &= all(0 <= sample.score <= 1 for sample in samples if sample.score is not None)
+    items = tuple(item for task in tasks for item in task.items())
+    coverage = measure_coverage(len(items), answered, samples, has_bounds=has_bounds)
     by_task: dict[str, JsonValue] = {task.name: _read_metrics(task.results) for task in tasks}
     result = TaskResult(
         task=data.name,
@@ -279,13 +285,15 @@ def read_outcome(
         family="pretrain",
         data=data,
         settings=settings,
-        metrics=_read_metrics(tasks[0].results) if len(tasks) == 1 else {**_read_metrics(group), **by_task},
+        metrics={
+            **(_read_metrics(tasks[0].results) if len(tasks) == 1 else {**_read_metrics(group), **by_task}),
+            **coverage.metrics,
+        },
         estimates=tuple(_read_estimates(group, tasks, samples)),
-        counts=tally_samples(samples).counts,
+        counts=counts,
         usage=usage,
-        notes=tuple(notes),
+        notes=(*notes, *coverage.notes),
     )
-    items = tuple(item for task in tasks for item in task.items())
     return HarnessOutcome(result, samples, items, tuple(response for task in tasks for response in task.responses()))
 
 
@@ -298,8 +306,8 @@ class _Task:
         self.config: Mapping[str, Any] = results["configs"][name]
         self.higher_is_better: Mapping[str, bool | None] = results["higher_is_better"].get(name, {})
         self.generates = self.config.get("output_type", "generate_until") == "generate_until"
-        self.main = next(_list_metric_keys(self.results))
-        """Key of the task's headline metric: its first metric under its first filter."""
+        self.main = next(_list_metric_keys(self.results), "")
+        """Key of the task's headline metric: its first metric under its first filter; empty without any answer."""
         self._answer_log = answer_log
         self._alone = alone
         self._by_doc: dict[int, list[Mapping[str, Any]]] = {}
@@ -312,35 +320,38 @@ class _Task:
 
     def items(self) -> Iterator[Item]:
         """Yield the items of the task, as the harness asked them."""
-        # of several filters each logs the item
-        for number, (logged, *_) in self._by_doc.items():
-            arguments: Sequence[Any] = logged["arguments"]
-            continuations = [
-                _as_plain_json(argument[1])
-                for argument in arguments
-                if len(argument) > 1 and isinstance(argument[1], str)
-            ]
-            yield Item(
-                id=self._id(number),
-                prompts=(str(arguments[0][0]),),
-                gold=_as_plain_json(logged["target"]),
-                group=None if self._alone else self.name,
-                detail={} if self.generates or len(arguments[0]) < 2 else {"continuations": continuations},
-            )
+        return map(self._item, self._by_doc)
+
+    def _item(self, number: int) -> Item:
+        logged = self._by_doc[number][0]  # of several filters each logs the item
+        arguments: Sequence[Any] = logged["arguments"]
+        continuations = [
+            _as_plain_json(argument[1]) for argument in arguments if len(argument) > 1 and isinstance(argument[1], str)
+        ]
+        return Item(
+            id=self._id(number),
+            prompts=(str(arguments[0][0]),),
+            gold=_as_plain_json(logged["target"]),
+            group=None if self._alone else self.name,
+            detail={} if self.generates or len(arguments[0]) < 2 else {"continuations": continuations},
+        )
 
     def responses(self) -> Iterator[Response]:
         """Yield the model's responses, in the order of items and repeats; none for log-probabilities."""
-        for number in self._by_doc if self.generates else ():
-            for repeat, answer in enumerate(self._answer_log.answers[DocKey(self.name, number)]):
-                answered = isinstance(answer, Answer)
-                turns, missed = ((build_reply(answer),), None) if answered else ((), str(answer))
-                yield Response(item=self._id(number), repeat=repeat, turns=turns, missed=missed)
+        return chain.from_iterable(map(self._responses, self._by_doc))
+
+    def _responses(self, number: int) -> list[Response]:
+        return self._answer_log.responses(DocKey(self.name, number), item=self._id(number))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield a graded sample for each item, scored by the headline metric."""
+        """Yield a graded sample for each item, scored by the headline metric; none where an answer failed for now."""
         for number, logged in self._by_doc.items():
-            doc = DocKey(self.name, number)
-            answers = self._answer_log.answers[doc]
+            doc, responses = DocKey(self.name, number), self._responses(number)
+            if len(responses) < len(self._answer_log.answers[doc]):
+                continue
+            if unanswered := next((response for response in responses if response.unanswered), None):
+                yield make_unanswered_sample(self._item(number), unanswered)
+                continue
             # numeric metrics, under all filters
             values: dict[str, float] = {}
             for row in logged:
@@ -352,8 +363,7 @@ class _Task:
                     metric_value = _parse_number(value)
                     if metric_value is not None:
                         values[_strip_filter(f"{metric},{row['filter']}")] = metric_value
-            why_not = next((str(answer) for answer in answers if isinstance(answer, TransientModelError)), None)
-            score = None if why_not else values.get(_strip_filter(self.main))
+            score = values.get(_strip_filter(self.main))
             values_text = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
             extracted = _extract_answer(logged[0], generates=self.generates)
             yield Sample(
@@ -362,14 +372,12 @@ class _Task:
                 score=score,
                 extracted=extracted,
                 gold=_as_text(logged[0]["target"]),
-                reason=why_not or (values_text if score is not None else "its metric is one of all answers together"),
+                reason=values_text if score is not None else "its metric is one of all answers together",
                 group=None if self._alone else self.name,
                 values=values,
-                truncated=any(
-                    isinstance(answer, Answer) and answer.response.finish_reason == "length" for answer in answers
-                ),
+                truncated=any(response.truncated for response in responses),
                 missing=self.generates and not extracted,
-                keys=tuple(answer.key for answer in answers if isinstance(answer, Answer))
+                keys=tuple(key for response in responses for key in response.call_keys)
                 or tuple(self._answer_log.keys[doc]),
             )
 

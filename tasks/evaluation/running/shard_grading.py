@@ -168,7 +168,10 @@ def build_result(task: PlannedTask, generated: Generated, scored: Sequence[Score
     summary = benchmark.summarise(read_shards(artifacts, samples, Sample))
     headline = next((estimate.value for estimate in summary.estimates if estimate.headline), None)
     repaired, repair_notes = describe_repair(benchmark, lambda: read_shards(artifacts, samples, Sample), headline)
-    coverage = measure_coverage(task, summary.counts, read_shards(artifacts, samples, Sample))
+    counts = summary.counts
+    expected = task.samples if counts.samples >= counts.items * task.repeats else counts.samples
+    graded = read_shards(artifacts, samples, Sample)
+    coverage = measure_coverage(expected, counts, graded, has_bounds=task.family != "judge")
     judged = [shard.judge_usage for shard in scored if shard.judge_usage]
     # a sentence for each reason why a requested pass@k is missing
     missing = summary.metrics.get("k_left_out")
@@ -211,9 +214,11 @@ class Coverage(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def measure_coverage(task: PlannedTask, counts: Counts, samples: Iterable[Sample]) -> Coverage:
-    """Return how much of a task the score rests on. No source has a rule for requests that got no answer."""
-    expected = task.samples if counts.samples >= counts.items * task.repeats else counts.samples
+def measure_coverage(expected: int, counts: Counts, samples: Iterable[Sample], *, has_bounds: bool) -> Coverage:
+    """Return how much of a task the score rests on. No source has a rule for requests that got no answer.
+
+    has_bounds: whether a score is 0 at worst and 1 at best; ratings have scales of their own.
+    """
     lacking = {"failed": expected - counts.samples, "refused": counts.refused, "too long": counts.too_long}
     lacking = {name: count for name, count in (lacking | {"unscored": counts.unscored}).items() if count > 0}
     if not lacking:
@@ -228,7 +233,7 @@ def measure_coverage(task: PlannedTask, counts: Counts, samples: Iterable[Sample
     parts = ", ".join(f"{count} {name}" for name, count in lacking.items())
     note = f"{counts.scored} of {expected} have a score, and figures are over them; {parts}{why}"
     metrics: dict[str, JsonValue] = {"coverage": counts.scored / expected}
-    if task.family == "judge" or not counts.scored:  # ratings have scales of their own
+    if not (has_bounds and counts.scored):
         return Coverage(metrics, (note,))
     low, high = total / expected, (total + expected - counts.scored) / expected
     bounds = f"the score is {low:.3f} with all of these wrong, {high:.3f} with all right"

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from models.model_errors import ContextOverflow, ModelUnavailable, TransientModelError
+from models.model_errors import ContextOverflow, ModelUnavailable, RequestRefused, TransientModelError
 from models.protocols import ChatRequest, ChatResponse, LogProb, Text
 from models.scripted import Rule, ScriptedChat
 from storage.artifacts import Artifacts
@@ -249,13 +249,16 @@ def test_a_backend_without_likelihoods_is_refused_before_anything_is_asked(folde
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "note"),
+    ("error", "outcomes", "note"),
     [
-        pytest.param(TransientModelError("busy"), "unscored", "missing for now", id="for now"),
-        pytest.param(ContextOverflow("too long"), "scored", "longer than the model's context", id="for good"),
+        (TransientModelError("busy"), [], "1 failed"),
+        (ContextOverflow("9 of 4"), ["too_long"], "1 too long (2: 9 of 4)"),
+        (RequestRefused("filtered"), ["refused"], "1 refused (2: filtered)"),
     ],
 )
-def test_what_got_no_answer_is_named(folder: Path, error: Exception, status: str, note: str):
+def test_what_got_no_answer_is_in_no_figure_of_the_harness(
+    folder: Path, error: Exception, outcomes: list[str], note: str
+) -> None:
     model = Adder()
 
     def fail(prompt: str) -> None:
@@ -264,8 +267,24 @@ def test_what_got_no_answer_is_named(folder: Path, error: Exception, status: str
 
     model.before = fail
     outcome = run(folder / "sums.yaml", model)
-    assert outcome.samples[2].status == status
+    metrics, counts = outcome.result.metrics, outcome.result.counts
+    assert (metrics["exact_match,last-number"], metrics["coverage"], metrics["bounds"]) == (1.0, 0.75, [0.75, 1.0])
+    assert [sample.outcome for sample in outcome.samples if sample.score is None] == outcomes
+    assert (counts.scored, outcome.result.estimates[0].n) == (3, 3)
     assert note in outcome.result.notes[0]
+
+
+def test_chosen_items_have_their_own_answers_and_none_at_all_is_no_score(folder: Path) -> None:
+    chosen = run(folder / "sums.yaml", Adder(), samples={"own_sums": [1, 3]})
+    assert [(response.item, response.text) for response in chosen.responses] == [("1", "It is 7"), ("3", "It is 6")]
+
+    def refuse(prompt: str) -> None:
+        raise RequestRefused(prompt)
+
+    model = Adder()
+    model.before = refuse
+    refused = run(folder / "sums.yaml", model)
+    assert (refused.result.estimates, refused.result.counts.refused) == ((), 4)
 
 
 @pytest.mark.slow
