@@ -6,7 +6,6 @@ import logging
 import re
 import shutil
 import subprocess
-import textwrap
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -205,7 +204,6 @@ def write_evidence(answered: Answered, folder: Path) -> Evidence:
         return evidence.Evidence((), (f"no pictures: {error}",))
 
 
-QUOTE_CHARS = 160
 STAGES = {
     "analyze_query": "reading the question",
     "retrieve": "looking it up",
@@ -229,7 +227,7 @@ def show_answer(answered: Answered) -> None:
     for citation in answered.citations:
         headings = f" · {' › '.join(citation.place.heading_path)}" if citation.place.heading_path else ""
         print_line(f"[cyan]\\[{citation.n}][/cyan] {escape(cited_place(citation) + headings)}")
-        print_line(f"    [dim]“{escape(textwrap.shorten(citation.quote, QUOTE_CHARS, placeholder=' …'))}”[/dim]")
+        print_line(f"    [dim]“{escape(' '.join(citation.quote.split()))}”[/dim]")
     for sentence in answered.unsupported:
         print_line(f"[yellow]not supported[/yellow] {escape(sentence)}")
     if answered.plan.filters.ambiguous:

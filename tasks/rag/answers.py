@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 from pydantic import Field
 
@@ -162,13 +164,29 @@ class Value(Record):
     """A number that answers a question, exactly, and as its source writes it."""
 
     exact: str
-    """The exact decimal in whole units, as text: `2298514000`."""
+    """The exact decimal in whole units, as text: `2298514000`; of a percentage the percent."""
     unit: str = ""
     """Currency code, `%`, or a word such as `shares`; empty where the source says none."""
     scale: str = ""
     """The source's scale: `thousand`."""
     display: str
     """The digits of the source, in its scale: `2,298,514`; a quotient has at least three significant digits."""
+
+    @property
+    def short(self) -> Short:
+        """The value as a person would write it into a form."""
+        if self.unit == "%":
+            return Short(values=(self.display,), scale="percent")
+        if self.scale in get_args(Scale):
+            return Short(values=(self.display,), scale=cast("Scale", self.scale))
+        return Short(values=(f"{Decimal(self.exact):,f}",))
+
+
+def join_short(shorts: Sequence[Short]) -> Short | None:
+    """Return several short answers as one; None where their scales differ, and of none."""
+    if len({short.scale for short in shorts}) != 1:
+        return None
+    return shorts[0].model_copy(update={"values": tuple(value for short in shorts for value in short.values)})
 
 
 class Draft(NamedTuple):

@@ -104,7 +104,7 @@ def _point_to_closest(question: Question, nearest: Scored, hits: Sequence[Hit]) 
     closest = "가장 가까운 곳" if question.language == "ko" else "The closest place"
     place = CITATION_MARK.sub("", f"{where}{heading}")
     text = f"{NO_ANSWER[question.language]} {closest}: {place} [1]."
-    return text, (make_citation(1, hit, _quote(nearest.passage)),)
+    return text, (make_citation(1, hit, _quote(question, nearest.passage)),)
 
 
 def _select_distinct(ranked: Sequence[Scored]) -> list[Scored]:
@@ -170,7 +170,7 @@ def _compose_lines(question: Question, lines: Sequence[Line], hits: Sequence[Hit
         n, text = len(citations) + 1, drop_marks(render_passage(question, scored.passage))
         ending = re.search(r"(?<!\b[A-Za-z])(?<!Inc)(?<!Ltd)(?<!Co)[.!?。]$", text)
         texts.append(label + (f"{text[:-1].rstrip()} [{n}]{text[-1]}" if ending else f"{text} [{n}]"))
-        citations.append(make_citation(n, hits[scored.passage.hit], _quote(scored.passage)))
+        citations.append(make_citation(n, hits[scored.passage.hit], _quote(question, scored.passage)))
     return "\n".join(texts), tuple(citations)
 
 
@@ -179,13 +179,13 @@ def name_of(hit: Hit) -> str:
     return CITATION_MARK.sub("", stem_of(hit.document_name))
 
 
-def _quote(passage: Passage) -> str:
-    """Return the beginning of a passage as a citation quotes it."""
-    return passage.text[:MOST_QUOTE_CHARS].rstrip()
+def _quote(question: Question, passage: Passage) -> str:
+    """Return a passage as a citation quotes it: of a long one the part around what answers."""
+    return _cut_around(question, passage.text, MOST_QUOTE_CHARS)
 
 
 MOST_CHARS = 400
-"""Most characters of a passage in an answer; a longer one ends in an ellipsis."""
+"""Most characters of a passage in an answer; a longer one is cut around what answers."""
 _BULLET = re.compile(r"^\s*(?:[-–—○●□■▪▶◦·•*※❍◇◆▷]\s*)?(?:[(（]?(?:\d{1,2}|[가-하]|[①-⑳])[.)）]\s+|[①-⑳]\s*)?(?=\S)")
 _DIGIT = re.compile(r"\d")
 _HAS_UNIT = re.compile(r"[%$₩€£¥]|\d\s?(?:원|천원|만|억|명|개|건|대|톤|일|시간|㎡|㎞|℃|points?|years?)")
@@ -200,19 +200,32 @@ def render_passage(question: Question, passage: Passage) -> str:
     if passage.unit and _DIGIT.search(text) and not _HAS_UNIT.search(text):  # the unit of a table stands once, above it
         text = f"{text} ({passage.unit})"
     text = disarm_marks(" ".join(text.split()))  # marks such as [3] of the document are no citations of ours
-    return text if len(text) <= MOST_CHARS else _cut_around(question, text)
+    part = _cut_around(question, text, MOST_CHARS - 2)
+    return f"{'…' * (not text.startswith(part))}{part}{'…' * (not text.endswith(part))}"
 
 
-def _cut_around(question: Question, text: str) -> str:
-    """Return the part of a long text, at most MOST_CHARS long, that holds most words and numbers that may answer."""
-    words = "|".join(re.escape(term.word) for term in question.terms) or r"\d"
-    telling = [match.start() for match in re.finditer(rf"{words}|\d[\d,.]*", text, re.IGNORECASE)]
-    room = MOST_CHARS - 2
-    starts = [0, *(match.end() for match in re.finditer(r"\s", text) if match.end() <= len(text) - room // 2)]
-    # a little before the end of the part, so that what is told there is not cut in two
-    start = max(starts, key=lambda start: (sum(start <= at < start + 0.9 * room for at in telling), -start))
-    part = text[start : start + room].rstrip()
-    return f"{'…' * (start > 0)}{part}{'…' * (start + room < len(text))}"
+def _cut_around(question: Question, text: str, most: int) -> str:
+    """Return the part of a text, of whole words and at most so many characters, that holds what may answer best.
+
+    It holds most different words of the question, and of such parts most of its words and numbers.
+    """
+    if len(text) <= most:
+        return text
+    words = [
+        (match.start(), term.word)
+        for term in question.terms
+        for match in re.finditer(re.escape(term.word), text, re.IGNORECASE)
+    ]
+    telling = [*(at for at, _ in words), *(match.start() for match in re.finditer(r"\d[\d,.]*", text))]
+
+    def weigh(start: int) -> tuple[int, int, int]:
+        # a little before the end of the part, so that what is told there is not cut in two
+        inside = range(start, start + 9 * most // 10)
+        return len({word for at, word in words if at in inside}), sum(at in inside for at in telling), -start
+
+    start = max([0, *(match.end() for match in re.finditer(r"\s+", text))], key=weigh)
+    end = text.rfind(" ", start, start + most + 1) if start + most < len(text) else len(text)
+    return text[start : end if end > start else start + most].strip()
 
 
 def _render_row(question: Question, passage: Passage) -> str:

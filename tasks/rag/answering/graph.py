@@ -44,8 +44,8 @@ from tasks.rag.answers import (
     QueryType,
     RetrievalPlan,
     Retrieved,
-    Short,
     Turn,
+    join_short,
     place_of,
 )
 from tasks.rag.numbers.computation_reading import asks_to_work_out
@@ -376,6 +376,7 @@ def join_drafts(drafts: Sequence[Draft]) -> Draft:
         lines.append(_shift_marks(draft.text, by=before))
         citations += [citation.model_copy(update={"n": citation.n + before}) for citation in draft.citations]
     answering = select_answering(drafts)
+    all_short = all(draft.short for draft in answering)
     confidences = [draft.confidence for draft in answering if draft.confidence is not None]
     return Draft(
         "\n".join(lines),
@@ -384,17 +385,9 @@ def join_drafts(drafts: Sequence[Draft]) -> Draft:
         reason=" · ".join(draft.reason for draft in drafts if draft.reason) or None,
         notes=tuple(dict.fromkeys(note for draft in drafts for note in draft.notes)),
         confidence=min(confidences, default=None),  # the whole is right only where every part is
-        short=_join_short(answering),
+        short=join_short([draft.short for draft in answering if draft.short]) if all_short else None,
         value=answering[0].value if len(answering) == 1 else None,
     )
-
-
-def _join_short(drafts: Sequence[Draft]) -> Short | None:
-    """Return the short answers of all parts as one; None where one part has none, or their scales differ."""
-    shorts = [draft.short for draft in drafts if draft.short]
-    if len(shorts) < len(drafts) or len({short.scale for short in shorts}) != 1:
-        return None
-    return shorts[0].model_copy(update={"values": tuple(value for short in shorts for value in short.values)})
 
 
 def _shift_marks(text: str, *, by: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
+from typing import NamedTuple
 
 from tasks.documents.blocks import Place
 from tasks.language.sentences import Language
-from tasks.rag.answers import Citation, Draft
+from tasks.rag.answers import Citation, Draft, join_short
+from tasks.rag.answers import Value as Result
 from tasks.rag.numbers.cell_facts import name_of_cell
 from tasks.rag.numbers.computations import Computation, DisplayUnit, Task
 from tasks.rag.numbers.concepts import label_of, score_label, words_of
@@ -60,12 +62,17 @@ def work_out(
     """
     evaluator = Evaluator(lines, statements, rows, describe)
     sentences: list[str] = []
+    results: list[Result | None] = []
     missing: list[str] = []
     language = computation.language
     for task in computation.tasks:
         names = {"title": task.title, "label": task.label}
         try:
-            sentences.append(write_sentence(task, _evaluate_task(evaluator, task, language), computation))
+            value = _evaluate_task(evaluator, task, language)
+            spelling = _spelling_of(value, evaluator, language)
+            result = round_result(value, task.display_unit, computation, spelling)
+            sentences.append(write_sentence(task, value, computation, result))
+            results.append(None if value.when else result)  # the period may be what is asked for
         except NotFound as error:
             missing.append(_describe_missing(error, documents, language, years))
         except NoYear as error:
@@ -84,7 +91,11 @@ def work_out(
     confidence = UNREAD ** len(computation.unread) * (ASSUMED if computation.assumed else 1.0)
     for factor, _ in doubts:
         confidence *= factor
-    return Draft(text, citations, reason="worked out from tables", confidence=round(confidence, 4))
+    draft = Draft(text, citations, reason="worked out from tables", confidence=round(confidence, 4))
+    if missing or not all(results):
+        return draft
+    short = join_short([result.short for result in results if result])
+    return draft._replace(short=short, value=results[0] if len(results) == 1 else None)
 
 
 def _evaluate_task(evaluator: Evaluator, task: Task, language: Language) -> Value:
@@ -204,81 +215,116 @@ def cite_number(n: int, number: Number) -> Citation:
 
 
 SCALES = {"thousands": Decimal(1_000), "millions": Decimal(1_000_000), "billions": Decimal(1_000_000_000)}
-KOREAN_SCALES = {"thousands": "천", "millions": "백만", "billions": "십억"}
-MYRIADS = {Decimal(10) ** 12: "조", Decimal(10) ** 8: "억", Decimal(10) ** 4: "만"}
 KOREAN_UNITS = {"USD": "달러", "KRW": "원", "EUR": "유로", "JPY": "엔", "GBP": "파운드", "CNY": "위안", "shares": "주"}
 INPUT_SCALES: Mapping[Language, Mapping[Decimal, str]] = {
     "en": {Decimal(10) ** 3: " thousand", Decimal(10) ** 6: " million", Decimal(10) ** 9: " billion"},
     "ko": {Decimal(10) ** 3: "천", Decimal(10) ** 6: "백만", Decimal(10) ** 8: "억", Decimal(10) ** 9: "십억"},
 }
-ENGLISH_SCALES = {Decimal(10) ** 9: "billion", Decimal(10) ** 6: "million"}
 POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 FELL: Mapping[Language, str] = {"en": "a decrease", "ko": "감소"}
+PLAIN = Decimal(1)
+SCALE_VALUES = {word.strip(): scale for scale, word in INPUT_SCALES["en"].items()}
 
 
-def write_sentence(task: Task, value: Value, computation: Computation) -> str:
+class Spelling(NamedTuple):
+    """How the inputs of a value are written in their source."""
+
+    scale: Decimal = PLAIN
+    """The smallest scale of the inputs; 1 where the language has no word for it."""
+    decimals: int = 0
+    """Most decimals of the inputs of that scale."""
+
+
+def _spelling_of(value: Value, evaluator: Evaluator, language: Language) -> Spelling:
+    """Return how the inputs are written whose marks stand in the working of a value."""
+    inputs = [number for n, number in evaluator.used.values() if f"[{n}]" in value.text]
+    scale = min((number.scale for number in inputs), default=PLAIN)
+    if scale not in INPUT_SCALES[language]:
+        return Spelling()
+    exponents = [(number.value / scale).normalize().as_tuple().exponent for number in inputs if number.scale == scale]
+    return Spelling(scale, max(0, *(-exponent for exponent in exponents if isinstance(exponent, int))))
+
+
+def write_sentence(task: Task, value: Value, computation: Computation, result: Result) -> str:
     """Write a value and its working: `Current ratio FY2019 = 16,830 [1] ÷ 8,415 [2] = 2.00`."""
     title = f"{task.title[:1].upper()}{task.title[1:]}"
     head = " ".join(filter(None, (title, task.label)))
-    result = write_result(value, task.display_unit, computation)
+    text = write_result(value, task.display_unit, computation, result)
     if isinstance(task.expression, Over) and task.expression.aggregate == "change":
-        if result.endswith("%"):
-            result = f"{result[:-1]}{POINTS[computation.language]}"
+        if text.endswith("%"):
+            text = f"{text[:-1]}{POINTS[computation.language]}"
         elif value.rate is not None:
-            result = f"{result} ({write_rounded(100 * value.rate, computation, 2)}%)"
+            text = f"{text} ({write_rounded(100 * value.rate, computation, 2)}%)"
     match task.expression:
         case Over(aggregate="change") if value.value < 0:
-            result = f"{result}, {FELL[computation.language]}"
+            text = f"{text}, {FELL[computation.language]}"
         case Operation("-", Operation("/", _, _), Constant(one)) if one == 1 and value.value < 0:  # a rate of growth
-            result = f"{result}, {FELL[computation.language]}"
+            text = f"{text}, {FELL[computation.language]}"
         case _:
             pass
     if value.when:
-        result = f"{result} ({value.when.label})"
-    return " = ".join(filter(None, (head, value.text, result)))
+        text = f"{text} ({value.when.label})"
+    return " = ".join(filter(None, (head, value.text, text)))
 
 
-def write_result(value: Value, display_unit: DisplayUnit, computation: Computation) -> str:
-    """Write a value in the unit and with the decimals that are asked for: `2.00`, `34.21%`, `USD 302.58 million`."""
-    if value.unit == "%":
-        return write_rounded(value.value, computation, 2) + "%"
+def _is_fraction(value: Value, display_unit: DisplayUnit, computation: Computation) -> bool:
+    """Return whether the formula of the question gives a fraction, though it may be meant as a percentage."""
     share = display_unit == "" and value.unit == RATIO and abs(value.value) < 1
-    if (display_unit == "%" or share) and computation.defined and not computation.in_percent:
-        # the formula of the question gives a fraction; people may want the percentage
-        return f"{write_rounded(value.value, computation, 4)} ({write_rounded(100 * value.value, computation, 2)}%)"
-    if display_unit == "%":
+    return value.unit != "%" and (display_unit == "%" or share) and computation.defined and not computation.in_percent
+
+
+def round_result(value: Value, display_unit: DisplayUnit, computation: Computation, spelling: Spelling) -> Result:
+    """Return a value in the unit, the scale and with the decimals that are asked for, else those of its source."""
+    if _is_fraction(value, display_unit, computation):
+        return Result(exact=f"{value.value:f}", display=write_rounded(value.value, computation, 4))
+    if "%" in (value.unit, display_unit):
+        percent = value.value if value.unit == "%" else 100 * value.value
+        return Result(exact=f"{percent:f}", unit="%", display=write_rounded(percent, computation, 2))
+    is_amount = display_unit != "days" and value.unit != RATIO and (value.unit or display_unit == "amount")
+    if not is_amount:
+        unit = "days" if display_unit == "days" else ""
+        return Result(exact=f"{value.value:f}", unit=unit, display=write_rounded(value.value, computation, 2))
+    scale = SCALES.get(computation.scale, spelling.scale)
+    digits = _write_digits(value.value / scale, computation, spelling.decimals if scale == spelling.scale else 0)
+    word = INPUT_SCALES["en"].get(scale, "") or INPUT_SCALES[computation.language].get(scale, "")
+    return Result(exact=f"{value.value:f}", unit=value.unit, scale=word.strip(), display=digits)
+
+
+def write_result(value: Value, display_unit: DisplayUnit, computation: Computation, result: Result) -> str:
+    """Write a result as a sentence ends with it: `2.00`, `34.21%`, `USD 302,580 thousand`."""
+    if _is_fraction(value, display_unit, computation):
+        return f"{result.display} ({write_rounded(100 * value.value, computation, 2)}%)"
+    if result.unit == "%":
         # 100 % and more are written as a multiple too, unless the question speaks of percent
-        is_multiple = value.value >= 1 and not computation.in_percent
-        plain = f" ({write_rounded(value.value, computation, 2)})" if is_multiple else ""
-        return f"{write_rounded(100 * value.value, computation, 2)}%{plain}"
-    if display_unit == "days":
-        return write_rounded(value.value, computation, 2) + {"en": " days", "ko": "일"}[computation.language]
-    if value.unit != RATIO and (value.unit or display_unit == "amount"):
-        return _write_amount(value, computation)
-    return write_rounded(value.value, computation, 2)
-
-
-def _write_amount(value: Value, computation: Computation) -> str:
-    """Write an amount in the scale that is asked for, or a fitting one: `USD 302.58 million`, `3.03억 달러`."""
+        is_multiple = value.unit != "%" and value.value >= 1 and not computation.in_percent
+        return f"{result.display}%" + (f" ({write_rounded(value.value, computation, 2)})" if is_multiple else "")
     korean = computation.language == "ko"
-    # what is counted in Korean is written out
-    scales = ENGLISH_SCALES if not korean else MYRIADS if value.unit in AMOUNTS else {}
-    largest = next((scale for scale in scales if abs(value.value) >= scale), Decimal(1))
-    least = SCALES.get(computation.scale) or largest
-    number = value.value / least
-    whole = computation.decimals is None and number == number.to_integral_value()
-    text = f"{number:,.0f}" if whole else write_rounded(number, computation, 2)
+    if result.unit == "days":
+        return f"{result.display}{'일' if korean else ' days'}"
     if korean:
-        scale = KOREAN_SCALES[computation.scale] if computation.scale else MYRIADS.get(least, "")
-        if value.unit not in KOREAN_UNITS:  # what is counted
-            return f"{text}{scale}{value.unit}"
-        return f"{text}{scale} {KOREAN_UNITS[value.unit]}"
-    scale = f" {computation.scale.removesuffix('s') or ENGLISH_SCALES.get(least, '')}".rstrip()
-    return f"{value.unit} {text}{scale}" if value.unit in AMOUNTS else f"{text}{scale} {value.unit}".rstrip()
+        word = INPUT_SCALES["ko"].get(SCALE_VALUES.get(result.scale, PLAIN), result.scale)
+        space = " " if result.unit in KOREAN_UNITS else ""  # none before what is counted
+        return f"{result.display}{word}{space}{KOREAN_UNITS.get(result.unit, result.unit)}"
+    counted = f"{result.display} {result.scale}".rstrip()
+    return f"{result.unit} {counted}" if result.unit in AMOUNTS else f"{counted} {result.unit}".rstrip()
+
+
+def _write_digits(number: Decimal, computation: Computation, decimals: int) -> str:
+    """Write a number with the decimals of its source; with two where it has more, however many are asked for."""
+    usual = max(decimals, 2)
+    if computation.decimals is not None or number != round(number, usual):
+        return write_rounded(number, computation, usual)
+    least = next(places for places in range(decimals, usual + 1) if number == round(number, places))
+    return f"{round(number, least):,f}"
 
 
 def write_rounded(value: Decimal, computation: Computation, usual: int) -> str:
-    """Write a number with the decimals that the question asks for, else the usual ones; halves are rounded up."""
+    """Write a number with the decimals that the question asks for, else the usual ones; halves are rounded up.
+
+    Where it has more, a small one gets three significant digits: .006012 is no 0.01.
+    """
     decimals = usual if computation.decimals is None else computation.decimals
+    if computation.decimals is None and value != round(value, usual):
+        decimals = max(usual, 2 - value.adjusted())
     # by default halves go to the even digit: 0.125 would be 0.12
     return f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,f}"

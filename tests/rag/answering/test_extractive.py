@@ -88,7 +88,9 @@ def test_a_line_of_a_form_states_the_value_of_the_label_that_is_asked_for(questi
 def test_a_long_sentence_is_cut_around_what_answers() -> None:
     clause = "until the date that falls five years after the final sale of the last of such products, "
     sentence = f"At all times {clause * 5}the least insurance per occurrence shall be $5,000,000."
-    assert "$5,000,000" in asked("What is the least insurance per occurrence?", hit(sentence)).text
+    draft = asked("What is the least insurance per occurrence?", hit(sentence))
+    assert "$5,000,000" in draft.text
+    assert draft.citations[0].quote.endswith("the least insurance per occurrence shall be $5,000,000.")
 
 
 @pytest.mark.parametrize(

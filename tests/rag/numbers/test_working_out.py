@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tasks.rag.answers import Draft
+from tasks.rag.answers import Draft, Short
 from tasks.rag.numbers.computation_reading import read_computation
 from tasks.rag.numbers.concepts import concepts
 from tasks.rag.numbers.expressions import Line, find_concept
@@ -93,17 +93,17 @@ WORKED = """
 Inventory turnover in FY2019? | Inventory turnover FY2019 = 730 [1] ÷ average(80 [2], 120 [3]) = 7.30
 Days payable outstanding in FY2019? | = 365 × average(60 [1], 90 [2]) ÷ (730 [3] + (120 [5] − 80 [4])) = 35.55 days
 Gross margin in FY2019? | Gross margin FY2019 = (1,200 [1] − 730 [2]) ÷ 1,200 [1] = 39.17%
-Change in gross margin from FY2018 to FY2019? | = -0.83 percentage points, a decrease
+Change in gross margin from FY2018 to FY2019? | = -0.833 percentage points, a decrease
 Current ratio in FY2019? | Current ratio FY2019 = 400 [1] ÷ 160 [2] = 2.50
 Free cash flow in FY2019? | Free cash flow FY2019 = 260 [1] − 60 [2] = USD 200 million
 Revenue growth in FY2019? | Revenue FY2018 → FY2019 = 1,200 [1] ÷ 1,000 [2] − 1 = 20.00%
-Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1.20 billion
+Revenue in FY2019? | Revenue FY2019 = 1,200 [1] = USD 1,200 million
 Revenue in FY2019 in thousands, to one decimal? | = USD 1,200,000.0 thousand
 Average inventory of FY2018 and FY2019? | = USD 100 million
 What was the mill ratio in FY2019, defined as inventory / COGS? | = 120 [1] ÷ 730 [2] = 0.1644 (16.44%)
 How many times larger was revenue than COGS in FY2019? | Revenue / COGS FY2019 = 1,200 [1] ÷ 730 [2] = 1.64
 What share of revenue was COGS in FY2019? | COGS / revenue FY2019 = 730 [1] ÷ 1,200 [2] = 60.83%
-2019년 매출액은? | 매출액 FY2019 = 1,200 [1] = 12억 달러
+2019년 매출액은? | 매출액 FY2019 = 1,200 [1] = 1,200백만 달러
 2019년 매입채무회전일수는? | = 35.55일
 """
 
@@ -145,12 +145,12 @@ def test_the_parts_of_a_company(question: str, text: str) -> None:
     [
         (
             "In which year was revenue highest, FY2018 or FY2019?",
-            "max(1,000 [1], 1,200 [2]) = USD 1.20 billion (FY2019)",
+            "max(1,000 [1], 1,200 [2]) = USD 1,200 million (FY2019)",
         ),
-        ("Total revenue of FY2018 and FY2019 in total?", "= 1,000 [1] + 1,200 [2] = USD 2.20 billion"),
+        ("Total revenue of FY2018 and FY2019 in total?", "= 1,000 [1] + 1,200 [2] = USD 2,200 million"),
         ("How much did revenue change from FY2018 to FY2019?", "= 1,200 [2] − 1,000 [1] = USD 200 million (20.00%)"),
         ("How much more was revenue than COGS in FY2019?", "= 1,200 [1] − 730 [2] = USD 470 million"),
-        ("2019년 매출액과 매출원가의 차이는?", "= 1,200 [1] − 730 [2] = 4.70억 달러"),
+        ("2019년 매출액과 매출원가의 차이는?", "= 1,200 [1] − 730 [2] = 470백만 달러"),
     ],
 )
 def test_operations_over_lines_and_years(question: str, end: str) -> None:
@@ -233,6 +233,26 @@ def test_each_cell_is_cited_once_and_the_citations_are_numbered_on() -> None:
 def test_without_an_input_it_abstains_and_says_why(question: str, text: str) -> None:
     told = answer(question)
     assert (told.text, told.abstained, told.citations) == (text, True, ())
+
+
+@pytest.mark.parametrize(
+    ("question", "amounts", "exact", "display", "scale"),
+    [
+        ("Revenue in FY2019?", (2_298_514, 1), "2298514000", "2,298,514", "thousand"),
+        ("Average revenue of FY2018 and FY2019?", (10_647, 8_454), "9550500.0", "9,550.5", "thousand"),
+        ("Average revenue of FY2018 and FY2019 in millions?", (10_647, 8_454), "9550500.0", "9.55", "million"),
+        ("Growth of revenue from FY2018 to FY2019?", (1_000_017, 1_000_000), "0.001700", "0.00170", "percent"),
+    ],
+    ids=["source", "more decimals", "asked scale", "small quotient"],
+)
+def test_a_value_keeps_the_digits_and_the_scale_of_its_source(
+    question: str, amounts: tuple[int, int], exact: str, display: str, scale: str
+) -> None:
+    draft = answer(question, rows("income", {"Net sales": amounts}, scale=1_000))
+    assert draft.value
+    assert draft.short == Short(values=(display,), scale=cast("Any", scale))
+    assert (Decimal(draft.value.exact), draft.value.display) == (Decimal(exact), display)
+    assert display in draft.text
 
 
 def test_inputs_of_several_scales_are_told_with_theirs() -> None:
