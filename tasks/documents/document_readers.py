@@ -31,7 +31,7 @@ class ReadOptions(Record):
     ocr: Literal["auto", "off"] = "auto"
     """auto: tesseract (kor+eng) on pages without text, when it is installed."""
     layout: Literal["auto", "off"] = "auto"
-    """auto: HWP and HWPX are laid out as pages, and Word documents by LibreOffice (seconds each), when installed."""
+    """auto: HWP and HWPX are laid out as pages."""
 
     @field_validator("ocr", "layout", mode="before")
     @classmethod

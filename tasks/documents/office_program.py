@@ -83,7 +83,7 @@ def _read_converted(
 
 
 @contextmanager
-def convert_document(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx", "pdf"]) -> Generator[Path]:
+def convert_document(path: Path, *, suffix: str, to: Literal["docx", "xlsx", "pptx"]) -> Generator[Path]:
     """Yield the path of a converted copy of a document, which is removed when the context ends.
 
     Raises ProgramFailed. suffix: of the document's own format, by which LibreOffice decides how to read it.

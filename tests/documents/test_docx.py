@@ -49,7 +49,7 @@ def _build(folder: Path, body: str, *, parts: dict[str, str] | None = None, rela
 
 
 def _read(path: Path) -> Document:
-    reader = open_docx(path, password=None, options=ReadOptions(layout="off"))
+    reader = open_docx(path, password=None, options=ReadOptions())
     header = reader.header
     pages = tuple(reader.pages())
     assert header.page_count == len(pages)

@@ -2,23 +2,21 @@
 
 It reads the XML itself: python-docx skips text boxes, content controls, notes, equations and generated numbers.
 Order: body with text boxes at their anchors, then notes and comments, then headers and footers, once each.
-LibreOffice lays the document out as pages where it is installed, and draws pages with boxes.
+Its pages are those that Word noted when it saved the document; they have no boxes.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tasks.documents.blocks import BBox, ImageCandidate, Kind, Page
-from tasks.documents.document_errors import RefusedDocument, UnsupportedDocument
+from tasks.documents.blocks import ImageCandidate, Kind
+from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_storable, read_whole
 from tasks.documents.docx.docx_body import Findings, Item, StoryWalker
 from tasks.documents.docx.docx_inline import read_hidden
-from tasks.documents.docx.docx_styles import Numbering, Styles, parse_integer
+from tasks.documents.docx.docx_styles import Numbering, Styles
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.office_package import (
     Part,
@@ -32,25 +30,21 @@ from tasks.documents.office_package import (
     refuse_encrypted,
     word_attribute,
 )
-from tasks.documents.office_program import PROGRAM, ProgramFailed, convert_document
-from tasks.documents.page_join import LaidPage, LayoutFailed, place_on_pages
 
 READER = "trivet docx 2"
-TWIPS = 20
-"""Twentieths of a point, in which Word measures."""
 
 
-def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
-    """Read a Word document as a whole. Its pages are those of LibreOffice, or else those that its last editor noted."""
+def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
+    """Read a Word document as a whole. Its pages are those that its last editor noted, if it noted any."""
     refuse_encrypted(path, password, program="Word")
     try:
         with WordPackage(path) as package:
-            return _read(package, path if options.layout == "auto" and shutil.which(PROGRAM) else None)
+            return _read(package)
     except RecursionError as error:
         raise RefusedDocument("The document nests elements hundreds deep, as no program writes them.") from error
 
 
-def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
+def _read(package: WordPackage) -> Reader:
     findings, blocks = Findings(), BlockList()
     items, page_count = _items(package, findings)
     for kind, text, page, section, level, cells, _, marker in items:
@@ -59,51 +53,14 @@ def _read(package: WordPackage, to_lay_out: Path | None) -> Reader:
     for text, reason, page in findings.hidden:
         blocks.hide(text, reason, page=page if page_count else None)
     pages = blocks.paged(page_count) if page_count else blocks.unpaged()
-    laid, doubts = list[Page](), tuple[str, ...]()
-    if to_lay_out:
-        laid, doubts = _lay_out_pages(blocks, to_lay_out, findings, noted=page_count)
     metadata = read_core_properties(package)
     title = next((item.text for item in items if item.title), metadata.get("title"))
     counts = {
         "Images that lie outside the document were not fetched": findings.external_images,
         "Embedded documents of other formats were left out": findings.foreign_parts,
     }
-    fields: dict[str, Any] = {
-        "format": "docx",
-        "reader": READER,
-        "title": title and make_storable(title),
-        "metadata": metadata,
-        "notes": (*list_unread(package, "document", counts), *doubts),
-    }
-    return read_whole(laid, page_source="layout", **fields) if laid else read_whole(pages, **fields)
-
-
-def _lay_out_pages(
-    blocks: BlockList, path: Path, findings: Findings, *, noted: int | None
-) -> tuple[list[Page], tuple[str, ...]]:
-    """Return the pages as LibreOffice lays them out; none, with the reason, if that fails or Word noted other pages."""
-    import pymupdf
-
-    # the narrowest margins of any section, so that no line of a body is taken for a header
-    nodes = [node for section in findings.sections if (node := section.find(f"{W}pgMar")) is not None]
-    top, bottom = (
-        min((abs(parse_integer(word_attribute(node, side), 0)) for node in nodes), default=0) / TWIPS
-        for side in ("top", "bottom")
-    )
-    try:
-        with convert_document(path, suffix="docx", to="pdf") as pdf, pymupdf.open(pdf, filetype="pdf") as document:
-            laid = [_read_laid_page(page, top=top, bottom=bottom) for page in document]
-    except (ProgramFailed, RuntimeError) as failure:  # MuPDF raises the latter over what is no PDF
-        return [], (f"without a layout of pages: {failure}",)
-    if not any(page.signs for page in laid):
-        return [], ("without a layout of pages: LibreOffice draws no text",)
-    if noted is not None and noted != len(laid):
-        where = f"they are those of Word, which noted {noted}, where LibreOffice lays out {len(laid)}"
-        return [], (f"pages without boxes: {where}",)
-    try:
-        return blocks.keep_hidden(place_on_pages(list(blocks), laid)), ()
-    except LayoutFailed as failure:
-        return [], (f"without a layout of pages: {failure}",)
+    notes, title = list_unread(package, "document", counts), title and make_storable(title)
+    return read_whole(pages, format="docx", reader=READER, title=title, metadata=metadata, notes=tuple(notes))
 
 
 def _items(package: WordPackage, findings: Findings) -> tuple[list[Item], int | None]:
@@ -181,34 +138,3 @@ def docx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
                     yield read_embedded(partial(package.read, relationship.target))
 
         yield from make_candidates(pictures())
-
-
-def _read_laid_page(page: Any, *, top: float, bottom: float) -> LaidPage:
-    """Return what is drawn on a page; top, bottom: margins in points, where headers and footers are."""
-    signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
-    end = page.rect.height - bottom
-    for block in page.get_text("rawdict")["blocks"]:
-        if block["type"]:
-            images.append((len(boxes), tuple(block["bbox"])))
-        for span in (span for line in block.get("lines", ()) for span in line["spans"]):
-            for char in span["chars"]:
-                middle = (char["bbox"][1] + char["bbox"][3]) / 2
-                if not char["c"].isspace():
-                    signs.append(char["c"])
-                    zones.append("h" if middle < top else "f" if middle > end else "b")
-                    boxes.append(tuple(char["bbox"]))
-    size = page.rect
-    return LaidPage(size.width, size.height, "".join(signs), "".join(zones), tuple(boxes), tuple(images))
-
-
-def render_pages(
-    path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
-) -> Iterator[tuple[int, bytes]]:
-    """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises DocumentError."""
-    from tasks.documents.pdf import pdf_document
-
-    try:
-        with convert_document(path, suffix="docx", to="pdf") as pdf:
-            yield from pdf_document.render_pages(pdf, boxes, password=password)
-    except ProgramFailed as failure:
-        raise UnsupportedDocument(f"The document cannot be laid out ({failure}); convert it to PDF.") from failure

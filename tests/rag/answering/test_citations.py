@@ -43,7 +43,7 @@ def cited(text: str) -> Draft:
     ("format", "stored", "english", "korean"),
     [
         ("pdf", "stored", "a, page 3", "a 3쪽"),
-        ("docx", "layout", "a, page 3 as laid out", "a 3쪽(조판 기준)"),
+        ("hwpx", "layout", "a, page 3 as laid out", "a 3쪽(조판 기준)"),
         ("pptx", "stored", "a, slide 3", "a 슬라이드 3"),
         ("hwp", "layout", "a, page 3 (estimated)", "a 3쪽(추정)"),
     ],

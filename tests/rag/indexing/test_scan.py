@@ -11,6 +11,7 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.rag.indexing.scan import ScanResult, scan_folder
 from tasks.rag.rag_errors import FolderUnusable
+from tests.documents.ole_writer import ole_file
 from tests.documents.zips import zipped
 
 
@@ -191,7 +192,7 @@ def test_a_program_that_reads_a_file_is_named_once_it_is_installed(
     folder: Path, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is part of the key under which the reading is kept, so that the file is read again."""
-    (folder / "a.docx").write_bytes(zipped({"word/document.xml": b"<w:document/>"}))
+    (folder / "a.doc").write_bytes(ole_file({"WordDocument": b"\xec\xa5"}))
     monkeypatch.setenv("PATH", str(tmp_path))
     (before,) = scan_folder(folder, artifacts=artifacts).files
     program = tmp_path / "soffice"
