@@ -167,7 +167,7 @@ def test_no_letter_of_hwp_is_lost(stem: str, folder: Path) -> None:
 @pytest.mark.parametrize("stem", PAIRS + LONE_HWPX)
 def test_no_character_of_hwpx_is_lost_or_invented(stem: str, folder: Path) -> None:
     path = folder / f"{stem}.hwpx"
-    assert told(read_hwpx(path, password=None)) == raw_hwpx(path)
+    assert told(read_hwpx(path)) == raw_hwpx(path)
 
 
 @pytest.mark.shared

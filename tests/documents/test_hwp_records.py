@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tasks.documents.blocks import Page
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp import hwp_layout, hwp_streams
 from tasks.documents.hwp.hwp_model import ListCounters, ListHead, ListStyles, NumberingLevel, format_number
@@ -182,11 +182,6 @@ def test_vectorised_cfb_inverts_the_definition(size: int) -> None:
     draw = random.Random(size)
     plain, key = draw.randbytes(size), draw.randbytes(16)
     assert hwp_streams.decrypt_bitwise_cfb(encrypt_bit_by_bit(plain, key), key) == plain
-
-
-def test_endless_key_derivation_is_not_begun() -> None:
-    with pytest.raises(UnsupportedDocument, match="iterations"):
-        hwp_streams.open_document_key("a", salt=b"", iterations=10**9, key_bytes=32)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.documents.blocks import Block, Cell, PageStatus
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.hwp.hwpx_reader import open_hwpx
 from tests.documents.zips import zipped
@@ -158,13 +158,3 @@ def test_bottomless_tables_end_in_a_typed_error(tmp_path: Path) -> None:
 def test_a_package_without_sections_is_not_hwpx(tmp_path: Path) -> None:
     with pytest.raises(CorruptDocument, match="holds no text"):
         read(package(tmp_path, {"word/document.xml": "<a/>"}))
-
-
-def test_an_unknown_cipher_is_named(tmp_path: Path) -> None:
-    manifest = (
-        '<m><file-entry full-path="Contents/section0.xml"><encryption-data checksum-type="x#crc"><algorithm '
-        'algorithm-name="x#blowfish"/><key-derivation key-derivation-name="x#argon"/><start-key-generation '
-        'start-key-generation-name="x#md5"/></encryption-data></file-entry></m>'
-    )
-    with pytest.raises(UnsupportedDocument, match="blowfish"):
-        read(package(tmp_path, {"Contents/section0.xml": section(), "META-INF/manifest.xml": manifest}))

@@ -31,9 +31,12 @@ class EngineFailed(Exception):
 
 
 class Engine:
-    """The engine with one document open. Its methods raise EngineFailed, or wasmtime's errors where it crashes."""
+    """The engine with one document open. Its methods raise EngineFailed, or wasmtime's errors where it crashes.
 
-    def __init__(self, data: bytes) -> None:
+    password: of an encrypted HWPX; of HWP 5, the engine knows only one of the two ciphers.
+    """
+
+    def __init__(self, data: bytes, password: str | None = None) -> None:
         module = load_module()
         self._store = wasmtime.Store(_configure())
         self._store.set_limits(memory_size=_MEMORY_BYTES)
@@ -42,9 +45,9 @@ class Engine:
         ]
         self._exports: Any = wasmtime.Instance(self._store, module, functions).exports(self._store)
         self._call("__wbindgen_start")
-        address = self._call("__wbindgen_malloc", len(data), 1)
-        self._exports["memory"].write(self._store, data, address)
-        self._document, _, failed = self._call("hwpdocument_new", address, len(data))
+        inputs = [data] if password is None else [data, password.encode()]
+        opener = "hwpdocument_new" if password is None else "hwpdocument_openWithPassword"
+        self._document, _, failed = self._call(opener, *(number for value in inputs for number in self._write(value)))
         if failed:
             raise EngineFailed("the layout engine does not read the document")
 
@@ -68,6 +71,11 @@ class Engine:
 
     def _call(self, name: str, *arguments: int) -> Any:
         return self._exports[name](self._store, *arguments)
+
+    def _write(self, value: bytes) -> tuple[int, int]:
+        address = self._call("__wbindgen_malloc", len(value), 1)
+        self._exports["memory"].write(self._store, value, address)
+        return address, len(value)
 
     def _read(self, address: int, size: int) -> bytes:
         start = address & 0xFFFFFFFF  # addresses are unsigned, and wasmtime gives them signed

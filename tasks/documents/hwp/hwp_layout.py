@@ -49,14 +49,16 @@ def lay_out(data: bytes) -> list[LaidPage]:
     return _collect_pages(run_in_own_process(lambda: map(_parse_page, _drawn_pages(Engine(data)))))
 
 
-def convert_and_lay_out(data: bytes, *, draws: bool) -> tuple[bytes, Callable[[], list[LaidPage]]]:
+def convert_and_lay_out(
+    data: bytes, *, draws: bool, password: str | None = None
+) -> tuple[bytes, Callable[[], list[LaidPage]]]:
     """Return a document as HWPX, and a function that returns its pages, which are drawn meanwhile.
 
     Both raise LayoutFailed.
     """
 
     def work() -> Iterator[Any]:
-        engine = Engine(data)
+        engine = Engine(data, password)
         yield b64encode(engine.hwpx()).decode()
         yield from map(_parse_page, _drawn_pages(engine) if draws else ())
 

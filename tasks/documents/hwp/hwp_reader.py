@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tasks.documents.archives import ZIP_MAGIC
 from tasks.documents.blocks import BBox, ImageCandidate
 from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
@@ -14,7 +15,7 @@ from tasks.documents.hwp.hwp_container import HwpContents, read_contents
 from tasks.documents.hwp.hwp_engine import VERSION
 from tasks.documents.hwp.hwp_layout import convert_and_lay_out, draw_boxes
 from tasks.documents.hwp.hwp_model import AnchoredText, HangulDocument, ListStyles, Paragraph, Section
-from tasks.documents.hwp.hwpx_reader import hwpx_images, read_hwpx
+from tasks.documents.hwp.hwpx_reader import decrypt_hwpx, find_pictures, read_hwpx
 from tasks.documents.page_join import LayoutFailed
 
 
@@ -38,7 +39,7 @@ def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reade
 
 def read_converted(hwpx: bytes, contents: HwpContents) -> HangulDocument:
     """Return a converted document, with what the engine leaves out of it, before its conversion to blocks."""
-    document = read_hwpx(io.BytesIO(hwpx), password=None, numbers=contents.numbers)
+    document = read_hwpx(io.BytesIO(hwpx), numbers=contents.numbers)
     *sections, last = document.sections
     memos = [AnchoredText("note", (Paragraph((text,), None),)) for text in contents.memos]
     left_out = [Paragraph((text,), None) for text in contents.word_art] + [Paragraph(tuple(memos), None)]
@@ -69,11 +70,13 @@ def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
         hwpx, _ = convert_and_lay_out(read_contents(path, password).data, draws=False)
     except LayoutFailed as error:
         raise UnsupportedDocument(f"The pictures cannot be read ({error}); save the document as HWPX.") from error
-    yield from hwpx_images(io.BytesIO(hwpx), password=None)
+    yield from find_pictures(hwpx)
 
 
 def render_pages(
     path: Path, boxes: Mapping[int, Sequence[BBox]], *, password: str | None
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the 1-based number and the PNG of each existing page of `boxes`, of HWPX, too. Raises DocumentError."""
-    return draw_boxes(read_contents(path, password).data, boxes)
+    data = path.read_bytes()
+    is_zip = data.startswith(ZIP_MAGIC)
+    return draw_boxes(decrypt_hwpx(data, password) if is_zip else read_contents(path, password).data, boxes)

@@ -1,8 +1,7 @@
-"""Streams of Hangul documents: decryption, and inflation under a cap.
+"""Streams of HWP 5: decryption, and inflation under a cap.
 
-Ciphers: passwords (three schemes) and distribution documents (no password). The published formats describe none of
-the password schemes. HWP 5 from Hangul 2010 on: `hwp-extract` by Volexity; older: that of HWP 3. HWPX: OpenDocument
-1.2, part 3.
+Ciphers of HWP 5: passwords (two schemes) and distribution documents (no password). The published format describes none
+of the password schemes. From Hangul 2010 on: `hwp-extract` by Volexity; older: that of HWP 3.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 import struct
 import zlib
 
-from tasks.documents.document_errors import CorruptDocument, RefusedDocument, UnsupportedDocument
+from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 
 MAX_STREAM_BYTES = 128 << 20  # one inflated stream; a 1,000-page document has about 20 MiB
 MAX_RATIO = 100  # inflated over packed, for streams above `_SMALL_BYTES`; real section streams stay below 30
@@ -54,7 +53,6 @@ def inflate(packed: bytes, *, name: str) -> bytes:
 
 
 _PIECE_BYTES = 1 << 16
-_MAX_ITERATIONS = 1_000_000  # PBKDF2; a file that asks for more is an attempt to consume CPU time
 _DISTRIBUTE_DOC_DATA = 0x1C
 
 
@@ -132,23 +130,3 @@ def decrypt_bitwise_cfb(data: bytes, key: bytes) -> bytes:
             mask = np.frombuffer(encrypt(registers.tobytes()), np.uint8)[::16] & 0x80
             plain[start : start + size] ^= mask >> shift
     return plain.tobytes()
-
-
-def open_document_key(password: str, *, salt: bytes, iterations: int, key_bytes: int) -> bytes:
-    """Return the key of an HWPX member: PBKDF2-HMAC-SHA-1 over the SHA-256 of the password."""
-    if not 1 <= iterations <= _MAX_ITERATIONS or key_bytes not in (16, 24, 32):
-        raise UnsupportedDocument(
-            f"The encryption asks for {iterations} iterations and a key of {key_bytes} bytes; "
-            f"expected 1 to {_MAX_ITERATIONS} and 16, 24 or 32: save the document in Hangul without a password."
-        )
-    start_key = hashlib.sha256(password.encode()).digest()
-    return hashlib.pbkdf2_hmac("sha1", start_key, salt, iterations, key_bytes)
-
-
-def decrypt_open_document(data: bytes, *, key: bytes, vector: bytes) -> bytes:
-    """Decrypt AES-CBC and leave the padding on, since deflate streams have an end mark."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    if len(vector) != 16 or len(data) % 16:
-        raise damage_error()
-    return Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor().update(data)

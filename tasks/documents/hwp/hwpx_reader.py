@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import io
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
@@ -20,16 +19,11 @@ from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_engine import VERSION
-from tasks.documents.hwp.hwp_layout import lay_out
+from tasks.documents.hwp.hwp_layout import convert_and_lay_out, lay_out
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
 from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
-from tasks.documents.hwp.hwp_streams import (
-    WRONG_PASSWORD,
-    damage_error,
-    decrypt_open_document,
-    inflate,
-    open_document_key,
-)
+from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damage_error
+from tasks.documents.page_join import LayoutFailed
 
 _SECTION = re.compile(r"(?:.*/)?section(\d{1,5})\.xml", re.IGNORECASE)
 _METADATA = {
@@ -44,134 +38,75 @@ _METADATA = {
 # a section of 1,000 pages has about 40 MiB
 _CAPS = ZipCaps(member_bytes=64 << 20, total_bytes=1 << 30, ratio=100, ratio_from_bytes=8 << 20)
 _MANIFEST = "META-INF/manifest.xml"
-_CIPHER = (
-    "encryption-data checksum-type",
-    "algorithm algorithm-name",
-    "key-derivation key-derivation-name",
-    "start-key-generation start-key-generation-name",
-)
-"""Where the manifest names the algorithms: element and attribute."""
 
 
 def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
     """Read an HWPX document as a whole. Raises DocumentError."""
-    document = read_hwpx(path, password=password)
+    data = path.read_bytes()
+    plain = decrypt_hwpx(data, password)
+    document = read_hwpx(io.BytesIO(plain))
+    if plain is not data:
+        with HwpxPackage(io.BytesIO(data)) as package:
+            title, metadata = _Parts(package).read_metadata()  # the engine names itself as the author
+        document = document._replace(title=title, metadata=metadata, notes=("decrypted with the password",))
     return make_hangul_reader(
         document,
-        partial(lay_out, path.read_bytes()) if options.layout == "auto" else None,
+        partial(lay_out, plain) if options.layout == "auto" else None,
         format="hwpx",
         reader=f"trivet hwpx + lxml {etree.__version__} + rhwp {VERSION}",
     )
 
 
-def read_hwpx(source: Path | IO[bytes], *, password: str | None, numbers: Sequence[int] = ()) -> HangulDocument:
+def decrypt_hwpx(data: bytes, password: str | None) -> bytes:
+    """Return an HWPX document; an encrypted one as the layout engine writes it anew. Raises DocumentError."""
+    if not data:
+        raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
+    with HwpxPackage(io.BytesIO(data)) as package:
+        manifest = package.xml(_MANIFEST) if _MANIFEST in package.names else None
+    if manifest is None or next(manifest.iter("{*}encryption-data"), None) is None:
+        return data
+    if password is None:
+        raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
+    try:
+        return convert_and_lay_out(data, draws=False, password=password)[0]
+    except LayoutFailed as error:
+        raise errors.NeedsPassword(WRONG_PASSWORD) from error
+
+
+def read_hwpx(source: Path | IO[bytes], *, numbers: Sequence[int] = ()) -> HangulDocument:
     """Return an HWPX document before its conversion to blocks. Raises DocumentError.
 
     numbers: of notes and captions, where the layout engine has numbered them anew.
     """
-    with HwpxPackage(source, password) as package:
+    with HwpxPackage(source) as package:
         return _Parts(package).document(numbers)
 
 
 class HwpxPackage(Package):
-    """The members of an HWPX file, decrypted where needed. Raises DocumentError."""
+    """The members of an HWPX file. Raises DocumentError."""
 
-    def __init__(self, source: Path | IO[bytes], password: str | None) -> None:
-        if isinstance(source, Path) and not source.stat().st_size:
-            raise errors.EmptyDocument("The document has no bytes; ask for the file again.")
+    def __init__(self, source: Path | IO[bytes]) -> None:
         super().__init__(source, caps=_CAPS, check_sizes=False)  # `read` does: a bomb for a picture costs that one only
-        self._key = cache(partial(open_document_key, password or ""))
-        self.ciphers: dict[str, _Cipher] = {}
-        """Member name → how it is encrypted."""
-        if _MANIFEST in self.names:
-            self.ciphers = _read_ciphers(self.xml(_MANIFEST))
-        if self.ciphers and password is None:
-            raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
 
     def xml(self, name: str) -> Element:
         """Return the root of an XML member, parsed without entities, DTD or network."""
-        data = self.read(name)
-        if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data[:4096]:
-            raise errors.RefusedDocument(_entity_refusal(name))
-        parser = etree.XMLParser(
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
+        keep_out = dict.fromkeys(("resolve_entities", "load_dtd", "huge_tree"), False)
+        parser = etree.XMLParser(**keep_out, no_network=True, remove_comments=True, remove_pis=True)
         try:
-            root = etree.fromstring(data, parser)
+            root = etree.fromstring(self.read(name), parser)
         except (etree.XMLSyntaxError, ValueError) as error:
             raise damage_error(name) from error
-        if root.getroottree().docinfo.doctype:  # in an encoding that hides it from the search above
-            raise errors.RefusedDocument(_entity_refusal(name))
+        if root.getroottree().docinfo.doctype:
+            message = f"Member {name} declares a document type or entities, which OWPML does not use"
+            raise errors.RefusedDocument(f"{message}; the file is not read.")
         return root
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member, decrypted where it is encrypted."""
+        """Return the content of a member."""
         sentence = explain_excessive_size(self._zip.getinfo(name), caps=_CAPS) if name in self.names else None
         if sentence:
             raise errors.RefusedDocument(f"{sentence}; if it is a real document, open it in Hangul and save it anew.")
-        data, cipher = super().read(name), self.ciphers.get(name)
-        if cipher is None:
-            return data
-        key = self._key(salt=cipher.salt, iterations=cipher.iterations, key_bytes=cipher.key_bytes)
-        packed = decrypt_open_document(data, key=key, vector=cipher.vector)
-        try:
-            plain = inflate(packed, name=name)
-        except errors.CorruptDocument as error:
-            raise errors.NeedsPassword(WRONG_PASSWORD) from error
-        if hashlib.sha256(plain[:1024]).digest() != cipher.checksum:
-            raise errors.NeedsPassword(WRONG_PASSWORD)
-        return plain
-
-
-def _entity_refusal(name: str) -> str:
-    return f"Member {name} declares a document type or entities, which OWPML does not use; the file is not read."
-
-
-class _Cipher(NamedTuple):
-    """Encryption parameters of a member."""
-
-    vector: bytes
-    salt: bytes
-    iterations: int
-    key_bytes: int
-    checksum: bytes
-    """SHA-256 of the first 1024 bytes of the plain member."""
-
-
-def _read_ciphers(manifest: Element) -> dict[str, _Cipher]:
-    """Return the encryption parameters of the encrypted members, by name."""
-    ciphers: dict[str, _Cipher] = {}
-    for entry in manifest.iter("{*}file-entry"):
-        about = {
-            f"{local_name(part)} {name.rpartition('}')[2]}": str(value)
-            for part in entry.iter()
-            for name, value in part.attrib.items()
-        }
-        if "encryption-data checksum-type" not in about:
-            continue
-        used = [about.get(name, "").rpartition("#")[2].lower() for name in _CIPHER]  # written as a URI or by name alone
-        if [*used[:1], *used[2:]] != ["sha256-1k", "pbkdf2", "sha256"] or not used[1].endswith("-cbc"):
-            raise errors.UnsupportedDocument(
-                f"The document is encrypted by {', '.join(used)}; expected sha256-1k, AES-CBC, pbkdf2, sha256: "
-                "save it in Hangul without a password."
-            )
-        try:
-            cipher = _Cipher(
-                vector=base64.b64decode(about["algorithm initialisation-vector"], validate=True),
-                salt=base64.b64decode(about["key-derivation salt"], validate=True),
-                iterations=int(about["key-derivation iteration-count"]),
-                key_bytes=int(about["key-derivation key-size"]),
-                checksum=base64.b64decode(about["encryption-data checksum"], validate=True),
-            )
-        except (KeyError, ValueError) as error:
-            raise damage_error() from error
-        ciphers[posixpath.normpath(about.get("file-entry full-path", "")).lstrip("/")] = cipher
-    return ciphers
+        return super().read(name)
 
 
 class _Parts:
@@ -179,7 +114,7 @@ class _Parts:
 
     def __init__(self, package: HwpxPackage) -> None:
         self._package = package
-        self._notes = ["decrypted with the password"] if package.ciphers else []
+        self._notes = list[str]()
         listing = next((name for name in package.names if name.endswith(".hpf")), None)
         if listing is None:
             self._notes.append("the package file is missing: sections are read in the order of their names")
@@ -205,6 +140,11 @@ class _Parts:
         for node, number in zip(numbered, numbers, strict=True) if len(numbered) == len(numbers) else ():
             node.set("num", str(number))
         sections = [read_section(root, styles, master_page) for root in roots]
+        title, metadata = self.read_metadata()
+        return HangulDocument(tuple(sections), styles, title, metadata, tuple(self._notes))
+
+    def read_metadata(self) -> tuple[str | None, dict[str, str]]:
+        """Return the title and the metadata of the package file."""
         title, metadata = None, dict[str, str]()
         for element in self._root.iter("{*}title", "{*}meta") if self._root is not None else ():
             text = (element.text or "").strip()
@@ -212,7 +152,7 @@ class _Parts:
                 title = text
             elif text and element.get("name") in _METADATA:
                 metadata[_METADATA[element.get("name")]] = text
-        return HangulDocument(tuple(sections), styles, title, metadata, tuple(self._notes))
+        return title, metadata
 
     def _resolve(self, href: str) -> str:
         """Return the member of a reference from the root (Hangul) or from the package file (others); "" if missing."""
@@ -258,7 +198,12 @@ class _Parts:
             yield EXTERNAL_IMAGE if name is None else read_embedded(partial(self._package.read, name))
 
 
-def hwpx_images(path: Path | IO[bytes], *, password: str | None) -> Iterator[ImageCandidate]:
+def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Yield the pictures in the order of the text, then those that only styles use. Raises DocumentError."""
-    with HwpxPackage(path, password) as package:
+    yield from find_pictures(decrypt_hwpx(path.read_bytes(), password))
+
+
+def find_pictures(data: bytes) -> Iterator[ImageCandidate]:
+    """Yield the pictures of a document that is not encrypted."""
+    with HwpxPackage(io.BytesIO(data)) as package:
         yield from make_candidates(_Parts(package).images())
