@@ -6,7 +6,8 @@ import itertools
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any, Literal, Protocol
 
@@ -16,6 +17,8 @@ from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.raised_signs import NOTE, join_fractions
 
+PROGRESS: ContextVar[Callable[[], None]] = ContextVar("progress", default=lambda: None)
+"""Called by a reader between the parts of a long document: from there on, its budget of a page counts anew."""
 MOST_COVERED = 200_000
 """Places of a table under cells that span; once they are used up, a cell counts for one place."""
 SURROGATE = re.compile(r"[\ud800-\udfff]")

@@ -36,7 +36,7 @@ class ReadLimits(Record):
     """The budget of CPU seconds, wall time and memory for reading one page."""
 
     page_cpu_s: float = 30.0
-    """CPU seconds for a page; a format without pages counts as one page."""
+    """CPU seconds for a page, or for a part of a long document that is read as a whole."""
     page_wall_s: float = 180.0
     """Wall-clock seconds for a page: ends a child that waits forever."""
     memory_mb: int = 2048
@@ -171,7 +171,8 @@ def _run(
                 child.idle = reason not in ("memory", "crash")  # after other errors it can read on
                 retryable = kind is document_errors.ReaderUnusable
                 raise DocumentUnreadable(reason, answer["message"], retryable=retryable)
-            yield answer
+            if "progress" not in answer:
+                yield answer
         child.idle = True
 
 

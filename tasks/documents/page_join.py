@@ -48,8 +48,8 @@ class LaidPage(NamedTuple):
     of `HIDDEN`."""
     boxes: tuple[BBox, ...]
     """The box of each sign, in points."""
-    images: tuple[tuple[int, BBox], ...] = ()
-    """Boxes of the pictures, each with the number of signs that are drawn before it."""
+    images: tuple[BBox, ...] = ()
+    """Boxes of the pictures."""
     curves: int = 0
     """Number of shapes of curves."""
 
@@ -63,6 +63,8 @@ def place_on_pages(blocks: Sequence[Block], laid: Sequence[LaidPage]) -> list[Pa
 
     Raises LayoutFailed if the pages show nothing of the text.
     """
+    if not any(page.signs or page.curves for page in laid):
+        raise LayoutFailed("the layout engine draws no text")
     drawn = _DrawnLetters(laid)
     margins = {_fold(text) for page in laid for zone in "hf" if (text := _zone_text(page, zone)[0])}
     marginal = [block for block in blocks if block.kind in ("header", "footer")]
@@ -124,7 +126,7 @@ class _DrawnLetters:
         """Why nobody sees a letter, for each that nobody sees."""
         for number, page in enumerate(laid, start=1):
             self.starts.append(len(letters))
-            self.images += [(number, box) for _, box in page.images]
+            self.images += [(number, box) for box in page.images]
             for sign, zone, box in zip(page.signs, page.zones, page.boxes, strict=True):
                 if zone in "bcs":
                     for letter in _fold(sign):

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import DocumentError, ReaderUnusable
-from tasks.documents.document_readers import ReadOptions
+from tasks.documents.document_readers import PROGRESS, ReadOptions
 from tasks.documents.receipt import compare_letters, count_source_letters
 
 PR_SET_PDEATHSIG = 1
@@ -52,12 +52,16 @@ def main(memory_mb: int, parent: int) -> None:
     # PyMuPDF's layout models take a CPU second and 90 MB, and no reader here uses them; None: `import` raises
     sys.modules.update(cast("dict[str, Any]", {"pymupdf.layout": None, "pymupdf4llm": None}))
 
+    def send(answer: str) -> None:
+        answers.write(answer + "\n")
+        answers.flush()
+
+    PROGRESS.set(lambda: send('{"progress":true}'))
     for line in sys.stdin:
         job = json.loads(line)
         _log(job, "start")
         for answer in _answers(job):
-            answers.write(answer + "\n")
-            answers.flush()
+            send(answer)
         _log(job, "finish")
 
 

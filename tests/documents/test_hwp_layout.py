@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,8 +14,10 @@ import pytest
 from PIL import Image
 
 from tasks.documents.blocks import Block, Document
-from tasks.documents.document_readers import ReadOptions
-from tasks.documents.hwp import hwp_layout
+from tasks.documents.document_readers import PROGRESS, Reader, ReadOptions
+from tasks.documents.hwp import hwp_container, hwp_layout, hwpx_reader
+from tasks.documents.hwp.hwp_reader import open_hwp
+from tasks.documents.hwp.hwpx_reader import open_hwpx
 from tasks.documents.isolation import Job, ReadLimits, read_document, render_pages
 from tasks.documents.page_join import place_on_pages
 
@@ -39,7 +42,7 @@ DRAWN = (
 
 def draw(monkeypatch: pytest.MonkeyPatch, *pages: str) -> None:
     """Let the engine draw these pages, whatever the document."""
-    monkeypatch.setattr(hwp_layout, "Engine", lambda _: SimpleNamespace(pages=lambda: iter(pages)))
+    monkeypatch.setattr(hwp_layout, "Engine", lambda _: SimpleNamespace(pages=lambda _, after_first: iter(pages)))
 
 
 def read(suffix: str) -> Document:
@@ -60,6 +63,28 @@ def test_both_formats_stand_on_the_same_pages() -> None:
         [(block.page, block.text) for page in read(suffix).pages for block in page.blocks] for suffix in ("hwp", "hwpx")
     ]
     assert places[0] == places[1]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("suffix", "opener"), [("hwp", open_hwp), ("hwpx", open_hwpx)])
+def test_a_long_document_is_read_in_parts_as_it_is_as_a_whole(
+    suffix: str, opener: Callable[..., Reader], shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Headers and footers with page numbers, which each part counts anew, aside."""
+
+    def read_body() -> list[tuple[str, int | None, str]]:
+        path = shared / "documents" / "hwp_pages" / f"2025년 2분기 해외직접투자 (최종).{suffix}"
+        pages = opener(path, password=None, options=ReadOptions()).pages()
+        return [(b.kind, b.page, b.text) for page in pages for b in page.blocks if b.kind not in ("header", "footer")]
+
+    whole, parts = read_body(), list[int]()
+    monkeypatch.setattr(hwp_container, "PART_BYTES", 60_000)
+    monkeypatch.setattr(hwpx_reader, "PART_XML_BYTES", 400_000)
+    token = PROGRESS.set(lambda: parts.append(1))
+    in_parts = read_body()
+    PROGRESS.reset(token)
+
+    assert (in_parts, len(parts) > 1) == (whole, True)
 
 
 def test_boxes_lie_on_their_page() -> None:
@@ -127,7 +152,7 @@ def test_text_in_the_colour_of_its_ground_or_of_no_size_is_hidden(monkeypatch: p
     cell = '<rect x="90" y="270" width="300" height="40" fill="#204080"/>'
     draw(monkeypatch, f'<svg width="800" height="900">{cell}{"".join(drawn)}</svg>')
     blocks = [Block(kind="paragraph", text=text) for text in ("seen white.", "head", "tiny")]
-    [page] = place_on_pages(blocks, hwp_layout.lay_out(b""))
+    [page] = place_on_pages(blocks, hwp_layout.lay_out([hwp_layout.Part(b"")]))
     assert [block.text for block in page.blocks] == ["seen", "head"]
     assert [(piece.text, piece.reason) for piece in page.hidden] == [
         ("white.", "in the colour of its ground"),
@@ -147,19 +172,18 @@ def test_a_layout_with_fewer_pages_than_the_lines_were_broken_into_is_doubted(sh
 
 
 def test_what_is_no_document_has_no_layout() -> None:
-    with pytest.raises(hwp_layout.LayoutFailed, match="does not read the document"):
-        hwp_layout.lay_out(b"nothing")
+    assert hwp_layout.lay_out([hwp_layout.Part(b"nothing")]) == "the layout engine does not read the document"
 
 
 def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the body's own group draws below its bottom is body: a line that runs over."""
     draw(monkeypatch, DRAWN)
-    [page] = hwp_layout.lay_out(b"")
+    [page] = hwp_layout.lay_out([hwp_layout.Part(b"")])
     assert (page.signs, page.zones) == ("머가넘<", "hbbf")
     assert page.boxes[1] == (75.0, 137.1, 90.0, 152.1)
-    assert page.images == ((3, (75.0, 300.0, 105.0, 360.0)),)
+    assert page.images == ((75.0, 300.0, 105.0, 360.0),)
 
 
 def test_an_empty_page_before_the_first_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     draw(monkeypatch, '<svg width="8" height="9"></svg>', DRAWN)
-    assert len(hwp_layout.lay_out(b"")) == 1
+    assert len(hwp_layout.lay_out([hwp_layout.Part(b"")])) == 1

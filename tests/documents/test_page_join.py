@@ -28,7 +28,7 @@ def page(*lines: str, header: str = "", footer: str = "", images: int = 0) -> La
         if not sign.isspace()
     ]
     text, zones = "".join(one[0] for one in signs), "".join(one[1] for one in signs)
-    drawn = tuple((0, (100.0, 100.0, 200.0, 200.0)) for _ in range(images))
+    drawn = ((100.0, 100.0, 200.0, 200.0),) * images
     return LaidPage(500.0, 700.0, text, zones, tuple(one[2] for one in signs), drawn)
 
 

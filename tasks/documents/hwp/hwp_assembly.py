@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
@@ -24,7 +24,7 @@ from tasks.documents.receipt import compare_letters, count_letters
 
 def make_hangul_reader(
     document: HangulDocument,
-    lay_out: Callable[[], Sequence[LaidPage]] | None,
+    laid: Sequence[LaidPage] | str | None,
     *,
     format: str,
     reader: str,
@@ -32,13 +32,14 @@ def make_hangul_reader(
 ) -> SimpleReader:
     """Return the reader of a document with its pages as laid out, or, where that fails, with one page without number.
 
-    lay_out: returns the pages, or raises LayoutFailed; None to do without a layout. texts: all that the blocks should
-    hold, if it is known.
+    laid: the pages, or why there are none; None to do without. texts: all that the blocks should hold, if it is known.
     """
     assembly, notes = _Assembly(document), document.notes
     blocks = assembly.blocks(document.sections)
     try:
-        pages = place_on_pages(blocks, lay_out()) if lay_out else [_unpaged(blocks)]
+        if isinstance(laid, str):
+            raise LayoutFailed(laid)
+        pages = [_unpaged(blocks)] if laid is None else place_on_pages(blocks, laid)
         if pages[0].number and (why := _find_doubt(document, len(pages))):
             pages, notes = doubt_pages(pages, why), (*notes, f"page numbers are estimated: {why}")
     except LayoutFailed as error:

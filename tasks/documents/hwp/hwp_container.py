@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from typing import Any
 
 from tasks.documents import document_errors as errors
 from tasks.documents.archives import OLE_MAGIC, ZIP_MAGIC
+from tasks.documents.hwp.hwp_layout import PART_BYTES, Part, divide
 from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damage_error, decrypt_distribution, decrypt_stream, inflate
 
 _SIGNATURE = b"HWP Document File"
@@ -28,7 +30,9 @@ _COMPRESSED, _PASSWORD, _DISTRIBUTION = 1, 2, 4
 _RIGHTS_MANAGED = 1 << 4 | 1 << 8 | 1 << 10  # DRM, a certificate, DRM by certificate
 _SUMMARY_STREAM = "\x05HwpSummaryInformation"
 # of the records (hwp 5 format, revision 1.3, tables 13 and 57), those that are looked at here
-_DOCUMENT_PROPERTIES, _PARA_TEXT, _CONTROL, _TEXT_ART, _MEMO_LIST = 0x10, 0x43, 0x47, 0x5A, 0x5D
+_DOCUMENT_PROPERTIES, _PARAGRAPH, _PARA_TEXT, _PARA_LINES = 0x10, 0x42, 0x43, 0x45
+_CONTROL, _TEXT_ART, _MEMO_LIST = 0x47, 0x5A, 0x5D
+_BREAK_AT, _PAGE_BREAK, _LINE_BYTES = 11, 4, 36
 _DEEPEST = 200  # an object takes two levels, its control and its list of paragraphs, and 50 are nested at most
 _NUMBER, _HIDDEN_COMMENT = b"onta", b"tmct"  # the letters of a control, back to front
 _UNITS = re.compile(rb"((?:[ -\xff]\0|.[\x01-\xff])+)|[\x01-\x09\x0b\x0c\x0e-\x17]\0.{14}|..", re.DOTALL)
@@ -56,7 +60,7 @@ class HwpContents:
     def add_section(self, section: bytes, name: str) -> None:
         """Add what the records of a section say. Raises CorruptDocument if one is cut."""
         aside, least_level = None, 0
-        for tag, level, record in _records(section, name):
+        for tag, level, record, _ in _records(section, name):
             if level > _DEEPEST:
                 raise damage_error(name)
             if tag == _MEMO_LIST:
@@ -87,6 +91,15 @@ def read_contents(path: Path, password: str | None) -> HwpContents:
         return HwpContents(data)
     with _open_container(data) as ole:
         return _Container(ole, password, len(data)).contents()
+
+
+def divide_contents(data: bytes) -> Iterator[Part]:
+    """Yield the parts of a document that was read, with an end between them where it is long."""
+    if data.startswith(OLE_MAGIC):
+        with _open_container(data) as ole:
+            yield from _Container(ole, None, len(data)).parts()
+    else:
+        yield Part(data)
 
 
 def _open_container(data: bytes) -> Any:
@@ -139,8 +152,7 @@ class _Container:
     def contents(self) -> HwpContents:
         """Return the text and the metadata. Raises CorruptDocument if a stream of text is not whole."""
         distribution = bool(self._flags & _DISTRIBUTION)
-        sections = re.compile(rf"{'ViewText' if distribution else 'BodyText'}/Section(\d{{1,5}})")
-        names = [name for name in map("/".join, self._ole.listdir()) if sections.fullmatch(name)]
+        names = self._section_names()
         if not names:
             raise damage_error()
         self._inflated("DocInfo", self._stored("DocInfo"))
@@ -151,11 +163,45 @@ class _Container:
         contents = HwpContents(self._ole.fp.getvalue(), notes=tuple(note for note, applies in notes.items() if applies))
         if self._ole.exists(_SUMMARY_STREAM):  # not encrypted even where the text is
             contents.metadata = _read_summary(self._stored(_SUMMARY_STREAM))
-        for name in sorted(names, key=lambda name: int(name.partition("Section")[2])):
+        for name in names:
             stored = self._stored(name)
             plain = decrypt_distribution(stored, name) if distribution else stored
             contents.add_section(self._inflated(name, plain), name)
         return contents
+
+    def _section_names(self) -> list[str]:
+        sections = re.compile(rf"{'ViewText' if self._flags & _DISTRIBUTION else 'BodyText'}/Section(\d{{1,5}})")
+        names = [name for name in map("/".join, self._ole.listdir()) if sections.fullmatch(name)]
+        return sorted(names, key=lambda name: int(name.partition("Section")[2]))
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the document in parts. A distribution document, whose streams cannot be written, is one."""
+        names = [] if self._flags & _DISTRIBUTION else self._section_names()
+        stored = {name: self._stored(name) for name in names}
+        streams = [self._inflated(name, stored[name]) for name in names]
+        starts, sections = list[list[int]](), list[list[tuple[int, bool]]]()
+        for name, stream in zip(names, streams, strict=True):
+            paragraphs = _find_paragraphs(stream, name)
+            starts.append([*(at for at, _ in paragraphs), len(stream)])
+            sections.append([(end - at, begins) for (at, begins), end in zip(paragraphs, starts[-1][1:], strict=True)])
+        part = None
+        for part in divide(sections, part_bytes=PART_BYTES):
+            first = next(iter(part))
+            continues = part[first].start > 0
+            for number, name in enumerate(names):
+                inside, at = part.get(number, range(0)), starts[number]
+                stream = bytearray(streams[number][at[inside.start] : at[inside.stop]])
+                if continues and number == first:
+                    stream[4 + _BREAK_AT] |= _PAGE_BREAK
+                    stream[:0] = streams[number][: at[1]]
+                if self._flags & _COMPRESSED:
+                    packer = zlib.compressobj(9, wbits=-15)
+                    stream = packer.compress(stream) + packer.flush()
+                self._replace(name, bytes(stream).ljust(len(stored[name]), b"\0"))
+            self._ole.ministream = None
+            yield Part(self._ole.fp.getvalue(), range(first, max(part) + 1), continues)
+        if part is None:
+            yield Part(self._ole.fp.getvalue())
 
     def _stored(self, name: str) -> bytes:
         """Return the bytes of a stream as stored. Raises CorruptDocument if it is missing or damaged."""
@@ -196,8 +242,22 @@ class _Container:
             raise damage_error(name) from error
 
 
-def _records(data: bytes, name: str) -> Iterator[tuple[int, int, bytes]]:
-    """Yield tag, level and content of the records of a stream. Raises CorruptDocument if one is cut."""
+def _find_paragraphs(section: bytes, name: str) -> list[tuple[int, bool]]:
+    """Return where each paragraph of a section begins, and whether a page does there."""
+    paragraphs, last = list[tuple[int, bool]](), 0
+    for tag, level, record, at in _records(section, name):
+        if tag == _PARAGRAPH and level == 0:
+            paragraphs.append((at, len(record) > _BREAK_AT and bool(record[_BREAK_AT] & _PAGE_BREAK)))
+        elif tag == _PARA_LINES and level == 1 and len(record) >= _LINE_BYTES and paragraphs:
+            # how far the first and the last line stand below the top of the page
+            top, bottom = (struct.unpack_from("<i", record, 4 + at)[0] for at in (0, len(record) - _LINE_BYTES))
+            paragraphs[-1] = paragraphs[-1][0], paragraphs[-1][1] or top < last
+            last = bottom
+    return paragraphs
+
+
+def _records(data: bytes, name: str) -> Iterator[tuple[int, int, bytes, int]]:
+    """Yield tag, level, content and place of the records of a stream. Raises CorruptDocument if one is cut."""
     offset = 0
     while offset + 4 <= len(data):
         # 10 bits of tag, 10 of level and 12 of size, or a longer size behind them
@@ -205,10 +265,10 @@ def _records(data: bytes, name: str) -> Iterator[tuple[int, int, bytes]]:
         size = word >> 20
         if size == 0xFFF:
             size, start = int.from_bytes(data[start : start + 4], "little"), start + 4
-        offset = start + size
+        begin, offset = offset, start + size
         if offset > len(data):
             raise damage_error(name)
-        yield word & 0x3FF, word >> 10 & 0x3FF, data[start:offset]
+        yield word & 0x3FF, word >> 10 & 0x3FF, data[start:offset], begin
 
 
 _NAMES = {2: "title", 3: "subject", 4: "author", 5: "keywords", 6: "comments", 8: "last_author", 12: "created"}

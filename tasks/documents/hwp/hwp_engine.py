@@ -7,6 +7,7 @@ wasm-bindgen: strings and arrays are an address and a length. Of the browser tha
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -51,10 +52,17 @@ class Engine:
         if failed:
             raise EngineFailed("the layout engine does not read the document")
 
-    def pages(self) -> Iterator[str]:
-        """Yield the pages as SVG."""
-        for index in range(self._call("hwpdocument_pageCount", self._document)):
-            yield self._content("hwpdocument_renderPageSvg", index).decode()
+    def pages(self, sections: range, *, after_first: bool) -> Iterator[str]:
+        """Yield the pages of some sections as SVG, of all if there are none; after_first: without the first paragraph.
+
+        Raises EngineFailed.
+        """
+        first = 0
+        if after_first:
+            first = json.loads(self._content("hwpdocument_getPageOfPosition", sections.start, 1))["page"]
+        for index in range(first, self._call("hwpdocument_pageCount", self._document)):
+            if not sections or json.loads(self._content("hwpdocument_getPageInfo", index))["sectionIndex"] in sections:
+                yield self._content("hwpdocument_renderPageSvg", index).decode()
 
     def hwpx(self) -> bytes:
         """Return the document, of any format that the engine reads, as HWPX."""

@@ -16,13 +16,15 @@ import signal
 import unicodedata
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import dropwhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 from tasks.documents.blocks import BBox
 from tasks.documents.document_errors import UnsupportedDocument
+from tasks.documents.document_readers import PROGRESS
 from tasks.documents.hwp.hwp_engine import Engine, EngineFailed, load_module
 from tasks.documents.page_join import LaidPage, LayoutFailed
 
@@ -39,43 +41,98 @@ _LEAST_CONTRAST = 8
 _ASCENT, _DESCENT = 0.86, 0.14
 """Shares of the font size above and below the base line."""
 CPU_S = 20
-"""A layout takes some 10 to 20 ms a page, and a document has 30 seconds in all; one that takes longer is stuck."""
+"""A part has 30 seconds in all, and its layout takes one or two; one that takes longer is stuck."""
+PART_BYTES = 1 << 20
+"""Records of HWP 5 in a part: some 30 pages dense with tables."""
+PART_XML_BYTES = 5 * PART_BYTES
+"""The same in HWPX."""
+WHOLE_PARTS = 3
+"""A document of no more parts is laid out as a whole, in some ten seconds: the time grows with the length squared."""
 WALL_S = 60.0
 _PR_SET_PDEATHSIG = 1
 
 
-def lay_out(data: bytes) -> list[LaidPage]:
-    """Return the pages of a document as the layout engine draws them. Raises LayoutFailed."""
-    return _collect_pages(run_in_own_process(lambda: map(_parse_page, _drawn_pages(Engine(data)))))
+Laid = list[LaidPage] | str
+"""The pages of a document, or why there are none."""
+
+
+class Part(NamedTuple):
+    """A document that the engine reads at once: a whole one, or some sections of a long one, with all its styles."""
+
+    data: bytes
+    sections: range = range(0)
+    """Its sections; the others are there, and empty. None of them for a whole document."""
+    continues: bool = False
+    """Whether its first section begins in an earlier part: the first paragraph of that section is in both, since it
+    says how pages look.
+    """
+
+
+def divide(sections: Sequence[Sequence[tuple[int, bool]]], *, part_bytes: int) -> Iterator[dict[int, range]]:
+    """Yield the paragraphs of each part of a long document, by their sections; nothing for a shorter document.
+
+    sections: the bytes of each paragraph, and whether a page begins with it. A part begins where a page does, so that
+    the pages of all parts are those of the document.
+    """
+    if sum(size for section in sections for size, _ in section) <= WHOLE_PARTS * part_bytes:
+        return
+    part, filled = dict[int, range](), 0
+    for number, section in enumerate(sections):
+        start = 0
+        for at, (size, begins_page) in enumerate(section):
+            if filled > part_bytes and (begins_page or at == 0 or filled > 2 * part_bytes):
+                yield part | ({number: range(start, at)} if at > start else {})
+                part, filled, start = {}, 0, at
+            filled += size
+        part[number] = range(start, len(section))
+    yield part
+
+
+def lay_out(parts: Iterable[Part]) -> Laid:
+    """Return the pages of a document as the layout engine draws them, or why there are none."""
+    pages: list[LaidPage] = []
+    try:
+        for part in parts:
+            pages += collect_pages(run_in_own_process(partial(_parse_pages, part)), part)
+            PROGRESS.get()()
+    except LayoutFailed as error:
+        return str(error)
+    return pages
 
 
 def convert_and_lay_out(
-    data: bytes, *, draws: bool, password: str | None = None
-) -> tuple[bytes, Callable[[], list[LaidPage]]]:
-    """Return a document as HWPX, and a function that returns its pages, which are drawn meanwhile.
+    parts: Iterable[Part], *, draws: bool, password: str | None = None
+) -> tuple[list[tuple[bytes, Part]], Laid]:
+    """Return the parts of a document as HWPX, and its pages, none unless `draws`. Raises LayoutFailed without HWPX."""
+    converted, pages, failure = list[tuple[bytes, Part]](), list[LaidPage](), ""
+    for part in parts:
+        answers = run_in_own_process(partial(_convert, part, password, draws=draws and not failure))
+        converted.append((b64decode(next(answers)), part))
+        try:
+            pages += collect_pages(answers, part)
+        except LayoutFailed as error:
+            failure = str(error)
+        PROGRESS.get()()
+    return converted, failure or pages
 
-    Both raise LayoutFailed.
-    """
 
-    def work() -> Iterator[Any]:
-        engine = Engine(data, password)
-        yield b64encode(engine.hwpx()).decode()
-        yield from map(_parse_page, _drawn_pages(engine) if draws else ())
-
-    answers = run_in_own_process(work)
-    return b64decode(next(answers)), lambda: _collect_pages(answers)
+def _convert(part: Part, password: str | None, *, draws: bool) -> Iterator[Any]:
+    engine = Engine(part.data, password)
+    yield b64encode(engine.hwpx()).decode()
+    yield from map(_parse_page, _drawn_pages(engine, part) if draws else ())
 
 
-def _collect_pages(parsed: Iterable[Any]) -> list[LaidPage]:
-    pages = [
-        LaidPage(
-            width, height, signs, zones, tuple(map(_box, boxes)), tuple((n, _box(box)) for n, box in images), curves
-        )
-        for width, height, signs, zones, boxes, images, curves in parsed
-    ]
-    if not any(page.signs or page.curves for page in pages):
-        raise LayoutFailed("the layout engine draws no text")
-    return pages
+def _parse_pages(part: Part) -> Iterator[Any]:
+    return map(_parse_page, _drawn_pages(Engine(part.data), part))
+
+
+def collect_pages(parsed: Iterable[Any], part: Part) -> Iterator[LaidPage]:
+    """Yield the pages of a part. It counts them anew, so that headers and footers with numbers are left out."""
+    for width, height, signs, zones, boxes, images, curves in parsed:
+        if part.continues:
+            numbered = {zone for sign, zone in zip(signs, zones, strict=True) if zone in "hf" and sign.isdigit()}
+            zones = "".join("-" if zone in numbered else zone for zone in zones)
+        yield LaidPage(width, height, signs, zones, tuple(map(_box, boxes)), tuple(map(_box, images)), curves)
 
 
 def run_in_own_process(work: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -130,12 +187,14 @@ def _box(edges: Sequence[float]) -> BBox:
     return edges[0], edges[1], edges[2], edges[3]
 
 
-def _drawn_pages(engine: Engine) -> Iterator[str]:
-    """Return the SVG of each page from the first that holds anything.
+def _drawn_pages(engine: Engine, part: Part) -> Iterator[str]:
+    """Return the SVG of each page of a part, or of a document from the first that holds anything.
 
     The engine moves a table that is a little too high to the next page and leaves an empty one before it.
     """
-    return dropwhile(lambda page: "<text " not in page and "<image " not in page, engine.pages())
+    pages = engine.pages(part.sections, after_first=part.continues)
+    is_later = part.continues or part.sections.start > 0
+    return pages if is_later else dropwhile(lambda page: "<text " not in page and "<image " not in page, pages)
 
 
 def _parse_page(svg: str) -> LaidPage:
@@ -143,7 +202,7 @@ def _parse_page(svg: str) -> LaidPage:
     width, height = (float(size[1]), float(size[2])) if size else (0.0, 0.0)
     top = float(body[1]) if body else 0.0
     bottom = top + (float(body[2]) if body else height)
-    signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[tuple[int, BBox]]()
+    signs, zones, boxes, images = list[str](), list[str](), list[BBox](), list[BBox]()
     depth, body_depth, grounds = 0, None, list[tuple[BBox, str]]()
     for element in _ELEMENT.finditer(svg):
         if element[0].startswith("<g"):
@@ -160,7 +219,7 @@ def _parse_page(svg: str) -> LaidPage:
             x, y, across, down = (_number(attributes, name) for name in ("x", "y", "width", "height"))
             place = _points(x, y, x + across, y + down)
             if element[3] == "image":
-                images.append((len(boxes), place))
+                images.append(place)
             if (fill := attributes.get("fill", "")) != "none":
                 grounds.append((place, fill))
             continue
@@ -226,14 +285,15 @@ def _number(attributes: Mapping[str, str], name: str) -> float:
         return 0.0
 
 
-def draw_boxes(data: bytes, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
+def draw_boxes(parts: Iterable[Part], boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tuple[int, bytes]]:
     """Yield the 1-based number and the PNG of each existing page of `boxes`. Raises UnsupportedDocument."""
     import pymupdf
 
     from tasks.documents.pdf.pdf_document import draw_page
 
     try:
-        pages = list(run_in_own_process(lambda: _drawn_pages(Engine(data))))
+        drawn = (run_in_own_process(partial(_draw_part, part)) for part in parts)
+        pages = [page for of_part in drawn for page in of_part]
     except LayoutFailed as error:
         raise UnsupportedDocument(f"The document cannot be laid out ({error}); convert it to PDF.") from error
     for number in sorted(boxes):
@@ -241,3 +301,7 @@ def draw_boxes(data: bytes, boxes: Mapping[int, Sequence[BBox]]) -> Iterator[tup
             with pymupdf.open(stream=pages[number - 1].encode(), filetype="svg") as drawing:
                 units = [(x0 / _POINTS, y0 / _POINTS, x1 / _POINTS, y1 / _POINTS) for x0, y0, x1, y1 in boxes[number]]
                 yield number, draw_page(drawing[0], units)
+
+
+def _draw_part(part: Part) -> Iterator[str]:
+    return _drawn_pages(Engine(part.data), part)

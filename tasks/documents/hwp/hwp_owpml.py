@@ -65,11 +65,11 @@ def read_section(root: Element, styles: hwp.ListStyles, master_page: Callable[[s
     """Return the paragraphs of a section. `master_page` gives the root of the master page of an id, if there is one."""
     reader = _SectionReader(styles, master_page)
     paragraphs = tuple(reader.paragraphs(root))
-    least_pages = hwp.count_pages(map(_lines, root), columns=reader.columns) if reader.defines_page else 0
+    least_pages = hwp.count_pages(map(read_lines, root), columns=reader.columns) if reader.defines_page else 0
     return hwp.Section(paragraphs, reader.outline_id, least_pages)
 
 
-def _lines(paragraph: Element) -> tuple[bool, list[int]]:
+def read_lines(paragraph: Element) -> tuple[bool, list[int]]:
     """Return whether a paragraph begins a page, and how far each of its lines stands below the top of the page."""
     segments = [line for child in paragraph if local_name(child) == "linesegarray" for line in child]
     return paragraph.get("pageBreak") == "1", [_number(line, "vertpos") for line in segments]

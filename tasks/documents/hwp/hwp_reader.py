@@ -11,35 +11,36 @@ from tasks.documents.blocks import BBox, ImageCandidate
 from tasks.documents.document_errors import UnsupportedDocument
 from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
-from tasks.documents.hwp.hwp_container import HwpContents, read_contents
+from tasks.documents.hwp.hwp_container import HwpContents, divide_contents, read_contents
 from tasks.documents.hwp.hwp_engine import VERSION
-from tasks.documents.hwp.hwp_layout import convert_and_lay_out, draw_boxes
+from tasks.documents.hwp.hwp_layout import Part, convert_and_lay_out, draw_boxes
 from tasks.documents.hwp.hwp_model import AnchoredText, HangulDocument, ListStyles, Paragraph, Section
-from tasks.documents.hwp.hwpx_reader import decrypt_hwpx, find_pictures, read_hwpx
+from tasks.documents.hwp.hwpx_reader import decrypt_hwpx, divide_hwpx, find_pictures, read_hwpx
 from tasks.documents.page_join import LayoutFailed
 
 
 def open_hwp(path: Path, *, password: str | None, options: ReadOptions) -> Reader:
     """Read an HWP 5 or HWP 3 document as a whole. Raises DocumentError."""
     contents = read_contents(path, password)
-    draws = options.layout == "auto"
+    draws, parts = options.layout == "auto", divide_contents(contents.data)
     try:
-        hwpx, lay_out = convert_and_lay_out(contents.data, draws=draws)
-        document = read_converted(hwpx, contents)
+        converted, laid = convert_and_lay_out(parts, draws=draws)
+        document = read_converted(converted, contents)
     except LayoutFailed as error:
-        document, lay_out = _read_text_alone(contents, str(error)), None
+        document, laid = _read_text_alone(contents, str(error)), None
     return make_hangul_reader(
         document,
-        lay_out if draws else None,
+        laid if draws else None,
         format="hwp",
         reader=f"trivet hwp + rhwp {VERSION}",
         texts=contents.texts or None,
     )
 
 
-def read_converted(hwpx: bytes, contents: HwpContents) -> HangulDocument:
+def read_converted(converted: Sequence[tuple[bytes, Part]], contents: HwpContents) -> HangulDocument:
     """Return a converted document, with what the engine leaves out of it, before its conversion to blocks."""
-    document = read_hwpx(io.BytesIO(hwpx), numbers=contents.numbers)
+    (hwpx, _), *later = converted
+    document = read_hwpx(io.BytesIO(hwpx), numbers=contents.numbers, later=later)
     *sections, last = document.sections
     memos = [AnchoredText("note", (Paragraph((text,), None),)) for text in contents.memos]
     left_out = [Paragraph((text,), None) for text in contents.word_art] + [Paragraph(tuple(memos), None)]
@@ -67,7 +68,8 @@ def _read_text_alone(contents: HwpContents, why: str) -> HangulDocument:
 def hwp_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]:
     """Yield the pictures in the order of the text, then those that only styles use. Raises DocumentError."""
     try:
-        hwpx, _ = convert_and_lay_out(read_contents(path, password).data, draws=False)
+        first = next(divide_contents(read_contents(path, password).data))  # which has the pictures of all
+        [(hwpx, _)], _ = convert_and_lay_out([first], draws=False)
     except LayoutFailed as error:
         raise UnsupportedDocument(f"The pictures cannot be read ({error}); save the document as HWPX.") from error
     yield from find_pictures(hwpx)
@@ -79,4 +81,5 @@ def render_pages(
     """Yield the 1-based number and the PNG of each existing page of `boxes`, of HWPX, too. Raises DocumentError."""
     data = path.read_bytes()
     is_zip = data.startswith(ZIP_MAGIC)
-    return draw_boxes(decrypt_hwpx(data, password) if is_zip else read_contents(path, password).data, boxes)
+    data = decrypt_hwpx(data, password) if is_zip else read_contents(path, password).data
+    return draw_boxes(divide_hwpx(data) if is_zip else divide_contents(data), boxes)

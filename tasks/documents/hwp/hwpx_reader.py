@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
+from zipfile import ZipFile
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # a C module without stubs
 
@@ -19,9 +21,16 @@ from tasks.documents.document_readers import Reader, ReadOptions
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates, read_embedded
 from tasks.documents.hwp.hwp_assembly import make_hangul_reader
 from tasks.documents.hwp.hwp_engine import VERSION
-from tasks.documents.hwp.hwp_layout import convert_and_lay_out, lay_out
+from tasks.documents.hwp.hwp_layout import (
+    PART_XML_BYTES,
+    WHOLE_PARTS,
+    Part,
+    convert_and_lay_out,
+    divide,
+    lay_out,
+)
 from tasks.documents.hwp.hwp_model import HangulDocument, ListStyles
-from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_section
+from tasks.documents.hwp.hwp_owpml import Element, local_name, read_head, read_lines, read_section
 from tasks.documents.hwp.hwp_streams import WRONG_PASSWORD, damage_error
 from tasks.documents.page_join import LayoutFailed
 
@@ -47,11 +56,11 @@ def open_hwpx(path: Path, *, password: str | None, options: ReadOptions) -> Read
     document = read_hwpx(io.BytesIO(plain))
     if plain is not data:
         with HwpxPackage(io.BytesIO(data)) as package:
-            title, metadata = _Parts(package).read_metadata()  # the engine names itself as the author
+            title, metadata = _Members(package).read_metadata()  # the engine names itself as the author
         document = document._replace(title=title, metadata=metadata, notes=("decrypted with the password",))
     return make_hangul_reader(
         document,
-        partial(lay_out, plain) if options.layout == "auto" else None,
+        lay_out(divide_hwpx(plain)) if options.layout == "auto" else None,
         format="hwpx",
         reader=f"trivet hwpx + lxml {etree.__version__} + rhwp {VERSION}",
     )
@@ -68,18 +77,66 @@ def decrypt_hwpx(data: bytes, password: str | None) -> bytes:
     if password is None:
         raise errors.NeedsPassword("The document is encrypted with a password; name one by `--password-env`.")
     try:
-        return convert_and_lay_out(data, draws=False, password=password)[0]
+        [(plain, _)], _ = convert_and_lay_out([Part(data)], draws=False, password=password)
     except LayoutFailed as error:
         raise errors.NeedsPassword(WRONG_PASSWORD) from error
+    return plain
 
 
-def read_hwpx(source: Path | IO[bytes], *, numbers: Sequence[int] = ()) -> HangulDocument:
+def divide_hwpx(data: bytes) -> Iterator[Part]:
+    """Yield the parts of a document that was read before."""
+    with HwpxPackage(io.BytesIO(data)) as package:
+        names = _Members(package).section_names()
+        if sum(len(package.read(name)) for name in names) <= WHOLE_PARTS * PART_XML_BYTES:
+            yield Part(data)
+            return
+        roots = [package.xml(name) for name in names]
+        sections = [list(_measure_paragraphs(root)) for root in roots]
+        for part in divide(sections, part_bytes=PART_XML_BYTES):
+            first = next(iter(part))
+            continues = part[first].start > 0
+            changed: dict[str, bytes] = {}
+            for number, (name, root) in enumerate(zip(names, roots, strict=True)):
+                inside = part.get(number, range(0))
+                section = etree.Element(root.tag, root.attrib, root.nsmap)
+                section.extend(map(deepcopy, root[inside.start : inside.stop]))
+                if continues and number == first:
+                    section[0].set("pageBreak", "1")
+                    section.insert(0, deepcopy(root[0]))
+                changed[name] = etree.tostring(section)
+            file = io.BytesIO()
+            with ZipFile(file, "w") as written:
+                for name in package.names:
+                    written.writestr(name, changed.get(name) or package.read(name))
+            yield Part(file.getvalue(), range(first, max(part) + 1), continues)
+
+
+def _measure_paragraphs(section: Element) -> Iterator[tuple[int, bool]]:
+    """Yield the bytes of each paragraph, and whether a page begins with it."""
+    last = 0
+    for paragraph in section:
+        begins_page, tops = read_lines(paragraph)
+        yield len(etree.tostring(paragraph)), begins_page or (bool(tops) and tops[0] < last)
+        last = tops[-1] if tops else last
+
+
+def read_hwpx(
+    source: Path | IO[bytes], *, numbers: Sequence[int] = (), later: Iterable[tuple[bytes, Part]] = ()
+) -> HangulDocument:
     """Return an HWPX document before its conversion to blocks. Raises DocumentError.
 
-    numbers: of notes and captions, where the layout engine has numbered them anew.
+    numbers: of notes and captions, where the layout engine has numbered them anew. later: further parts of a long one.
     """
     with HwpxPackage(source) as package:
-        return _Parts(package).document(numbers)
+        members = _Members(package)
+        sections = members.read_sections()
+        for data, part in later:
+            with HwpxPackage(io.BytesIO(data)) as other:
+                parts = _Members(other).read_sections()
+            for number in part.sections:
+                repeats = part.continues and number == part.sections.start
+                sections[number].extend(parts[number][int(repeats) :])
+        return members.document(sections, numbers)
 
 
 class HwpxPackage(Package):
@@ -109,7 +166,7 @@ class HwpxPackage(Package):
         return super().read(name)
 
 
-class _Parts:
+class _Members:
     """The members by role, as the package file lists them, or by name where there is none."""
 
     def __init__(self, package: HwpxPackage) -> None:
@@ -124,8 +181,12 @@ class _Parts:
         resolved = {item.get("id", ""): self._resolve(item.get("href", "")) for item in self._items}
         self._members = {id_: name for id_, name in resolved.items() if name}
 
-    def document(self, numbers: Sequence[int]) -> HangulDocument:
-        """Return the text with its lists, and the title and metadata of the package file."""
+    def read_sections(self) -> list[Element]:
+        """Return the roots of the sections in reading order."""
+        return [self._package.xml(name) for name in self.section_names()]
+
+    def document(self, roots: Sequence[Element], numbers: Sequence[int]) -> HangulDocument:
+        """Return the text of sections with its lists, and the title and metadata of the package file."""
         package, styles = self._package, ListStyles({}, {}, {}, {})
         if header := self._members.get("header") or self._resolve("Contents/header.xml"):
             styles = read_head(package.xml(header))
@@ -135,7 +196,6 @@ class _Parts:
         def master_page(id_: str) -> Element | None:
             return package.xml(self._members[id_]) if id_ in self._members else None
 
-        roots = [package.xml(name) for name in self._section_names()]
         numbered = [node for root in roots for node in root.iter("{*}autoNum")]
         for node, number in zip(numbered, numbers, strict=True) if len(numbered) == len(numbers) else ():
             node.set("num", str(number))
@@ -161,7 +221,7 @@ class _Parts:
                 return name
         return ""
 
-    def _section_names(self) -> list[str]:
+    def section_names(self) -> list[str]:
         """Return the names of the sections in the order of the spine, then those that it forgets."""
         spine: list[str] = []
         if self._root is not None:
@@ -191,7 +251,7 @@ class _Parts:
         if self._root is None:  # without a manifest, by name
             names = sorted(name for name in self._package.names if re.fullmatch("BinData/.*[^/]", name))
             pictures = {PurePosixPath(name).stem: name for name in names}
-        nodes = (node for section in self._section_names() for node in self._package.xml(section).iter())
+        nodes = (node for section in self.section_names() for node in self._package.xml(section).iter())
         referenced = [id_ for node in nodes if (id_ := node.get("binaryItemIDRef")) in pictures]
         for id_ in dict.fromkeys([*referenced, *pictures]):
             name = pictures[id_]
@@ -206,4 +266,4 @@ def hwpx_images(path: Path, *, password: str | None) -> Iterator[ImageCandidate]
 def find_pictures(data: bytes) -> Iterator[ImageCandidate]:
     """Yield the pictures of a document that is not encrypted."""
     with HwpxPackage(io.BytesIO(data)) as package:
-        yield from make_candidates(_Parts(package).images())
+        yield from make_candidates(_Members(package).images())
