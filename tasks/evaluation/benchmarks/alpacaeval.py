@@ -15,31 +15,13 @@ from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, Row, published_files, require_distinct
 from tasks.grading.judge_grading import Judged
 from tasks.grading.length_control import GamedBaseline, OutputComparison, length_controlled_win_rate
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimate_groups, scale_estimate
 
-INSTRUCTIONS = DataFile(
-    file="alpaca_eval.jsonl",
-    hub="tatsu-lab/alpaca_eval",
-    config="alpaca_eval_gpt4_baseline",
-    split="eval",
-    get="It is alpaca_eval_gpt4_baseline.json of huggingface.co/datasets/tatsu-lab/alpaca_eval (CC BY-NC 4.0), "
-    "a list of objects: write one to a line.",
-)
-PROMPT = DataFile(
-    file="alpaca_eval_clf.txt",
-    get="It is src/alpaca_eval/evaluators_configs/alpaca_eval_clf_gpt4_turbo/alpaca_eval_clf.txt of "
-    "github.com/tatsu-lab/alpaca_eval (Apache-2.0).",
-)
-GAMED = DataFile(
-    file="df_gamed.csv",
-    optional=True,
-    aside=True,
-    get="It is df_gamed.csv of huggingface.co/datasets/tatsu-lab/alpaca_eval.",
-)
+INSTRUCTIONS, PROMPT, GAMED = published_files("AlpacaEval")
 TOP_LOGPROBS = 5
 """Number of likeliest tokens among which the judge's verdict is looked for."""
 FIRST, SECOND = "m", "M"

@@ -12,26 +12,12 @@ from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
 from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_label
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import Share, scale_estimate, weighted_estimate
 
-QUESTIONS = DataFile(
-    file="arena_hard_v0.1_question.jsonl",
-    hub="lmarena-ai/arena-hard-auto-v0.1",
-    split="train",
-    get="It is data/arena-hard-v0.1/question.jsonl of github.com/lmarena/arena-hard-auto (Apache-2.0).",
-)
-BASELINE = DataFile(
-    file="arena_hard_v0.1_baseline.jsonl",
-    get="It is data/arena-hard-v0.1/model_answer/gpt-4-0314.jsonl of github.com/lmarena/arena-hard-auto; "
-    "another model's answers in the same form make another baseline.",
-)
-PROMPT = DataFile(
-    file="arena_hard_v0.1_judge_config.yaml",
-    get="It is config/judge_config.yaml of github.com/lmarena/arena-hard-auto as it was for v0.1.",
-)
+QUESTIONS, BASELINE, PROMPT = published_files("ArenaHard")
 GAMES = ("game 1", "game 2")
 """The two games of a question: the baseline's answer is A in the first and B in the second."""
 MUCH_BETTER = 3

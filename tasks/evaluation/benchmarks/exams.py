@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import PUBLISHED, BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile
+from tasks.evaluation.running.benchmark_data import Data, published_files
 from tasks.grading.choice import LETTERS, grade_one
 from tasks.grading.exact import are_same_words, read_answers
 from tasks.grading.reading import FLEXIBLE, Readings, Rule, grade_readings
@@ -84,14 +84,7 @@ class HLE(Examination):
 
     name = "HLE"
     summary = "Humanity's Last Exam, questions without pictures; no judge, so a lower bound of the published figures"
-    files = (
-        DataFile(
-            file="hle.jsonl",
-            hub="cais/hle",
-            split="test",
-            get="Its authors ask that its terms be accepted on the hub first, and that it is not passed on.",
-        ),
-    )
+    files = published_files("HLE")
     sampling = Sampling(temperature=0.0, max_tokens=32768)
     rule = FLEXIBLE
 
@@ -132,14 +125,7 @@ class JEEBench(Examination):
 
     name = "JEEBench"
     summary = "515 problems of JEE Advanced in mathematics, physics and chemistry"
-    files = (
-        DataFile(
-            file="jeebench.jsonl",
-            hub="daman1209arora/jeebench",
-            split="test",
-            get="The hub's own test.json is read as it is under the name jeebench.json.",
-        ),
-    )
+    files = published_files("JEEBench")
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 3
     rule = Rule(("last_box",))

@@ -10,16 +10,12 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import PUBLISHED, JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Estimate, Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
 from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_rating
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import weighted_estimate
 
-SOURCE = "It is in fastchat/llm_judge/data of github.com/lm-sys/FastChat (Apache-2.0), there named"
-QUESTIONS = DataFile(file="mtbench_question.jsonl", get=f"{SOURCE} mt_bench/question.jsonl.")
-REFERENCES = DataFile(file="mtbench_reference_gpt-4.jsonl", get=f"{SOURCE} mt_bench/reference_answer/gpt-4.jsonl.")
-PROMPTS = DataFile(file="mtbench_judge_prompts.jsonl", get=f"{SOURCE} judge_prompts.jsonl.")
-
+QUESTIONS, REFERENCES, PROMPTS = published_files("MTBench")
 TEMPERATURES: dict[str, float] = PUBLISHED["mtbench"]["temperatures"]
 """Sampling temperature by category. Source: temperature_config of fastchat/llm_judge/common.py."""
 OTHER_TEMPERATURE = 0.7

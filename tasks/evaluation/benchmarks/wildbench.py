@@ -13,22 +13,12 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import PUBLISHED, JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Item, PriorTurn, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
 from tasks.grading.judge_grading import Judged, judge_request
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import weighted_estimate
 
-TASKS = DataFile(
-    file="wildbench_v2.jsonl",
-    hub="allenai/WildBench",
-    config="v2",
-    split="test",
-    get="It is the configuration v2 of huggingface.co/datasets/allenai/WildBench, one object to a line.",
-)
-PROMPT = DataFile(
-    file="wildbench_eval_template.score.v2.md",
-    get="It is evaluation/eval_template.score.v2.md of github.com/allenai/WildBench (Apache-2.0).",
-)
+TASKS, PROMPT = published_files("WildBench")
 CATEGORIES: dict[str, str] = PUBLISHED["wildbench"]["categories"]
 """The category of each tag. Source: leaderboard/data_dir/_create_tables.py of allenai/WildBench."""
 WEIGHTS: dict[str, float] = PUBLISHED["wildbench"]["weights"]

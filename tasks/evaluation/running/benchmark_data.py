@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import re
+import tomllib
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,13 @@ class DataFile(Record):
     """Whether the benchmark runs without the file where it is not in the folder."""
     aside: bool = False
     """Whether the file holds no items of its own, and so is not counted."""
+
+
+@cache
+def published_files(benchmark: str) -> tuple[DataFile, ...]:
+    """Return the data files of a published benchmark, by the table of all of them."""
+    table = tomllib.loads(Path(__file__).parents[1].joinpath("benchmarks", "data_files.toml").read_text("utf-8"))
+    return tuple(map(DataFile.model_validate, table[benchmark]))
 
 
 class Row(dict[str, Any]):

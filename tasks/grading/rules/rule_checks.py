@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from tasks.grading.rules.rule_sentences import capital_words, sentences
 
@@ -36,49 +38,29 @@ READ_CHARS = 100_000
 _factory_lock = Lock()
 
 
-class Argument(NamedTuple):
-    """The condition that an argument of an instruction has to meet."""
-
-    meets: Callable[[Any], bool]
-    expected: str
-    """The condition in words, for messages."""
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_pattern(value: Any) -> bool:
+def _compile(pattern: str) -> str:
     try:
-        return _is_text(value) and bool(re.compile(value))
-    except (re.error, RecursionError, OverflowError):
-        return False
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"should be a word or a regular expression ({error})") from error
+    return pattern
 
 
-def _are_patterns(value: Any) -> bool:
-    return isinstance(value, list) and bool(cast(list[Any], value)) and all(map(_is_pattern, cast(list[Any], value)))
+Count = Annotated[int, Field(strict=True, ge=0)]
+Position = Annotated[int, Field(strict=True, ge=1)]
+Relation = Literal["less than", "at least"]
+Text = Annotated[str, Field(pattern=r"\S")]
+Letter = Annotated[str, Field(pattern=r"^\S$")]
+Pattern = Annotated[Text, AfterValidator(_compile)]
+Patterns = Annotated[list[Pattern], Field(min_length=1)]
 
 
-Count = Annotated[int, Argument(_is_count, "a whole number from 0")]
-Position = Annotated[int, Argument(lambda value: _is_count(value) and value > 0, "a whole number from 1")]
-Relation = Annotated[
-    Literal["less than", "at least"],
-    Argument(lambda value: value in ("less than", "at least"), "`less than` or `at least`"),
-]
-Text = Annotated[str, Argument(_is_text, "a text")]
-Letter = Annotated[str, Argument(lambda value: _is_text(value) and len(value) == 1, "one letter or sign")]
-Pattern = Annotated[str, Argument(_is_pattern, "a word, or a regular expression")]
-Patterns = Annotated[list[str], Argument(_are_patterns, "a list of words, or of regular expressions")]
-
-
-def arguments_of(check: Callable[..., bool]) -> dict[str, Argument]:
-    """Return the arguments of a check besides the response, by name."""
+@cache
+def arguments_of(check: Callable[..., bool]) -> type[BaseModel]:
+    """Return the model of the arguments of a check besides the response."""
     hints = get_type_hints(check, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items() if name not in ("response", "return")}
+    fields: dict[str, Any] = {name: (hint, ...) for name, hint in hints.items() if name not in ("response", "return")}
+    return create_model(check.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def has_enough(counted: Iterable[Any], relation: Relation, threshold: int) -> bool:

@@ -11,7 +11,7 @@ from itertools import chain
 from math import fsum, sqrt
 from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from tasks.grading.grading_records import Item, Response, RulesUnusable, Sample, Summary, make_sample
 from tasks.grading.reading import visible_answer
@@ -135,14 +135,12 @@ def rule_of(kind: str, arguments: Mapping[str, JsonValue]) -> Rule:
     if kind not in KINDS:
         raise RulesUnusable(f"no instruction kind {kind!r}; there are {', '.join(sorted(KINDS))}")
     settings: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
-    expected = arguments_of(KINDS[kind])
-    for name in settings.keys() - expected.keys():
-        raise RulesUnusable(f"{kind} takes no argument `{name}`; it takes {', '.join(expected) or 'none'}")
-    for name, argument in expected.items():
-        if name not in settings:
-            raise RulesUnusable(f"{kind} needs `{name}`, {argument.expected}")
-        if not argument.meets(settings[name]):
-            raise RulesUnusable(f"{kind} needs `{name}` to be {argument.expected}, not {settings[name]!r:.80}")
+    try:
+        arguments_of(KINDS[kind]).model_validate(settings)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        why = f"argument `{problem['loc'][0]}`: {problem['msg']}, not {problem['input']!r:.80}"
+        raise RulesUnusable(f"{kind}, {why}") from error
     if "nth_paragraph" in settings and settings["nth_paragraph"] > settings["num_paragraphs"]:
         raise RulesUnusable(
             f"{kind} asks for paragraph {settings['nth_paragraph']} of {settings['num_paragraphs']}; "

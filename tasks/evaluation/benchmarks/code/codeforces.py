@@ -18,7 +18,7 @@ from tasks.evaluation.benchmarks.base import PUBLISHED
 from tasks.evaluation.benchmarks.code.livecodebench import ContestBenchmark
 from tasks.evaluation.benchmarks.code.livecodebench_tests import find_first_failure, run_and_compare
 from tasks.evaluation.evaluation_records import Item, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, Row, published_files
 from tasks.grading.code.code_grading import Verdict
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -38,7 +38,7 @@ class CodeForces(ContestBenchmark):
 
     name = "CodeForces"
     summary = "problems of Codeforces in Python, on the site's tests"
-    files = (DataFile(file="codeforces.jsonl", hub="open-r1/codeforces", split="test"),)
+    files = published_files("CodeForces")
     sampling = Sampling(temperature=0.7, max_tokens=32768)
     repeats = 3
     format_checked_only = True

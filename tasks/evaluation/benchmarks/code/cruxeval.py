@@ -22,7 +22,7 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, find_passing_items
 from tasks.evaluation.benchmarks.code.mbpp import empty_functions
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
 from tasks.grading.code.code_extraction import extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
@@ -43,14 +43,7 @@ class CruxEval(CodeBenchmark):
 
     name = "CruxEval"
     summary = "800 Python functions: which input gives an output, what output does an input give; thinking first"
-    files = (
-        DataFile(
-            file="cruxeval.jsonl",
-            hub="cruxeval-org/cruxeval",
-            split="test",
-            get="It is data/cruxeval.jsonl of facebookresearch/cruxeval.",
-        ),
-    )
+    files = published_files("CruxEval")
     sampling = Sampling(temperature=0.2, max_tokens=2048)
     manner = "thinking"
     """Key of the prompts in PROMPTS: `thinking` or `direct`."""

@@ -33,7 +33,7 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import PUBLISHED, CodeBenchmark
 from tasks.evaluation.evaluation_records import Item, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, published_files
 from tasks.grading.code.code_extraction import complete_program, extract_code, find_blocks
 from tasks.grading.code.code_grading import PLAIN_RESULTS, Verdict, verdict_of
 from tasks.grading.code.program_assembly import assemble_program
@@ -41,24 +41,9 @@ from tasks.sandbox import Limits, Program, Sandbox
 from tasks.sandbox.languages import find_language, why_unavailable
 from tasks.sandbox.sandbox_records import MIB
 
-PYTHON = DataFile(
-    file="HumanEval.jsonl",
-    also=("humaneval-python.jsonl",),
-    hub="openai/openai_humaneval",
-    split="test",
-    get="It is data/HumanEval.jsonl.gz of github.com/openai/human-eval (MIT), and is read packed too.",
-)
-PLUS = DataFile(
-    file="HumanEvalPlus.jsonl",
-    also=("humanevalplus-python.jsonl",),
-    hub="evalplus/humanevalplus",
-    split="test",
-)
-TRANSLATED = {
-    "sh": ("Bash", DataFile(file="humaneval_sh.jsonl", optional=True)),
-    "js": ("JavaScript", DataFile(file="humaneval_js.jsonl", optional=True)),
-}
-"""For each extension the language's name in prompts, and the file of its items."""
+PYTHON, *TRANSLATED = published_files("HumanEval")
+TRANSLATIONS = {"sh": "Bash", "js": "JavaScript"}
+"""Extensions of the translated files, in their order, with the language's name in prompts."""
 LANGUAGES: dict[str, str] = PUBLISHED["multiple"]["languages"]
 """The language by extension: MultiPL-E names languages and metrics by extension, and evalchemy tells the model the name
 (LANGUAGE_MAP in its MultiPLE); `sandbox.languages` has all languages."""
@@ -126,7 +111,7 @@ class HumanEval(FunctionBenchmark):
     name = "HumanEval"
     version = 2
     summary = "164 functions to complete in Python; in Bash and JavaScript too where humaneval_sh, _js.jsonl are there"
-    files = (PYTHON, *(file for _, file in TRANSLATED.values()))
+    files = (PYTHON, *TRANSLATED)
     limits = Limits(cpu_s=3.0, wall_s=3.0)
     """The 3 seconds of human-eval and evalchemy."""
 
@@ -135,7 +120,7 @@ class HumanEval(FunctionBenchmark):
         for row in data.rows(PYTHON):
             with data.leave_out_odd(row):
                 yield build_python_item(row, self.render_prompt("Python", row.text("prompt")))
-        for extension, (language, file) in TRANSLATED.items():
+        for (extension, language), file in zip(TRANSLATIONS.items(), TRANSLATED, strict=True):
             for row in data.rows(file) if data.find(file) else ():
                 with data.leave_out_odd(row):
                     yield build_translated_item(row, extension, self.render_prompt(language, row.text("prompt")))
@@ -160,13 +145,13 @@ class HumanEvalPlus(FunctionBenchmark):
 
     name = "HumanEvalPlus"
     summary = "HumanEval with some 80 times the tests, in Python"
-    files = (PLUS,)
+    files = published_files("HumanEvalPlus")
     format_checked_only = True
     limits = Limits(cpu_s=20.0, wall_s=60.0, memory_bytes=4096 * MIB)
     """Memory as evalplus allows (evalplus/eval/__init__.py); some inputs are lists of a million, each used twice."""
 
     def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(PLUS):
+        for row in data.rows(self.files[0]):
             with data.leave_out_odd(row):
                 if "base_input" in row:
                     row.unusable(

@@ -35,7 +35,7 @@ from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     run_test,
 )
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import Data, Row, published_files
 from tasks.grading.code.code_extraction import find_blocks, normalize_line_ends
 from tasks.grading.code.code_grading import Verdict
 from tasks.grading.sample_statistics import summarise_repeats
@@ -83,16 +83,7 @@ class LiveCodeBench(ContestBenchmark):
     name = "LiveCodeBench"
     version = 2
     summary = "511 contest problems of May 2023 to May 2024 in Python (release v2)"
-    files: tuple[DataFile, ...] = (
-        DataFile(
-            file="livecodebench_v2.jsonl",
-            hub="lighteval/code_generation_lite",
-            config="release_v2",
-            split="test",
-            get="It is test.jsonl and test2.jsonl of the hub's livecodebench/code_generation_lite, one behind the "
-            "other.",
-        ),
-    )
+    files = published_files("LiveCodeBench")
     window = ("2023-05-01", "2024-06-01")
     """Contests count from the first day on and before the second."""
     sampling = Sampling(temperature=0.7, max_tokens=32768)
@@ -133,15 +124,7 @@ class LiveCodeBenchV5(LiveCodeBench):
 
     name = "LiveCodeBenchv5"
     summary = "369 contest problems of June 2024 to January 2025 in Python (release v5 without v2)"
-    files = (
-        DataFile(
-            file="livecodebench_v5.jsonl",
-            hub="mlfoundations-dev/LCBv5-v2",
-            split="test",
-            get="It is test3.jsonl, test4.jsonl and test5.jsonl of the hub's livecodebench/code_generation_lite, one "
-            "behind the other.",
-        ),
-    )
+    files = published_files("LiveCodeBenchv5")
     window = ("2024-06-01", "2025-02-01")
     repeats = 3
 

@@ -27,12 +27,11 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, Row, published_files, require_distinct
 from tasks.grading.code.code_extraction import extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
 
-HUB = "google-research-datasets/mbpp"
 TEST_IDS = range(11, 511)
 """IDs of the test problems; the others are for prompts and training."""
 SHOTS = range(1, 4)
@@ -65,22 +64,7 @@ class MBPP(CodeBenchmark):
 
     name = "MBPP"
     summary = "500 short Python problems, three examples in the prompt"
-    files = (
-        DataFile(
-            file="mbpp_test.jsonl",
-            hub=HUB,
-            config="full",
-            split="test",
-            get="google-research's mbpp.jsonl under this name does as well: only its problems 11 to 510 are asked.",
-        ),
-        DataFile(
-            file="mbpp.jsonl",
-            hub=HUB,
-            config="full",
-            split="prompt",
-            get="google-research/google-research has it in the folder mbpp; the examples in the prompt are from it.",
-        ),
-    )
+    files = published_files("MBPP")
     sampling = Sampling(temperature=0.0, max_tokens=512)
 
     def items(self, data: Data) -> Iterator[Item]:
@@ -123,14 +107,7 @@ class MBPPPlus(MBPP):
 
     name = "MBPPPlus"
     summary = "378 problems of MBPP with many more tests (EvalPlus)"
-    files = (
-        DataFile(
-            file="mbppplus.jsonl",
-            hub="evalplus/mbppplus",
-            split="test",
-            get="It is the hub's data set as JSON lines, not EvalPlus's own MbppPlus.jsonl.",
-        ),
-    )
+    files = published_files("MBPPPlus")
     sampling = Sampling(temperature=0.0, max_tokens=1024)
     format_checked_only = True
 
