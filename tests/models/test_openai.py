@@ -186,6 +186,7 @@ def test_a_key_that_was_not_sent_is_asked_for(server: Server):
             error_reply(429, "quota", code="insufficient_quota"), ModelUnavailable, "top it up", id="no money"
         ),
         pytest.param(error_reply(500, "oops"), TransientModelError, "500", id="server error"),
+        pytest.param(Reply(308, headers={"Location": "http://b/v1"}), ModelUnavailable, "to http://b/v1", id="moved"),
         pytest.param(Reply(503, b"<html>busy</html>", "text/html"), TransientModelError, "busy", id="gateway"),
         pytest.param(Reply(200, b"<html>Welcome</html>"), TransientModelError, "not a completion", id="posing as JSON"),
         pytest.param(Reply(200, b'{"choices": []}'), TransientModelError, "not a completion", id="no choice"),
@@ -424,6 +425,14 @@ def test_login_and_query_of_the_base_url_are_sent(server: Server):
     sent = server.requests[0]
     assert sent["path"] == "/v1/chat/completions?api-version=3"
     assert base64.b64decode(sent["headers"]["authorization"].removeprefix("Basic ")) == b"someone:p@ss"
+
+
+def test_the_environments_proxy_is_asked_for_whole_addresses(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", server.base_url.replace("//", "//me:p%40ss@"))
+    OpenAIChat(MODEL, base_url="http://models.test/v1", timeout_s=10).complete(REQUEST)
+    assert server.requests[0]["path"] == "http://models.test/v1/chat/completions"
+    login = server.requests[0]["headers"]["proxy-authorization"]
+    assert base64.b64decode(login.removeprefix("Basic ")) == b"me:p@ss"
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://[::1", "http://host:port/v1", "http://"])
