@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from _thread import LockType
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -170,19 +169,8 @@ def _ask_concurrently(
         raise sender.failed
 
 
-class _Arrival(NamedTuple):
-    """The result of asking one question: its outcome, or an error that concerns all requests."""
-
-    outcome: _Outcome | None = None
-    row: StoredResponse | None = None
-    """The answer for the store, whose question is locked until it is there."""
-    lock: LockType | None = None
-    error: BaseException | None = None
-    """An error that concerns all requests, and ends the asking."""
-
-
 class _Sender:
-    """A pool of threads that ask; the thread that reads the answers stores them, all that have come in one transaction.
+    """A pool of threads, each of which asks one question after another and stores the answers that came together.
 
     The first failure that concerns all requests ends the asking: what is under way is finished, and no more begun.
     """
@@ -193,14 +181,19 @@ class _Sender:
         self._responses = responses
         self._limits = limits
         self._budget = budget
+        self._guard = Lock()
+        """Held while the fields below are changed."""
         self._waiting: deque[_Question] = deque()
-        self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
-        self._under_way = 0
+        self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
+        """One for each question that was begun; None where an error that concerns all requests took its place."""
+        self._unread = 0
+        """Questions that were begun and whose outcome was not read yet."""
+        self._idle = limits.settings.concurrency
         self._ended = Event()
-        self._guard, self._is_closed = Lock(), False
-        """Nobody reads what has come once it is closed under the lock."""
         self._failures, self._failing_since = 0, 0.0
         self._refusals: int | None = 0  # None: it has answered, so that a refusal concerns its own request
+        self._storing = Lock()
+        self._unstored: dict[str, StoredResponse] = {}
         self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
 
     def begin(self, questions: Iterable[_Question], *, is_answering: bool = False) -> None:
@@ -208,26 +201,24 @@ class _Sender:
 
         is_answering: whether the endpoint has answered requests like these.
         """
-        self._refusals = None if is_answering else self._refusals
-        self._waiting.extend(questions)
-        self._fill()
+        with self._guard:
+            self._refusals = None if is_answering else self._refusals
+            self._waiting.extend(questions)
+            first = [question for _ in range(self._idle) if (question := self._take())]
+            self._idle -= len(first)
+        for question in first:
+            self._threads.submit(self._work, question)
 
     def wait(self) -> list[_Outcome]:
         """Wait for answers and return them; empty when no more will come, since something failed."""
-        while self._under_way:
-            group = [self._arrivals.get()]
+        while self._unread:
+            group = [self._outcomes.get()]
             with suppress(Empty):
                 while True:
-                    group.append(self._arrivals.get_nowait())
-            self._under_way -= len(group)
-            self._store(group)  # all that have come, in one transaction
-            outcomes = [arrival.outcome for arrival in group if arrival.outcome]
-            for arrival in group:
-                if arrival.error is not None:
-                    self._fail(arrival.error)
-            self._fill()
-            outcomes += self._give_up(outcomes)
-            if outcomes:
+                    group.append(self._outcomes.get_nowait())
+            with self._guard:
+                self._unread -= len(group)
+            if outcomes := [outcome for outcome in group if outcome]:
                 return outcomes
         return []
 
@@ -235,106 +226,107 @@ class _Sender:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._ended.set()
         with self._guard:
-            self._is_closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)  # calls under way are paid: their threads store them
-        unread = list[_Arrival]()
-        with suppress(Empty):
-            while True:
-                unread.append(self._arrivals.get_nowait())
-        self._store(unread)
+            self._waiting.clear()
+            self._ended.set()
+        self._threads.shutdown(wait=False)  # calls under way are paid: their threads store them
 
-    def _fill(self) -> None:
-        """Start waiting questions up to the concurrency, or drop them once the process is to end."""
-        try:
-            refuse_when_stopped()
-        except ModelError as error:
-            if self._waiting:
-                self._fail(error)
-        while self._waiting and self._under_way < self._limits.settings.concurrency:
-            self._under_way += 1
-            self._threads.submit(self._work, self._waiting.popleft())
-
-    def _give_up(self, outcomes: list[_Outcome]) -> list[_Outcome]:
-        """Return an error for each question that waits, where the endpoint has failed every request for long."""
-        for outcome in outcomes:
-            if isinstance(outcome.answer, Answer):
-                self._refusals = None
-            elif self._refusals is not None and refuses_all_alike(outcome.answer):
-                self._refusals += 1
-                if self._refusals >= REFUSALS:
-                    self._fail(outcome.answer)
-            if not isinstance(outcome.answer, TransientModelError):
-                self._failures = 0  # an answer, or an error that the request itself deserved
-                continue
-            self._failing_since = self._failing_since if self._failures else self._limits.clock()
-            self._failures += 1
-            if self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S:
-                message = f"{outcome.answer} It failed {self._failures} times in a row and is left alone."
-                refused = [_Outcome(question.key, TransientModelError(message)) for question in self._waiting]
-                self._waiting.clear()
-                return refused
-        return []
-
-    def _work(self, question: _Question) -> None:
-        """Ask, in a thread of the pool; where the reader has left, store the answer here."""
+    def _work(self, question: _Question | None) -> None:
+        """Ask one question after another, in a thread of the pool, until none waits."""
         with count_as_asking():  # its own: the reader's ends with the reader
-            arrival = self._ask(question)
-            with self._guard:
-                if not self._is_closed:
-                    self._arrivals.put(arrival)
-                    return
-            self._store([arrival])
+            while question:
+                outcome: _Outcome | None = None
+                error: BaseException | None = None
+                try:
+                    outcome = self._ask(question)
+                except AskingEnded:
+                    pass
+                except BaseException as raised:  # noqa: BLE001 the thread that reads the answers raises it
+                    error = raised
+                with self._guard:
+                    if error:
+                        self._fail(error)
+                    if outcome:
+                        self._count(outcome.answer)
+                    question = self._take()
+                    self._idle += question is None
+                    self._outcomes.put(outcome)
 
-    def _ask(self, question: _Question) -> _Arrival:
-        """Ask the model, unless another thread of this process was asking the same: then take its answer."""
-        key, request, plain = question
-        lock = self._limits.lock_for(key)
-        asked_elsewhere = not lock.acquire(blocking=False)  # the key is asked under way by another `ask` or `ask_all`
-        if asked_elsewhere:
-            lock.acquire()
-        row: StoredResponse | None = None
+    def _take(self) -> _Question | None:
+        """Return the next question to ask; None where none waits, or none shall be begun any more."""
         try:
-            stored = self._responses.many([key]).get(key) if asked_elsewhere else None  # it may have failed there
-            if stored:
-                return _Arrival(_Outcome(key, restore_answer(key, stored)))
-            answer = ask_model(
-                self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended
-            )
-            row = make_stored_response(self._chat.id, request, answer, plain=plain)
-            return _Arrival(_Outcome(key, answer), row, lock)
-        except OF_ONE as error:
-            return _Arrival(_Outcome(key, error))
-        except AskingEnded:
-            return _Arrival()
-        except BaseException as error:  # noqa: BLE001 the thread that reads the answers raises it
-            return _Arrival(error=error)
-        finally:
-            if row is None:
-                lock.release()
-
-    def _store(self, group: list[_Arrival]) -> None:
-        """Store the answers; one that cannot be stored is given all the same: it was paid for."""
-        try:
-            rows = {arrival.outcome.key: arrival.row for arrival in group if arrival.outcome and arrival.row}
-            if rows:
-                self._responses.put_many(rows)
-        except Exception as error:  # noqa: BLE001 raised when all that is under way is given
+            if self._waiting:
+                refuse_when_stopped()
+        except ModelError as error:
             self._fail(error)
-        except BaseException:  # Ctrl-C: who leaves stores them
-            for arrival in group:
-                self._arrivals.put(arrival)
-            raise
-        for arrival in group:
-            if arrival.lock:
-                arrival.lock.release()
+        if not self._waiting:
+            return None
+        self._unread += 1
+        return self._waiting.popleft()
+
+    def _count(self, answer: Answer | ModelError) -> None:
+        """Count failures and refusals; where the endpoint has failed every request for long, what waits fails too."""
+        if isinstance(answer, Answer):
+            self._refusals = None
+        elif self._refusals is not None and refuses_all_alike(answer):
+            self._refusals += 1
+            if self._refusals >= REFUSALS:
+                self._fail(answer)
+        if not isinstance(answer, TransientModelError):
+            self._failures = 0  # an answer, or an error that the request itself deserved
+            return
+        self._failing_since = self._failing_since if self._failures else self._limits.clock()
+        self._failures += 1
+        if self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S:
+            message = f"{answer} It failed {self._failures} times in a row and is left alone."
+            while self._waiting:
+                self._outcomes.put(_Outcome(self._waiting.popleft().key, TransientModelError(message)))
+                self._unread += 1
 
     def _fail(self, error: BaseException) -> None:
         """Remember the error, and begin neither another question nor another try."""
         self.failed = self.failed or error
         self._waiting.clear()
         self._ended.set()
+
+    def _ask(self, question: _Question) -> _Outcome:
+        """Ask the model, unless another thread of this process was asking the same: then take its answer."""
+        key, request, plain = question
+        lock = self._limits.lock_for(key)
+        asked_elsewhere = not lock.acquire(blocking=False)  # the key is asked under way by another `ask` or `ask_all`
+        if asked_elsewhere:
+            lock.acquire()
+        try:
+            stored = self._responses.many([key]).get(key) if asked_elsewhere else None  # it may have failed there
+            if stored:
+                return _Outcome(key, restore_answer(key, stored))
+            answer = ask_model(
+                self._chat, request, key=key, limits=self._limits, budget=self._budget, ended=self._ended
+            )
+            self._store(key, make_stored_response(self._chat.id, request, answer, plain=plain))
+            return _Outcome(key, answer)
+        except OF_ONE as error:
+            return _Outcome(key, error)
+        finally:
+            lock.release()
+
+    def _store(self, key: str, row: StoredResponse) -> None:
+        """Store an answer, in one transaction with all others that have come while the last one was stored.
+
+        One that cannot be stored is given all the same: it was paid for.
+        """
+        with self._guard:
+            self._unstored[key] = row
+        with self._storing:
+            with self._guard:
+                if key not in self._unstored:  # the thread that stored last took it along
+                    return
+                rows, self._unstored = self._unstored, {}
+            try:
+                self._responses.put_many(rows)
+            except Exception as error:  # noqa: BLE001 raised when all that is under way is given
+                with self._guard:
+                    self._fail(error)
 
 
 def _ask_in_windows(

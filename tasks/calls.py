@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import Field
-from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from models.model_errors import ModelUnavailable, TransientModelError, Unreachable
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Text
@@ -311,49 +311,51 @@ class Limits:
         ended: set when no other try is wanted. Raises AskingEnded then, and ModelUnavailable when the process ends.
         """
 
-        def attempt() -> Result:
-            with self._guard:
-                closed_s = self._closed_until - self.clock()
-            tokens = expected.prompt + expected.answer
-            if (wait_s := max(closed_s, self._requests.take(1), self._tokens.take(tokens))) > 0:
-                self._pause(wait_s, ended)
-            while not self._slots.acquire(timeout=CHECK_INTERVAL_S):  # others may hold them all for long
-                _refuse_when_ended(ended)
+        for number in count(1):
             try:
-                _refuse_when_ended(ended)
-                result = call()
-            except Unreachable as error:
-                self._given_up_at = self._given_up_at or self.clock() + STARTING_S
-                if self.clock() >= self._given_up_at:
-                    raise ModelUnavailable(str(error)) from error
-                raise
-            finally:
-                self._slots.release()
-            self._given_up_at = inf  # it has answered: a later failure is a matter of tries
-            return result
+                return self._try(call, expected, ended)
+            except TransientModelError as error:
+                delay_s = self._delay_s(number, error.retry_after_s or 0.0)
+                if number == self.settings.tries or delay_s is None:
+                    raise
+                log.warning("model call failed try=%d wait_s=%.1f error=%s", number, delay_s, error)
+            self._pause(delay_s, ended)
+        raise AssertionError  # count has no end
 
-        return Retrying(
-            retry=retry_if_exception_type(TransientModelError),
-            stop=self._is_last,
-            wait=self._delay_s,
-            sleep=lambda seconds: self._pause(seconds, ended),
-            before_sleep=_log_retry,
-            reraise=True,
-        )(attempt)
-
-    def _is_last(self, state: RetryCallState) -> bool:
-        """Return whether this try was the last; a server that asks for more than `most_delay_s` gets no other."""
-        return state.attempt_number >= self.settings.tries or _requested_pause_s(state) > self.settings.most_delay_s
-
-    def _delay_s(self, state: RetryCallState) -> float:
-        """Return the seconds before the next try: what the server asked for, and a random part that grows."""
-        requested_s, most_s = _requested_pause_s(state), self.settings.most_delay_s
+    def _try(self, call: Callable[[], Result], expected: Tokens, ended: threading.Event | None) -> Result:
+        """Return what `call` returns, once the rates allow it and less than `concurrency` are under way."""
         with self._guard:
-            if requested_s <= most_s:
-                self._closed_until = max(self._closed_until, self.clock() + requested_s)  # for all threads
+            closed_s = self._closed_until - self.clock()
+        tokens = expected.prompt + expected.answer
+        if (wait_s := max(closed_s, self._requests.take(1), self._tokens.take(tokens))) > 0:
+            self._pause(wait_s, ended)
+        while not self._slots.acquire(timeout=CHECK_INTERVAL_S):  # others may hold them all for long
+            _refuse_when_ended(ended)
+        try:
+            _refuse_when_ended(ended)
+            result = call()
+        except Unreachable as error:
+            self._given_up_at = self._given_up_at or self.clock() + STARTING_S
+            if self.clock() >= self._given_up_at:
+                raise ModelUnavailable(str(error)) from error
+            raise
+        finally:
+            self._slots.release()
+        self._given_up_at = inf  # it has answered: a later failure is a matter of tries
+        return result
+
+    def _delay_s(self, number: int, requested_s: float) -> float | None:
+        """Return the seconds before the next try: what the server asked for, and a random part that grows.
+
+        None where the server asked for more than there is patience for.
+        """
+        most_s = self.settings.most_delay_s
+        if requested_s > most_s:
+            return None
+        with self._guard:
+            self._closed_until = max(self._closed_until, self.clock() + requested_s)  # for all threads
             # full jitter, so that threads that failed together do not come back together
-            longest_s = min(most_s, self.settings.first_delay_s * 2 ** (state.attempt_number - 1))
-            return requested_s + self._rng.uniform(0, longest_s)
+            return requested_s + self._rng.uniform(0, min(most_s, self.settings.first_delay_s * 2 ** (number - 1)))
 
     def _pause(self, seconds: float, ended: threading.Event | None) -> None:
         """Wait for some seconds. Raises AskingEnded and ModelUnavailable as soon as nothing more is to be asked."""
@@ -370,18 +372,6 @@ def _refuse_when_ended(ended: threading.Event | None) -> None:
     refuse_when_stopped()
     if ended and ended.is_set():
         raise AskingEnded
-
-
-def _requested_pause_s(state: RetryCallState) -> float:
-    """Return the seconds of pause that the server asked for; 0 where it did not."""
-    error = state.outcome.exception() if state.outcome else None
-    return (error.retry_after_s or 0.0) if isinstance(error, TransientModelError) else 0.0
-
-
-def _log_retry(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    wait_s = state.next_action.sleep if state.next_action else 0.0
-    log.warning("model call failed try=%d wait_s=%.1f error=%s", state.attempt_number, wait_s, error)
 
 
 class _Rate:
