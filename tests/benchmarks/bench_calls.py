@@ -2,21 +2,19 @@
 
     python -m tests.benchmarks.bench_calls [--calls N] [--latency-ms N] [--concurrency N] [--rounds N] [--json]
 
-The endpoint runs in a process of its own. Each round measures the bare client with threads, the bare asynchronous
-client, ours, and the recall of what ours has stored, one after the other; medians over the rounds. CPU seconds are
-those of this process, PostgreSQL's not among them.
+The endpoint runs in a process of its own. Each round measures the bare client with threads, ours, and the recall of
+what ours has stored, one after the other; medians over the rounds. CPU seconds are those of this process, PostgreSQL's
+not among them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import subprocess
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 from models.openai import OpenAIChat
@@ -25,11 +23,10 @@ from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
-from tests.benchmarks.measuring import cost_of, medians, options, scratch_home, show, take_turns
+from tests.benchmarks.measuring import medians, options, scratch_home, show, take_turns
 
 MODEL = "bench"
 WORDS = "A problem of about the length that competitions have, with a question at its end. " * 8
-RECALLED = 10_000
 
 
 class Bench(NamedTuple):
@@ -55,18 +52,17 @@ def main() -> None:
     chosen = parser.parse_args()
     with endpoint(chosen.latency_ms) as base_url, store() as responses:
         bench = Bench(base_url, responses, chosen.calls, chosen.concurrency)
-        figures = measure(bench, rounds=chosen.rounds) | measure_recall(bench)
+        figures = measure(bench, rounds=chosen.rounds)
     show(figures, as_json=chosen.json)
 
 
 def measure(bench: Bench, *, rounds: int) -> dict[str, float]:
-    """Wall and CPU seconds of the same calls, made in three ways, and again by what is stored."""
+    """Wall and CPU seconds of the same calls, made in two ways, and again by what is stored."""
     few = bench._replace(calls=bench.concurrency)
-    for way in (bare, bare_async, ours):  # warms up
+    for way in (bare, ours):  # warms up
         way(few, few.texts(0))
     ways = {
         "bare client, threads": lambda number: bare(bench, bench.texts(number)),
-        "bare client, asynchronous": lambda number: bare_async(bench, bench.texts(number)),
         "ours, stored": lambda number: ours(bench, bench.texts(number)),
         "ours, recalled": lambda number: ours(bench, bench.texts(number)),
     }
@@ -76,18 +72,7 @@ def measure(bench: Bench, *, rounds: int) -> dict[str, float]:
     return figures | {
         "rounds of latency behind one another": ideal,
         "ours / bare, threads: wall": stored / figures["bare client, threads: wall, s"],
-        "ours / bare, asynchronous: wall": stored / figures["bare client, asynchronous: wall, s"],
     }
-
-
-def measure_recall(bench: Bench) -> dict[str, float]:
-    """A run whose answers are all there."""
-    from models.scripted import ScriptedChat
-
-    requests = [request(f"{number}: {WORDS}") for number in range(RECALLED)]
-    way = partial(_ask_all, ScriptedChat(), bench, requests)
-    names = (f"{RECALLED:,} calls, instant model, stored", f"{RECALLED:,} calls, instant model, recalled")
-    return medians({name: [cost_of(way)] for name in names})
 
 
 def bare(bench: Bench, texts: list[str]) -> None:
@@ -102,26 +87,12 @@ def bare(bench: Bench, texts: list[str]) -> None:
     assert len(answers) == bench.calls
 
 
-def bare_async(bench: Bench, texts: list[str]) -> None:
-    """The same with the asynchronous client."""
-    from openai import AsyncOpenAI
-
-    async def run() -> None:
-        slots = asyncio.Semaphore(bench.concurrency)
-        async with AsyncOpenAI(base_url=bench.base_url, api_key="none", max_retries=0) as client:
-
-            async def one(text: str) -> Any:
-                async with slots:
-                    return await client.chat.completions.create(**_body(text))
-
-            assert len(await asyncio.gather(*map(one, texts))) == bench.calls
-
-    asyncio.run(run())
-
-
 def ours(bench: Bench, texts: list[str]) -> None:
     """With the response store, time-outs and retries."""
-    _ask_all(OpenAIChat(MODEL, base_url=bench.base_url), bench, map(request, texts))
+    chat = OpenAIChat(MODEL, base_url=bench.base_url)
+    limits = Limits(CallSettings(concurrency=bench.concurrency), rng=random.Random(0))
+    answers = list(ask_all(chat, enumerate(map(request, texts)), responses=bench.responses, limits=limits))
+    assert not [answer for _, answer in answers if isinstance(answer, Exception)]
 
 
 def request(text: str) -> ChatRequest:
@@ -134,12 +105,6 @@ def request(text: str) -> ChatRequest:
 def _body(text: str) -> dict[str, Any]:
     message = {"role": "user", "content": text}
     return {"model": MODEL, "messages": [message], "max_tokens": 1024, "temperature": 0.7, "seed": 0}
-
-
-def _ask_all(chat: Any, bench: Bench, requests: Iterable[ChatRequest]) -> None:
-    limits = Limits(CallSettings(concurrency=bench.concurrency), rng=random.Random(0))
-    answers = list(ask_all(chat, enumerate(requests), responses=bench.responses, limits=limits))
-    assert not [answer for _, answer in answers if isinstance(answer, Exception)]
 
 
 @contextmanager

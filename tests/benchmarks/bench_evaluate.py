@@ -2,6 +2,9 @@
 
 The cost of a run is its CPU seconds less those of the same command with one item: what stays is asking, storing,
 grading and counting. The database server's share is not in it, neither is the peers' log viewer.
+
+At an endpoint that answers after a fixed time, beside lm_eval: wall seconds from the first request to the last, and of
+the whole command; medians of rounds in turn.
 """
 
 from __future__ import annotations
@@ -9,13 +12,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import sys
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.benchmarks.bench_calls import endpoint
 from tests.benchmarks.measuring import TRIVET, Cost, options, run, scratch_home, show
 
 PEERS = Path(__file__).parent / "peers"
+LATENCY_MS, CONCURRENCY = 20, 32
+AIMS = {"request phase, trivet / lm_eval": 1.1, "whole command, trivet / lm_eval": 0.5}
 
 
 def main() -> None:
@@ -24,10 +32,12 @@ def main() -> None:
     parser.add_argument("--inspect", help="python of the environment of inspect_ai")
     parser.add_argument("--items", type=int, default=1_000, help="items of the run that peers run too")
     parser.add_argument("--many", type=int, default=10_000, help="items of the large run")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each side at the endpoint")
     chosen = parser.parse_args()
     with scratch_home() as place:
         for name, value in measure(place, chosen.inspect, items=chosen.items, many=chosen.many):
             show({name: value}, as_json=chosen.json)
+        show(measure_endpoint(place, items=chosen.items, rounds=chosen.rounds), as_json=chosen.json, aims=AIMS)
 
 
 def measure(place: Path, inspect: str | None, *, items: int, many: int) -> Iterator[tuple[str, float]]:
@@ -57,9 +67,35 @@ def measure(place: Path, inspect: str | None, *, items: int, many: int) -> Itera
     yield f"trivet, {many:,} items again, only answers kept: wall s", trivet(place, data, many).wall_s
 
 
-def trivet(place: Path, data: Path, items: int, *, overwrite: bool = True) -> Cost:
-    """One run of sums by a scripted model."""
-    arguments = ["eval", "run", "--model", "scripted", "--tasks", "MATH500", "--data-dir", str(data), "--json"]
+def measure_endpoint(place: Path, *, items: int, rounds: int) -> dict[str, float]:
+    """Seconds of the requests and of the whole command, ours and lm_eval's; each run asks an endpoint of its own."""
+    data = place / "data"
+    script = (sys.executable, str(PEERS / "lm_eval_sums.py"), str(data / "math500.jsonl"), str(items))
+    ways: dict[str, Callable[[str], Cost]] = {
+        "trivet": lambda url: trivet(place, data, items, url=url),
+        "lm_eval": lambda url: run([*script, url, str(CONCURRENCY)]),
+    }
+    walls: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            with endpoint(LATENCY_MS) as url:  # at the address of an earlier run its answers would be recalled
+                whole_s = way(url).wall_s
+                with urllib.request.urlopen(f"{url}/times") as answer:
+                    times = json.load(answer)[-items:]  # what came before asked for the identity of the weights
+            walls.setdefault(f"whole command, {name}: wall s", []).append(whole_s)
+            walls.setdefault(f"request phase, {name}: wall s", []).append(times[-1] - times[0])
+    figures = {name: statistics.median(seconds) for name, seconds in walls.items()}
+    for ratio in AIMS:
+        part = ratio.partition(",")[0]
+        figures[ratio] = figures[f"{part}, trivet: wall s"] / figures[f"{part}, lm_eval: wall s"]
+    return figures
+
+
+def trivet(place: Path, data: Path, items: int, *, url: str | None = None, overwrite: bool = True) -> Cost:
+    """One run of sums, by a scripted model or an endpoint."""
+    model_args = f"model=bench,base_url={url},num_concurrent={CONCURRENCY}"
+    model = ["openai", "--model_args", model_args] if url else ["scripted"]
+    arguments = ["eval", "run", "--model", *model, "--tasks", "MATH500", "--data-dir", str(data), "--json"]
     arguments += ["--limit", str(items), "--output_path", str(place / "out"), *(["--overwrite"] * overwrite)]
     return run([*TRIVET, *arguments], os.environ | {"TRIVET_HOME": str(place / "home")})
 

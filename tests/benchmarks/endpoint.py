@@ -1,6 +1,7 @@
 """A chat endpoint that answers everything after a fixed time: `python -m tests.benchmarks.endpoint LATENCY_MS`.
 
 Runs in a process of its own, so that its work is not counted with the client's. Prints its port; ends with its stdin.
+GET /v1/times tells when each question came, in seconds, and forgets it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 
 TEXT = "The remainder is 3, so the answer is \\boxed{3}. " * 20
 ANSWER = json.dumps(
@@ -20,7 +22,11 @@ ANSWER = json.dumps(
         "usage": {"prompt_tokens": 150, "completion_tokens": 240, "total_tokens": 390},
     }
 ).encode()
-REPLY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+REPLY = HEAD % (len(ANSWER), ANSWER)
+MODELS = json.dumps({"object": "list", "data": [{"id": "bench", "object": "model", "created": 0}]}).encode()
+
+_times: list[float] = []
 
 
 class _Connection(asyncio.Protocol):
@@ -33,10 +39,16 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        if data.startswith(b"GET "):
+            body = json.dumps(_times).encode() if data.startswith(b"GET /v1/times") else MODELS
+            _times.clear()
+            self._transport.write(HEAD % (len(body), body))
+            return
         self._got += data
         head, blank, body = self._got.partition(b"\r\n\r\n")
         if blank and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
             self._got = b""
+            _times.append(time.perf_counter())
             asyncio.get_running_loop().call_later(self._latency_s, self._reply)
 
     def _reply(self) -> None:

@@ -17,7 +17,7 @@ SMALLEST: dict[str, list[str]] = {
     "code": ["--run", "trivet", "--task", "HumanEval"],
     "embed": [],
     "engines": ["--chunks", "500"],
-    "evaluate": ["--items", "20", "--many", "40"],
+    "evaluate": ["--items", "20", "--many", "40", "--rounds", "1"],
     "flow": ["--documents", "5"],
     "growth": ["--samples", "20", "--runs", "3", "--judgments", "200"],
     "hf": ["--requests", "2", "--tokens", "4"],

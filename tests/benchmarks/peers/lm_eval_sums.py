@@ -1,4 +1,7 @@
-"""Sums through the lm-evaluation-harness, answered at once by its dummy model: `lm_eval_sums.py DATA.jsonl ITEMS`."""
+"""Sums through the lm-evaluation-harness: `lm_eval_sums.py DATA.jsonl ITEMS [BASE_URL CONCURRENCY]`.
+
+They are answered at once by its dummy model, or by an endpoint.
+"""
 
 import os
 import sys
@@ -28,10 +31,16 @@ metric_list:
 
 def main() -> None:
     """Run it."""
+    asked: dict[str, Any] = {"model": "dummy"}
+    if sys.argv[3:]:
+        url, concurrency = sys.argv[3:]
+        arguments = {"model": "bench", "base_url": f"{url}/chat/completions", "num_concurrent": int(concurrency)}
+        asked = {"model": "local-chat-completions", "model_args": arguments | {"tokenizer_backend": None}}
+        asked["apply_chat_template"] = True
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "sums.yaml").write_text(TASK.format(data=sys.argv[1]))
         tasks = TaskManager(include_path=folder, include_defaults=False)
-        found: Any = simple_evaluate(model="dummy", tasks=["sums"], task_manager=tasks, limit=int(sys.argv[2]))
+        found: Any = simple_evaluate(**asked, tasks=["sums"], task_manager=tasks, limit=int(sys.argv[2]))
     assert found["results"]["sums"]
 
 
