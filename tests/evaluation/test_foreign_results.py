@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import Estimate, EvalReport, ModelFacts, Sample
 from tasks.evaluation.results.foreign_results import SampleTexts, as_lm_eval, render_inspect_log
 from tasks.evaluation.results.results_file import read_results
@@ -86,13 +85,6 @@ def test_results_of_the_harness_are_read(tmp_path: Path) -> None:
 def test_what_has_no_figure_is_left_out(tmp_path: Path) -> None:
     failed = {"results": SEED["results"] | {"Broken": {"error": "it crashed"}, "Odd": 3}}
     assert [result.task for result in read(tmp_path, SEED | failed).results] == ["AIME24"]
-
-
-@pytest.mark.parametrize("name", ["annotations.json", "gpt-4_single.jsonl", "gpt-4_pair.jsonl"])
-def test_judgments_that_were_imported_once_are_refused_by_name(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("[]")
-    with pytest.raises(ResultsUnusable, match=r"was removed; import results files"):
-        read_results(tmp_path / name)
 
 
 FIGURES = (

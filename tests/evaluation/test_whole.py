@@ -100,9 +100,7 @@ def test_metrics_of_the_benchmark_become_figures_with_their_errors(tmp_path: Pat
     assert found.metrics["run_stats"] == [{"repetition": 0, "accuracy": pytest.approx(1 / 3)}]
     assert (found.task, found.metrics["num_total"], found.metrics["whole"]) == ("Mine", 3, True)
     assert found.estimates == (
-        Estimate(metric="num_total", value=3, n=3),
-        Estimate(metric="accuracy_avg", value=found.estimates[1].value, std_err=0.0, n=3, headline=True),
-        Estimate(metric="num_repeat", value=2, n=3),
+        Estimate(metric="accuracy_avg", value=found.estimates[0].value, std_err=0.0, n=3, headline=True),
     )
     assert (found.counts.items, found.data.count, found.usage.calls) == (3, 3, 6)
 

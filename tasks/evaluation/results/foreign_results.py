@@ -33,15 +33,15 @@ from tasks.evaluation.evaluation_records import (
 )
 
 HEADLINES = (
-    *("accuracy_avg", "accuracy", "prompt_level_strict", "prompt_level_strict_acc", "Average"),
-    *("pass@1", "python_pass@1", "acc_norm", "acc", "exact_match", "score"),
+    *("accuracy_avg", "accuracy", "prompt_level_strict", "prompt_level_strict_acc", "Average", "pass@1"),
+    *("python_pass@1", "acc_norm", "acc", "exact_match", "score", "win_rate"),
 )
-"""Names of headline metrics: the first that a file has is its headline, else its first metric."""
+"""Names of headline metrics: the first that is among the metrics of a task is its headline, else its first metric."""
+STD_ERRS = ("{}_std_err{}", "{}_stderr{}", "{}_std_error{}")
+"""Names of the standard error of a metric with a filter; of `accuracy_avg` it is `accuracy_std_err`."""
 SIZES = ("num_total", "num_examples", "sample_len", "num_questions")
 """Names under which evalchemy and the harness give the number of items."""
 NOT_METRICS = (*SIZES, "num_repeat", "num_solved", "solved_avg")
-STD_ERRS = {"accuracy_avg": "accuracy_std_err"}
-"""Names of standard errors that are not formed as `METRIC_stderr`, by metric."""
 MODEL_ARGS = ("peft", "pretrained", "model", "path")
 """Arguments that name a model, in the order in which the harness looks for them."""
 UNKNOWN_DATA = "0" * 64
@@ -88,35 +88,16 @@ def _read_results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -
     """Yield a result for each task that has a metric with a numeric value."""
     for task, plain in dict_or_empty(data["results"]).items():
         metrics = dict_or_empty(plain)
-        names = [
-            name
-            for name, value in metrics.items()
-            if _finite_number(value) is not None
-            and name not in NOT_METRICS
-            and "_stderr" not in name
-            and "std_err" not in name
-        ]
-        if not names:
-            continue
         sample_sizes = dict_or_empty(dict_or_empty(data.get("n-samples")).get(task))
         sizes = (*(metrics.get(name) for name in SIZES), sample_sizes.get("effective"))
         size = next((value for value in sizes if isinstance(value, int) and value >= 0), 0)
         better = dict_or_empty(dict_or_empty(data.get("higher_is_better")).get(task))
-        headline = next((name for head in HEADLINES for name in names if _strip_filter(name) == head), names[0])
-        estimates: list[Estimate] = []
-        for name in names:
-            metric, comma, filter_name = name.partition(",")
-            std_err = STD_ERRS.get(name, f"{metric}_stderr{comma}{filter_name}")
-            estimates.append(
-                Estimate(
-                    metric=_strip_filter(name),
-                    value=metrics[name],
-                    std_err=_finite_number(metrics.get(std_err)),
-                    n=size,
-                    headline=name == headline,
-                    higher_is_better=better.get(metric) is not False,
-                )
-            )
+        estimates = tuple(
+            estimate.model_copy(update={"higher_is_better": better.get(estimate.metric.partition(",")[0]) is not False})
+            for estimate in read_estimates(metrics, n=size)
+        )
+        if not estimates:
+            continue
         yield TaskResult(
             task=task,
             version=str(dict_or_empty(data.get("versions")).get(task, "")),
@@ -124,10 +105,27 @@ def _read_results(data: Mapping[str, Any], config: dict[str, Any], file: Path) -
             data=Dataset(name=task, source=str(file), checksum=UNKNOWN_DATA, count=size),
             settings={"results_file": _replace_nonfinite(mask_secrets(config))},
             metrics=_replace_nonfinite(metrics),
-            estimates=tuple(estimates),
+            estimates=estimates,
             counts=Counts(items=size),
             notes=(NOTE,),
         )
+
+
+def read_estimates(metrics: Mapping[str, Any], *, n: int) -> Iterator[Estimate]:
+    """Yield an estimate for every finite number among metrics but counts, with its standard error where it is named."""
+    numbers = {name: value for name, value in metrics.items() if _finite_number(value) is not None}
+    std_errs: dict[str, str | None] = {}  # metric → name of its standard error
+    for name in numbers:
+        metric, comma, filter_name = name.partition(",")
+        stems = (metric, metric.removesuffix("_avg"))
+        candidates = (pattern.format(stem, comma + filter_name) for stem in stems for pattern in STD_ERRS)
+        std_errs[name] = next((candidate for candidate in candidates if candidate in numbers), None)
+    names = [name for name in numbers if name not in std_errs.values() and name not in NOT_METRICS]
+    names = [name for name in names if "_stderr" not in name and "std_err" not in name]
+    headline = next((name for head in HEADLINES for name in names if _strip_filter(name) == head), (*names, "")[0])
+    for name in names:
+        std_err = numbers.get(std_errs[name] or "")
+        yield Estimate(metric=_strip_filter(name), value=numbers[name], std_err=std_err, n=n, headline=name == headline)
 
 
 def _strip_filter(name: str) -> str:

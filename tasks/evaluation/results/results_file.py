@@ -33,8 +33,6 @@ NAME_CHARS = 120
 """Most characters of a file name that is made of a model's or a task's name."""
 REPORT_KEY = "trivet"
 """Key of the results file under which the whole report stands, beside evalchemy's keys."""
-JUDGMENTS = ("annotations.json", "_single.jsonl", "_pair.jsonl")
-"""Ends of the names of judgments of AlpacaEval and FastChat, which an earlier version imported."""
 TEXT_FIELDS = ("prompt", "response")
 """Further fields of a line of the samples file: its prompts and replies, turn by turn."""
 
@@ -119,9 +117,6 @@ def safe_name(name: str) -> str:
 
 def read_results(path: Path) -> EvalReport:
     """Return the report in a results file of ours, of evalchemy or of lm_eval. Raises ResultsUnusable."""
-    if path.name.endswith(JUDGMENTS):
-        why = "the import of judgments of AlpacaEval and FastChat was removed"
-        raise ResultsUnusable(f"{path}: {why}; import results files of Trivet, evalchemy or lm_eval")
     try:
         content = path.read_bytes()
         data = json.loads(content)

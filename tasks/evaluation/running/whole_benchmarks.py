@@ -13,7 +13,8 @@ from models.protocols import ChatRequest, Message, Text
 from storage.artifacts import Artifacts
 from tasks.evaluation.benchmarks.base import AskAll
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, NeedsLogLikelihood
-from tasks.evaluation.evaluation_records import Counts, Estimate, Sampling, TaskResult
+from tasks.evaluation.evaluation_records import Counts, Sampling, TaskResult
+from tasks.evaluation.results.foreign_results import read_estimates
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import PlannedTask
 
@@ -21,10 +22,6 @@ MAX_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_to
 """Names of the token limit in evalchemy's benchmarks and lm_eval."""
 STOP = ("until", "stop")
 """Names of the stop texts in lm_eval and evalchemy's benchmarks."""
-HEADLINES = ("accuracy_avg", "accuracy", "score", "Average", "pass@1", "win_rate")
-"""Names of headline metrics; the first that a benchmark returns is its headline."""
-STD_ERR_NAMES = ("{}_std_err", "{}_stderr", "{}_std_error")
-"""Names of the standard error of a metric in evalchemy's benchmarks; of `accuracy_avg` it is `accuracy_std_err`."""
 BENCHMARK_FAILURES = (
     *(TypeError, AttributeError, LookupError, ValueError, ArithmeticError),
     *(AssertionError, NotImplementedError, OSError),
@@ -169,7 +166,7 @@ def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> Ta
         data=task.data.model_copy(update={"count": count}),
         settings=task.settings,
         metrics=metrics,
-        estimates=tuple(_read_estimates(metrics, count)),
+        estimates=tuple(read_estimates(metrics, n=count)),
         counts=Counts(items=count, samples=count, scored=count),
         usage=asking.usage,
         responses=(responses,),
@@ -185,20 +182,3 @@ def _call_method(task: PlannedTask, method: str, call: Any) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise BenchmarkUnusable(f"{task.benchmark}: {method} gave {type(result).__name__}, expected a dict")
     return cast("dict[str, Any]", result)
-
-
-def _read_estimates(metrics: Mapping[str, JsonValue], count: int) -> Iterator[Estimate]:
-    """Yield an estimate for every number among the metrics, with its standard error if the benchmark gives one."""
-    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
-    numbers = {name: value for name, value in numbers.items() if not isinstance(metrics[name], bool)}
-    errors = dict[str, str]()  # metric → name of its standard error
-    for name in numbers:
-        candidates = [pattern.format(stem) for stem in (name, name.removesuffix("_avg")) for pattern in STD_ERR_NAMES]
-        matches = [candidate for candidate in candidates if candidate in numbers]
-        if matches:
-            errors[name] = matches[0]
-    metric_names = [name for name in numbers if name not in errors.values()]
-    headline = next((name for name in HEADLINES if name in metric_names), next(iter(metric_names), None))
-    for name in metric_names:
-        std_err = numbers[errors[name]] if name in errors else None
-        yield Estimate(metric=name, value=numbers[name], std_err=std_err, n=count, headline=name == headline)
