@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,7 @@ from tasks.rag import STRATEGY
 from tasks.rag.answers import MAX_WRONG, Calibration
 
 if TYPE_CHECKING:
-    from tasks.rag.measuring.answer_checks import AnswerCheck
+    from tasks.rag.measuring.answer_checks import AnswerCheck, KindScores
     from tasks.rag.measuring.measured_figures import Measured
     from tasks.rag.measuring.ranking_metrics import Mean
 
@@ -132,7 +132,8 @@ def evaluate(
         measured = figures.measure(ranked, None if config.no_answers else checks)
         measurement = figures.Measurement(measured, ranked, checks)
         if calibrate:
-            write(calibrate, f"{calibration_of(checks).model_dump_json(indent=1)}\n".encode())
+            calibration = calibration_of(checks, questions=questions.name, made_on=started.date())
+            write(calibrate, f"{calibration.model_dump_json(indent=1)}\n".encode())
         if details:
             samples = figures.samples_of(gold_questions, measurement)
             write(details, "".join(f"{sample.model_dump_json(exclude={'repeat'})}\n" for sample in samples).encode())
@@ -167,7 +168,7 @@ WRONG = "wrong, or answered though unanswerable"
 ANSWER_ROWS = (
     ("right", "right"),
     ("wrong", WRONG),
-    ("abstained", "abstained"),
+    ("abstained", "withheld"),
     ("correct", "gold answer in the answer"),
     ("number", "  where it is a number"),
     ("contains", "  where it is words"),
@@ -175,6 +176,7 @@ ANSWER_ROWS = (
     ("document", "citation in the gold document"),
     ("supported", "every claim supported"),
 )
+KIND_COLUMNS = ("n", "right", "wrong", "withheld", "calibration error")
 ABSTENTION_ROWS = (
     ("answerable_answered", "answerable: answered"),
     ("unanswerable_abstained", "unanswerable: says so"),
@@ -203,9 +205,26 @@ def _show(measured: Measured, notes: Sequence[str], *, most_wrong: float | None)
                 label = words + promise if words == WRONG else words
                 answer_rows.append((label, *_cells(share), share.n))
         console.print(make_table("answers", "share", "95 %", "n", rows=answer_rows))
+        _show_kinds(answer_scores.kinds)
         unscored = f", {answer_scores.unscored} more could not be asked" if answer_scores.unscored else ""
         console.print(f"[dim]{answer_scores.n} questions asked{unscored}[/dim]")
     console.print_notes(notes)
+
+
+def _show_kinds(kinds: Mapping[str, KindScores]) -> None:
+    """Print what became of each kind of question, and how often its surest answers are wrong."""
+    counts = [
+        (kind, scores.n, scores.right, scores.wrong, scores.abstained, _rounded(scores.calibration_error))
+        for kind, scores in kinds.items()
+    ]
+    console.print(make_table("kind", *(f">{name}" for name in KIND_COLUMNS), rows=counts))
+    tenths = range(1, 11)
+    curves = [(kind, *(_rounded(scores.risk_at(part / 10)) for part in tenths)) for kind, scores in kinds.items()]
+    console.print(make_table("wrong of the surest", *(f">{part}0 %" for part in tenths), rows=curves))
+
+
+def _rounded(share: float | None) -> str:
+    return "–" if share is None else f"{share:.2f}"
 
 
 def _cells(mean: Mean | None) -> tuple[str, str]:

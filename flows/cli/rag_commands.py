@@ -186,6 +186,8 @@ def status(
     """Show what an index holds, what became of each document, and what a build is doing."""
     from storage.engines import index_name
     from storage.index import is_published
+    from tasks.rag.answering.graph import confidence_threshold, load_calibration
+    from tasks.rag.answers import MAX_WRONG, AnswerSettings
     from tasks.rag.indexing.index_report import read_status
 
     current, where = read_status(index), index_name(index)
@@ -193,7 +195,17 @@ def status(
         fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
     if current is None:
         fail(f"{where} holds no index; make one with `trivet rag index FOLDER --index {where}`", REFUSED)
-    emit(current, as_json, lambda: _show_status(current, every=every))
+    calibration, least = load_calibration(), confidence_threshold(AnswerSettings())
+    answers = {"max_wrong": MAX_WRONG, "least_confidence": least}
+    answers |= {"calibration": calibration.model_dump(mode="json", exclude={"right", "wrong"})}
+
+    def show() -> None:
+        _show_status(current, every=every)
+        promise = f", at most {MAX_WRONG:.0%} wrong" if MAX_WRONG < 1 else ""
+        console.print(f"  answers    from confidence {least:.2f}{promise}")
+        console.print(f"  calibrated on {calibration.questions}: {calibration.n}, {calibration.made_on}")
+
+    emit({**current.model_dump(mode="json"), "answers": answers}, as_json, show)
 
 
 def search(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
@@ -68,6 +69,9 @@ MAX_WRONG = 1.0
 class Calibration(FiniteRecord):
     """Confidences of the answers to labelled questions; they set how sure an answer must be."""
 
+    questions: str = ""
+    """Name of the file of questions."""
+    made_on: date | None = None
     n: int = Field(ge=1)
     """Questions, those that were not answered among them."""
     right: tuple[float, ...]

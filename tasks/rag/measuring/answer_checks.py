@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, get_args
 
 from storage.records import Record
@@ -24,6 +27,8 @@ class AnswerCheck(Record):
     """The checks of one answer; None where the question has no gold for a check."""
 
     id: str
+    kind: str = ""
+    """Kind of the question, as its line says; empty where it says none."""
     answerable: bool
     abstained: bool = False
     number: bool | None = None
@@ -75,6 +80,33 @@ class Abstention(Record):
     """Share of unanswerable questions that were answered."""
 
 
+class RiskPoint(Record):
+    """A point of a risk–coverage curve: what the surest answers are worth."""
+
+    coverage: float
+    """Share of the questions that are answered at this confidence or above."""
+    risk: float
+    """Share of wrong answers among these."""
+    confidence: float
+
+
+class KindScores(Record):
+    """Answers to the questions of one kind, as they stand to their confidence."""
+
+    n: int
+    right: int
+    wrong: int
+    abstained: int
+    calibration_error: float | None
+    """Mean distance between confidence and share of right answers, over bins of equally many; None below LEAST_BIN."""
+    curve: tuple[RiskPoint, ...]
+    """The surest tenth of the questions, the surest fifth … and all that were answered."""
+
+    def risk_at(self, coverage: float) -> float | None:
+        """Return the share of wrong answers at a coverage; None where fewer questions were answered."""
+        return next((point.risk for point in self.curve if point.coverage >= coverage), None)
+
+
 class AnswerScores(Record):
     """Shares over the questions that have the gold for them; an abstention is a miss. None without such questions."""
 
@@ -96,6 +128,8 @@ class AnswerScores(Record):
     supported: Share | None
     """Answers, to whatever question, none of whose sentences is marked as unsupported."""
     abstention: Abstention
+    kinds: dict[str, KindScores]
+    """By kind of question, in the order of the kinds' names; `all` are the first."""
     unscored: int = 0
 
 
@@ -126,6 +160,7 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     is_answered = not answered.abstained
     check = AnswerCheck(
         id=question.id,
+        kind=question.labels.get("kind", ""),
         answerable=question.answerable,
         abstained=answered.abstained,
         supported=not answered.unsupported if is_answered else None,  # nothing was claimed
@@ -150,8 +185,10 @@ def check_answer(question: Question, answered: Answered, *, document: str | None
     )
 
 
-def calibration_of(checks: Sequence[AnswerCheck]) -> Calibration:
+def calibration_of(checks: Sequence[AnswerCheck], *, questions: str, made_on: date) -> Calibration:
     """Return the confidences of right and of wrong answers, from checks of answers that were all given.
+
+    questions: name of their file.
 
     Raises ValueError without a verdict, or where a model wrote an answer, whose confidence nobody knows.
     """
@@ -166,7 +203,8 @@ def calibration_of(checks: Sequence[AnswerCheck]) -> Calibration:
     def confidences(verdict: Verdict) -> tuple[float, ...]:
         return tuple(sorted(round(check.confidence or 0.0, 6) for check in judged if check.verdict == verdict))
 
-    return Calibration(n=len(judged), right=confidences("right"), wrong=confidences("wrong"))
+    right, wrong = confidences("right"), confidences("wrong")
+    return Calibration(questions=questions, made_on=made_on, n=len(judged), right=right, wrong=wrong)
 
 
 OF_GOLD = ("correct", "number", "contains", "citation", "document")
@@ -178,7 +216,9 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerScores:
     scored = [check for check in checks if check.unscored is None]
     answerable = [check for check in scored if check.answerable]
     unanswerable = [check.abstained for check in scored if not check.answerable]
-    verdicts = [check.verdict for check in scored if check.verdict]
+    judged = [check for check in scored if check.verdict]
+    verdicts = [check.verdict for check in judged]
+    by_kind = {kind: [check for check in judged if check.kind == kind] for kind in sorted({c.kind for c in judged})}
 
     def share_of(verdict: Verdict) -> Share | None:
         k, n = verdicts.count(verdict), len(verdicts)  # exact: a bootstrap of 8 wrong answers in 160 says too little
@@ -194,7 +234,47 @@ def summarise_answers(checks: Sequence[AnswerCheck]) -> AnswerScores:
             unanswerable_abstained=_share(unanswerable),
             false_answer_rate=_share([not abstained for abstained in unanswerable]),
         ),
+        kinds={"all": _score_kind(judged)} | {kind: _score_kind(part) for kind, part in by_kind.items() if kind}
+        if judged
+        else {},
         unscored=len(checks) - len(scored),
+    )
+
+
+LEAST_BIN, MOST_BINS = 10, 10
+
+
+def _score_kind(judged: Sequence[AnswerCheck]) -> KindScores:
+    """Return counts, calibration error and risk–coverage curve of questions that have a verdict."""
+    verdicts = Counter(check.verdict for check in judged)
+    answers = [
+        (check.confidence, check.verdict == "right")
+        for check in judged
+        if check.verdict != "abstained" and check.confidence is not None
+    ]
+    answers.sort(key=lambda answer: -answer[0])
+    bins = min(MOST_BINS, len(answers) // LEAST_BIN)
+    edges = [round(part * len(answers) / bins) for part in range(bins + 1)] if bins else []
+    # the sum over a bin's answers of confidence less success, as its distance weighs by its size
+    distances = [abs(sum(sure - right for sure, right in answers[a:b])) for a, b in pairwise(edges)]
+    # answers of equal confidence are given or withheld together
+    counts = [at for at, (sure, _) in enumerate(answers, 1) if at == len(answers) or answers[at][0] < sure]
+    tenths = [next((count for count in counts if 10 * count >= part * len(judged)), None) for part in range(1, 11)]
+    curve = dict.fromkeys(count for count in (*tenths, *counts[-1:]) if count)
+    return KindScores(
+        n=len(judged),
+        right=verdicts["right"],
+        wrong=verdicts["wrong"],
+        abstained=verdicts["abstained"],
+        calibration_error=sum(distances) / len(answers) if bins else None,
+        curve=tuple(
+            RiskPoint(
+                coverage=count / len(judged),
+                risk=sum(not right for _, right in answers[:count]) / count,
+                confidence=answers[count - 1][0],
+            )
+            for count in curve
+        ),
     )
 
 

@@ -123,6 +123,31 @@ def test_the_gold_document_is_known_by_any_of_its_names() -> None:
     assert check.citation
 
 
+def test_each_kind_of_question_has_its_counts_its_curve_and_its_calibration_error() -> None:
+    # of ten answers the surest six are right and the others wrong; a table is withheld
+    texts = [
+        AnswerCheck(id=f"{n}", kind="text", answerable=True, number=n < 6, confidence=round(0.95 - n / 20, 2))
+        for n in range(10)
+    ]
+    withheld = AnswerCheck(id="t", kind="table", answerable=True, number=False, abstained=True, confidence=0.3)
+    kinds = summarise_answers([*texts, withheld]).kinds
+    assert [(name, one.n, one.right, one.wrong, one.abstained) for name, one in kinds.items()] == [
+        ("all", 11, 6, 4, 1),
+        ("table", 1, 0, 0, 1),
+        ("text", 10, 6, 4, 0),
+    ]
+    text = kinds["text"]
+    assert [text.risk_at(coverage) for coverage in (0.1, 0.6, 0.8, 1.0)] == [0, 0, 0.25, 0.4]
+    assert text.calibration_error == pytest.approx(0.725 - 0.6)
+    assert (kinds["all"].risk_at(1.0), kinds["table"].curve, kinds["table"].calibration_error) == (None, (), None)
+
+
+def test_answers_of_equal_confidence_are_one_point_of_the_curve() -> None:
+    checks = [AnswerCheck(id=f"{n}", answerable=True, number=n > 0, confidence=0.9) for n in range(4)]
+    [point] = summarise_answers(checks).kinds["all"].curve
+    assert (point.coverage, point.risk, point.confidence) == (1.0, 0.25, 0.9)
+
+
 def test_the_shares_of_answers() -> None:
     checks = [
         AnswerCheck(id="1", answerable=True, number=True, citation=True, document=True, supported=True),
