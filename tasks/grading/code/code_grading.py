@@ -68,10 +68,10 @@ def grade_program(item: Item, response: Response, try_out: TryOut, sandbox: Sand
     return graded(
         status="scored" if verdict.score is not None else "unscored",
         score=verdict.score,
-        extracted=_storable(verdict.code[:EXTRACTED_CHARS]) or None,
-        reason=_storable(verdict.reason),
+        extracted=verdict.code[:EXTRACTED_CHARS] or None,
+        reason=verdict.reason,
         values=dict(verdict.values),
-        detail={"stderr": _storable(verdict.stderr[-STDERR_CHARS:])} if verdict.stderr else {},
+        detail={"stderr": verdict.stderr[-STDERR_CHARS:]} if verdict.stderr else {},
         missing=not verdict.code,
     )
 
@@ -81,11 +81,6 @@ def verdict_of(execution: Execution, code: str) -> Verdict:
     if execution.status == "broken":
         return Verdict(None, f"{BROKEN}{execution.reason}", code)
     return Verdict(float(execution.passed), execution.reason or execution.status, code, stderr=execution.stderr)
-
-
-def _storable(text: str) -> str:
-    """Return `text` without NUL, which no database holds in a text."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def summarise_code(samples: Iterable[Sample], *, ks: Sequence[int] = ()) -> Summary:

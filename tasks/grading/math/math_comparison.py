@@ -38,7 +38,8 @@ from tasks.grading.math.math_reading import (
 from tasks.grading.math.math_tokens import Amount, convert, same_dimension
 
 _HUNDREDTH = Apply("pow", (Number(Fraction(10)), Number(Fraction(-2))))
-_REAL_LINE = Bracketed("(", (Formula(Apply("neg", (INFINITY,))), Formula(INFINITY)), ")")
+_MINUS_INFINITY = Formula(Apply("neg", (INFINITY,)))
+_REAL_LINE = Bracketed("(", (_MINUS_INFINITY, Formula(INFINITY)), ")")
 _REALS = frozenset(("all real numbers", "all reals", "real numbers", "the set of all real numbers", "the real numbers"))
 
 
@@ -310,10 +311,8 @@ def _same_relations(gold: Relation, answer: Relation) -> bool:
         factor = _proportion(gold, answer)
         expected = gold.signs[0] if factor and factor > 0 else MIRRORED.get(gold.signs[0], gold.signs[0])
         return factor is not None and answer.signs[0] == expected
-    if len(gold.signs) == len(answer.signs):
-        mirrored = Relation(answer.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in answer.signs[::-1]))
-        return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in (answer, mirrored))
-    return False
+    turned = answer, _exchange_sides(answer)
+    return any(side.signs == gold.signs and _same_items(gold.sides, side.sides) for side in turned)
 
 
 def _proportion(gold: Relation, answer: Relation) -> int | None:
@@ -407,24 +406,20 @@ def as_interval(relation: Relation) -> Answer | None:
     """Return `1 < x <= 2` as (1, 2]; None for a relation that is no interval."""
     if bounded_variable(relation) is None:
         return None
-    middle = next(index for index, side in enumerate(relation.sides) if symbols_of(side) - {INFINITY.name})
+    if {*relation.signs} <= {">", "ge"}:
+        relation = _exchange_sides(relation)
     signs, sides = relation.signs, relation.sides
-    if len(sides) == 3 and middle == 1:
-        if {*signs} <= {">", "ge"}:
-            signs, sides = tuple(MIRRORED[sign] for sign in signs[::-1]), sides[::-1]
-        if not {*signs} <= {"<", "le"}:
-            return None
-        low, high = sides[0], sides[2]
-        return Bracketed("[" if signs[0] == "le" else "(", (low, high), "]" if signs[1] == "le" else ")")
-    if len(sides) != 2:
+    below = next(index for index, side in enumerate(sides) if symbols_of(side) - {INFINITY.name})
+    above = len(sides) - 1 - below
+    if not {*signs} <= {"<", "le"} or max(below, above) > 1:
         return None
-    sign = signs[0] if middle == 0 else MIRRORED.get(signs[0], "")
-    bound = sides[1 - middle]
-    if sign in ("<", "le"):
-        return Bracketed("(", (Formula(Apply("neg", (INFINITY,))), bound), "]" if sign == "le" else ")")
-    if sign in (">", "ge"):
-        return Bracketed("[" if sign == "ge" else "(", (bound, Formula(INFINITY)), ")")
-    return None
+    low, high = sides[0] if below else _MINUS_INFINITY, sides[-1] if above else Formula(INFINITY)
+    opening, closing = "[" if below and signs[0] == "le" else "(", "]" if above and signs[-1] == "le" else ")"
+    return Bracketed(opening, (low, high), closing)
+
+
+def _exchange_sides(relation: Relation) -> Relation:
+    return Relation(relation.sides[::-1], tuple(MIRRORED.get(sign, sign) for sign in relation.signs[::-1]))
 
 
 def solution_set(listed: Listed) -> Answer | None:
@@ -439,7 +434,7 @@ def solution_set(listed: Listed) -> Answer | None:
     if len(parts) != len(listed.items) or len({bounded_variable(relation) for relation in relations}) != 1:
         return None
     rising = [part for part in parts if part.items[1] == Formula(INFINITY)]
-    falling = [part for part in parts if part.items[0] == Formula(Apply("neg", (INFINITY,)))]
+    falling = [part for part in parts if part.items[0] == _MINUS_INFINITY]
     if len(parts) == 2 and len(rising) == len(falling) == 1:
         low, high = rising[0].items[0], falling[0].items[1]
         if isinstance(low, Formula) and isinstance(high, Formula):

@@ -47,7 +47,7 @@ _HOPE = re.compile(r"\.?\s*I hope (?:it|this) is correct.*", re.S | re.I)
 _SPAN = re.compile(
     r"\$\$(.{1,2000}?)\$\$|\$(?<!\\.)([^$\n]{1,2000}?)(?<!\\)\$|\\\(([^\n]{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
 )
-_BETWEEN = re.compile(r"\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\{\s*(?:and|or)\s*\})\s*")
+_BETWEEN = re.compile(r"\s*(?:,?\s*(?:\\text\{\s*)?(?:and|or)\s*\}?|[,;])\s*")
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])(?:[-+−]|(?:minus|negative|마이너스|マイナス|负|負)\s?)?[$€£¥]?\s?(?:"
     r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"

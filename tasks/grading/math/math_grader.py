@@ -244,8 +244,6 @@ def parse_number(text: str) -> float | None:
 
 
 def _shorten(text: str) -> str:
-    """Return the beginning of a long answer, without characters that JSON or the database refuse."""
-    if text.isascii() and len(text) <= SHOWN_CHARS and "\0" not in text:
-        return text
-    clean = text.replace("\0", "").encode("utf-8", "replace").decode()
+    """Return the beginning of a long answer, without halves of surrogate pairs, which no JSON of ours holds."""
+    clean = text.encode("utf-8", "replace").decode()
     return clean if len(clean) <= SHOWN_CHARS else clean[:SHOWN_CHARS] + " …"

@@ -29,10 +29,10 @@ _CHARACTERS = str.maketrans(
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 
-_NEW_ROW = re.compile(r"\\\\(?:\s*\[[^\]\n]{0,8}(?:pt|em|ex|mm|cm)\])?")
-_SPACES = re.compile(r"\\(?:[,;:>\s]|quad\b|qquad\b|thinspace\b|enspace\b|hspace\*?\{[^{}]*\})|~(?!=)|\s+")
+_NEW_ROW = re.compile(r"\\\\(?:\s*\[[^\]\n]{0,8}(?:pt|ex|[cem]m)\])?")
+_SPACES = re.compile(r"\\(?:[,;:>\s]|q?quad\b|thinspace\b|enspace\b|hspace\*?\{[^{}]*\})|~(?!=)|\s+")
 _PERCENT = re.compile(
-    r"\\?%|\\(?:text|mathrm|mbox)\s*\{\s*(?:percent|percentage|pct|\\?%)\s*\}|(?<![a-zA-Z])(?:percentage|percent|pct)\b"
+    r"\\?%|\\(?:text|mathrm|mbox)\s*\{\s*(?:percent(?:age)?|pct|\\?%)\s*\}|(?<![a-zA-Z])(?:percent(?:age)?|pct)\b"
 )
 _DERIVATIVE = re.compile(
     r"\\frac\s*\{\s*(?:\\mathrm\s*\{d\}|d)(?:\^\{?(\d)\}?)?\s*([^{}]*?)\}\s*\{\s*(?:\\mathrm\s*\{d\}|d)\s*([A-Za-z])(?:\^\{?\d\}?)?\s*\}"
@@ -66,9 +66,9 @@ _REWRITES = (
         r"\\degree ",
     ),
     (("%", "p"), _PERCENT, r"\\% "),
-    (("\\le", "<"), re.compile(r"\\(?:leqslant|leq|le)(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
-    (("\\ge", ">"), re.compile(r"\\(?:geqslant|geq|ge)(?![a-zA-Z])|>\s*="), r"\\ge "),
-    (("\\n", "!"), re.compile(r"\\(?:neq|ne)(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
+    (("\\le", "<"), re.compile(r"\\le(?:q|qslant)?(?![a-zA-Z])|<\s*=|=\s*<"), r"\\le "),
+    (("\\ge", ">"), re.compile(r"\\ge(?:q|qslant)?(?![a-zA-Z])|>\s*="), r"\\ge "),
+    (("\\n", "!"), re.compile(r"\\neq?(?![a-zA-Z])|!\s*=|\\not\s*="), r"\\ne "),
     (("\\lt",), re.compile(r"\\lt(?![a-zA-Z])"), "<"),
     (("\\gt",), re.compile(r"\\gt(?![a-zA-Z])"), ">"),
     (("\\", "~"), re.compile(r"\\(?:approx|simeq|doteq)(?![a-zA-Z])|~="), r"\\approx "),
@@ -118,7 +118,7 @@ _HOUR = re.compile(
 )
 _DIAL = re.compile(
     r"(?<![\d.])(?P<hour>1[0-2]|0?[1-9])(?::(?P<minute>[0-5]\d))?"
-    r"(?:\s*\\text\w*\{\s*|\s|(?<=:\d\d))(?:(?P<half>[ap])\.?m\b\.?|o'clock\b)\}?",
+    r"(?:\s*\\text\w*\{\s*|\s|(?<=:\d\d))(?:(?P<half>[ap])\.?m\b\.?|o'clock\b|noon\b)\}?",
     re.I,
 )
 VERB_AT_THE_END = re.compile(
@@ -240,7 +240,7 @@ def _spell_parts(match: re.Match[str]) -> str:
 
 
 def _spell_time(match: re.Match[str]) -> str:
-    """Return `2:30 p.m.`, `오후 2시 30분` or `下午2点半` by 24 hours; 2시 alone, which may be a count, as it is."""
+    """Return `12 noon`, `오후 2시 30분` or `下午2点半` by 24 hours; 2시 alone, which may be a count, as it is."""
     half, minute, thirty = (match.groupdict().get(name) for name in ("half", "minute", "thirty"))
     if match.re is _HOUR and not (half or minute or thirty):
         return match.group()
