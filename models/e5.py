@@ -60,7 +60,9 @@ class E5:
         self.precision: Precision = precision or native_precision()
         self.id = f"e5@{fingerprint('e5')}/{self.precision}"
         self._pieces = packed.pieces._replace(scored=[])  # the tokenizer has them
-        self._tokenizer = _make_tokenizer(packed.pieces)
+        # without normalisation, begin and end tokens, which `token_ids` adds
+        self._tokenizer = Tokenizer(Unigram(packed.pieces.scored, packed.pieces.unknown, byte_fallback=False))
+        self._tokenizer.pre_tokenizer = Metaspace()
         words = packed.words
 
         def word_vectors(token_ids: Tensor) -> Tensor:
@@ -207,10 +209,3 @@ def _read_pieces(file: _Cursor) -> Pieces:
         character = file.number("<u4")
         normal[character] = "".join(map(chr, file.array("<u4", file.number("u1")).tolist()))
     return Pieces(scored, begin, end, unknown, normal)
-
-
-def _make_tokenizer(pieces: Pieces) -> Tokenizer:
-    """Return the tokenizer without normalisation, begin and end tokens: E5.token_ids adds them."""
-    tokenizer = Tokenizer(Unigram(pieces.scored, pieces.unknown, byte_fallback=False))
-    tokenizer.pre_tokenizer = Metaspace()
-    return tokenizer

@@ -71,7 +71,7 @@ class Endpoint:
     def __init__(
         self, model: str, *, base_url: str | None = None, api_key: SecretStr | None = None, timeout_s: float = 120.0
     ) -> None:
-        self._model, self._timeout_s = model, timeout_s
+        self.model, self._timeout_s = model, timeout_s
         self._key = api_key.get_secret_value().strip() if api_key else ""
         try:
             parts = urlsplit(base_url or OPENAI_BASE_URL)
@@ -101,13 +101,13 @@ class Endpoint:
         return f"{parts.scheme}://{host}:{port}{parts.path}"
 
     def read_card(self) -> dict[str, Any]:
-        """Return the entry of this model in the list of models (GET /models); empty where there is none."""
+        """Return this model's entry in the list (GET /models); empty where there is none. Raises ModelError."""
         with self.name_failures(), suppress(ValueError):  # a web page
             response = self._request("GET", "/models")
             listed: Any = json.loads(response.data) if response.status == 200 else None
             entries = listed.get("data") if isinstance(listed, dict) else None
             if isinstance(entries, list):
-                return next((entry for entry in entries if entry.get("id") == self._model), {})
+                return next((entry for entry in entries if entry.get("id") == self.model), {})
         return {}
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -210,7 +210,7 @@ class Endpoint:
             plain, code = failed.message if isinstance(failed.message, str) else plain, failed.code
         text = f"{self._where} answered {status}: {self._clean(plain or 'nothing')}"
         # vLLM, Ollama and OpenAI all write the word; a missing path is `Not Found`, `Invalid URL` or a web page
-        is_model = code == "model_not_found" or re.search(r"\bmodel\b", plain, re.I) or self._model in plain
+        is_model = code == "model_not_found" or re.search(r"\bmodel\b", plain, re.I) or self.model in plain
         match status:
             case 301 | 302 | 303 | 307 | 308:  # not followed: the base URL names the endpoint that answers
                 return ModelUnavailable(f"{text}. It leads to {self._clean(headers.get('location'))}; ask there.")
@@ -233,7 +233,7 @@ class Endpoint:
 
     @property
     def _where(self) -> str:
-        return f"The endpoint {self._url} (model {self._model})"
+        return f"The endpoint {self._url} (model {self.model})"
 
     def _clean(self, message: object) -> str:
         """Return the message on one line, short, and without the key or what the base URL hides."""

@@ -145,13 +145,14 @@ def identify(chat: OpenAIChat, known: Sequence[Fingerprint]) -> Identity:
 
 def take_fingerprint(chat: OpenAIChat) -> Fingerprint:
     """Ask an endpoint for its list of models and for the answers to PROBES. Raises ModelError."""
-    card = {name: value for name, value in chat.read_card().items() if name in CARD_FIELDS}
+    card = {name: value for name, value in chat.endpoint.read_card().items() if name in CARD_FIELDS}
     created = card.get("created")
     if not isinstance(created, int | float) or time.time() - created < SETTLED_S:
         card.pop("created", None)
     with ThreadPoolExecutor(len(PROBES), thread_name_prefix="probes") as threads:
         probes = tuple(threads.map(lambda prompt: _ask_probe(chat, prompt), PROBES))
-    return Fingerprint(address=chat.address, name=chat.served_name, card=card, probes=probes, seen_at=datetime.now(UTC))
+    address, name = chat.endpoint.address, chat.endpoint.model
+    return Fingerprint(address=address, name=name, card=card, probes=probes, seen_at=datetime.now(UTC))
 
 
 def _ask_probe(chat: OpenAIChat, prompt: str) -> Probe:

@@ -103,21 +103,7 @@ class OpenAIChat:
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
             self._optional |= {"reasoning_effort", "reasoning"}
         self._refused, self._wants_newer = set[str](), False  # as this endpoint has said so far
-        self._endpoint = Endpoint(model, **endpoint)
-
-    @property
-    def served_name(self) -> str:
-        """Name of the model as the endpoint serves it."""
-        return self._model
-
-    @property
-    def address(self) -> str:
-        """Address of the endpoint, without secrets; the same for two spellings of a host."""
-        return self._endpoint.address
-
-    def read_card(self) -> dict[str, JsonValue]:
-        """Return what the endpoint's list of models says of this one; empty for nothing. Raises ModelError."""
-        return self._endpoint.read_card()
+        self.endpoint = Endpoint(model, **endpoint)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """Answer one request. Raises models.model_errors.ModelError; half a stream is a TransientModelError.
@@ -223,8 +209,8 @@ class OpenAIChat:
     def _stream_answer(self, path: str, body: dict[str, Any]) -> Generator[_Part]:
         """Yield the answer after each piece of it; the last one is the whole."""
         read, so_far = _read_responses if path == "/responses" else _read_completion, _Part()
-        with self._endpoint.name_failures():
-            for event in self._endpoint.events(path, body):
+        with self.endpoint.name_failures():
+            for event in self.endpoint.events(path, body):
                 so_far = so_far.followed_by(read(event))
                 yield so_far
             if "stream" in body and so_far.finish_reason is None and not so_far.is_whole:

@@ -66,7 +66,7 @@ def test_a_time_of_creation_that_moves_with_the_clock_says_nothing(
 ) -> None:
     chat = OpenAIChat(MODEL, base_url=server.base_url)
     assert take_fingerprint(chat).card["created"] == 0
-    monkeypatch.setattr(chat, "read_card", lambda: {"created": int(time.time()), "root": "/weights"})
+    monkeypatch.setattr(chat.endpoint, "read_card", lambda: {"created": int(time.time()), "root": "/weights"})
     assert take_fingerprint(chat).card == {"root": "/weights"}
 
 

@@ -187,7 +187,7 @@ def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = Tru
     chat = open_model(spec)
     if not isinstance(chat, OpenAIChat) or any(spec.args.get(name) for name in IDENTITY_ARGS):
         return spec, ()
-    place: dict[str, JsonValue] = {"address": chat.address, "model": chat.id}
+    place: dict[str, JsonValue] = {"address": chat.endpoint.address, "model": chat.id}
     known = list[Fingerprint]()
     while len(known) % KNOWN_AT_ONCE == 0:
         keys = [digest(place | {"fingerprint": len(known) + number}) for number in range(KNOWN_AT_ONCE)]
@@ -200,7 +200,7 @@ def identify_model(spec: ModelSpec, responses: ResponseStore, *, ask: bool = Tru
     if identity.is_new:
         row = StoredResponse(
             backend="fingerprint",
-            model=chat.served_name,
+            model=chat.endpoint.model,
             request=place | {"number": len(known)},
             response=identity.fingerprint.model_dump(mode="json"),
             latency_s=0.0,
