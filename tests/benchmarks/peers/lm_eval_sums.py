@@ -1,6 +1,6 @@
 """Sums through the lm-evaluation-harness: `lm_eval_sums.py DATA.jsonl ITEMS [BASE_URL CONCURRENCY]`.
 
-They are answered at once by its dummy model, or by an endpoint.
+They are answered at once by its dummy model; or its own command asks an endpoint.
 """
 
 import os
@@ -11,6 +11,7 @@ from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
+from lm_eval.__main__ import cli_evaluate
 from lm_eval.evaluator import simple_evaluate
 from lm_eval.tasks import TaskManager
 
@@ -31,16 +32,18 @@ metric_list:
 
 def main() -> None:
     """Run it."""
-    asked: dict[str, Any] = {"model": "dummy"}
-    if sys.argv[3:]:
-        url, concurrency = sys.argv[3:]
-        arguments = {"model": "bench", "base_url": f"{url}/chat/completions", "num_concurrent": int(concurrency)}
-        asked = {"model": "local-chat-completions", "model_args": arguments | {"tokenizer_backend": None}}
-        asked["apply_chat_template"] = True
+    data, items, *endpoint = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "sums.yaml").write_text(TASK.format(data=sys.argv[1]))
+        Path(folder, "sums.yaml").write_text(TASK.format(data=data))
+        if endpoint:
+            url, concurrency = endpoint
+            model = f"model=bench,base_url={url}/chat/completions,num_concurrent={concurrency},tokenizer_backend=None"
+            words = ["--model", "local-chat-completions", "--model_args", model, "--tasks", "sums", "--limit", items]
+            sys.argv[1:] = [*words, "--include_path", folder, "--apply_chat_template"]
+            cli_evaluate()
+            return
         tasks = TaskManager(include_path=folder, include_defaults=False)
-        found: Any = simple_evaluate(**asked, tasks=["sums"], task_manager=tasks, limit=int(sys.argv[2]))
+        found: Any = simple_evaluate(model="dummy", tasks=["sums"], task_manager=tasks, limit=int(items))
     assert found["results"]["sums"]
 
 
