@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from models.model_errors import RequestRefused
 from models.protocols import ChatRequest
 from models.scripted import ScriptedChat
 from storage.artifacts import Artifacts
@@ -54,7 +55,7 @@ class MineBenchmark(BaseBenchmark):
         if results is None:
             return None
         shares = [
-            np.mean([float(one["answer"] in one["model_outputs"][i].split()[-1]) for one in results["examples"]])
+            np.mean([float(one["answer"] in one["model_outputs"][i][-1:]) for one in results["examples"]])
             for i in range(self.n_repeat)
         ]
         METRICS
@@ -76,19 +77,24 @@ def written(folder: Path, metrics: str = FIGURES) -> Path:
 class Heard(ScriptedChat):
     """Remembers what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuses: str = "nothing") -> None:
         super().__init__()
         self.requests: list[ChatRequest] = []
+        self._refuses = refuses
 
     def complete(self, request: ChatRequest, **options: Any) -> Any:
         self.requests.append(request)
+        if last_words(request) == self._refuses:
+            raise RequestRefused("no sums of this kind")
         return super().complete(request, **options)
 
 
-def asked(path: Path, artifacts: Artifacts, **settings: Any) -> tuple[TaskResult, list[ChatRequest]]:
+def asked(
+    path: Path, artifacts: Artifacts, refuses: str = "nothing", **settings: Any
+) -> tuple[TaskResult, list[ChatRequest]]:
     release_models()
     asking = Asking(ModelSpec(backend="scripted"))
-    asking.chat = Heard()
+    asking.chat = Heard(refuses)
     found = run_benchmark(plan_of(path, artifacts, **settings), asking, artifacts)
     return found, asking.chat.requests
 
@@ -103,6 +109,13 @@ def test_metrics_of_the_benchmark_become_figures_with_their_errors(tmp_path: Pat
         Estimate(metric="accuracy_avg", value=found.estimates[0].value, std_err=0.0, n=3, headline=True),
     )
     assert (found.counts.items, found.data.count, found.usage.calls) == (3, 3, 6)
+
+
+def test_requests_without_an_answer_are_told_beside_the_figures(tmp_path: Path, artifacts: Artifacts) -> None:
+    found, _ = asked(written(tmp_path), artifacts, refuses="Problem: 0 + 0")
+    assert found.metrics["accuracy_avg"] == 0
+    assert found.notes[1].startswith("2 requests got no answer")
+    assert "no sums of this kind" in found.notes[1]
 
 
 def test_what_it_asks_for_is_what_is_asked(tmp_path: Path, artifacts: Artifacts) -> None:

@@ -60,6 +60,8 @@ class AsLM:
         self.model_args = {"model": name, "pretrained": name}
         self.model = name
         self.pretrained = name
+        self.unanswered: list[ModelError] = []
+        """Why requests that got no answer got none."""
         self._ask_all = ask_all
         self._template = template
         self._system = system
@@ -72,7 +74,9 @@ class AsLM:
         """Return the answers to lm_eval Instances of `(prompt, generation arguments)`; empty where one failed."""
         answers = [""] * len(requests)
         for number, answer in self._ask_all(self._requests(requests)):
-            if not isinstance(answer, ModelError):
+            if isinstance(answer, ModelError):
+                self.unanswered.append(answer)
+            else:
                 answers[number] = answer.response.text
         return answers
 
@@ -157,6 +161,12 @@ def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> Ta
             parse_constant=lambda _: None,  # NaN and infinity, which JSON and the database cannot hold
         ),
     )
+    notes = ["graded by the benchmark's own code, which keeps no single samples"]
+    if model.unanswered:
+        notes.append(
+            f"{len(model.unanswered)} requests got no answer, for which the benchmark's own code was given an empty "
+            f"one: its figures hold them for wrong ({model.unanswered[0]})"
+        )
     examples = generated.get("examples")
     count = len(cast("list[Any]", examples)) if isinstance(examples, list) else 0
     return TaskResult(
@@ -170,7 +180,7 @@ def run_benchmark(task: PlannedTask, asking: Asking, artifacts: Artifacts) -> Ta
         counts=Counts(items=count, samples=count, scored=count),
         usage=asking.usage,
         responses=(responses,),
-        notes=("graded by the benchmark's own code, which keeps no single samples",),
+        notes=tuple(notes),
     )
 
 
