@@ -28,6 +28,8 @@ RATIO = answer(
     "Turnover FY2023 = 1,099 [1] ÷ average(430 [2], 402 [3]) = 2.64",
     *(cited(n, f"row {n}", cell=f"{n}:0:{n}:1") for n in (1, 2, 3)),
     reason="worked out from tables",
+    value="2.641826923",
+    display="2.64",
 )
 SHEET = answer("Cost?", "7 won [1].", cited(1, "cost: 7", document="tram.pdf", page=None))
 TABLE = answer(
@@ -66,7 +68,7 @@ def keeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             DOUBT,
             ('<mark class="doubt" title="No cited place holds this">It floats on 9 rivers.</mark>', "not supported"),
         ),
-        (RATIO, ("<summary>Turnover FY2023 = 2.64</summary>", "<td>row 1</td>", "<td>row 3</td>")),
+        (RATIO, ('"headline">2.64<', "<summary>Turnover FY2023 = 2.64</summary>", "<td>row 1</td>", "<td>row 3</td>")),
         (TABLE, ('<th scope="col">', "<td>due</td>")),
         (SHEET, ("<blockquote>cost: 7</blockquote>",)),
     ],
