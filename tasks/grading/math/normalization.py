@@ -109,9 +109,9 @@ _LOCAL = (
     (re.compile(r"(?:마이너스|マイナス|负|負)\s?(?=\d)"), "-"),
     (re.compile(r"(?<![A-Za-z])([A-Za-z])\s?(?:는|은|는|이|가|は|が|是|为|為)\s?(?=[-\d\\(])"), r"\1 = "),
 )
-_HALVES: dict[str, int] = dict.fromkeys(("a", "오전", "午前", "上午"), 0) | dict.fromkeys(
-    ("p", "오후", "午後", "下午"), 12
-)
+_HALVES = {
+    half: hours for hours, halves in ((0, "a 오전 午前 上午"), (12, "p 오후 午後 下午")) for half in halves.split()
+}
 _HOUR = re.compile(
     rf"(?:(?P<half>{'|'.join(half for half in _HALVES if len(half) > 1)})\s?)?(?<!\d)(?P<hour>\d{{1,2}})\s?[시時时点點]"
     r"(?:\s?(?P<minute>\d{1,2})\s?[분分]|\s?(?P<thirty>[반半]))?"
