@@ -192,8 +192,9 @@ class _Sender:
         self._ended = Event()
         self._failures, self._failing_since = 0, 0.0
         self._refusals: int | None = 0  # None: it has answered, so that a refusal concerns its own request
-        self._storing = Lock()
-        self._unstored: dict[str, StoredResponse] = {}
+        self._is_storing = False
+        self._unstored: dict[str, tuple[StoredResponse, SimpleQueue[bool]]] = {}
+        """Answers that wait for the transaction under way; each thread is told there whether to store them."""
         self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
 
     def begin(self, questions: Iterable[_Question], *, is_answering: bool = False) -> None:
@@ -315,18 +316,28 @@ class _Sender:
 
         One that cannot be stored is given all the same: it was paid for.
         """
+        shall_store: SimpleQueue[bool] = SimpleQueue()
         with self._guard:
-            self._unstored[key] = row
-        with self._storing:
+            self._unstored[key] = row, shall_store
+            is_first, self._is_storing = not self._is_storing, True
+        # no lock: those whose answers were stored together would pass it one by one, each a switch of threads
+        if not is_first and not shall_store.get():
+            return
+        with self._guard:
+            stored, self._unstored = self._unstored, {}
+        try:
+            self._responses.put_many({key: row for key, (row, _) in stored.items()})
+        except Exception as error:  # noqa: BLE001 raised when all that is under way is given
             with self._guard:
-                if key not in self._unstored:  # the thread that stored last took it along
-                    return
-                rows, self._unstored = self._unstored, {}
-            try:
-                self._responses.put_many(rows)
-            except Exception as error:  # noqa: BLE001 raised when all that is under way is given
-                with self._guard:
-                    self._fail(error)
+                self._fail(error)
+        finally:
+            with self._guard:
+                _, successor = next(iter(self._unstored.values()), (None, None))
+                self._is_storing = successor is not None
+            if successor:
+                successor.put(True)
+            for _, told in stored.values():
+                told.put(False)
 
 
 def _ask_in_windows(
