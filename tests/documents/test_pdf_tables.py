@@ -347,6 +347,30 @@ def test_names_of_columns_in_several_lines_are_one_cell_and_spacers_none(sheet: 
     ]
 
 
+def test_a_title_with_a_line_in_pieces_spans_the_columns_below(sheet: Sheet) -> None:
+    sheet.amounts(90, "Years ended", ends=(330.0,))
+    for x0, x1 in pairwise((200.0, 258.0, 262.0, 338.0, 342.0, 415.0)):
+        sheet.rule(x0, 94, x1, 94)
+    sheet.amounts(104, "2023", "2022", "2021")
+    for n, (label, *amounts) in enumerate(REVENUE * 2):
+        sheet.write(LEFT, 140 + HIGH * n, label)  # far below the names of the columns
+        sheet.amounts(140 + HIGH * n, *amounts)
+    (table,) = sheet.tables()
+    assert table.text.splitlines()[:3] == [" | Years ended", " | 2023 | 2022 | 2021", " | ".join(REVENUE[0])]
+    assert {cell.text: cell.col_span for cell in table.cells}["Years ended"] == 3
+
+
+def test_a_table_of_two_rows_has_the_columns_of_its_amounts(sheet: Sheet) -> None:
+    sheet.amounts(106, "First half", "Second half", ends=(271.0, 419.0))
+    names, row = ("", "Sales", "Costs", "Sales", "Costs"), ("Total", "12,345", "9,876", "7,654", "321")
+    for n, (label, *texts) in enumerate((names, row, row)):
+        sheet.write(LEFT, 120 + HIGH * n, label)
+        sheet.amounts(120 + HIGH * n, *texts, ends=(240.0, 290.0, 380.0, 430.0))
+    (table,) = sheet.tables()
+    assert table.text.splitlines()[-1].split(" | ")[1:] == ["12,345", "9,876", "7,654", "321"]
+    assert [cell.col_span for cell in table.cells if "half" in cell.text] == [2, 2]
+
+
 def test_two_tables_side_by_side_are_two(sheet: Sheet) -> None:
     for n, (label, *amounts) in enumerate(REVENUE * 2):
         for left in (LEFT, 330.0):

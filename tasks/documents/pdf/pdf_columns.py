@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, join_stripes
+from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, join_stripes, merge_edges
 from tasks.documents.pdf.pdf_layout import group_rows
 from tasks.documents.pdf.pdf_rows import HEADER_LINES
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
@@ -30,6 +30,8 @@ from tasks.documents.pdf.pdf_words import (
     place_line,
 )
 
+RULE_GAP = 1.0
+"""Points between two pieces of one horizontal line; between the lines under two columns there are more."""
 PARTIAL_SHARE = 0.6
 """A drawn grid narrower than this share of an aligned table around it is a highlight in that table."""
 
@@ -44,13 +46,14 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
     stored = [word for word in text.words() if word.line in lines]
     moved = move_signs(stored)
     words = [moved.get(word, word) for word in stored]
+    rules = [*edges.horizontal, *merge_edges(edges.horizontal, gap=RULE_GAP)]
     grids = join_stripes(find_grids(edges), words)
-    boxes = [grid for grid in grids if is_box(grid, words, edges.horizontal, page_width=text.width)]
-    drawn = fill_grids([grid for grid in grids if grid not in boxes], words, edges.horizontal)
-    aligned = find_aligned(remove_table_words(own, words, []), edges.horizontal, words)
+    boxes = [grid for grid in grids if is_box(grid, words, rules, page_width=text.width)]
+    drawn = fill_grids([grid for grid in grids if grid not in boxes], words, rules)
+    aligned = find_aligned(remove_table_words(own, words, []), rules, words)
     tables = [table for table in drawn if not any(_is_highlight(table, area) for area in aligned)]
     if drawn:
-        aligned = find_aligned(remove_table_words(own, words, tables), edges.horizontal, words)
+        aligned = find_aligned(remove_table_words(own, words, tables), rules, words)
     table_words = {word for table in tables for word in table.words}
     # texts around a box of words seem to stand in columns, and are a diagram
     middles = [((x0 + x1) / 2, (y0 + y1) / 2) for x0, y0, x1, y1 in (box.bbox for box in boxes)]
@@ -60,7 +63,7 @@ def find_tables(text: PageText, own: Sequence[Fragment], edges: Edges) -> list[T
         for area in aligned
         if not any(area.xs[0] < x < area.xs[-1] and area.ys[0] < y < area.ys[1] for x, y in middles)
     ]
-    tables += fill_grids(grids, rest, edges.horizontal)
+    tables += fill_grids(grids, rest, rules)
     origins = {sign: word for word, sign in moved.items()}
     return [table._replace(words=tuple(origins.get(word, word) for word in table.words)) for table in tables]
 
@@ -158,7 +161,9 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
         if run and (line.y0 - run[-1].y1 > ROW_GAP_EMS * line.size or _ends_table(run, line)):
             runs.append([])
         runs[-1].append(line)
-    return [Grid(xs, (rows[0].y0, rows[-1].y1), ()) for run in runs for rows, xs in _split_tables(run, rules, free)]
+    return [
+        Grid(xs, (rows[0].y0, rows[-1].y1), ()) for run in runs for rows, xs in _split_tables(run, rules, free, least=2)
+    ]
 
 
 def _part_runs(row: Sequence[Fragment], words: Sequence[Word]) -> Iterator[Fragment | Phrase]:
@@ -183,7 +188,7 @@ def _ends_table(run: Sequence[_Line], line: _Line) -> bool:
 
 
 def _split_tables(
-    run: list[_Line], rules: Sequence[Edge], words: Sequence[Word]
+    run: list[_Line], rules: Sequence[Edge], words: Sequence[Word], *, least: int = MIN_ROWS
 ) -> Iterable[tuple[list[_Line], tuple[float, ...]]]:
     """Yield the run as a table, with its column lines; or the tables in its parts, cut at its widest gap."""
     several = [i for i, line in enumerate(run) if len(line.segments) > 1]
@@ -197,7 +202,7 @@ def _split_tables(
     counted = [line for line in rows if any(is_number(segment.text) for segment in line.segments[1:])]
     titles = rows.index(counted[0]) if counted else len(rows)
     is_counted = titles <= min(HEADER_LINES, len(counted)) and len(counted) >= COUNTED_SHARE * (len(rows) - titles)
-    for shown in (counted, rows) if is_counted and len(counted) >= MIN_ROWS else (rows,):
+    for shown in (counted, rows) if is_counted and len(counted) >= least else (rows,):
         gaps = find_gutters([[(s.x0, s.x1) for s in line.segments] for line in shown], least=MIN_GUTTER)
         if not gaps:
             continue

@@ -138,8 +138,8 @@ def find_edges(drawings: Iterable[dict[str, Any]], to_reading: pymupdf.Matrix, *
 
 def find_grids(edges: Edges) -> list[Grid]:
     """Return the grids that the edges draw, from top to bottom; a single box is not a grid."""
-    horizontal, vertical = _merge(edges.horizontal), _merge(edges.vertical)
-    crossings = _crossings(horizontal, _merge([*vertical, *_open_sides(horizontal, vertical)]))
+    horizontal, vertical = merge_edges(edges.horizontal), merge_edges(edges.vertical)
+    crossings = _crossings(horizontal, merge_edges([*vertical, *_open_sides(horizontal, vertical)]))
     grids = [build_grid_of_boxes(boxes) for boxes in _connected(_boxes(crossings)) if len(boxes) > 1]
     return sorted(grids, key=lambda grid: (grid.ys[0], grid.xs[0]))
 
@@ -178,8 +178,11 @@ def _add_line(a: Point, b: Point, edges: Edges) -> None:
         edges.vertical.append(Edge((a[0] + b[0]) / 2, min(a[1], b[1]), max(a[1], b[1])))
 
 
-def _merge(edges: Iterable[Edge]) -> list[Edge]:
-    """Return parallel edges snapped to their mean position and joined end to end, sorted by position."""
+def merge_edges(edges: Iterable[Edge], *, gap: float = SNAP) -> list[Edge]:
+    """Return parallel edges snapped to their mean position and joined end to end, sorted by position.
+
+    gap: points between two edges that are joined.
+    """
     groups: list[list[Edge]] = []
     for edge in sorted(edges):
         if groups and edge.at <= groups[-1][-1].at + SNAP:  # chained, as pdfplumber does: SNAP counts from the last
@@ -191,7 +194,7 @@ def _merge(edges: Iterable[Edge]) -> list[Edge]:
         at = fmean([edge.at for edge in group])
         joined: list[Edge] = []
         for edge in sorted(group, key=lambda e: e.start):
-            if joined and edge.start <= joined[-1].end + SNAP:
+            if joined and edge.start <= joined[-1].end + gap:
                 joined[-1] = joined[-1]._replace(end=max(joined[-1].end, edge.end))
             else:
                 joined.append(Edge(at, edge.start, edge.end))

@@ -36,6 +36,8 @@ APART_POINTS = 30.0
 """Points between a label and the one amount of its row from which they are two columns."""
 HEADER_POINTS = 90.0
 """How far above a table its header begins at most."""
+FAR_HEIGHTS = 3
+"""White above a table, in heights of a line, up to which texts over several of its columns are its header."""
 TITLE_WORDS = 4
 """Words of a line that begins with the labels, from which it is a title over the table, where they stand close."""
 SEVERAL_SHARE = 0.25
@@ -56,6 +58,8 @@ STEP_HEIGHTS = 0.15
 """Heights of a line by which the white between rows is more than that between the lines of a row."""
 SPACE_HEIGHTS = 0.28
 """White between two words in heights of a line, from which it is more than a space."""
+OFFSET_HEIGHTS = 0.75
+"""Heights of a line by which texts of one row may be offset."""
 CLOSE_HEIGHTS = 0.8
 """White within a row, in heights of a line."""
 UNFINISHED = re.compile(r"(?:[,&/(]|\b(?:and|or|of|the|for|in|to|by|with|from|per|at|on|a|an)|\w-)$")
@@ -79,6 +83,11 @@ class _Line(NamedTuple):
     """First and last column of each phrase."""
 
     @property
+    def columns(self) -> set[int]:
+        """Return the columns that hold text."""
+        return {col for first, last in self.spans for col in range(first, last + 1)}
+
+    @property
     def label(self) -> str:
         """Return the text that begins in the first column."""
         return self.phrases[0].text if self.spans[0][0] == 0 else ""
@@ -86,7 +95,7 @@ class _Line(NamedTuple):
     @property
     def values(self) -> set[int]:
         """Return the columns behind the first that hold text."""
-        return {col for first, last in self.spans for col in range(max(first, 1), last + 1)}
+        return self.columns - {0}
 
     @property
     def amounts(self) -> set[int]:
@@ -240,7 +249,9 @@ def _find_head(grid: Grid, lines: Iterable[Sequence[Word]], words: Sequence[Word
             centre = (line[0].x0 + line[-1].x1 - xs[0] - xs[-1]) / 2
             sentence = count_gaps(line) == 0 and sum(is_word(word.text) for word in line) >= TITLE_WORDS
             is_title = is_title or sentence or (len(phrases) < 3 and abs(centre) < 2 * CENTRED)
-        if reached - max(w.y1 for w in line) > height or is_title:
+        behind = [bisect_right(xs, (p.x0 + p.x1) / 2) for p in phrases if p.x0 > xs[1] - SNAP]
+        white = FAR_HEIGHTS if len(set(behind)) == len(behind) > 1 else 1
+        if reached - max(w.y1 for w in line) > white * height or is_title:
             break
         reached = min(w.y0 for w in line)
         if phrases[-1].x0 > xs[1] - SNAP:  # a line with a label alone heads a group of rows
@@ -282,7 +293,21 @@ def _read_lines(xs: Sequence[float], top: float, bottom: float, words: Sequence[
             first = sum(x < min(phrase.x0 + SPILL, phrase.x1) for x in xs[1:-1])
             spans.append((first, max(first, sum(x < phrase.x1 - SPILL for x in xs[1:-1]))))
         lines.append(_Line(min(w.y0 for w in line), max(w.y1 for w in line), tuple(phrases), tuple(spans)))
-    return lines
+    return _join_offset_lines(lines)
+
+
+def _join_offset_lines(lines: Iterable[_Line]) -> list[_Line]:
+    """Return lines with those joined that are less than a line apart and share no column: texts of one row."""
+    joined: list[_Line] = []
+    for line in lines:
+        above = joined[-1] if joined else None
+        near = above and line.y0 - above.y0 < OFFSET_HEIGHTS * min(line.y1 - line.y0, above.y1 - above.y0)
+        if above and near and above.columns.isdisjoint(line.columns):
+            pairs = sorted(zip(above.phrases + line.phrases, above.spans + line.spans, strict=True))
+            joined[-1] = _Line(above.y0, line.y1, tuple(p for p, _ in pairs), tuple(span for _, span in pairs))
+        else:
+            joined.append(line)
+    return joined
 
 
 def _is_ruled(xs: Sequence[float], rules: Iterable[Edge], above: _Line, below: _Line) -> bool:
@@ -369,44 +394,24 @@ def _find_spans(
     extents: Sequence[tuple[float, float]],
     rules: Sequence[Edge],
 ) -> list[tuple[int, int]]:
-    """Return the columns of each phrase in a line of the header: those of the rule below it, or around its middle."""
-    line = lines[n]
-    below = lines[n + 1].y0 + 2 if n + 1 < len(lines) else line.y1 + 2
+    """Return the columns of each phrase in a line of the header."""
+    line, below, end = lines[n], lines[n + 1 :], len(extents) - 1
+    if len(line.spans) == 1 and below and _is_middle(line.phrases[0], 0, end, extents):
+        return [(0, end)]  # a title of the whole table
+    near = [rule for rule in rules if below and line.y1 - 3 < rule.at < below[0].y0 + 2]
     spans = list(line.spans)
-    near = [rule for rule in rules if line.y1 - 3 < rule.at < below]
-
-    def centred(phrase: Phrase, first: int, last: int) -> bool:
-        return abs(phrase.x0 + phrase.x1 - extents[first][0] - extents[last][1]) < 2 * CENTRED
-
     for i, phrase in enumerate(line.phrases):
-        lowest = spans[i - 1][1] + 1 if i else 0
-        highest = line.spans[i + 1][0] - 1 if i + 1 < len(spans) else len(extents) - 1
-        first, last = spans[i]
-        if n + 1 < len(lines):
-            for rule in near:
-                under = [
-                    c
-                    for c in range(lowest, highest + 1)
-                    if rule.start - CENTRED < sum(extents[c]) / 2 < rule.end + CENTRED
-                ]
-                if len(under) > 1 and under[0] <= first and last <= under[-1]:
-                    spans[i] = under[0], under[-1]
-                    break
-            else:
-                # over the fewest columns of which it is the middle
-                wider = ((a, b) for a in range(first, lowest - 1, -1) for b in range(last, highest + 1))
-                fits = [span for span in wider if centred(phrase, *span)] if first < last else []
-                spans[i] = min(fits, key=lambda span: span[1] - span[0], default=(first, last))
-        elif n and len(spans) == 1 and first and centred(phrase, 1, len(extents) - 1):
-            spans[i] = 1, len(extents) - 1  # a unit of all columns
-    # titles in the middle of groups of equal size
+        lowest = spans[i - 1][1] + 1 if i else min(spans[i][0], 1)  # no title of values stands over the labels
+        highest = spans[i + 1][0] - 1 if i + 1 < len(spans) else end
+        spans[i] = _find_span(phrase, spans[i], (lowest, highest), extents, below, near)
+    # titles in the middle of groups of equal size; a unit of all columns
     titles = [i for i, (first, _) in enumerate(spans) if first]
-    width = (len(extents) - 1) // len(titles) if len(titles) > 1 else 1
-    if width > 1 and width * len(titles) == len(extents) - 1 and n + 1 < len(lines):
-        groups = [(1 + k * width, (k + 1) * width) for k in range(len(titles))]
-        if all(centred(line.phrases[i], *group) for i, group in zip(titles, groups, strict=True)):
-            for i, group in zip(titles, groups, strict=True):
-                spans[i] = group
+    width = end // max(len(titles), 1)
+    groups = [(1 + k * width, (k + 1) * width) for k in range(len(titles))]
+    spread = (len(titles) > 1 if below else n > 0) and width > 1 and groups[-1:] == [(end + 1 - width, end)]
+    if spread and all(_is_middle(line.phrases[i], *group, extents) for i, group in zip(titles, groups, strict=True)):
+        for i, group in zip(titles, groups, strict=True):
+            spans[i] = group
     # two names that reach into one column: it belongs to that one whose middle lies there
     apart: list[tuple[int, int]] = []
     for phrase, (first, last) in zip(line.phrases, spans, strict=True):
@@ -420,6 +425,46 @@ def _find_spans(
         else:
             apart[-1] = before[0], max(before[1], last)
     return apart
+
+
+def _find_span(
+    phrase: Phrase,
+    span: tuple[int, int],
+    limits: tuple[int, int],
+    extents: Sequence[tuple[float, float]],
+    below: Sequence[_Line],
+    rules: Iterable[Edge],
+) -> tuple[int, int]:
+    """Return the columns of a name: those of the rule below it, that of its next line, or those around its middle.
+
+    span: the columns that it reaches over; limits: the columns that its neighbours leave.
+    """
+    (first, last), (lowest, highest) = span, limits
+    ruled = [
+        [c for c in range(lowest, len(extents)) if rule.start - CENTRED < sum(extents[c]) / 2 < rule.end + CENTRED]
+        for rule in rules
+    ]
+    if titled := [cols for cols in ruled if len(cols) > 1 and cols[0] <= first and last <= cols[-1] <= highest]:
+        widest = max(titled, key=len)
+        return widest[0], widest[-1]
+    pairs = [list(zip(line.phrases, line.spans, strict=True)) for line in below]
+    under = ([pair for pair in line if pair[0].x0 < phrase.x1 and pair[0].x1 > phrase.x0] for line in pairs)
+    next_line = next((line for line in under if line), [])
+    if len(next_line) == 1 and last - first < 2:
+        # the lines of one name begin, end or have their middle at one place
+        (other, (col, until)), (x0, x1) = next_line[0], phrase[:2]
+        offset = min(abs(x0 - other.x0), abs(x1 - other.x1), abs(x0 + x1 - other.x0 - other.x1) / 2)
+        if col == until and lowest <= col <= highest and offset < CENTRED:
+            return col, col
+    named = {pair[1][0] for line in pairs for pair in line if pair[1][0] == pair[1][1]}
+    wider = ((a, b) for a in range(first, lowest - 1, -1) for b in range(last, highest + 1) if a < b)
+    fits = [(a, b) for a, b in wider if _is_middle(phrase, a, b, extents) and named.issuperset(range(a, b + 1))]
+    return min(fits, key=lambda fit: fit[1] - fit[0], default=span)
+
+
+def _is_middle(phrase: Phrase, first: int, last: int, extents: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a phrase stands in the middle of columns."""
+    return abs(phrase.x0 + phrase.x1 - extents[first][0] - extents[last][1]) < 2 * CENTRED
 
 
 def _group_body(lines: Sequence[_Line], ruled: Sequence[bool]) -> list[int]:
