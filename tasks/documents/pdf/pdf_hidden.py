@@ -28,6 +28,8 @@ PAINTED = 16 | 32 | 64  # in `char_flags`: filled, stroked, or part of a clip
 VECTOR = re.compile(r"<vector filled, color: #(\w{6}), alpha: (\d+)")
 ALIKE = 24
 """Steps of 255 by which a colour may differ from its ground to be looked at."""
+NEARLY_WHITE = 0xE0E0E0
+"""Bits of a colour whose red, green and blue are high."""
 SEEN = 14
 """Steps of 255 by which a letter changes a pixel that a person sees."""
 LEAST_MARK = 3.0  # points; what is thinner is a line
@@ -85,13 +87,12 @@ def extract_textpage(shown: pymupdf.DisplayList, box: Sequence[float], matrix: p
     """Return the text that a page draws in a box, in the space of `matrix`."""
     textpage = mupdf.FzStextPage(mupdf.FzRect(*box))
     device = mupdf.fz_new_stext_device(textpage, mupdf.FzStextOptions(flags))
-    _run(shown, device, mupdf.FzMatrix(*matrix))
+    _run(shown, device, mupdf.FzMatrix(*matrix), mupdf.FzRect(mupdf.FzRect.Fixed_INFINITE))
     return pymupdf.TextPage(textpage)
 
 
-def _run(shown: pymupdf.DisplayList, device: Any, matrix: Any) -> None:
-    endless = mupdf.FzRect(mupdf.FzRect.Fixed_INFINITE)
-    mupdf.fz_run_display_list(shown.this, device, matrix, endless, mupdf.FzCookie())
+def _run(shown: pymupdf.DisplayList, device: Any, matrix: Any, region: Any) -> None:
+    mupdf.fz_run_display_list(shown.this, device, matrix, region, mupdf.FzCookie())
     mupdf.fz_close_device(device)
 
 
@@ -108,28 +109,91 @@ def find_hidden(
     """
     least = LEAST_SIZE * min(1.0, max(page.rect.width, page.rect.height) / PAPER)
     in_order = extract_textpage(shown, EVERYWHERE, pymupdf.Matrix(1, 1), IN_ORDER).extractBLOCKS()
-    spans = (span for block in blocks for line in block.get("lines", ()) for span in line["spans"])
-    runs = [
-        Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
-        for span in spans
-        if not span["text"].isspace()
-    ]
-    orders = _find_orders(runs, in_order)
-    if not layers and orders is not None and not _suspect(runs, orders, _find_marks(in_order), least=least):
+    marks, lines = _find_marks(in_order), (line for block in blocks for line in block.get("lines", ()))
+    spans = [span for line in lines for span in line["spans"] if not span["text"].isspace()]
+    texts, held = [span["text"] for span in spans], [block[4] for block in in_order if block[6] == 0]
+    shows_all = not layers and _count_letters(texts) == _count_letters(held)
+    # most pages have nothing but dark letters on white paper
+    if shows_all and not len(marks.orders) and not _are_odd(spans, least):
         return []
+    if shows_all:
+        runs = [
+            Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
+            for span in spans
+        ]
+        if not _suspect(runs, _find_orders(runs, in_order), marks, least=least):
+            return []
+    chars, reasons = _list_chars(textpage), dict[int, str]()
     try:
-        return _look_closely(page, shown, textpage, layers, least=least)
-    except (RuntimeError, mupdf.FzErrorBase):
+        if not shows_all:
+            shown_chars = chars
+            chars, in_order = _list_held(page, layers)
+            reasons, marks = _find_unshown(chars, shown_chars, pymupdf.Rect(page.rect)), _find_marks(in_order)
+        inside = [n for n in range(len(chars)) if n not in reasons]
+        orders = _find_orders(chars, in_order)[inside]
+        unseen = _find_unseen(shown, [chars[n] for n in inside], orders, marks, least=least)
+    except (_Unclear, RuntimeError, mupdf.FzErrorBase):
         return []  # a page that cannot be drawn keeps its text
+    reasons |= {inside[n]: reason for n, reason in unseen.items()}
+    return [HiddenChar(chars[n], reasons[n]) for n in sorted(reasons)]
 
 
-def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array | None:
-    """Return the number of the block in which each letter or run is drawn; None where the blocks hold other letters."""
+class _Unclear(Exception):
+    """The letters of a page are read in two ways that differ."""
+
+
+def _list_held(page: pymupdf.Page, layers: Sequence[int]) -> tuple[list[Char], Sequence[Any]]:
+    """Return the letters of a page and of its layers, shown or not, and its blocks in the order of drawing."""
+    document: Any = page.parent
+    for layer in layers:
+        document.set_layer_ui_config(layer, pymupdf.PDF_OC_ON)
+    try:
+        upright, box = pymupdf.Matrix(page.rotation_matrix), pymupdf.Rect(EVERYWHERE)
+        in_order = page.get_textpage(clip=box, flags=IN_ORDER, matrix=upright).extractBLOCKS()
+        return _list_chars(page.get_textpage(clip=box, flags=PLAIN, matrix=upright)), in_order
+    finally:
+        for layer in layers:
+            document.set_layer_ui_config(layer, pymupdf.PDF_OC_OFF)
+
+
+def _find_unshown(held: Sequence[Char], shown: Sequence[Char], frame: pymupdf.Rect) -> dict[int, str]:
+    """Return the numbers of the letters of a page that it does not show, each with the reason. Raises _Unclear."""
+    # what the page shows is a part of all that it holds, in the same order
+    read = iter(shown)
+    expected = next(read, None)
+    reasons: dict[int, str] = {}
+    for n, char in enumerate(held):
+        if expected and char.text == expected.text and _are_near(char.origin, expected.origin):
+            expected = next(read, None)
+        else:
+            reasons[n] = CLIPPED if frame.intersects(pymupdf.Rect(char.box)) else OUTSIDE
+    if expected:
+        raise _Unclear
+    return reasons
+
+
+def _count_letters(texts: Sequence[str]) -> int:
+    return sum(map(len, " ".join(texts).split()))
+
+
+def _are_odd(spans: Sequence[dict[str, Any]], least: float) -> bool:
+    """Return whether the look of a run alone may hide it."""
+    return any(
+        span["size"] < least
+        or span["alpha"] < 4 * SEEN
+        or not span["char_flags"] & PAINTED
+        or span["color"] & NEARLY_WHITE == NEARLY_WHITE
+        for span in spans
+    )
+
+
+def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
+    """Return the number of the block in which each letter or run is drawn. Raises _Unclear if blocks hold others."""
     counts = [len("".join(char.text.split())) for char in chars]
     texts = [(n, len("".join(block[4].split()))) for n, block in enumerate(in_order) if block[6] == 0]
     numbers, in_blocks = zip(*texts, strict=True) if texts else ((), ())
     if sum(counts) != sum(in_blocks):
-        return None
+        raise _Unclear
     ends = np.cumsum(in_blocks)
     return np.array(numbers, dtype=int)[np.searchsorted(ends, np.cumsum(counts) - counts, side="right")]
 
@@ -159,8 +223,7 @@ def _split(colour: int) -> tuple[int, int, int]:
 
 def _shrink(chars: Sequence[Char], share: float) -> Array:
     """Return the boxes of letters without a share of their size at each edge: left, top, right, bottom, each (N,)."""
-    x0, y0, x1, y1 = np.array([char.box for char in chars]).T
-    sizes = np.array([char.size for char in chars])
+    x0, y0, x1, y1, sizes = np.array([(*char.box, char.size) for char in chars]).T
     across, down = share * np.minimum(x1 - x0, sizes), share * np.minimum(y1 - y0, sizes)
     return np.array([x0 + across, y0 + down, x1 - across, y1 - down])
 
@@ -180,13 +243,14 @@ def _suspect(chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
         # a heading in white on a dark bar is one of the commonest things on a page
         ground[part] = _find_last(before & (x0 <= left) & (right <= x1) & (y0 <= top) & (bottom <= y1))
         cover[part] = _find_last(~before & (x0 < right) & (left < x1) & (y0 < bottom) & (top < y1))
-    sizes, colours, alphas, flags, lengths = np.array([(*char[2:6], len(char.text)) for char in chars]).T
+    x0, y0, x1, y1, sizes, colours, alphas, flags, lengths = np.array(
+        [(*char.box, *char[2:6], len(char.text)) for char in chars]
+    ).T
     colours = colours.astype(int)[:, None] >> np.array([16, 8, 0]) & 255
     grounds = marks.colours[ground]
     pale = colours.min(axis=1) >= 255 - ALIKE
-    # the size that a font claims may be wrong, so the width of letters counts as well
-    x0, y0, x1, y1 = np.array([char.box for char in chars]).T
     reasons = {
+        # the size that a font claims may be wrong, so the width of letters counts as well
         TINY: (sizes < least) & (np.maximum(x1 - x0, y1 - y0) < least * lengths),
         UNPAINTED: (flags.astype(int) & PAINTED) == 0,
         TRANSPARENT: alphas < 4 * SEEN,
@@ -202,42 +266,6 @@ def _suspect(chars: Sequence[Char], orders: Array, marks: Marks, *, least: float
 def _find_last(table: Array) -> Array:
     """Return the number of the last column of each row that is true; -1 where none is."""
     return np.where(table.any(axis=1), table.shape[1] - 1 - table[:, ::-1].argmax(axis=1), -1)
-
-
-def _look_closely(
-    page: pymupdf.Page, shown: pymupdf.DisplayList, textpage: Any, layers: Sequence[int], *, least: float
-) -> list[HiddenChar]:
-    document: Any = page.parent
-    for layer in layers:
-        document.set_layer_ui_config(layer, pymupdf.PDF_OC_ON)
-    try:
-        upright, box = pymupdf.Matrix(page.rotation_matrix), pymupdf.Rect(EVERYWHERE)
-        in_order = page.get_textpage(clip=box, flags=IN_ORDER, matrix=upright).extractBLOCKS()
-        chars = shown_chars = _list_chars(textpage)
-        orders = _find_orders(chars, in_order)
-        if orders is None:  # the page holds more than it shows
-            chars = _list_chars(page.get_textpage(clip=box, flags=PLAIN, matrix=upright))
-            orders = _find_orders(chars, in_order)
-    finally:
-        for layer in layers:
-            document.set_layer_ui_config(layer, pymupdf.PDF_OC_OFF)
-    # what the page shows is a part of all that it holds, in the same order
-    read = iter(shown_chars)
-    expected = next(read, None)
-    reasons: dict[int, str] = {}
-    frame = pymupdf.Rect(page.rect)
-    for n, char in enumerate(chars):
-        if expected and char.text == expected.text and _are_near(char.origin, expected.origin):
-            expected = next(read, None)
-        else:
-            reasons[n] = CLIPPED if frame.intersects(pymupdf.Rect(char.box)) else OUTSIDE
-    if expected or orders is None:
-        return []
-    inside = [n for n in range(len(chars)) if n not in reasons]
-    marks = _find_marks(in_order)
-    unseen = _find_unseen(shown, [chars[n] for n in inside], orders[inside], marks, least=least)
-    reasons |= {inside[n]: reason for n, reason in unseen.items()}
-    return [HiddenChar(chars[n], reasons[n]) for n in sorted(reasons)]
 
 
 def _are_near(point: Sequence[float], other: Sequence[float]) -> bool:
@@ -266,25 +294,29 @@ def _find_unseen(
     reasons = _suspect(chars, orders, marks, least=least)
     if not reasons:
         return {}
-    cores = _shrink(chars, EDGE)
+    suspects = [n for n in range(len(chars)) if reasons[n]]
+    drawn = [n for n in suspects if reasons[n] not in (TINY, UNPAINTED)]
     scale = min(PIXELS_PER_POINT, (MOST_PIXELS / max(shown.rect.width * shown.rect.height, 1.0)) ** 0.5)
-    without = _draw(shown, scale, with_text=False)
-    complete = without if {*reasons} <= {"", TINY, UNPAINTED} else _draw(shown, scale, with_text=True)
+    boxes = [chars[n].box for n in suspects]
+    around = max(max(x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes)
+    x0, y0, x1, y1 = _enclose(boxes)
+    region = pymupdf.Rect(x0 - around, y0 - around, x1 + around, y1 + around) & shown.rect
+    without = _draw(shown, scale, region, with_text=False)
+    # what is written over a cover is not what is under it
     covered = np.array([reason in (UNDER_IMAGE, UNDER_SHAPE) for reason in reasons])
+    over = np.flatnonzero(~covered)
+    cores = _shrink(chars, EDGE)
+    left, top, right, bottom = cores[:, over]
 
-    def is_seen(n: int) -> bool:
-        if reasons[n] in (TINY, UNPAINTED):
-            return False
-        area = _to_pixels(tuple(cores[:, n]), scale, without)
-        ground = without[area].astype(int)
-        change, own = complete[area] - ground, np.array(_split(chars[n].colour)) - ground
-        if not ((np.abs(change).max(axis=-1) >= SEEN) & ((change * own).sum(axis=-1) > 0)).any():
-            return False
-        # what is written over a cover is not what is under it
-        left, top, right, bottom = cores
-        middle = (top[n] + bottom[n]) / 2
-        over = (left < right[n]) & (left[n] < right) & (top < middle) & (middle < bottom)
-        return not (covered[n] and (over & ~covered & (orders > orders[n])).any())
+    def is_written_over(n: int) -> bool:
+        middle = (cores[1, n] + cores[3, n]) / 2
+        near = (left < cores[2, n]) & (cores[0, n] < right) & (top < middle) & (middle < bottom)
+        return bool(covered[n] and (near & (orders[over] > orders[n])).any())
+
+    found: set[int] = set()
+    if drawn:
+        found = _find_inked(chars, cores, drawn, without, _draw(shown, scale, region, with_text=True))
+        found = {n for n in found if not is_written_over(n)}
 
     runs: list[list[int]] = []
     for _, line in groupby(range(len(chars)), key=lambda n: chars[n].line):
@@ -293,39 +325,73 @@ def _find_unseen(
             continue
         # a comma or a bracket goes with the letter before it
         letters = [n for n in numbers if chars[n].text.isalnum()] or numbers
-        visible = {n: not reasons[n] or is_seen(n) for n in letters}
+        visible = {n: not reasons[n] or n in found for n in letters}
         last = letters[0]
         run: list[int] = []
         for n in numbers:
             last = n if n in visible else last
             run += [n] if reasons[n] and not visible[last] else []
         runs += [run] if run else []
-    grey = without.mean(axis=2)
     legible = [[chars[n] for n in run if reasons[n] != TINY] for run in runs]
-    scanned = _find_scanned([run for run in legible if run], grey, scale)
+    scanned = _find_scanned([run for run in legible if run], without)
     return {n: reasons[n] for run in runs for n in run if chars[n] not in scanned}
 
 
-def _draw(shown: pymupdf.DisplayList, scale: float, *, with_text: bool) -> Array:
-    """Return a page as rows of RGB."""
-    matrix = mupdf.FzMatrix(scale, 0, 0, scale, 0, 0)
-    frame = mupdf.fz_round_rect(mupdf.fz_transform_rect(mupdf.fz_bound_display_list(shown.this), matrix))
+def _find_inked(
+    chars: Sequence[Char], cores: Array, numbers: Sequence[int], without: Picture, complete: Picture
+) -> set[int]:
+    """Return those of some letters that change a pixel towards their own colour."""
+    inked: set[int] = set()
+    for (_, colour), run in groupby(numbers, key=lambda n: (chars[n].line, chars[n].colour)):
+        own = list(run)
+        left, top, right, bottom = without.find_pixels(cores[:, own])
+        x0, y0, x1, y1 = left.min(), top.min(), right.max(), bottom.max()
+        ground = without.pixels[y0:y1, x0:x1].astype(int)
+        change = complete.pixels[y0:y1, x0:x1] - ground
+        seen = (np.abs(change).max(axis=-1) >= SEEN) & ((change * (_split(colour) - ground)).sum(axis=-1) > 0)
+        # the number of such pixels above and left of each
+        count = np.pad(seen.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+        left, top, right, bottom = left - x0, top - y0, right - x0, bottom - y0
+        inside = count[bottom, right] - count[top, right] - count[bottom, left] + count[top, left]
+        inked |= {n for n, pixels in zip(own, inside, strict=True) if pixels}
+    return inked
+
+
+class Picture(NamedTuple):
+    """A part of a page as it is drawn."""
+
+    pixels: Array
+    """Rows of red, green and blue."""
+    left: int
+    top: int
+    scale: float
+    """Pixels in a point."""
+
+    def find_pixels(self, boxes: Any) -> Any:
+        """Return the first columns and rows that show boxes, and those behind the last: left, top, right, bottom."""
+        height, width = self.pixels.shape[:2]
+        x0, y0, x1, y1 = (np.asarray(edges) * self.scale for edges in boxes)
+        left, top = (
+            (np.floor(x0).astype(int) - self.left).clip(0, width),
+            (np.floor(y0).astype(int) - self.top).clip(0, height),
+        )
+        right, bottom = np.floor(x1).astype(int) + 1 - self.left, np.floor(y1).astype(int) + 1 - self.top
+        return left, top, np.clip(right, left, width), np.clip(bottom, top, height)
+
+
+def _draw(shown: pymupdf.DisplayList, scale: float, region: pymupdf.Rect, *, with_text: bool) -> Picture:
+    matrix, area = mupdf.FzMatrix(scale, 0, 0, scale, 0, 0), mupdf.FzRect(*region)
+    frame = mupdf.fz_round_rect(mupdf.fz_transform_rect(area, matrix))
     space = mupdf.FzColorspace(mupdf.FzColorspace.Fixed_RGB)
     pixels = mupdf.FzPixmap(space, frame, mupdf.FzSeparations(), 0)
     mupdf.fz_clear_pixmap_with_value(pixels, 255)
     device = mupdf.FzDevice(matrix, pixels)
     if not with_text:  # MuPDF passes over what a device has no function for
         device.m_internal.fill_text = device.m_internal.stroke_text = None
-    _run(shown, device, mupdf.FzMatrix())
+    _run(shown, device, mupdf.FzMatrix(), area)
     picture = pymupdf.Pixmap("raw", pixels)
-    return np.frombuffer(picture.samples, np.uint8).reshape(picture.height, picture.width, 3)
-
-
-def _to_pixels(box: Sequence[float], scale: float, picture: Array) -> tuple[slice, slice]:
-    """Return the rows and columns of a picture that show a box, in points."""
-    height, width = picture.shape[:2]
-    left, top = (min(max(int(edge * scale), 0), most) for edge, most in ((box[0], width), (box[1], height)))
-    return slice(top, max(int(box[3] * scale) + 1, top)), slice(left, max(int(box[2] * scale) + 1, left))
+    rows = np.frombuffer(picture.samples, np.uint8).reshape(picture.height, picture.width, 3)
+    return Picture(rows, picture.x, picture.y, scale)
 
 
 CONTRAST = 50
@@ -342,7 +408,7 @@ LONGEST = 10.0
 """How much of a line is looked at, in heights: scans may be skew."""
 
 
-def _find_scanned(runs: Sequence[Sequence[Char]], grey: Array, scale: float) -> set[Char]:
+def _find_scanned(runs: Sequence[Sequence[Char]], drawn: Picture) -> set[Char]:
     """Return the letters of the runs that the page shows as an image or as outlines.
 
     Letters are as many strokes in a row, with white between the lines; a photograph has not both. So has most of the
@@ -350,26 +416,26 @@ def _find_scanned(runs: Sequence[Sequence[Char]], grey: Array, scale: float) -> 
     """
     inked: list[Sequence[Char]] = []
     lines = 0
+    turned = Picture(drawn.pixels.swapaxes(0, 1), drawn.top, drawn.left, drawn.scale)
     for run in runs:
-        picture, boxes = grey, [char.box for char in run]
+        picture, boxes = drawn, [char.box for char in run]
         x0, y0, x1, y1 = _enclose(boxes)
         if y1 - y0 > x1 - x0 and len(run) > 2:  # it runs up or down the page
-            picture, boxes = grey.T, [(top, left, bottom, right) for left, top, right, bottom in boxes]
+            picture, boxes = turned, [(top, left, bottom, right) for left, top, right, bottom in boxes]
             x0, y0, x1, y1 = _enclose(boxes)
         height = y1 - y0
         boxes = [box for box in boxes if box[2] <= x0 + LONGEST * height] or boxes[:1]
         x1 = max(box[2] for box in boxes)
-        rows, columns = _to_pixels((x0, y0 - REACH * height, x1, y1 + REACH * height), scale, picture)
-        own, _ = _to_pixels((x0, y0, x1, y1), scale, picture)
-        area = picture[rows, columns]
-        own = slice(own.start - rows.start, own.stop - rows.start)
+        left, top, right, bottom = picture.find_pixels((x0, y0 - REACH * height, x1, y1 + REACH * height))
+        lefts, tops, rights, bottoms = picture.find_pixels(np.array([*boxes, (x0, y0, x1, y1)]).T)
+        area, own = picture.pixels[top:bottom, left:right].mean(axis=2), slice(tops[-1] - top, bottoms[-1] - top)
         if not area[own].size:
             continue
         low, high = np.percentile(area, (2, 98))
         ink = np.abs(area - np.median(area)) > 0.4 * (high - low)
         strokes = (ink[own, 1:] & ~ink[own, :-1]).sum(axis=1).max()
-        columns_inked = np.pad(ink[own].any(axis=0), (columns.start, 1))
-        shown = sum(columns_inked[_to_pixels(box, scale, picture)[1]].any() for box in boxes)
+        places = zip(lefts[:-1] - left, rights[:-1] - left, strict=True)
+        shown = sum(ink[own, start:end].any() for start, end in places)
         if high - low < CONTRAST or strokes < LEAST_STROKES * len(boxes) or shown < LEAST_SHOWN * len(boxes):
             continue
         inked.append(run)
