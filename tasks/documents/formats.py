@@ -12,7 +12,6 @@ distinguishes kinds of text.
 
 from __future__ import annotations
 
-import shutil
 import tomllib
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -56,8 +55,6 @@ class DocumentFormat(Record):
     """Members of a zip; one of them is enough."""
     ole_streams: tuple[tuple[str, bytes], ...] = ()
     """Streams of an OLE container with the bytes that each begins with; one of them is enough."""
-    program: str | None = None
-    """A program that the opener runs where it is installed: a document is read again once it is."""
     distribution: str | None = None
     """Name and version of the package whose entry point this is, filled in by `formats`; None for built-in formats."""
 
@@ -160,12 +157,11 @@ def sniff(path: Path, *, suffix: str | None = None) -> DetectedFormat:
 
 
 def find_outside_reader(path: Path, *, suffix: str) -> str | None:
-    """Return the package (with version) or program that reads a file for Trivet; None where there is none installed."""
+    """Return the package (with version) that reads a file for Trivet; None where its format is built in or unknown."""
     try:
-        format = find_format(sniff(path, suffix=suffix).format)
+        return find_format(sniff(path, suffix=suffix).format).distribution
     except errors.DocumentError:
         return None
-    return format.distribution or (format.program if format.program and shutil.which(format.program) else None)
 
 
 def _format_by_content(path: Path, suffix: str) -> str:

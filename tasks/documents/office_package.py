@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from tasks.documents.archives import OLE_MAGIC, Package, parse_xml
 from tasks.documents.document_errors import CorruptDocument, NeedsPassword, UnsupportedDocument
-from tasks.documents.document_readers import make_storable
+from tasks.documents.document_readers import ReadOptions, make_storable
 
 _CORE_NAMES = {
     "title": "title",
@@ -48,6 +48,12 @@ def refuse_encrypted(path: Path, password: str | None, *, program: str) -> None:
     if password is None:
         raise NeedsPassword(f"The {program} document is encrypted, and its encryption is not supported; {remedy}.")
     raise UnsupportedDocument(f"The encryption of {program} documents is not supported, even with password; {remedy}.")
+
+
+def refuse_old(path: Path, *, password: str | None, options: ReadOptions) -> NoReturn:  # noqa: ARG001
+    """Raise UnsupportedDocument for a file of Office 97 to 2003."""
+    remedy = "save it as .docx, .xlsx or .pptx; `soffice --headless --convert-to docx FILE` does so for Word"
+    raise UnsupportedDocument(f"The file is in the binary format of Office 97 to 2003; {remedy}.")
 
 
 def read_links(package: Package, part: str) -> dict[str, Link]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, UnsupportedDocument
-from tasks.documents.formats import sniff
+from tasks.documents.document_readers import ReadOptions
+from tasks.documents.formats import find_format, sniff
+from tests.documents.ole_writer import ole_file
 from tests.documents.zips import zipped
 
 
@@ -77,3 +80,12 @@ def test_every_real_document_is_what_its_suffix_says(shared: Path) -> None:
     assert len(files) > 100
     differing = {path.name: sniff(path).format for path in files if sniff(path).format != path.suffix[1:]}
     assert differing == {"80250_regulatory_analysis.hwpx": "hwp"}  # an HWP 5 file that was named wrongly
+
+
+@pytest.mark.parametrize("stream", ["WordDocument", "Book", "PowerPoint Document"])
+def test_a_file_of_office_97_is_refused_with_a_remedy(tmp_path: Path, stream: str) -> None:
+    path = _file(tmp_path, "a.doc", ole_file({stream: b"x"}))
+    opener = resolve_name(find_format(sniff(path).format).opener)
+
+    with pytest.raises(UnsupportedDocument, match=r"Office 97 to 2003; save it as .*soffice"):
+        opener(path, password=None, options=ReadOptions())

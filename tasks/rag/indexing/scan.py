@@ -109,15 +109,12 @@ def scan_folder(
     for file in ordered:
         first.setdefault(file.content.digest, file)
     names = ((file.name, first[file.content.digest].name) for file in ordered)
-    # an installed package or program may read some; files of other suffixes are not opened for it
-    has_packages = any(format.distribution for format in formats())
-    suffixes_of_programs = {suffix for format in formats() if format.program for suffix in format.suffixes}
-    files = [
-        file.model_copy(update={"reader": find_outside_reader(artifacts.path(file.content), suffix=file.suffix)})
-        if has_packages or file.suffix in suffixes_of_programs
-        else file
-        for file in first.values()
-    ]
+    files = list(first.values())
+    if any(format.distribution for format in formats()):  # an installed package may read some
+        files = [
+            file.model_copy(update={"reader": find_outside_reader(artifacts.path(file.content), suffix=file.suffix)})
+            for file in files
+        ]
     return ScanResult(
         files=tuple(files),
         aliases=tuple(Alias(name=name, document=document) for name, document in names if name != document),

@@ -11,7 +11,6 @@ import pytest
 from storage.artifacts import Artifacts
 from tasks.rag.indexing.scan import ScanResult, scan_folder
 from tasks.rag.rag_errors import FolderUnusable
-from tests.documents.ole_writer import ole_file
 from tests.documents.zips import zipped
 
 
@@ -186,18 +185,3 @@ def test_folders_that_cannot_be_indexed(folder: Path, artifacts: Artifacts) -> N
         scan_folder(folder, artifacts=artifacts)
     with pytest.raises(FolderUnusable, match="not a folder"):
         scan_folder(folder / "a.wpd", artifacts=artifacts)
-
-
-def test_a_program_that_reads_a_file_is_named_once_it_is_installed(
-    folder: Path, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is part of the key under which the reading is kept, so that the file is read again."""
-    (folder / "a.doc").write_bytes(ole_file({"WordDocument": b"\xec\xa5"}))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (before,) = scan_folder(folder, artifacts=artifacts).files
-    program = tmp_path / "soffice"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    (after,) = scan_folder(folder, artifacts=artifacts).files
-
-    assert (before.reader, after.reader) == (None, "soffice")
