@@ -105,7 +105,7 @@ def _show_receipt(read: Document, file: Path, password_env: str | None, as_json:
         rows = {
             "pages read": f"{made.pages_read:,} of {made.pages:,}",
             "letters kept": f"{share}; {made.letters_lost:,} of {made.letters or 0:,} in no block",
-            "hidden text": f"{len(made.hidden):,} pieces, neither indexed nor cited",
+            "hidden text": f"{len(made.hidden):,} piece{'s' * (len(made.hidden) != 1)}, neither indexed nor cited",
             "drawn text": f"{len(made.drawn_text):,} pages whose letters are curves",
             "pictures": f"{pictures:,}, read by a model where one is configured",
             "tables": f"{made.tables:,}, {len(made.unsure_tables):,} of them with two amounts in a cell",

@@ -26,6 +26,9 @@ _INLINE = set(
     "progress q rb rp rt ruby s samp small span strike strong sub sup textarea time tspan tt u var wbr".split()
 )
 """Inline elements; any other begins a new block."""
+_RANKS = {"thead": 0, "tr": 1, "tbody": 1, "tfoot": 2}
+"""Rows of a table and their groups, in the order in which they are shown."""
+_IN_TABLES = {"td", "th", "caption", "colgroup", "col"}
 _METADATA = {"author", "description", "keywords", "date", "generator"}
 _MOST_SPANNED = {"colspan": 1000, "rowspan": 65_534}  # the limits of the HTML standard
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -232,6 +235,8 @@ class _HtmlWriter:
     def _add_table(self, table: ET.Element) -> None:
         """Add a table, its captions before it; the content alone of one that is a single cell, a box."""
         outer, rows = self._element, list[tuple[ET.Element | None, Element, list[ET.Element]]]()
+        self._add_strays(table)
+        self._flush()
         for caption in table.findall("caption"):
             if self._enter(caption, outer):
                 self._add_styled(caption, "caption", None)
@@ -244,6 +249,20 @@ class _HtmlWriter:
             self._blocks.add("table", "", cells=self._cells(rows))
         elif self._enter(*nodes[0]):
             self.add(nodes[0][0])
+
+    def _add_strays(self, part: ET.Element) -> None:
+        """Add what stands in a table outside of its cells, which browsers show before it."""
+        outer = self._element
+        self._append(f" {part.text or ''}")
+        for child in part:
+            if child.tag in _RANKS:
+                self._element = self._styles.enter(child, outer)
+                if self._element.removed is None:
+                    self._add_strays(child)
+            elif child.tag not in _IN_TABLES and self._enter(child, outer):
+                self._add_element(child)
+            self._element = outer
+            self._append(f" {child.tail or ''}")
 
     def _cells(self, rows: list[tuple[ET.Element | None, Element, list[ET.Element]]]) -> list[Cell]:
         """Return cells at their columns; cells that span down from rows above shift later ones to the right."""
@@ -290,8 +309,7 @@ class _HtmlWriter:
 
 def _rows_of(table: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Element]]:
     """Yield the rows of a table as they are shown, not those of tables within it, each with what groups it."""
-    ranks = {"thead": 0, "tr": 1, "tbody": 1, "tfoot": 2}
-    for child in sorted((child for child in table if child.tag in ranks), key=lambda child: ranks[child.tag]):
+    for child in sorted((child for child in table if child.tag in _RANKS), key=lambda child: _RANKS[child.tag]):
         yield from [(None, child)] if child.tag == "tr" else [(child, row) for row in child.findall("tr")]
 
 

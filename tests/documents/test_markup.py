@@ -38,6 +38,10 @@ def _blocks(folder: Path, source: str) -> list[Block]:
         ("<p>&amp; &#8361; &nbsp;㎡", [("paragraph", None, "& ₩ ㎡")]),
         ("<table><tr><td>a<table><tr><td>b<td>c</table></table>", [("paragraph", None, "a"), ("table", None, "b | c")]),
         (
+            "<table>a<tr>b<td>1<td>2</tr>c</table>d",
+            [("paragraph", None, "a b c"), ("table", None, "1 | 2"), ("paragraph", None, "d")],
+        ),
+        (
             "<input type=checkbox checked>a <input type=radio>b <input value=9> <select><option>x<option selected>y",
             [("paragraph", None, "☒ a ☐ b 9 y")],
         ),
@@ -56,6 +60,7 @@ def _blocks(folder: Path, source: str) -> list[Block]:
         "unknown",
         "entities",
         "box",
+        "text beside cells",
         "fields",
     ],
 )

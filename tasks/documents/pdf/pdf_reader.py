@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from io import BytesIO
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,10 @@ from tasks.documents.blocks import BBox, HiddenText, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
-from tasks.documents.pdf.pdf_grids import Grid, build_grid_of_boxes, find_edges
-from tasks.documents.pdf.pdf_hidden import HiddenChar, group_hidden
+from tasks.documents.pdf.pdf_grids import find_edges
+from tasks.documents.pdf.pdf_hidden import group_hidden
 from tasks.documents.pdf.pdf_raised import NEAR_EMS, find_place
-from tasks.documents.pdf.pdf_tables import Table, fill_grids, remove_table_words
+from tasks.documents.pdf.pdf_tables import Table, remove_table_words
 from tasks.documents.pdf.pdf_text import (
     Fragment,
     PageText,
@@ -196,13 +196,10 @@ class PdfReader:
         fragments = list(text.fragments)
         tables: list[Table] = []
         if self._options.tables and status is PageStatus.OK:
-            if self._options.pdf_reader == "pdfplumber":
-                tables = fill_grids(self._plumber.grids(loaded.number), text.words(), ())
-            else:
-                drawings = loaded.page.get_cdrawings() or []
-                edges = find_edges(drawings, text.to_reading, width=text.width, height=text.height)
-                own = [f for f in text.fragments if f.line not in running.header | running.footer]
-                tables = find_tables(text, own, edges)
+            drawings = loaded.page.get_cdrawings() or []
+            edges = find_edges(drawings, text.to_reading, width=text.width, height=text.height)
+            own = [f for f in text.fragments if f.line not in running.header | running.footer]
+            tables = find_tables(text, own, edges)
             fragments = remove_table_words(text.fragments, text.words(), tables) if tables else fragments
 
         blocks = pdf_blocks.build_blocks(
@@ -222,7 +219,7 @@ class PdfReader:
             page = self._document.load_page(number - 1)
             text = extract_text(page, layers=self._layers)
             if self._options.pdf_reader == "pdfplumber":
-                text = self._plumber.text(number, text.hidden)
+                text = self._plumber.text(number, text)
             margins, complaints = pdf_blocks.find_margins(text), pdf_document.list_warnings()
             self._loaded[number] = _LoadedPage(number, page, text, margins, complaints)
         return self._loaded[number]
@@ -283,7 +280,7 @@ def _describe_damage(text: PageText) -> str | None:
 
 
 class Plumber:
-    """The document as pdfplumber reads it; its methods raise whatever pdfplumber and pdfminer raise."""
+    """The words of a document as pdfplumber reads them; whatever pdfplumber and pdfminer raise is raised."""
 
     def __init__(self, path: Path, password: str | None) -> None:
         import pdfplumber  # slow to import, and most documents do without
@@ -291,10 +288,10 @@ class Plumber:
         # from memory: a reader that is dropped half way leaves no open file behind
         self._document: Any = pdfplumber.open(BytesIO(path.read_bytes()), password=password or "")
 
-    def text(self, number: int, hidden: Sequence[HiddenChar]) -> PageText:
-        """Return the text of a page (1-based) without hidden letters."""
+    def text(self, number: int, seen: PageText) -> PageText:
+        """Return the text of a page (1-based); seen: the same page as pymupdf reads it, without hidden letters."""
         unseen: defaultdict[tuple[str, int], list[BBox]] = defaultdict(list)
-        for found in hidden:
+        for found in seen.hidden:
             for shift in (-0.4, 0.4):  # both readers give the left edge, a little apart
                 unseen[found.char.text, round(found.char.box[0] + shift)].append(found.char.box)
 
@@ -304,46 +301,26 @@ class Plumber:
             return not any(box[1] - 0.5 < middle < box[3] + 0.5 for box in boxes)
 
         page = self._document.pages[number - 1].filter(is_seen)
-        words = _join_marks(page.extract_words(extra_attrs=["size", "fontname", "upright"]))
+        read = _join_marks(page.extract_words(extra_attrs=["size", "fontname", "upright"]))
+        page.close()
+        words: list[Word] = []
         # words that stand close, on one line and in one size, are a run
-        runs: list[list[dict[str, Any]]] = [[word] for word in words[:1]]
-        for before, word in pairwise(words):
-            gap = word["x0"] - before["x1"]
-            near = abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
-            if near and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5:
-                runs[-1].append(word)
-            else:
-                runs.append([word])
-        fragments = [
-            Fragment(
-                *enclosing_box([_word(word, i)[:4] for word in run]),
-                store_drawn(" ".join(word["text"] for word in run)),
-                size=float(run[0]["size"]),
-                bold="Bold" in str(run[0]["fontname"]),
-                upright=bool(run[0]["upright"]),
-                line=(i, 0),
-            )
-            for i, run in enumerate(runs)
-        ]
-        page.close()
-        return PageText(
-            float(page.width),
-            float(page.height),
-            tuple(fragments),
-            words=lambda: [_word(word, i) for i, run in enumerate(runs) for word in run],
-            to_reading=pymupdf.Matrix(1, 0, 0, 1, 0, 0),
-            hidden=tuple(hidden),
-        )
-
-    def grids(self, number: int) -> list[Grid]:
-        """Return the grids of a page (1-based) by pdfplumber's default finder."""
-        page = self._document.pages[number - 1]
-        grids = [
-            build_grid_of_boxes([(float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in table.cells])
-            for table in page.find_tables()
-        ]
-        page.close()
-        return grids
+        for before, word in pairwise([{}, *read]):
+            gap = word["x0"] - before.get("x1", 0)
+            near = bool(before) and abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
+            alike = near and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5
+            run = words[-1].line[0] + (not alike) if words else 0
+            box = (float(word[edge]) for edge in ("x0", "top", "x1", "bottom"))
+            words.append(Word(*box, store_drawn(word["text"]), (run, 0)))
+        fragments: list[Fragment] = []
+        for line, group in groupby(zip(words, read, strict=True), key=lambda pair: pair[0].line):
+            own, (lead, *_) = zip(*group, strict=True)
+            box, text = enclosing_box([word[:4] for word in own]), " ".join(word.text for word in own)
+            bold, upright = "Bold" in str(lead["fontname"]), bool(lead["upright"])
+            fragments.append(Fragment(*box, text, float(lead["size"]), bold, upright, line))
+        size = float(page.width), float(page.height)
+        to_shown = seen.to_reading * seen.to_page if seen.to_page else seen.to_reading
+        return PageText(*size, tuple(fragments), words=lambda: words, to_reading=to_shown, hidden=seen.hidden)
 
 
 def _join_marks(words: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -363,8 +340,3 @@ def _join_marks(words: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             joined.append(word)
     return joined
-
-
-def _word(word: dict[str, Any], number: int) -> Word:
-    box = (float(word["x0"]), float(word["top"]), float(word["x1"]), float(word["bottom"]))
-    return Word(*box, store_drawn(word["text"]), (number, 0))
