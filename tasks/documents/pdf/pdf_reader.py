@@ -310,8 +310,8 @@ class Plumber:
             near = bool(before) and abs(word["top"] - before["top"]) < 3 and -1 <= gap < RUN_GAP_EMS * word["size"]
             alike = near and word["upright"] == before["upright"] and abs(word["size"] - before["size"]) < 0.5
             run = words[-1].line[0] + (not alike) if words else 0
-            box = (float(word[edge]) for edge in ("x0", "top", "x1", "bottom"))
-            words.append(Word(*box, store_drawn(word["text"]), (run, 0)))
+            x0, y0, x1, y1 = (float(word[edge]) for edge in ("x0", "top", "x1", "bottom"))
+            words.append(Word(x0, y0, x1, y1, store_drawn(word["text"]), (run, 0)))
         fragments: list[Fragment] = []
         for line, group in groupby(zip(words, read, strict=True), key=lambda pair: pair[0].line):
             own, (lead, *_) = zip(*group, strict=True)
