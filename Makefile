@@ -14,7 +14,7 @@ MEASURED ?= ../shared/data
 DRILLS := drill or browser or slow or shared or program
 export DO_NOT_TRACK := 1
 
-.PHONY: setup demo test drills check docs bench bench-large engines engines-test clean
+.PHONY: reader setup demo test drills check docs bench bench-large engines engines-test clean
 
 setup: $(READY)
 
@@ -79,6 +79,10 @@ check: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/build.py
+
+# indexes the questions' documents in build/reader once, then fits and prints how right it is: about four minutes
+reader: $(READY)
+	$(BIN)/python -m tests.reader.fit --indexes build/reader --left-out --out tasks/rag/reading
 
 bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
 	$(BIN)/python -m tests.benchmarks --documents $(MEASURED)/documents/english --filings $(MEASURED)/documents/filings \

@@ -1,4 +1,4 @@
-"""The numbers of an index's tables: Parquet files, a row for each numeric cell, read by DuckDB.
+"""The numbers of an index's tables: Parquet files, a row for each cell, read by DuckDB; cells of words have no value.
 
 Rows come as JSON, a line each, with the fields of `COLUMNS`; the file depends on them alone, not on times or threads.
 """
@@ -102,6 +102,20 @@ def select_numbers(
         return _fetch(connection.execute(query + page, values))
 
 
+def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Return all cells of tables, by the names of `COLUMNS`; cells of words have no value.
+
+    tables: digest of the document, and the table's 0-based number in it.
+    """
+    if not tables:
+        return []
+    with _connect(threads=1) as connection:
+        wanted = ", ".join("(?, ?)" for _ in tables)
+        query = f'SELECT * FROM read_parquet({_path_list(paths)}) WHERE (document, "table") IN ({wanted})'
+        values = [value for pair in tables for value in pair]
+        return _fetch(connection.execute(f'{query} ORDER BY document, "table", "row", col', values)).records()
+
+
 def copy_numbers(
     paths: Sequence[Path],
     names: Mapping[str, str],
@@ -175,7 +189,7 @@ def _query(
     if statements := filters.get("statements"):
         conditions.append("contains(?, statement)")
         values.append(list(statements))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    where = f" WHERE {' AND '.join(['value IS NOT NULL', *conditions])}"
     source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document){where}"
     return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values  # columns of read_parquet
 
@@ -189,7 +203,7 @@ def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> 
 
     with _connect() as connection:
         _name_documents(connection, names)
-        source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document)"
+        source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document) WHERE value IS NOT NULL"
         connection.execute(f"CREATE TABLE numbers AS SELECT name, n.* FROM {source}")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         try:

@@ -118,7 +118,7 @@ class Chunked(Record):
     chunks: Ref
     """Searchable as JSON."""
     numbers: Ref
-    """tasks.rag.numbers.cell_facts.CellFact as JSON, one a line."""
+    """tasks.rag.numbers.cell_facts.CellFact as JSON, one a line; behind them TextCell, which have no value."""
     count: int
     """Number of chunks."""
     chars: int

@@ -152,7 +152,9 @@ def test_text_in_the_colour_of_its_ground_or_of_no_size_is_hidden(monkeypatch: p
     cell = '<rect x="90" y="270" width="300" height="40" fill="#204080"/>'
     draw(monkeypatch, f'<svg width="800" height="900">{cell}{"".join(drawn)}</svg>')
     blocks = [Block(kind="paragraph", text=text) for text in ("seen white.", "head", "tiny")]
-    [page] = place_on_pages(blocks, hwp_layout.lay_out([hwp_layout.Part(b"")]))
+    laid = hwp_layout.lay_out([hwp_layout.Part(b"")])
+    assert not isinstance(laid, str)
+    [page] = place_on_pages(blocks, laid)
     assert [block.text for block in page.blocks] == ["seen", "head"]
     assert [(piece.text, piece.reason) for piece in page.hidden] == [
         ("white.", "in the colour of its ground"),
@@ -178,7 +180,9 @@ def test_what_is_no_document_has_no_layout() -> None:
 def test_header_body_and_footer_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the body's own group draws below its bottom is body: a line that runs over."""
     draw(monkeypatch, DRAWN)
-    [page] = hwp_layout.lay_out([hwp_layout.Part(b"")])
+    laid = hwp_layout.lay_out([hwp_layout.Part(b"")])
+    assert not isinstance(laid, str)
+    [page] = laid
     assert (page.signs, page.zones) == ("머가넘<", "hbbf")
     assert page.boxes[1] == (75.0, 137.1, 90.0, 152.1)
     assert page.images == ((75.0, 300.0, 105.0, 360.0),)

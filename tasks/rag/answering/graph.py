@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
 from tasks.grading.cited_answers import has_same_evidence
-from tasks.language.sentences import CITATION_MARK, language_of
+from tasks.language.sentences import CITATION_MARK, Language, language_of
 from tasks.measure.estimates import least_confidence
 from tasks.rag.answering.answer_prompts import (
     MOST_CONTEXT_TOKENS,
@@ -29,7 +29,7 @@ from tasks.rag.answering.answer_prompts import (
 )
 from tasks.rag.answering.cell_figures import compute_from_cells
 from tasks.rag.answering.cell_lookup import look_up_cell, make_describer
-from tasks.rag.answering.citations import cite, cited_hits
+from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, make_citation
 from tasks.rag.answering.computing import compute_answer, compute_from_reply, withhold_uncomputed
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.notice_answers import answer_from_facts
@@ -48,9 +48,10 @@ from tasks.rag.answers import (
     join_short,
     place_of,
 )
-from tasks.rag.numbers.computation_reading import asks_to_work_out
+from tasks.rag.numbers.computation_reading import asks_to_work_out, writes_formula
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
+from tasks.rag.reading.reader import read_answer
 from tasks.rag.retrieval.search import Hit, SearchResult, alternate, retrieve
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ class Part(NamedTuple):
     hits: tuple[Hit, ...] = ()
     computed: Draft | None = None
     """The answer computed from numbers of tables, where the part asks for arithmetic."""
+    read: Draft | None = None
+    """The answer of the reader: over cells and values of sentences."""
     cell: Draft | None = None
-    """The answer that reads one cell of a table, where nothing was computed."""
 
 
 class State(TypedDict):
@@ -191,12 +193,22 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
 def compute(state: State, desk: Desk) -> Added:
     """Compute what a part asks for from numbers of tables, exactly and with a citation for each input.
 
-    Rules read the question first. Where they do not understand it, a model writes the formula; without a model, the
-    words of the question are matched with cells of any table. A question for a single value is looked up as a cell.
+    The reader goes first, unless the question writes its formula out. Where it is not sure, rules read the question,
+    then a model writes the formula; without one, the words of the question are matched with cells of any table.
     """
     parts: list[Part] = []
     calls: tuple[ModelCall, ...] = ()
     for part in state["parts"]:
+        read = None
+        if not writes_formula(part.question):
+            read = read_answer(
+                part.question, part.hits, desk.index, filters=part.plan.filters, together=part.plan.needs_multi_doc
+            )
+        # one cell may be only an input of what has to be worked out
+        one_cell = read is not None and len(read.citations) == 1 and asks_to_work_out(part.question)
+        if read and not one_cell and _confidence(read) >= desk.least_confidence:
+            parts.append(part._replace(read=read))
+            continue
         describe = make_describer(part.plan, part.hits, desk.index, embedder=desk.embedder)
         computed = compute_answer(part.question, part.plan, desk.index, hits=part.hits, describe=describe)
         if computed is None and desk.wiring.large and asks_to_work_out(part.question):
@@ -210,7 +222,7 @@ def compute(state: State, desk: Desk) -> Added:
         cell = None
         if computed is None or computed.abstained:
             cell = look_up_cell(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder)
-        parts.append(part._replace(computed=computed, cell=cell))
+        parts.append(part._replace(computed=computed, cell=cell, read=read))
     return {"parts": tuple(parts), "calls": calls}
 
 
@@ -226,8 +238,15 @@ def generate(state: State, desk: Desk) -> Added:
 
 def _write_draft(state: State, desk: Desk) -> Added:
     """Return a model's answer over the context, else one from cells or sentences; a computed answer needs no model."""
-    drafts = [part.computed or part.cell for part in state["parts"]]
-    all_computed = all(draft and not draft.abstained for draft in drafts)
+    drafts = [part.computed or part.cell or part.read for part in state["parts"]]
+    # what a sentence states a model says better; what cells give needs none
+    all_computed = all(
+        draft
+        and not draft.abstained
+        and _confidence(draft) >= desk.least_confidence
+        and all(c.cell for c in draft.citations)
+        for draft in drafts
+    )
     if not desk.wiring.large or not state["search_result"].hits or all_computed:
         return {"draft": _extract_draft(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
@@ -342,8 +361,13 @@ def _extract_draft(state: State, desk: Desk) -> Draft:
         from_facts = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
         if from_facts:
             return withhold_unsure(state["question"], from_facts, least=desk.least_confidence)
-    drafts = [(part.question, _answer_part(part, desk)) for part in state["parts"]]
-    return join_drafts([withhold_unsure(question, draft, least=desk.least_confidence) for question, draft in drafts])
+    least = desk.least_confidence
+    return join_drafts(
+        [
+            withhold_unsure(part.question, _answer_part(part, desk), least=least, hits=part.hits)
+            for part in state["parts"]
+        ]
+    )
 
 
 def _answer_part(part: Part, desk: Desk) -> Draft:
@@ -352,6 +376,9 @@ def _answer_part(part: Part, desk: Desk) -> Draft:
         return part.computed
     if from_facts := answer_from_facts(part.question, part.plan, desk.index.catalogue):
         return withhold_uncomputed(part.question, from_facts)
+    read = part.read
+    if read and _confidence(read) >= desk.least_confidence:
+        return read
     if part.cell:
         return part.cell
     names = desk.index.names
@@ -364,7 +391,18 @@ def _answer_part(part: Part, desk: Desk) -> Draft:
         groups=[Group(stem_of(names[side[0]]), side) for side in sides],  # named by the surest document
     )
     extracted = withhold_uncomputed(part.question, extracted)
-    return part.computed if part.computed and extracted.abstained else extracted  # it names the missing input
+    # no sentence states what has to be worked out of several cells
+    needs_cells = read is not None and len(read.citations) > 1
+    if part.computed and (extracted.abstained or needs_cells):
+        return part.computed  # it names the missing input
+    if read and (needs_cells or (extracted.abstained and _confidence(read) > _confidence(extracted))):
+        return read
+    return extracted
+
+
+def _confidence(draft: Draft) -> float:
+    """Return the confidence of a draft, 0 where nothing estimates it."""
+    return draft.confidence or 0.0
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:
@@ -413,7 +451,9 @@ def _report_draft(desk: Desk) -> Callable[[str], None]:
 LEAST = 0.5
 """Confidence below which an answer is likelier wrong than right."""
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
-CLOSEST = {"en": "The closest place: {place} [1].", "ko": "가장 가까운 곳: {place} [1]."}
+CLOSEST = {"en": ("The closest place:", "The closest places:"), "ko": ("가장 가까운 곳:", "가장 가까운 곳:")}
+MOST_PLACES = 3
+"""Most places that a withheld answer names."""
 
 
 @cache
@@ -430,24 +470,34 @@ def confidence_threshold(settings: AnswerSettings) -> float:
     return least_confidence(calibration.wrong, calibration.n, most_wrong=settings.max_wrong)
 
 
-def withhold_unsure(question: str, draft: Draft, *, least: float) -> Draft:
-    """Return the draft, or, where its confidence is below `least`, only the place that it points to."""
+def withhold_unsure(question: str, draft: Draft, *, least: float, hits: Sequence[Hit] = ()) -> Draft:
+    """Return the draft, or, where its confidence is below `least`, only the places closest to an answer.
+
+    They are those that the draft cites, and then those of the hits, each page once.
+    """
     if draft.abstained or draft.confidence is None or draft.confidence >= least:  # None: a model wrote it
         return draft
     language = language_of(question)
-    text, cited = WITHHELD[language], draft.citations[:1]
+    found = (make_citation(0, hit, hit.chunk.text[:MOST_QUOTE_CHARS].strip()) for hit in hits)
+    by_page: dict[tuple[str, int | None], Citation] = {}
+    for citation in (*draft.citations, *found):
+        by_page.setdefault((citation.digest, citation.page), citation)
+    cited = [each.model_copy(update={"n": n}) for n, each in enumerate([*by_page.values()][:MOST_PLACES], 1)]
+    text = WITHHELD[language]
     if cited:
-        first = cited[0]
-        heading = f" ({first.place.heading_path[-1]})" if first.place.heading_path else ""
-        where = place_of(stem_of(first.document), first.page, first.page_source, first.place.cells, language=language)
-        text = f"{text} {CLOSEST[language].format(place=CITATION_MARK.sub('', f'{where}{heading}'))}"
+        text = f"{text} {CLOSEST[language][len(cited) > 1]} {'; '.join(_name_place(each, language) for each in cited)}."
     required = "no answer can be" if least > 1 else f"{least:.2f} is"
     why = (
         f"the answer's confidence is {draft.confidence:.2f}, and {required} sure enough for the share of wrong answers"
     )
     return draft._replace(
-        text=text,
-        citations=tuple(citation.model_copy(update={"n": 1}) for citation in cited),
-        abstained=True,
-        reason=" · ".join(filter(None, (why, draft.reason))),
+        text=text, citations=tuple(cited), abstained=True, reason=" · ".join(filter(None, (why, draft.reason)))
     )
+
+
+def _name_place(citation: Citation, language: Language) -> str:
+    """Return the place of a citation with the heading above it and its mark: `a, page 3 (People) [1]`."""
+    place = citation.place
+    heading = f" ({place.heading_path[-1]})" if place.heading_path else ""
+    where = place_of(stem_of(citation.document), citation.page, citation.page_source, place.cells, language=language)
+    return f"{CITATION_MARK.sub('', f'{where}{heading}')} [{citation.n}]"

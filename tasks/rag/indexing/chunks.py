@@ -53,6 +53,8 @@ class Chunk(Record):
     """The cells of a spreadsheet that it holds: `Sheet '예산', B3:D9`."""
     sentences: tuple[str, ...] = ()
     """Table rows as sentences (`row label — header: value; …`): searched, not shown."""
+    table: int | None = None
+    """0-based number of the table that it is of among those of its document; None for text and figures."""
 
     @property
     def search_text(self) -> str:
@@ -87,6 +89,8 @@ def chunk_document(
     """
     cutter = _Cutter(chunk_chars, overlap_chars)
     drafts: list[Chunk] = []  # without id and document
+    in_order = (block for page in document.pages for block in page.blocks if block.cells)
+    numbers = {id(block): number for number, block in enumerate(in_order)}
     above: Table | None = None
     # whether this document sets captions below its tables: the more frequent of the two neighbourhoods
     pairs = Counter(pair for page in document.pages for pair in pairwise([block.kind for block in page.blocks]))
@@ -99,7 +103,10 @@ def chunk_document(
                 drafts += cutter.draft_text(part)
                 continue
             table = read_table(part.table.cells, above=above if number == 0 else None)
-            drafts += cutter.draft_table(part, table, note_lines)
+            number_of_table = {"table": numbers.get(id(part.table))}
+            drafts += (
+                draft.model_copy(update=number_of_table) for draft in cutter.draft_table(part, table, note_lines)
+            )
             above = table
         if parts and parts[-1].table is None:
             above = None  # a table goes on only from the foot of one page to the head of the next

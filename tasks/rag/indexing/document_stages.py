@@ -38,7 +38,7 @@ from tasks.rag.indexing.figures import DocumentFigures
 from tasks.rag.indexing.metadata import read_facts
 from tasks.rag.indexing.notice_facts import extract_facts
 from tasks.rag.numbers.cell_facts import drop_page_marks
-from tasks.rag.numbers.document_numbers import document_numbers
+from tasks.rag.numbers.document_numbers import document_cells
 from tasks.resources import embed_texts
 
 PARSER_VERSION = 7
@@ -126,7 +126,7 @@ def _read_source(job: Job, *, options: ReadOptions, limits: ReadLimits, log: Pat
     return read_document(job, options=options, limits=limits, log=log), True
 
 
-CHUNKER_VERSION = 16
+CHUNKER_VERSION = 17
 """Raise it when chunks, tokens or facts would differ for the same document."""
 
 
@@ -154,13 +154,13 @@ def cut(pictured: Pictured, artifacts: Artifacts, *, chunk_chars: int, overlap_c
     )
     tokens = tuple(map(tuple, tokenize_chunks(chunks, tokenizer=tokenizer)))
     searchable = Searchable(chunks=tuple(chunks), tokens=tokens, tokenizer=tokenizer)
-    facts = document_numbers(document.pages, document=digest)
+    numeric, texts = document_cells(document.pages, document=digest)
     plain = document.model_copy(update={"pages": tuple(map(drop_page_marks, document.pages))})
     lengths = [len(chunk.text) for chunk in chunks]
     chunked = Chunked(
         digest=digest,
         chunks=artifacts.save("chunks", searchable),
-        numbers=artifacts.put("numbers", b"".join(f.model_dump_json().encode() + b"\n" for f in facts)),
+        numbers=artifacts.put("numbers", b"".join(f.model_dump_json().encode() + b"\n" for f in (*numeric, *texts))),
         count=len(chunks),
         chars=sum(lengths),
         shortest=min(lengths, default=0),

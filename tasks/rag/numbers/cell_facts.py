@@ -109,6 +109,29 @@ class CellFact(Record):
     """The statement that the table is, by the lines that it holds."""
 
 
+class TextCell(Record):
+    """A cell of a table that holds no number: a label, a name, a year, a date …; readers of questions need them."""
+
+    document: str
+    """SHA-256 of the document's bytes, hex."""
+    shown: str
+    """The text of the cell."""
+    period: Period | None
+    row_path: tuple[str, ...]
+    """The headings above that the row belongs to, from the outermost, and its own label."""
+    column_path: tuple[str, ...]
+    """The headers above the cell, from the outermost."""
+    page: int | None
+    bbox: BBox | None = None
+    """The rectangle of the cell on its page."""
+    cells: str | None = None
+    """Name of the cell in a spreadsheet."""
+    table: int
+    """0-based among the tables of the document."""
+    row: int
+    col: int
+
+
 def name_of_cell(document: str, *, table: int, row: int, col: int) -> str:
     """Return the name of a cell as `trivet why` takes it, `DIGEST:TABLE:ROW:COLUMN`; document: its digest."""
     return f"{document[:CELL_DIGITS]}:{table}:{row}:{col}"
@@ -128,6 +151,11 @@ class _Table(NamedTuple):
 
 def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
     """Yield the numbers of all tables in reading order, without years, dates, counters and footnote marks."""
+    return (cell for cell in read_cells(pages, document=document) if isinstance(cell, CellFact))
+
+
+def read_cells(pages: Iterable[Page], *, document: str) -> Iterator[CellFact | TextCell]:
+    """Yield the cells of all tables that hold a text and are no header, those of a table's numbers first."""
     table = 0
     above: list[str] = []
     last: _Table | None = None
@@ -144,6 +172,7 @@ def cell_facts(pages: Iterable[Page], *, document: str) -> Iterator[CellFact]:
                 part = _Part(block, continued, last.above, heads, below, decimals)
                 facts = list(_read_table(part, document, table, page.number))
                 yield from facts
+                yield from _read_texts(part, facts, document, table, page.number)
                 last = last._replace(page=page.number or 0, part=block)
                 table += 1
                 above = [] if facts else above  # a table of words alone is a header that was read apart
@@ -296,6 +325,43 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
             row=row - before,  # in the document's own count, without the header that was put above
             col=col,
             identities=() if other is None else (_make_doubt(row - before, other * scale.factor, value),),
+        )
+
+
+def _read_texts(
+    part: _Part, facts: Sequence[CellFact], document: str, table: int, page: int | None
+) -> Iterator[TextCell]:
+    """Yield the cells of a table that hold words, years or dates; a row without numbers is named by its first text."""
+    cells, before = _prepend_header(part.block.cells, part.continued)
+    grid = {
+        (row, col): cell
+        for cell in cells
+        for row in range(cell.row, cell.row + cell.row_span)
+        for col in range(cell.col, cell.col + cell.col_span)
+    }
+    taken = {(fact.row + before, fact.col) for fact in facts}
+    paths = {fact.row + before: fact for fact in reversed(facts)}
+    levels = collect_headers(grid)
+    stub = tuple(dict.fromkeys(" ".join(cell.text.split()) for cell in cells if cell.header and not cell.col))
+    labels: dict[int, str] = {}
+    for cell in sorted(cells, key=lambda cell: (cell.row, cell.col)):
+        text = " ".join(cell.text.split())
+        if not text or (cell.row, cell.col) in taken or (cell.header and cell.col) or cell.row in levels:
+            continue
+        fact = paths.get(cell.row)
+        label = labels.setdefault(cell.row, text)
+        yield TextCell(
+            document=document,
+            shown=text,
+            period=find_period(text) or (fact.period if fact and not cell.col else None),
+            row_path=fact.row_path if fact else (label,),
+            column_path=find_headers(grid, levels, set(paths), cell.row, cell.col) if cell.col else stub,
+            page=page,
+            bbox=cell.bbox,
+            cells=cell_name(part.block.place.cells, cell.row - before, cell.col),
+            table=table,
+            row=cell.row - before,
+            col=cell.col,
         )
 
 

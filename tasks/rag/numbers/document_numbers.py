@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import get_args
 
 from tasks.documents.blocks import Page
-from tasks.rag.numbers.cell_facts import CellFact, cell_facts
+from tasks.rag.numbers.cell_facts import CellFact, TextCell, read_cells
 from tasks.rag.numbers.concepts import NEARLY, Statement, concepts, label_of, score_concepts
 from tasks.rag.numbers.identities import add_identities
 from tasks.rag.numbers.periods import DAYS_APART, Period, find_period, fiscal_year_to
@@ -38,10 +38,19 @@ RELATIVE_TERM = re.compile(r"(?<![가-힣])(?P<before>전{0,2})(?:당)?기(?:\s?
 
 def document_numbers(pages: Iterable[Page], *, document: str) -> list[CellFact]:
     """Return every numeric cell of a document in reading order; document: SHA-256 of its bytes, hex."""
+    return document_cells(pages, document=document)[0]
+
+
+def document_cells(pages: Iterable[Page], *, document: str) -> tuple[list[CellFact], list[TextCell]]:
+    """Return the numeric cells of a document, and those of words; each in reading order."""
     pages = list(pages)
-    facts = infer_years(mark_statements(add_identities(infer_scales(cell_facts(pages, document=document)))))
+    cells = list(read_cells(pages, document=document))
+    numbers = [cell for cell in cells if isinstance(cell, CellFact)]
+    facts = infer_years(mark_statements(add_identities(infer_scales(numbers))))
     texts = [block.text for page in pages for block in page.blocks]
-    return _date_by_terms(_rename_early_years(facts, texts), texts)
+    return _date_by_terms(_rename_early_years(facts, texts), texts), [
+        cell for cell in cells if isinstance(cell, TextCell)
+    ]
 
 
 def _date_by_terms(facts: Sequence[CellFact], texts: Sequence[str]) -> list[CellFact]:

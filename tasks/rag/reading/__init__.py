@@ -1,0 +1,1 @@
+"""Reads answers off pages: lists every answer that the found tables and sentences could give, and scores them."""

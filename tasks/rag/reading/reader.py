@@ -1,0 +1,490 @@
+"""Answers a question from the cells and sentences that were found: value, working, and a citation for each cell.
+
+`read_answer` lists what the page could answer, takes the likeliest, and refuses what makes no sense of its units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
+from storage.index import Index
+from storage.numbers import select_cells
+from tasks.documents.blocks import Place
+from tasks.language.sentences import Language, disarm_marks, language_of
+from tasks.rag.answers import CURRENCIES, KOREAN_SCALES, Citation, Draft, Filters, Short, Value
+from tasks.rag.numbers.cell_facts import name_of_cell
+from tasks.rag.planning.names import stem_of
+from tasks.rag.reading.candidates import (
+    IN_PERCENT,
+    PLAIN,
+    SCALES,
+    Candidate,
+    list_candidates,
+    scale_of,
+    short_texts,
+)
+from tasks.rag.reading.cell_features import describe_cells
+from tasks.rag.reading.pages import Amount, Cell, Page, Question, Stems, years_of
+from tasks.rag.reading.scorers import Choice, Reader, answer_key, choose, load_reader
+from tasks.rag.retrieval.search import Hit
+
+ALL = Filters()
+MOST_DOCUMENTS = 6
+"""Most documents that are read for an answer, those found first."""
+NOT_FIRST = 0.5
+"""Factor of the odds of a document that was not found first: of 43 sure answers that were found first in TAT-QA, asked
+without a document, all were of the document meant, of the others two thirds."""
+LARGEST_OF_KINDS = 150
+"""Percent from which a share of a balance in a flow, or the other way round, is no share."""
+SIGNIFICANT = 15
+"""Significant digits of the exact value of a quotient that has no end."""
+MOST_SENTENCE_CHARS = 300
+MOST_NAME_CHARS = 90
+MOST_LEVELS = 3
+"""Levels of a row path that name a cell, the innermost ones."""
+TITLES: Mapping[Language, Mapping[str, str]] = {
+    "en": {
+        "growth": "Growth", "growth difference": "Difference of growth",
+        "difference": "Difference", "sum": "Sum", "average": "Average", "share": "Share",
+        "sum share": "Share", "ratio": "Ratio", "product": "Product", "count": "Count", "argmax": "largest",
+        "argmin": "smallest", "max": "largest", "min": "smallest", "yes": "Yes", "no": "No",
+    },
+    "ko": {
+        "growth": "증감률", "growth difference": "증감률 차이",
+        "difference": "차이", "sum": "합계", "average": "평균", "share": "비중",
+        "sum share": "비중", "ratio": "비율", "product": "곱", "count": "개수", "argmax": "최대",
+        "argmin": "최소", "max": "최대", "min": "최소", "yes": "예", "no": "아니요",
+    },
+}  # fmt: skip
+WORKINGS = {
+    "difference": "{0} − {1}", "growth": "({0} − {1}) / {1}", "share": "{0} / {1}", "ratio": "{0} / {1}",
+    "product": "{0} × {1}", "sum share": "({0} + {1}) / {2}",
+    "growth difference": "({1} − {0}) / {0} − ({3} − {2}) / {2}",
+}  # fmt: skip
+WORKED = frozenset([*WORKINGS, "sum", "average"])
+"""Operations that work out a number of several cells."""
+REFUSALS: Mapping[Language, Mapping[str, str]] = {
+    "en": {
+        "currencies": "Not worked out: the amounts are in several currencies ({0}).",
+        "percentage": "Not worked out: a percentage and an amount cannot be put together.",
+        "units": "Not worked out: a share needs one unit, and the values have several ({0}).",
+        "kinds": "Not worked out: a balance at one day is no share of what flowed in a period ({0}%).",
+        "sign": "Not worked out: there is no rate of growth from {1} to {0}, across a change of sign.",
+        "share": "Not worked out: {0}% would be no part of a whole, and the documents do not state it.",
+    },
+    "ko": {
+        "currencies": "계산하지 않았습니다: 금액의 통화가 서로 다릅니다({0}).",
+        "percentage": "계산하지 않았습니다: 백분율과 금액은 함께 계산할 수 없습니다.",
+        "units": "계산하지 않았습니다: 비중을 구할 값의 단위가 서로 다릅니다({0}).",
+        "kinds": "계산하지 않았습니다: 잔액은 기간 금액의 일부가 아닙니다({0}%).",
+        "sign": "계산하지 않았습니다: {1}에서 {0}(으)로 부호가 바뀌어 증감률이 없습니다.",
+        "share": "계산하지 않았습니다: {0}%는 전체의 일부가 될 수 없고 문서에도 없는 값입니다.",
+    },
+}
+POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
+_DIGITS = re.compile(r"\d[\d,.'’ ]*\d|\d")
+
+
+def read_answer(
+    question: str,
+    hits: Sequence[Hit],
+    index: Index,
+    *,
+    filters: Filters = ALL,
+    together: bool = False,
+    reader: Reader | None = None,
+) -> Draft | None:
+    """Return the likeliest answer of the cells and sentences that were found, with its confidence.
+
+    Each document is read by itself, and another document that answers otherwise makes the answer less sure.
+    filters: what the question names, whose words are asked of no cell. together: whether the question is about several
+    documents, whose cells may be put together.
+    None where a whole sentence answers better, or nothing does. It abstains, and shows the cells, where the likeliest
+    answer makes no sense: of two currencies, or a balance as a share of a flow. Raises WrongTokenizer.
+    """
+    tables = list(dict.fromkeys((hit.chunk.document, hit.chunk.table) for hit in hits if hit.chunk.table is not None))
+    records, stems = select_cells(index.numbers, tables), Stems(index.manifest.tokenizer)
+    documents = list(dict.fromkeys(hit.chunk.document for hit in hits))
+    pages = [hits] if together else [[hit for hit in hits if hit.chunk.document == each] for each in documents]
+    said = [match.said for match in filters.matches]
+    readings = [
+        (choice, page)
+        for own in pages[:MOST_DOCUMENTS]
+        if (page := Page(own, records, stems, documents=filters.documents))
+        and (choice := _choose(page, question, said, reader or load_reader()))
+    ]
+    if not readings:
+        return None
+    # one document holds the answer: the odds of each compete, but equal answers support each other
+    first = readings[0][0]
+    odds = [
+        choice.confidence / (1.0001 - choice.confidence) * (1 if choice is first else NOT_FIRST)
+        for choice, _ in readings
+    ]
+    best = max(range(len(readings)), key=lambda at: odds[at])
+    choice, page = readings[best]
+    candidate = choice.candidate
+    if candidate.operation == "span":
+        return None
+    key = answer_key(candidate)
+    against = [odds[at] for at, (other, _) in enumerate(readings) if answer_key(other.candidate) != key]
+    confidence = odds[best] / (1 + odds[best] + sum(against)) if against else choice.confidence
+    draft = write_answer(page, candidate, language_of(question), index.names, several=len(documents) > 1)
+    return draft and draft._replace(confidence=round(confidence, 4))
+
+
+def _choose(page: Page, question: str, names: Sequence[str], reader: Reader) -> Choice | None:
+    """Return the likeliest answer of a page; names: how the question names its documents."""
+    asked = Question(question, page.stems, names)
+    features = describe_cells(page, asked)
+    return choose(reader, page, asked, features, list_candidates(page, asked, features))
+
+
+def write_answer(
+    page: Page, candidate: Candidate, language: Language, names: Mapping[str, str], *, several: bool = False
+) -> Draft | None:
+    """Return a candidate as an answer with its cells; None where its cells do not give its number.
+
+    names: of documents, by digest. several: whether several documents could be meant, so that they are named.
+    """
+    answer = _Answer(page, candidate, language, names, several)
+    if candidate.operation in WORKED and not answer.adds_up():
+        return None
+    if refusal := find_nonsense(page, candidate):
+        kind, values = refusal
+        text = f"{REFUSALS[language][kind].format(*values)} {'; '.join(answer.list_cells())}"
+        reason = REFUSALS["en"][kind].format(*values).removeprefix("Not worked out: ")
+        return Draft(text, answer.citations(), abstained=True, reason=reason)
+    return Draft(
+        answer.sentence(),
+        answer.citations(),
+        reason=f"read from the tables and sentences that were found: {candidate.operation}",
+        short=Short(values=answer.short(), scale=scale_of(page, candidate)),
+        value=answer.value(),
+    )
+
+
+# ---- what makes no sense
+
+
+def find_nonsense(page: Page, candidate: Candidate) -> tuple[str, tuple[str, ...]] | None:
+    """Return why an operation makes no sense over its cells, a key of REFUSALS, with what the message names."""
+    operation, number = candidate.operation, candidate.number
+    cells = [page.cells[at] for at in candidate.cells]
+    amounts = [cell.amount for cell in cells if cell.amount]
+    if operation not in (*WORKED, "yesno") or len(amounts) < 2:
+        return None
+    units = list(dict.fromkeys(amount.unit for amount in amounts if amount.unit))
+    currencies = [unit for unit in units if _is_currency(unit)]
+    if len(currencies) > 1:
+        return "currencies", (", ".join(currencies),)
+    # an amount without a unit beside a percentage may be a percentage whose sign stands elsewhere
+    if operation != "product" and "%" in units and len(units) > 1:
+        return "percentage", ()
+    if operation in ("share", "sum share", "growth") and len(units) > 1:
+        return "units", (", ".join(units),)
+    if number is None:
+        return None
+    if operation == "growth" and (amounts[0].printed < 0) != (amounts[1].printed < 0) and amounts[0].printed:
+        return "sign", (write_digits(amounts[0].printed), write_digits(amounts[1].printed))
+    if operation not in ("share", "sum share"):
+        return None
+    kinds = {_kind_of(cell) for cell in cells} - {""}
+    shown = write_digits(_round(number, places=2))
+    if len(kinds) > 1 and abs(number) >= LARGEST_OF_KINDS:
+        return "kinds", (shown,)
+    if not 0 <= number <= 100 and not _is_printed(page, number):
+        return "share", (shown,)
+    return None
+
+
+def _is_currency(unit: str) -> bool:
+    return len(unit) == 3 and unit.isalpha() and unit.isupper()
+
+
+def _kind_of(cell: Cell) -> str:
+    """Return whether a cell is of a balance or of a flow, by the statement that its table is; empty: neither."""
+    statement = cell.record.get("statement")
+    return "balance" if statement == "balance" else "flow" if statement in ("income", "cash_flow") else ""
+
+
+def _is_printed(page: Page, percent: Decimal) -> bool:
+    """Return whether a page prints a percentage, as far as it has digits."""
+    return any(
+        cell.amount.printed == _round(percent, places=_places(cell.amount.printed))
+        for cell in page.cells
+        if cell.amount and cell.amount.unit == "%"
+    )
+
+
+# ---- what is written
+
+
+class _Answer:
+    """A candidate with what its texts are made of."""
+
+    def __init__(
+        self, page: Page, candidate: Candidate, language: Language, names: Mapping[str, str], several: bool
+    ) -> None:
+        self.page, self.candidate, self.names, self.several = page, candidate, names, several
+        self.language: Language = language
+        self.operation = candidate.operation
+        if self.operation == "growth difference":  # of each pair the earlier first
+            pairs = [sorted(candidate.cells[at : at + 2], key=self._year) for at in (0, 2)]
+            self.candidate = candidate = candidate._replace(cells=tuple(at for pair in pairs for at in pair))
+        self.cells = [page.cells[at] for at in dict.fromkeys((*candidate.cells, *candidate.evidence))]
+        self.amounts = [page.cells[at].amount or Amount(Decimal(0), Decimal(1), "") for at in candidate.cells]
+
+    def _year(self, at: int) -> int:
+        return max(self.page.cells[at].years, default=0)
+
+    def operands(self) -> list[Decimal]:
+        """Return the values of the cells in the scale of the first one; percentages as they are printed."""
+        factor = self.factor()
+        return [
+            each.printed if each.factor == factor or each.unit == "%" else each.printed * each.factor / factor
+            for each in self.amounts
+        ]
+
+    def factor(self) -> Decimal:
+        """Return the factor of the answer's number: that of the first amount that is no percentage."""
+        return next((amount.factor for amount in self.amounts if amount.unit != "%"), Decimal(1))
+
+    def adds_up(self) -> bool:
+        """Return whether the cells give the number; a long line is cut to its first cells."""
+        number = self.candidate.number
+        return number is not None and abs(self.work_out() - number) <= abs(number) * Decimal("1e-9")
+
+    def work_out(self) -> Decimal:
+        """Return what the operation gives."""
+        values = self.operands()
+        first, second = values[0], values[-1]
+        match self.operation:
+            case "difference":
+                return first - second
+            case "growth":
+                return (first - second) / second * 100
+            case "growth difference":
+                start, end, other_start, other_end = values
+                return ((end - start) / start - (other_end - other_start) / other_start) * 100
+            case "share":
+                return first / second * 100
+            case "ratio":
+                return first / second
+            case "sum share":
+                return sum(values[:-1], Decimal(0)) / second * 100
+            case "product":
+                return first * second / (100 if any(amount.unit == "%" for amount in self.amounts) else 1)
+            case "average":
+                return sum(values, Decimal(0)) / len(values)
+            case _:
+                return sum(values, Decimal(0))
+
+    def unit(self) -> str:
+        """Return the unit of the answer's number: `USD`, `%`, `USD per share`."""
+        units = [amount.unit for amount in self.amounts]
+        if self.operation in IN_PERCENT:
+            return "%"
+        if self.operation == "ratio":
+            return f"{units[0]} per {units[1].removesuffix('s')}" if units[0] != units[1] and all(units) else ""
+        if self.operation in PLAIN or not units:
+            return ""
+        if self.operation == "product":
+            return next((unit for unit in units if unit not in ("", "%")), "")
+        return next(filter(None, units), "")
+
+    def scale(self) -> str:
+        """Return the word of the number's scale, or none."""
+        if self.operation in (*PLAIN, *IN_PERCENT) or self.unit() == "%":
+            return ""
+        return SCALES.get(self.factor(), MYRIADS.get(self.factor(), ""))
+
+    def value(self) -> Value | None:
+        """Return the number that answers, exactly; None where the answer is no single number."""
+        number = self.number()
+        if number is None:
+            return None
+        plain = self.operation in (*PLAIN, *IN_PERCENT) or self.unit() == "%"
+        with localcontext(prec=SIGNIFICANT):
+            exact = +(number if plain else number * self.factor())
+        return Value(exact=_plain(exact), unit=self.unit(), scale=self.scale(), display=self.display())
+
+    def number(self) -> Decimal | None:
+        """Return the number of the answer in the scale of its first cell; None of one that is a text."""
+        if self.candidate.number is not None:
+            return self.candidate.number
+        if self.operation in ("value", "max", "min") and self.cells[0].amount:
+            return self.cells[0].amount.printed
+        return None
+
+    def display(self) -> str:
+        """Return the number with the digits of its source; a quotient with at least three significant ones."""
+        number = self.number() or Decimal(0)
+        if self.operation not in WORKED:
+            return write_digits(number, self.cells[0].text if self.cells else "")
+        places = max((_places(amount.printed) for amount in self.amounts), default=0)
+        if self.operation in ("difference", "sum"):
+            return f"{number.quantize(Decimal(1).scaleb(-max(places, _places(number)))):,f}"
+        if places or number != number.to_integral_value():
+            places = max(2, places if self.operation == "average" else 0)
+        return f"{_round(number, places=places):,f}"
+
+    def short(self) -> tuple[str, ...]:
+        """Return the values as a person writes them into a form; in whole units where no word names their scale."""
+        if self.candidate.number is not None and self.scale() in MYRIADS.values() and self.operation in WORKED:
+            return (_plain(self.candidate.number * self.factor()),)
+        return short_texts(self.candidate)
+
+    def amount_text(self) -> str:
+        """Return the number with unit and scale as a sentence writes it."""
+        if self.operation in ("difference", "growth difference") and self.unit() == "%":
+            return f"{self.display()}{POINTS[self.language]}"
+        return write_amount(self.display(), self.unit(), self.scale(), self.language)
+
+    def sentence(self) -> str:
+        """Return the answer as a sentence that names its cells: their rows, columns and periods."""
+        titles, cells = TITLES[self.language], self.list_cells()
+        match self.operation:
+            case "value" | "negated" | "list" | "max" | "min":
+                return "; ".join(cells)
+            case "argmax" | "argmin":
+                return f"{disarm_marks(self.candidate.texts[0])} ({titles[self.operation]}): {'; '.join(cells)}"
+            case "labels":
+                marks = "".join(f" [{n}]" for n in range(1, len(self.citations()) + 1))
+                return f"{disarm_marks('; '.join(self.candidate.texts))}{marks}"
+            case "yesno":
+                return f"{titles[self.candidate.texts[0]]}: {'; '.join(cells)}"
+            case "count":
+                return f"{titles['count']}: {self.display()} ({'; '.join(cells)})"
+            case _:
+                return f"{'; '.join(cells)}. {titles[self.operation]} = {self.working()} = {self.amount_text()}"
+
+    def working(self) -> str:
+        """Return the working over the printed numbers: `(735 − 687) / 687`."""
+        texts = [self.page.cells[at].text for at in self.candidate.cells]
+        values = [write_digits(value, text) for value, text in zip(self.operands(), texts, strict=True)]
+        if self.operation == "product":
+            values = [
+                f"{value}{'%' * (amount.unit == '%')}" for value, amount in zip(values, self.amounts, strict=True)
+            ]
+        values = [f"({value})" if value.startswith("-") else value for value in values]
+        if self.operation in WORKINGS:
+            return WORKINGS[self.operation].format(*values)
+        total = " + ".join(values)
+        return f"({total}) / {len(values)}" if self.operation == "average" else total
+
+    def list_cells(self) -> list[str]:
+        """Return each cell with its name, its value and the mark of its citation."""
+        marks = {citation.cell or citation.quote: citation.n for citation in self.citations()}
+        texts: list[str] = []
+        for cell in self.cells:
+            place = marks[self._cite(1, cell).cell or self._cite(1, cell).quote]
+            if cell.column < 0 and self.operation not in WORKED:
+                text = self._quote(cell, MOST_SENTENCE_CHARS)
+                stop = "." * text.endswith(".")
+                texts.append(f"{text.removesuffix('.')} [{place}]{stop}")
+                continue
+            text = disarm_marks(cell.text)
+            if cell.amount:
+                scale = SCALES.get(cell.amount.factor, MYRIADS.get(cell.amount.factor, ""))
+                digits = write_digits(cell.amount.printed, cell.text)
+                text = write_amount(digits, cell.amount.unit, "" if cell.amount.unit == "%" else scale, self.language)
+            texts.append(f"{self.name_cell(cell)}: {text} [{place}]" if not cell.is_label else f"{text} [{place}]")
+        return list(dict.fromkeys(texts))
+
+    def name_cell(self, cell: Cell) -> str:
+        """Return row path, column and period of a cell, and its document where several could be meant."""
+        if cell.column < 0:
+            return f"“{self._quote(cell, MOST_NAME_CHARS)}”"
+        row, column = self.page.rows[cell.row], self.page.columns[cell.column]
+        path = " › ".join(filter(None, (part.strip(" :") for part in row.path[-MOST_LEVELS:])))
+        heads = " / ".join(dict.fromkeys(filter(None, (head.strip(" :") for head in column.heads))))
+        period = cell.record.get("period") or {}
+        label = "" if years_of(f"{path} {heads}") else period.get("label", "")
+        document = stem_of(self.names[cell.record["document"]]) if self.several else ""
+        name = ", ".join(filter(None, (path, heads, label)))
+        return disarm_marks(f"{name} ({document})" if document else name)
+
+    def _quote(self, cell: Cell, most: int) -> str:
+        """Return the sentence of a value; of a long one the part around the value."""
+        text = " ".join(self.page.sentences[cell.row].text.split())
+        at = max(0, text.find(cell.text))
+        if len(text) > most:
+            start = 0 if at + len(cell.text) < most else text.find(" ", max(0, at - most // 2)) + 1
+            part = text[start : start + most].rpartition(" ")[0] if start + most < len(text) else text[start:]
+            text = f"{'…' * (start > 0)}{part}{'…' * (start + len(part) < len(text))}"
+        return disarm_marks(text)
+
+    def citations(self) -> tuple[Citation, ...]:
+        """Return a citation for each cell, and one for each sentence; of an answer without cells the best passage."""
+        cited: dict[str, Citation] = {}
+        for cell in self.cells:
+            citation = self._cite(len(cited) + 1, cell)
+            cited.setdefault(citation.cell or citation.quote, citation)
+        return tuple(cited.values())
+
+    def _cite(self, n: int, cell: Cell) -> Citation:
+        if cell.column < 0:
+            sentence = self.page.sentences[cell.row]
+            hit = self.page.hits[sentence.hit]
+            chunk = hit.chunk
+            place = Place(section=chunk.section, block=chunk.block, heading_path=chunk.heading_path, cells=chunk.cells)
+            return Citation(
+                n=n, document=hit.document_name, digest=chunk.document, page=chunk.page, page_source=hit.page_source,
+                bbox=chunk.bbox, quote=sentence.text, chunk_id=chunk.id, place=place,
+            )  # fmt: skip
+        record, column = cell.record, self.page.columns[cell.column]
+        header = " ".join(column.heads) or (record["period"] or {}).get("label", "")
+        digest = record["document"]
+        name = name_of_cell(digest, table=record["table"], row=record["row"], col=record["col"])
+        path = " › ".join(record["row_path"] or ())
+        return Citation(
+            n=n, document=self.names[digest], digest=digest, page=record["page"], bbox=record["bbox"], cell=name,
+            quote="; ".join(filter(None, (path, f"{header}: {cell.text}" if header else cell.text))),
+            place=Place(cells=record["cells"]),
+        )  # fmt: skip
+
+
+MYRIADS = {Decimal(10) ** 12: "조", Decimal(10) ** 8: "억", Decimal(10) ** 4: "만"}
+"""Korean scales, which only Korean documents write."""
+
+
+def write_amount(digits: str, unit: str, scale: str, language: Language) -> str:
+    """Return a number with unit and scale: `USD 735 million`, `6.99%`, `60,540백만 원`, `1,204 shares`."""
+    if unit == "%":
+        return f"{digits}%"
+    if language == "ko":
+        return f"{digits}{KOREAN_SCALES.get(scale, scale)} {CURRENCIES.get(unit, unit)}".rstrip()
+    counted = f"{digits} {scale}".rstrip()
+    return f"{unit} {counted}" if _is_currency(unit) else f"{counted} {unit}".rstrip()
+
+
+def write_digits(number: Decimal, source: str = "") -> str:
+    """Return a number with the digits of its source where that is spelt as English does, else with thousands parted."""
+    match = _DIGITS.search(source)
+    digits = match[0] if match else ""
+    sign = "-" if number < 0 else ""
+    if re.fullmatch(r"\d[\d,]*(?:\.\d+)?", digits) and Decimal(digits.replace(",", "")) == abs(number):
+        return sign + digits
+    text = f"{abs(number):,f}"
+    return sign + (text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+def _places(number: Decimal) -> int:
+    """Return how many decimals a number has."""
+    exponent = number.normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _round(number: Decimal, *, places: int) -> Decimal:
+    """Return a number with so many decimals, and at least three significant digits."""
+    if number and number != number.to_integral_value():
+        places = max(places, 2 - number.adjusted())
+    return number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,229 @@
+"""The fitted parts of the reader: operations by the question, cells by their features, candidates by both.
+
+All are small: a linear model over hashed words, and two networks of two layers. They run on numpy alone; `make reader`
+fits them (tests/reader). The weights are in `reader.safetensors`, what they were fitted on in `card.json`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.rag.reading.candidates import LINKS, OF, OPERATIONS, Candidate, pack
+from tasks.rag.reading.cell_features import AT, CELL_FEATURES, HAND_WEIGHTS, Features
+from tasks.rag.reading.pages import Page, Question
+
+BUCKETS = 4096
+"""Places that the words of questions are hashed to."""
+LIKELIEST = 6
+"""Operations whose candidates are scored."""
+FLOOR = -12.0
+"""Least log-probability of an operation."""
+CHOICE_FEATURES = (
+    *(f"is {operation}" for operation in OPERATIONS),
+    "operation log-probability", "operation below best", "cells mean", "cells least", "cells best", "cells below best",
+    "cells rank", *(f"mean {name}" for name in CELL_FEATURES), *LINKS,
+)  # fmt: skip
+SIGNS = (
+    "share of the choice", "lead over another answer", "operation log-probability", "cells least", "cells below best",
+    "mean uncovered", "uncovered", "is value", "is several", "is worked out", "mean words known", "mean in sentence",
+    "mean hit rank", "years hit", "mean years clash", "entropy", "mean document fit", "mean first document",
+)  # fmt: skip
+"""What the confidence reads."""
+_SEVERAL = ("argmax", "argmin", "count", "labels", "list", "max", "min")
+_WORKED = ("difference", "growth", "sum", "average", "share", "ratio", "product", "sum share", "growth difference")
+
+
+class Network(NamedTuple):
+    """Two layers with one score for each row; with an empty hidden layer it is linear."""
+
+    mean: Features
+    deviation: Features
+    first: Features
+    """(features, hidden)"""
+    first_bias: Features
+    second: Features
+    """(hidden,)"""
+
+    def score(self, rows: Features) -> Features:
+        """Return a score for each row, (rows,)."""
+        hidden = np.maximum(((rows - self.mean) / self.deviation) @ self.first + self.first_bias, 0)
+        return hidden @ self.second
+
+
+class Reader(NamedTuple):
+    """All weights of the reader."""
+
+    operations: Features
+    """(BUCKETS, operations)"""
+    operations_bias: Features
+    cells: Network | None
+    """None: weights by hand."""
+    choice: Network | None
+    confidence: Features
+    """(signs,), and behind them the bias."""
+
+    def likely_operations(self, question: Question, *, has_sentences: bool) -> Features:
+        """Return the log-probability of each operation for a question."""
+        scores = self.operations[hash_words(question_words(question, has_sentences=has_sentences))].sum(0)
+        scores = scores + self.operations_bias
+        scores = scores - scores.max()
+        return np.maximum(scores - np.log(np.exp(scores).sum()), FLOOR).astype(np.float32)
+
+
+def question_words(question: Question, *, has_sentences: bool) -> list[str]:
+    """Return what the operations are read from: words, stems and pairs of words of a question."""
+    words = [
+        "#" if word.isdigit() and len(word) != 4 else "year" if word.isdigit() else word for word in question.words
+    ]
+    pairs = (f"{first} {second}" for first, second in pairwise(words))
+    stems = (f"~{stem}" for stem in question.stems)
+    more = [f"years {min(3, len(question.years))}", f"sentences {has_sentences}", f"wh {question.wh}"]
+    return [*words, *stems, *pairs, *more]
+
+
+def hash_words(words: Iterable[str]) -> list[int]:
+    """Return the distinct places of words, rising."""
+    return sorted({zlib.crc32(word.encode()) % BUCKETS for word in words})
+
+
+class Ranked(NamedTuple):
+    """Candidates of the likeliest operations, and what is known of each."""
+
+    candidates: list[Candidate]
+    table: Features
+    """(candidates, CHOICE_FEATURES)"""
+    places: list[int]
+    """Their places in the list of all candidates."""
+
+
+def describe_candidates(
+    candidates: Sequence[Candidate], features: Features, operations: Features, cell_scores: Features
+) -> Ranked:
+    """Return the candidates of the likeliest operations with their features."""
+    likely = set(np.argsort(-operations)[:LIKELIEST].tolist()) | {OF["span"]}
+    places = [at for at, candidate in enumerate(candidates) if OF[candidate.operation] in likely]
+    chosen = [candidates[at] for at in places]
+    if not chosen:
+        return Ranked([], np.zeros((0, len(CHOICE_FEATURES)), np.float32), [])
+    ops, cells, links = pack(chosen)
+    there, at = cells >= 0, np.maximum(cells, 0)
+    scores = cell_scores if len(cell_scores) else np.zeros(1, np.float32)
+    features = features if len(features) else np.zeros((1, len(CELL_FEATURES)), np.float32)
+    count, some = np.maximum(there.sum(1), 1), there.any(1)
+    mean = np.where(there, scores[at], 0.0).sum(1) / count
+    least = np.where(some, np.where(there, scores[at], 99).min(1), 0)
+    most = np.where(some, np.where(there, scores[at], -99).max(1), 0)
+    ordered = np.sort(scores)
+    rank = np.where(some, np.log1p(len(ordered) - np.searchsorted(ordered, mean, side="right")), 0)
+    means = (features[at] * there[:, :, None]).sum(1) / count[:, None]
+    kinds = np.eye(len(OPERATIONS), dtype=np.float32)[ops]
+    own = np.stack([mean, least, most, np.where(some, mean - scores.max(), 0), rank], 1)
+    chances = np.stack([operations[ops], operations[ops] - operations.max()], 1)
+    table = np.hstack([kinds, chances, own, means, links]).astype(np.float32)
+    return Ranked(chosen, table, places)
+
+
+class Choice(NamedTuple):
+    """The best candidate of a page, and how sure it is."""
+
+    candidate: Candidate
+    confidence: float
+    signs: list[float]
+
+
+def choose(
+    reader: Reader, page: Page, question: Question, features: Features, candidates: Sequence[Candidate]
+) -> Choice | None:
+    """Return the best candidate; None where the page gives none."""
+    operations = reader.likely_operations(question, has_sentences=bool(page.sentences))
+    cell_scores = reader.cells.score(features) if reader.cells and len(features) else features @ HAND_WEIGHTS
+    ranked = describe_candidates(candidates, features, operations, cell_scores)
+    if not ranked.candidates:
+        return None
+    scores = reader.choice.score(ranked.table) if reader.choice else ranked.table @ HAND_CHOICE
+    best, signs = weigh_choice(ranked, scores)
+    logit = float(np.dot(reader.confidence[:-1], signs) + reader.confidence[-1])
+    return Choice(ranked.candidates[best], float(1 / (1 + np.exp(-logit))), signs)
+
+
+def answer_key(candidate: Candidate) -> object:
+    """Return what equal answers have in common."""
+    return candidate.texts or (None if candidate.number is None else round(candidate.number, 3))
+
+
+def weigh_choice(ranked: Ranked, scores: Features) -> tuple[int, list[float]]:
+    """Return the place of the best candidate among the ranked ones, and the signs of how sure it is."""
+    best = int(scores.argmax())
+    weights = np.exp(scores - scores.max())
+    shares = weights / weights.sum()
+    totals: dict[object, float] = {}
+    keys = [answer_key(candidate) for candidate in ranked.candidates]
+    for key, share in zip(keys, shares.tolist(), strict=True):
+        totals[key] = totals.get(key, 0.0) + share
+    same = totals[keys[best]]
+    rest = max(
+        (score for score, key in zip(scores.tolist(), keys, strict=True) if key != keys[best]), default=scores.min() - 5
+    )
+    row = dict(zip(CHOICE_FEATURES, ranked.table[best].tolist(), strict=True))
+    operation = ranked.candidates[best].operation
+    entropy = -sum(total * np.log(total + 1e-9) for total in totals.values())
+    return best, [
+        float(np.log((same + 1e-4) / (1 - same + 1e-4))), float(min(6.0, scores[best] - rest)),
+        row["operation log-probability"], row["cells least"] / 5, row["cells below best"] / 5, row["mean uncovered"],
+        row["uncovered"], float(operation == "value"), float(operation in _SEVERAL), float(operation in _WORKED),
+        row["mean words known"], row["mean in sentence"], row["mean hit rank"], row["years hit"],
+        row["mean years clash"], float(entropy), row["mean document fit"], row["mean first document"],
+    ]  # fmt: skip
+
+
+_HAND = {
+    "operation log-probability": 1.0, "cells mean": 0.7, "cells least": 0.7, "uncovered": -2.0,
+    "years are those asked": 1.0, "same row": 1.0, "same column": 0.7, "later first": 0.8, "mixed": -1.0,
+    "sentences": -0.3, "whole row": 0.3,
+}  # fmt: skip
+HAND_CHOICE = np.array([_HAND.get(name, 0.0) for name in CHOICE_FEATURES], np.float32)
+"""Weights by hand for the choice: the test that fitting pays compares with them."""
+
+
+@cache
+def load_reader() -> Reader:
+    """Return the fitted reader of the package."""
+    from safetensors.numpy import load
+
+    return unpack_reader(load(files("tasks.rag.reading").joinpath("reader.safetensors").read_bytes()))
+
+
+def unpack_reader(tensors: Mapping[str, NDArray[np.generic]]) -> Reader:
+    """Return the reader of named tensors. Raises ValueError where they are of other features than these."""
+    wide = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+    if wide["cells.mean"].shape != (len(CELL_FEATURES),) or wide["choice.mean"].shape != (len(CHOICE_FEATURES),):
+        raise ValueError("the weights of the reader are of other features than this version; run `make reader`")
+    cells, choice = (
+        Network(**{field: wide[f"{name}.{field}"] for field in Network._fields}) for name in ("cells", "choice")
+    )
+    return Reader(wide["operations"], wide["operations_bias"], cells, choice, wide["confidence"])
+
+
+def pack_reader(reader: Reader) -> dict[str, NDArray[np.generic]]:
+    """Return the reader as named tensors; the large ones in half precision."""
+    assert reader.cells
+    assert reader.choice
+    tensors: dict[str, NDArray[np.generic]] = {
+        "operations": reader.operations.astype(np.float16),
+        "operations_bias": reader.operations_bias,
+        "confidence": reader.confidence,
+    }
+    for name, network in (("cells", reader.cells), ("choice", reader.choice)):
+        tensors |= {f"{name}.{field}": np.ascontiguousarray(getattr(network, field)) for field in Network._fields}
+    return tensors
+
+
+__all__ = ["AT", "Choice", "Reader", "choose", "load_reader"]

@@ -1,0 +1,1 @@
+"""Fits the reader of questions and reports how right it is."""

@@ -1,0 +1,366 @@
+"""Fits the reader: `python -m tests.reader.fit` (what `make reader` runs) writes weights, card and tables.
+
+Each set is indexed by Trivet itself, each question retrieved in its own document, so that the reader is fitted on what
+it meets. Cross-validated by document, and with each set left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import pickle
+import subprocess
+import sys
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from models.embedders import open_embedder
+from storage.index import open_index
+from storage.numbers import select_cells
+from tasks.rag.answers import Filters
+from tasks.rag.planning import plan as planning
+from tasks.rag.planning.routing import Router
+from tasks.rag.reading.candidates import OF, OPERATIONS, Candidate, list_candidates
+from tasks.rag.reading.cell_features import HAND_WEIGHTS, describe_cells
+from tasks.rag.reading.pages import Page, Question, Stems
+from tasks.rag.reading.scorers import (
+    BUCKETS,
+    FLOOR,
+    HAND_CHOICE,
+    SIGNS,
+    Network,
+    Ranked,
+    Reader,
+    describe_candidates,
+    hash_words,
+    pack_reader,
+    question_words,
+    weigh_choice,
+)
+from tasks.rag.retrieval.search import Hit, retrieve
+from tests.reader.questions import Item, find_targets, load_items, score, write_documents
+
+SETS = ("tatqa", "finqa", "hitab", "own")
+FOLDS = 3
+MOST_DOCUMENTS = 3
+
+
+class Example(NamedTuple):
+    """A question with everything that no weight touches."""
+
+    item: Item
+    page: Page
+    question: Question
+    features: np.ndarray
+    candidates: list[Candidate]
+    operation: str | None
+    right: np.ndarray
+    words: list[int]
+
+
+Passages = tuple[Item, Sequence[Hit], list[dict[str, Any]], Filters]
+
+
+def find_passages(name: str, index_folder: Path) -> tuple[str | None, list[Passages]]:
+    """Return the tokenizer of the index of a set, and its questions with their hits and the cells of their tables."""
+    if not (index_folder / "CURRENT").exists():
+        documents = index_folder.with_name(f"{name}-documents")
+        write_documents(name, documents)
+        trivet = Path(sys.executable).with_name("trivet")
+        subprocess.run([trivet, "rag", "index", documents, "--index", index_folder], check=False)
+    index = open_index(index_folder)
+    embedder = open_embedder(index.manifest.embedder.partition("@")[0])
+    digest_of = {name: entry.document for entry in index.catalogue for name in (entry.name, *entry.aliases)}
+    passages: list[Passages] = []
+    router = Router(index.catalogue)
+    for item in load_items(name):
+        filters = router.route(item.question, query_type="single", history=())
+        if name != "own":  # each question of its own page, as those who made it asked
+            filters = Filters(mode="only", documents=(digest_of[item.document],))
+        alone = planning.similarity_alone(index.manifest.embedder, item.question)
+        plan = planning.make_plan(item.question, filters=filters, similarity_alone=alone)
+        hits = retrieve(index, item.question, plan, embedder=lambda: embedder).hits
+        tables = list(dict.fromkeys((h.chunk.document, h.chunk.table) for h in hits if h.chunk.table is not None))
+        passages.append((item, hits, select_cells(index.numbers, tables), filters))
+    return index.manifest.tokenizer, passages
+
+
+def make_examples(tokenizer: str | None, passages: Sequence[Passages]) -> list[Example]:
+    """Return the questions with their pages, candidates and golds."""
+    stems, examples = Stems(tokenizer), []
+    for item, hits, records, filters in passages:
+        # each document is read by itself; from those that do not hold the answer the confidence learns to doubt
+        for document in list(dict.fromkeys(hit.chunk.document for hit in hits))[:MOST_DOCUMENTS]:
+            own = [hit for hit in hits if hit.chunk.document == document]
+            page = Page(own, records, stems, documents=filters.documents)
+            question = Question(item.question, stems, [match.said for match in filters.matches])
+            features = describe_cells(page, question)
+            candidates = list_candidates(page, question, features)
+            operation, right = find_targets(item, page, candidates)
+            words = hash_words(question_words(question, has_sentences=bool(page.sentences)))
+            examples.append(
+                Example(item, page, question, features, candidates, operation, np.array(right, np.float32), words)
+            )
+    return examples
+
+
+class Listwise:
+    """Fits a network whose scores are compared within a question, by the chance of any right row."""
+
+    def __init__(self, hidden: int, epochs: int, *, seed: int = 0, rate: float = 3e-3) -> None:
+        self.hidden, self.epochs, self.seed, self.rate = hidden, epochs, seed, rate
+
+    def fit(self, tables: Sequence[np.ndarray], golds: Sequence[np.ndarray], most: int = 60) -> Network:
+        """Return the network; tables: (rows, features) of each question. golds: which rows are right."""
+        random = np.random.default_rng(self.seed)
+        torch.manual_seed(self.seed)
+        groups = []
+        for rows, gold in zip(tables, golds, strict=True):
+            if not gold.any() or gold.all():
+                continue
+            wrong = random.permutation(np.flatnonzero(gold == 0))[:most]
+            take = np.concatenate([np.flatnonzero(gold), wrong])
+            groups.append((rows[take], gold[take] > 0))
+        stack = np.concatenate([rows for rows, _ in groups]).astype(np.float32)
+        mean, deviation = stack.mean(0), stack.std(0) + 1e-3
+        groups = [
+            (torch.from_numpy((rows - mean) / deviation).float(), torch.from_numpy(gold)) for rows, gold in groups
+        ]
+        first, last = torch.nn.Linear(stack.shape[1], self.hidden), torch.nn.Linear(self.hidden, 1)
+        net = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.1), last)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=self.rate, weight_decay=1e-2)
+        batches = max(1, len(groups) // 48)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.rate, total_steps=batches * self.epochs + 1)
+        for _ in range(self.epochs):
+            for part in np.array_split(random.permutation(len(groups)), batches):
+                scores = net(torch.cat([groups[at][0] for at in part]))[:, 0]
+                right = torch.cat([groups[at][1] for at in part])
+                group = torch.from_numpy(np.repeat(np.arange(len(part)), [len(groups[at][1]) for at in part]))
+                top = torch.full((len(part),), -1e9).scatter_reduce(0, group, scores, "amax").detach()
+                norm = torch.zeros(len(part)).index_add(0, group, torch.exp(scores - top[group])).log() + top
+                hit = torch.zeros(len(part)).index_add(0, group, torch.exp(scores - norm[group]) * right)
+                loss = -(hit + 1e-6).log().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+        weights = [first.weight.T, first.bias, last.weight[0]]
+        return Network(
+            mean.astype(np.float32), deviation.astype(np.float32), *(each.detach().numpy().copy() for each in weights)
+        )
+
+
+def fit_operations(examples: Sequence[Example]) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights (BUCKETS, operations) and bias of the multinomial regression from words to the operation."""
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import LogisticRegression
+
+    known = [example for example in examples if example.operation]
+    ends = np.cumsum([0, *(len(example.words) for example in known)])
+    places = np.concatenate([np.array(example.words) for example in known])
+    table = csr_matrix((np.ones(len(places), np.float32), places, ends), shape=(len(known), BUCKETS))
+    model = LogisticRegression(C=0.3, max_iter=150, tol=1e-3)
+    model.fit(table, [OF[example.operation or ""] for example in known])
+    weights = np.zeros((BUCKETS, len(OPERATIONS)), np.float32)
+    bias = np.full(len(OPERATIONS), FLOOR, np.float32)
+    weights[:, model.classes_], bias[model.classes_] = model.coef_.T, model.intercept_
+    return weights, bias
+
+
+def cell_golds(example: Example) -> np.ndarray:
+    """Return which cells the right candidates are made of."""
+    gold = np.zeros(len(example.features), np.float32)
+    for at in np.flatnonzero(example.right).tolist():
+        gold[list(example.candidates[at].cells)] = 1
+    return gold
+
+
+def fold_of(example: Example) -> int:
+    """Return the fold of a question: that of its document."""
+    return zlib.crc32(example.item.document.encode()) % FOLDS
+
+
+class Fitted(NamedTuple):
+    """A reader, and what it said of questions of documents that its parts had not seen."""
+
+    reader: Reader
+    held: list[tuple[Example, Candidate | None, float]]
+
+
+def fit_scorers(examples: Sequence[Example], hidden: int) -> Reader:
+    """Return a reader without choice: operations and cells."""
+    operations, bias = fit_operations(examples)
+    cells = None
+    if hidden:
+        cells = Listwise(64, 14).fit([e.features for e in examples], [cell_golds(e) for e in examples])
+    return Reader(operations, bias, cells, None, np.zeros(len(SIGNS) + 1, np.float32))
+
+
+def rank(reader: Reader, example: Example) -> Ranked:
+    """Return the candidates of an example as the choice sees them."""
+    operations = reader.likely_operations(example.question, has_sentences=bool(example.page.sentences))
+    features = example.features
+    scores = reader.cells.score(features) if reader.cells and len(features) else features @ HAND_WEIGHTS
+    return describe_candidates(example.candidates, features, operations, scores)
+
+
+def fit_choice(ranked: Sequence[Ranked], examples: Sequence[Example]) -> Network:
+    """Return the network that chooses among candidates."""
+    golds = [example.right[each.places] for each, example in zip(ranked, examples, strict=True)]
+    return Listwise(48, 10).fit([each.table for each in ranked], golds)
+
+
+def fit(examples: Sequence[Example], *, hidden: int = 48, calibrate: bool = True) -> Fitted:
+    """Fit all parts; what one part is fitted on comes from others that have not seen the document."""
+    from sklearn.linear_model import LogisticRegression
+
+    folds = np.array([fold_of(example) for example in examples])
+    ranked: list[Any] = [None] * len(examples)
+    for fold in range(FOLDS):
+        part = fit_scorers([e for e, f in zip(examples, folds, strict=True) if f != fold], hidden)
+        for at in np.flatnonzero(folds == fold).tolist():
+            each = rank(part, examples[at])
+            ranked[at] = each._replace(table=each.table.astype(np.float16))  # a third of a gigabyte
+    held: list[tuple[Example, Candidate | None, float]] = []
+    signs, right, kept = [], [], []
+    for fold in range(FOLDS if calibrate else 0):
+        inside = np.flatnonzero(folds != fold).tolist()
+        choice = fit_choice([ranked[at] for at in inside], [examples[at] for at in inside]) if hidden else None
+        for at in np.flatnonzero(folds == fold).tolist():
+            example, table = examples[at], ranked[at]
+            if not table.candidates:
+                held.append((example, None, 0.0))
+                continue
+            scores = choice.score(table.table) if choice else table.table @ HAND_CHOICE
+            best, its_signs = weigh_choice(table, scores)
+            signs.append(its_signs)
+            right.append(score(example.item, example.page, table.candidates[best])[0] > 0)
+            kept.append((example, table.candidates[best]))
+    confidence = np.zeros(len(SIGNS) + 1, np.float32)
+    if calibrate:
+        model = LogisticRegression(C=1.0, max_iter=2000).fit(signs, right)
+        confidence = np.array([*model.coef_[0], model.intercept_[0]], np.float32)
+        sure = model.predict_proba(signs)[:, 1]
+        held += [(example, candidate, float(each)) for (example, candidate), each in zip(kept, sure, strict=True)]
+    reader = fit_scorers(examples, hidden)
+    choice = fit_choice(ranked, examples) if hidden else None
+    return Fitted(reader._replace(choice=choice, confidence=confidence), held)
+
+
+def read(reader: Reader, examples: Sequence[Example]) -> list[tuple[Example, Candidate | None, float]]:
+    """Return the choice for each question, with its confidence."""
+    out: list[tuple[Example, Candidate | None, float]] = []
+    for example in examples:
+        ranked = rank(reader, example)
+        if not ranked.candidates:
+            out.append((example, None, 0.0))
+            continue
+        scores = reader.choice.score(ranked.table) if reader.choice else ranked.table @ HAND_CHOICE
+        best, signs = weigh_choice(ranked, scores)
+        logit = float(np.dot(reader.confidence[:-1], signs) + reader.confidence[-1])
+        out.append((example, ranked.candidates[best], float(1 / (1 + np.exp(-logit)))))
+    return out
+
+
+def report(answers: Sequence[tuple[Example, Candidate | None, float]], label: str) -> dict[str, Any]:
+    """Print and return exact, F1, and right and wrong where at most a tenth of all is wrong, with intervals."""
+    results: dict[str, Any] = {}
+    by_set: dict[str, list[tuple[str, float, float, float, str]]] = defaultdict(list)
+    for example, candidate, sure in answers:
+        exact, overlap = (0.0, 0.0) if candidate is None else score(example.item, example.page, candidate)
+        by_set[example.item.set].append(
+            (example.item.document, exact, overlap, sure, candidate.operation if candidate else "")
+        )
+    for name, rows in by_set.items():
+        exact, sure = np.array([row[1] for row in rows]), np.array([row[3] for row in rows])
+        order = np.argsort(-sure, kind="stable")
+        wrong = np.cumsum(exact[order] == 0) / len(rows)
+        fine = np.flatnonzero(wrong <= 0.10)
+        answered = int(fine[-1]) + 1 if len(fine) else 0
+        low, high = interval([row[0] for row in rows], exact)
+        results[name] = {
+            "questions": len(rows),
+            "exact": round(100 * float(exact.mean()), 1),
+            "interval": [low, high],
+            "f1": round(100 * float(np.mean([row[2] for row in rows])), 1),
+            "right at .10 wrong": round(100 * float(exact[order][:answered].sum()) / len(rows), 1),
+            "confidence at .10 wrong": round(float(sure[order][answered - 1]), 3) if answered else 1.0,
+        }
+        print(f"{label:16} {name:6}", *results[name].values(), flush=True)
+    return results
+
+
+def interval(documents: Sequence[str], values: np.ndarray, draws: int = 1000) -> tuple[float, float]:
+    """Return the 95 % interval of a mean in percent, drawn over documents."""
+    names = {document: at for at, document in enumerate(dict.fromkeys(documents))}
+    at = np.array([names[document] for document in documents])
+    total, count = np.bincount(at, values, len(names)), np.bincount(at, minlength=len(names))
+    take = np.random.default_rng(0).integers(0, len(names), (draws, len(names)))
+    means = total[take].sum(1) / count[take].sum(1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return round(100 * float(low), 1), round(100 * float(high), 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--indexes", type=Path, required=True, help="folder with an index of each set's documents")
+    parser.add_argument("--cache", type=Path, help="folder for prepared questions")
+    parser.add_argument("--left-out", action="store_true", help="also the tables with a set left out")
+    parser.add_argument("--quick", action="store_true", help="only the cross-validated table")
+    parser.add_argument("--out", type=Path, help="folder for weights and card")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    data: dict[str, list[Example]] = {}
+    for name in SETS:
+        path = args.cache / f"{name}-passages.pickle" if args.cache else None
+        if path and path.exists():
+            found: tuple[str | None, list[Passages]] = pickle.loads(path.read_bytes())  # noqa: S301 (written by this script)
+        else:
+            found = find_passages(name, args.indexes / name)
+            if path:
+                path.write_bytes(pickle.dumps(found, 5))
+        started = time.process_time()
+        data[name] = make_examples(*found)
+        spent = 1000 * (time.process_time() - started) / len(data[name])
+        print(f"{name}: {len(data[name])} questions, {spent:.0f} ms each", flush=True)
+    for name, examples in data.items():
+        known = np.mean([e.operation is not None for e in examples])
+        reach = np.mean([e.right.any() for e in examples])
+        print(
+            f"{name}: operation known {known:.3f}, right candidate {reach:.3f}, "
+            f"candidates {np.mean([len(e.candidates) for e in examples]):.0f}",
+            flush=True,
+        )
+    every = [example for examples in data.values() for example in examples]
+    started = time.process_time()
+    fitted = fit(every)
+    print(f"fitted in {time.process_time() - started:.0f} s")
+    card: dict[str, Any] = {"cross-validated by document": report(fitted.held, "cross-validated")}
+    if (args.out and not args.quick) or args.left_out:
+        card["set left out"] = {}
+        for name in SETS:
+            rest = [example for example in every if example.item.set != name]
+            other = fit(rest).reader
+            card["set left out"] |= report(read(other, data[name]), "left out")
+    if args.out:
+        from safetensors.numpy import save
+
+        weights = save(pack_reader(fitted.reader))
+        (args.out / "reader.safetensors").write_bytes(weights)
+        card |= {
+            "questions": {name: len(examples) for name, examples in data.items()},
+            "sha256": hashlib.sha256(weights).hexdigest(),
+        }
+        (args.out / "card.json").write_text(json.dumps(card, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
