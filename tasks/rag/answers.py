@@ -72,6 +72,7 @@ class Calibration(FiniteRecord):
     questions: str = ""
     """Name of the file of questions."""
     made_on: date | None = None
+    """Day on which the questions were answered."""
     n: int = Field(ge=1)
     """Questions, those that were not answered among them."""
     right: tuple[float, ...]

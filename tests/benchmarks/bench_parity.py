@@ -159,7 +159,7 @@ def our_model(name: str) -> Any:
     asking = partial(ask_all, chat, responses=kept, limits=Limits(CallSettings(), rng=random.Random(0)))
     likelihoods = Likelihoods(chat, kept)
     return harness_model(
-        chat.id, ask_all=asking, likelihoods=likelihoods, answer_log=AnswerLog(), template=False, seed=0
+        chat.id, ask_all=asking, likelihoods=likelihoods, answer_log=AnswerLog({}), template=False, seed=0
     )
 
 
