@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from textwrap import shorten
 
+from pydantic import TypeAdapter
+
 from storage.artifacts import Artifacts
 from storage.lineage import Lineage
 from tasks.origins.origin_tree import OriginTree, build_trees
 from tasks.rag.answers import Answered
 from tasks.rag.corpus import Corpus, Embedded, Searchable
-from tasks.rag.numbers.cell_facts import CellFact
+from tasks.rag.numbers.cell_facts import CellFact, TextCell
 
 QUOTE_CHARS = 120
 UNKNOWN_INDEX = (
@@ -76,8 +78,11 @@ def trace_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Arti
     return None
 
 
+_CELL = TypeAdapter[CellFact | TextCell](CellFact | TextCell)
+
+
 def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts) -> OriginTree | None:
-    """Return the tree of a number of a table; None where the index has none there.
+    """Return the tree of a cell of a table; None where the index has none there.
 
     cell: `DOCUMENT:TABLE:ROW:COLUMN`, the document by name or by the first digits of its digest, the rest 0-based.
     """
@@ -86,13 +91,15 @@ def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts
         if not (embedded.chunked.digest.startswith(document) or _name(embedded, corpus) == document):
             continue
         for line in artifacts.path(embedded.chunked.numbers).read_bytes().splitlines():
-            fact = CellFact.model_validate_json(line)
+            fact = _CELL.validate_json(line)
             if [str(fact.table), str(fact.row), str(fact.col)] == place:
                 # Report.pdf, page 3: Net sales, FY2023: 4,822 → 4822000000 USD
                 page = "" if fact.page is None else f", page {fact.page}"
                 period = f", {fact.period.label}" if fact.period else ""
-                amount = f"{fact.value.normalize():f} {fact.unit}".rstrip()
-                label = f"{' › '.join(fact.row_path)}{period}: {fact.shown} → {amount}"
+                amount = ""
+                if isinstance(fact, CellFact):
+                    amount = f" → {fact.value.normalize():f} {fact.unit}".rstrip()
+                label = f"{' › '.join(fact.row_path)}{period}: {fact.shown}{amount}"
                 name = f"{_name(embedded, corpus)}{page}: {label}"
                 return OriginTree(what="cell", name=name, key=cell, sources=_numbers(embedded, corpus, lineage))
     return None

@@ -200,10 +200,9 @@ def compute(state: State, desk: Desk) -> Added:
     calls: tuple[ModelCall, ...] = ()
     for part in state["parts"]:
         read = None
-        if not writes_formula(part.question):
-            read = read_answer(
-                part.question, part.hits, desk.index, filters=part.plan.filters, together=part.plan.needs_multi_doc
-            )
+        # it reads each document by itself: what sides of a comparison have in common the rules put together
+        if not (part.plan.needs_multi_doc or writes_formula(part.question)):
+            read = read_answer(part.question, part.hits, desk.index, filters=part.plan.filters)
         # one cell may be only an input of what has to be worked out
         one_cell = read is not None and len(read.citations) == 1 and asks_to_work_out(part.question)
         if read and not one_cell and _confidence(read) >= desk.least_confidence:
@@ -392,7 +391,7 @@ def _answer_part(part: Part, desk: Desk) -> Draft:
     )
     extracted = withhold_uncomputed(part.question, extracted)
     # no sentence states what has to be worked out of several cells
-    needs_cells = read is not None and len(read.citations) > 1
+    needs_cells = read is not None and len(read.citations) > 1 and asks_to_work_out(part.question)
     if part.computed and (extracted.abstained or needs_cells):
         return part.computed  # it names the missing input
     if read and (needs_cells or (extracted.abstained and _confidence(read) > _confidence(extracted))):

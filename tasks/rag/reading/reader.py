@@ -93,21 +93,19 @@ def read_answer(
     index: Index,
     *,
     filters: Filters = ALL,
-    together: bool = False,
     reader: Reader | None = None,
 ) -> Draft | None:
     """Return the likeliest answer of the cells and sentences that were found, with its confidence.
 
     Each document is read by itself, and another document that answers otherwise makes the answer less sure.
-    filters: what the question names, whose words are asked of no cell. together: whether the question is about several
-    documents, whose cells may be put together.
+    filters: what the question names, whose words are asked of no cell.
     None where a whole sentence answers better, or nothing does. It abstains, and shows the cells, where the likeliest
     answer makes no sense: of two currencies, or a balance as a share of a flow. Raises WrongTokenizer.
     """
     tables = list(dict.fromkeys((hit.chunk.document, hit.chunk.table) for hit in hits if hit.chunk.table is not None))
     records, stems = select_cells(index.numbers, tables), Stems(index.manifest.tokenizer)
     documents = list(dict.fromkeys(hit.chunk.document for hit in hits))
-    pages = [hits] if together else [[hit for hit in hits if hit.chunk.document == each] for each in documents]
+    pages = [[hit for hit in hits if hit.chunk.document == each] for each in documents]
     said = [match.said for match in filters.matches]
     readings = [
         (choice, page)
