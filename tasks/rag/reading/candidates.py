@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tasks.rag.reading.cell_features import HAND_WEIGHTS, Features, Weigher
-from tasks.rag.reading.pages import Amount, Cell, Page, Question, words_in_order
+from tasks.rag.reading.pages import Amount, Cell, Page, Question, words_in_order, years_of
 
 OPERATIONS = (
     "value", "negated", "list", "labels", "argmax", "argmin", "max", "min", "difference", "growth", "sum", "average",
@@ -171,7 +171,7 @@ class _Lister:
         for table in range(min(2, len(page.tables))):
             columns = [column for column in page.columns if column.table == table and column.number and column.heads]
             heads = list(dict.fromkeys(" ".join(column.heads) for column in columns))
-            years = list(dict.fromkeys(str(year) for head in heads for year in sorted(_years(head))))
+            years = list(dict.fromkeys(str(year) for head in heads for year in sorted(years_of(head))))
             first = [at for at in self.numeric if cells[at].column >= 0 and page.rows[cells[at].row].table == table][:1]
             for texts in (years, heads):
                 if 1 < len(texts) <= 12:
@@ -557,12 +557,6 @@ def _group(part: Sequence[int]) -> dict[str, float]:
 
 def _is_total(label: str) -> bool:
     return "total" in label.lower() or label.endswith("계")
-
-
-def _years(text: str) -> set[int]:
-    from tasks.rag.reading.pages import years_of
-
-    return set(years_of(text))
 
 
 def scale_of(page: Page, candidate: Candidate) -> Scale:
