@@ -29,6 +29,7 @@ from flows.cli import (
 )
 from flows.cli.commands import PIPELINES, SERVICE, UPKEEP, App, command
 from flows.running.config_reading import explain_removal, replacements
+from flows.running.environment import program
 
 GARBAGE_AT = 50_000
 """Objects that are made, and not freed, between two searches for cycles among the youngest."""
@@ -73,8 +74,20 @@ for function in house_commands.COMMANDS:
 app.add_typer(house_commands.db, name="db", rich_help_panel=UPKEEP)
 
 
+def show_version(is_wanted: bool) -> None:
+    """Print the version, with the commit of a checkout, and end."""
+    if is_wanted:
+        typer.echo(f"trivet {program()}")
+        raise typer.Exit
+
+
 @app.callback()
-def options(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
+def options(
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
+    version: bool = typer.Option(  # noqa: ARG001 its callback acts
+        False, "--version", help="Print the version.", is_eager=True, callback=show_version
+    ),
+) -> None:
     """Read the options before the command."""
     output.state["debug"] = debug
     for name in replacements()["environment"].keys() & os.environ.keys():  # else ignored in silence

@@ -25,7 +25,6 @@ from flows.running.config_reading import nest_values
 from models.model_errors import ModelUnavailable
 from storage.files import make_folder
 from storage.storage_errors import StorageError, StoreUnreachable
-from tasks.language.sentences import language_of, strip_marks
 from tasks.rag.answers import AnswerSettings, Calibration, cited_place, headline_of, place_of
 from tasks.rag.rag_errors import Unfinished
 
@@ -308,6 +307,8 @@ def read_aloud(text: str) -> None:
 
 def speak(text: str, *, wav: Path | None = None) -> str | None:
     """Read `text` aloud, or into the file `wav`; returns why that is not possible."""
+    from tasks.language.sentences import language_of, strip_marks
+
     program, plain = shutil.which("espeak-ng"), strip_marks(text).strip()
     if program is None:
         return "espeak-ng is not installed; install it with `apt-get install espeak-ng`"

@@ -14,7 +14,6 @@ from flows.cli.engine import prefect_for_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.shared_options import refuse_unusable_spec
 from tasks.evaluation import evaluation_errors as errors
-from tasks.grading.reading import POLICIES
 
 if TYPE_CHECKING:
     from flows.running.evaluation_config import EvaluateConfig
@@ -231,6 +230,7 @@ def show_report(report: EvalReport, *, name: str | None = None) -> None:
 def _score_rows(result: TaskResult) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a task: its main metric, then the scores of policies that read answers otherwise and of each
     requested k; of code every pass@k, by language or difficulty where there are several."""
+    from tasks.grading.reading import POLICIES
     from tasks.grading.sample_statistics import AT_K
 
     headline, usage, counts = result.headline, result.usage, result.counts

@@ -18,10 +18,10 @@ from flows.cli.output import DONE_WITH_FAILURES, REFUSED, emit, fail
 from flows.cli.shared_options import require_file
 from storage.files import write
 from tasks.budget import Budget
-from tasks.grading.reading import Policy
 
 if TYPE_CHECKING:
     from tasks.evaluation.running.planning import EvaluationRequest
+    from tasks.grading.reading import Policy
 
 FLAGS = RUN_OPTIONS.flags
 KS = "Values of k for pass@k. Unset: 1,10,100, as far as there are samples."

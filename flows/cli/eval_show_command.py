@@ -16,7 +16,6 @@ from rich.text import Text
 from flows.cli.commands import Json
 from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, make_table
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.grading.reading import READINGS, readings_of
 
 if TYPE_CHECKING:
     from tasks.evaluation.evaluation_records import EvalReport, Sample, TaskResult, Usage
@@ -117,6 +116,8 @@ def _show_item(report: EvalReport, task: str, repeats: Sequence[SampleDetails]) 
 
 
 def _show_verdict(sample: Sample) -> None:
+    from tasks.grading.reading import READINGS, readings_of
+
     score = "unscored" if sample.score is None else f"{sample.score:g}"
     marks = "".join(f", {name}" for name in ("truncated", "missing") if getattr(sample, name))
     colour = "yellow" if sample.status == "unscored" else "green" if sample.score else "red"
