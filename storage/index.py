@@ -12,12 +12,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import re
 import weakref
 from collections.abc import Callable, Collection, Generator, Mapping
 from functools import cached_property
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,8 +32,10 @@ from storage.engines import address_of, engine_of
 from storage.lexical import IndexCounts, Lexical, postings_of
 from storage.records import Record, Ref
 from storage.segments import Catalogue, CatalogueEntry, Segment, texts_of
-from storage.storage_errors import DamagedIndex, NotAnIndex, WrongEmbedder
+from storage.storage_errors import DamagedIndex, NotAnIndex, StorageError, WrongEmbedder
 from storage.vectors import Centres, Dense, Vectors
+
+log = logging.getLogger(__name__)
 
 COMPANIONS = frozenset({"CURRENT", "generations", "index_status.json", "chunk_preview.json"})
 """Names that may stand in an index folder before its first version is there."""
@@ -162,7 +166,8 @@ class Index:
                 f"{folder.parents[1]} was written by an older version; run `trivet rag index` again to replace it"
             ) from error
         for name, file in self.manifest.files.items():
-            _check(folder / name, file, content=False)
+            _require_size(folder / name, file.size)
+        self._checking, self._sound = Lock(), set[Ref]()
 
     def __enter__(self) -> Self:
         return self
@@ -275,16 +280,13 @@ class Index:
         return self.catalogue[self._position_of[document]] if document in self._position_of else None
 
     def verify(self, names: Collection[str] | None = None) -> None:
-        """Read every file, or those of these names, and open what searches.
+        """Read every file and open what searches. `names`: of files to read where the others are known to be whole.
 
         Raises DamagedIndex for the first that is not what was written.
         """
-        for name, file in self.manifest.files.items():
-            if names is None or name in names:
-                _check(self._folder / name, file, content=True)
-        self._verify_rows()
-
-    def _verify_rows(self) -> None:
+        if names is not None:
+            self._sound |= {ref for ref in self.manifest.refs if name_of(ref) not in names}
+        self._check_files()
         with self._damage_named(FILES):
             rows = [len(text["owners"]) for text in self._texts]
             _ = self.lexical, self.catalogue
@@ -296,9 +298,33 @@ class Index:
         """Digest of each document → its position in the catalogue."""
         return {document: position for position, document in enumerate(self.names)}
 
+    def check_in_background(self) -> None:
+        """Compare every file with its digest in a thread of its own, so that the first answer waits for less of it."""
+
+        def check() -> None:
+            try:
+                self._check_files()
+            except StorageError as error:  # whoever needs that file is told too
+                log.warning("index generation=%s error=%s", self.generation, error)
+
+        Thread(target=check, daemon=True, name="checking").start()
+
+    def _check_files(self) -> None:
+        for ref in self.manifest.refs:
+            self._file(ref)
+
     def _file(self, ref: Ref) -> Path:
-        """Return the path of a file of the version."""
+        """Return the path of a file, whose digest is compared at its first use. Raises DamagedIndex."""
+        with self._checking:
+            if ref not in self._sound:
+                self._check_file(ref)
+                self._sound.add(ref)
         return self._folder / name_of(ref)
+
+    def _check_file(self, ref: Ref) -> None:
+        """Raises DamagedIndex for a file of other content."""
+        if not has_content(path := self._folder / name_of(ref), ref):
+            raise DamagedIndex(_damage_message(path, "fails its checksum"))
 
     @cached_property
     def _texts(self) -> list[dict[str, NDArray[Any]]]:
@@ -329,7 +355,7 @@ def claim(out: Path) -> None:
 def open_index(path: Path, *, embedder: str | None = None) -> Index:
     """Open the current version and pin it: a later one neither changes nor removes it.
 
-    Cheap: sizes are compared, files are mapped when they are used; `Index.verify` reads them all.
+    Cheap: sizes are compared now; a file is compared with its digest and mapped when it is first used.
     path: a folder, or the one that stands for the address of an engine (storage.engines).
     Raises NotAnIndex, DamagedIndex, WrongEmbedder (with `embedder`), StoreUnreachable.
     """
@@ -387,26 +413,33 @@ def is_published(path: Path) -> bool:
 
 
 def is_current(out: Path, digest: str) -> bool:
-    """Return whether readers of `out` get the version of this digest, and its files have their sizes."""
+    """Return whether readers of `out` get the version of this digest, and its files are as they were written."""
     try:
         with open_index(out) as index:
+            index.verify()
             return index.digest == digest
     except (NotAnIndex, DamagedIndex):
         return False
 
 
-def _check(path: Path, file: FileDigest, *, content: bool) -> None:
-    """Raises DamagedIndex unless the file has its size, and with `content` its digest."""
+def has_content(path: Path, ref: Ref) -> bool:
+    """Return whether a file has the size and the digest of its Ref."""
     try:
-        size = path.stat().st_size
+        with path.open("rb") as stored:
+            same_size = os.fstat(stored.fileno()).st_size == ref.size
+            return same_size and hashlib.file_digest(stored, "sha256").hexdigest() == ref.digest
+    except OSError:
+        return False
+
+
+def _require_size(path: Path, size: int) -> None:
+    """Raises DamagedIndex unless the file has its size."""
+    try:
+        present = path.stat().st_size
     except FileNotFoundError as error:
         raise DamagedIndex(_damage_message(path, "is missing")) from error
-    if size != file.size:
-        raise DamagedIndex(_damage_message(path, f"has {size} bytes instead of {file.size}"))
-    if content:
-        with path.open("rb") as stored:
-            if hashlib.file_digest(stored, "sha256").hexdigest() != file.sha256:
-                raise DamagedIndex(_damage_message(path, "fails its checksum"))
+    if present != size:
+        raise DamagedIndex(_damage_message(path, f"has {present} bytes instead of {size}"))
 
 
 def _damage_message(path: Path, damage: str) -> str:

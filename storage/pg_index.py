@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -30,7 +31,7 @@ from pydantic import ValidationError
 from storage import files
 from storage.arrays import map_arrays
 from storage.connections import engine
-from storage.index import FILES, Generation, Index, Manifest, Pointer, name_of
+from storage.index import FILES, Generation, Index, Manifest, Pointer, has_content, name_of
 from storage.records import Ref
 from storage.storage_errors import DamagedIndex, EngineAway, NotAnIndex
 from storage.vectors import NOTHING, Centres, Nearest, require_dimension
@@ -294,6 +295,7 @@ class PostgresIndex(Index):
         self._engine, self._segments, self._unpin = engine, segments, unpin
         self._folder = engine.folder
         self.generation, self.digest, self.manifest = pointer.generation, pointer.manifest, manifest
+        self._checking, self._sound = Lock(), {ref for ref in manifest.refs if ref.kind == "segment-vectors"}
         self._sweep()
 
     @cached_property
@@ -301,23 +303,16 @@ class PostgresIndex(Index):
         """Search by vectors, ranked by the server."""
         return PostgresVectors(self._engine, self.manifest, self._segments, self.centres)
 
-    def verify(self, names: object = None) -> None:  # noqa: ARG002
-        """Fetch every file of the version. Raises DamagedIndex for one that is missing or has other content."""
-        for ref in self.manifest.refs:
-            if ref.kind != "segment-vectors":
-                self._file(ref)
-        self._verify_rows()
-
-    def _file(self, ref: Ref) -> Path:
+    def _check_file(self, ref: Ref) -> None:
+        """Fetch a file of the version unless it was fetched whole. Raises DamagedIndex."""
         path = self._folder / name_of(ref)
-        if not path.exists() or path.stat().st_size != ref.size:
+        if not has_content(path, ref):
             data = self._engine.blob(ref.digest)
             if data is None or hashlib.sha256(data).hexdigest() != ref.digest:
                 damage = f"{'lacks' if data is None else 'has another'} {ref.kind}"
                 where = f"version {self.generation} at {self._engine.address}"
                 raise DamagedIndex(f"{where} {damage}; run `trivet rag index` again to replace it")
             files.write(path, data, durable=False)
-        return path
 
     def _sweep(self) -> None:
         """Remove fetched files of other versions; a reader that still needs one fetches it again."""

@@ -31,6 +31,7 @@ from storage.index import (
     Part,
     Pointer,
     claim,
+    has_content,
     name_of,
     read_pointer,
 )
@@ -178,7 +179,7 @@ class Contents:
         if name in self.written:
             return
         self.written[name] = FileDigest(sha256=ref.digest, size=ref.size)
-        if self._before is not None and _is_untouched(self._before, name, ref):
+        if self._before is not None and has_content(self._before / name, ref):
             files.link(self._before / name, self._folder / name)
             return
         self.fresh.add(name)
@@ -236,18 +237,3 @@ class Contents:
         files.sync_folder(self._folder / FILES)
         files.sync_folder(self._folder)
         return hashlib.sha256(data).hexdigest()
-
-
-def _is_untouched(before: Path, name: str, ref: Ref) -> bool:
-    """Return whether a version has the file as it was written: untouched since, or with the right bytes.
-
-    Reading all files would take longer than writing those of a change.
-    """
-    try:
-        status = (before / name).stat()
-        if status.st_mtime_ns <= (before / "manifest.json").stat().st_mtime_ns:  # which `seal` writes last
-            return status.st_size == ref.size
-        with (before / name).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == ref.digest
-    except OSError:
-        return False

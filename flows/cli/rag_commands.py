@@ -181,16 +181,20 @@ def chunks(
 def status(
     index: IndexFolder,
     every: Annotated[bool, typer.Option("--all", help="Also list documents without problems.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every file of the index with its digest.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what an index holds, what became of each document, and what a build is doing."""
     from storage.engines import index_name
-    from storage.index import is_published
+    from storage.index import is_published, open_index
     from tasks.rag.answering.graph import confidence_threshold, load_calibration
     from tasks.rag.answers import MAX_WRONG, AnswerSettings
     from tasks.rag.indexing.index_report import read_status
 
     current, where = read_status(index), index_name(index)
+    if verify:
+        with open_index(index) as opened:
+            opened.verify()
     if current is None and is_published(index):
         fail(f"{where} was published from another TRIVET_HOME, which has the status of its builds", REFUSED)
     if current is None:
@@ -201,11 +205,14 @@ def status(
 
     def show() -> None:
         _show_status(current, every=every)
+        if verify:
+            console.print("  verified   every file has its digest")
         promise = f", at most {MAX_WRONG:.0%} wrong" if MAX_WRONG < 1 else ""
         console.print(f"  answers    from confidence {least:.2f}{promise}")
         console.print(f"  calibrated on {calibration.questions}: {calibration.n}, {calibration.made_on}")
 
-    emit({**current.model_dump(mode="json"), "answers": answers}, as_json, show)
+    verified = {"verified": True} if verify else {}
+    emit({**current.model_dump(mode="json"), "answers": answers} | verified, as_json, show)
 
 
 def search(

@@ -87,10 +87,11 @@ class LiveIndex:
         """Return the current index version, reopened if CURRENT names another one."""
         before = self._current
         try:
-            if before and pointer_of(self.folder).manifest == before.opened.index.digest:
+            if before and pointer_of(self.folder).generation == before.opened.index.generation:
                 return before
             stack = ExitStack()
             self._current = _Opened(stack, stack.enter_context(self._open_current()))
+            self._current.opened.index.check_in_background()
         except (StorageError, OSError) as error:
             if before is None or isinstance(error, EngineAway):  # then what is open cannot be asked either
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -233,10 +234,16 @@ def test_a_deleted_index_is_published_again_from_what_is_kept(place: Place, work
         assert [index.chunk(row) for row in range(len(index))] == chunks
 
 
-def test_a_damaged_index_is_replaced(place: Place, work: Work) -> None:
+def test_an_index_that_was_changed_in_place_answers_nothing_and_is_replaced(place: Place, work: Work) -> None:
     for file in place.out.glob("generations/*/files/*.segment-text"):
-        file.write_bytes(b"")
+        when = file.stat().st_mtime_ns
+        file.write_bytes(file.read_bytes().replace(b"zirconium", b"zirkonium"))
+        os.utime(file, ns=(when, when))
+    for command in (("ask", "How much zirconium?"), ("search", "zirconium"), ("status", "--verify")):
+        done = run_here("rag", *command, "--index", place.out)
+        assert (done.code, "fails its checksum" in done.stderr) == (2, True)
     assert place.build().code == 0
+    assert run_here("rag", "status", "--verify", "--index", place.out).code == 0
     assert work.take() == (0, 0)
     assert place.search("zirconium") == ["budget.txt"]
 
