@@ -35,6 +35,8 @@ PARTS = {
 
 _homes: set[Path] = set()
 
+LEAST_FREE_BYTES = 16 << 20
+"""Room without which a disk counts as full: PostgreSQL writes its log in files of this size."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -144,6 +146,13 @@ def refusal(place: Path, error: OSError) -> str:
     if error.errno == errno.EISDIR:
         return f"{error.filename2 or place} is a folder; name a file"
     return f"{place} cannot be used ({error}); see that the disk is mounted and healthy, and run again"
+
+
+def describe_full_disk(folder: Path) -> str | None:
+    """Return the sentence about the disk of `folder` where it is full, and what to do; None where it has room."""
+    if not folder.exists() or shutil.disk_usage(folder).free >= LEAST_FREE_BYTES:
+        return None
+    return refusal(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 @contextmanager

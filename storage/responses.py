@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import JsonValue
@@ -16,8 +17,9 @@ from pydantic_core import PydanticSerializationError
 from sqlalchemy import Connection, Row, delete, func, select, text
 
 from storage.connections import Reconnecting
+from storage.files import describe_full_disk
 from storage.records import FiniteRecord
-from storage.storage_errors import DatabaseUnavailable
+from storage.storage_errors import DatabaseUnavailable, StoreUnreachable
 from storage.tables import responses
 
 log = logging.getLogger(__name__)
@@ -131,8 +133,9 @@ class OptionalResponses:
     says what a person must know. Any number of threads may use it.
     """
 
-    def __init__(self, responses: Responses, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._responses, self._clock = responses, clock
+    def __init__(self, responses: Responses, *, home: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """home: folder in which a run keeps answers until it writes its results."""
+        self._responses, self._home, self._clock = responses, home, clock
         self._away_until: float | None = None
         self._reason = ""
         self._unsaved = 0
@@ -148,28 +151,33 @@ class OptionalResponses:
         )
 
     def many(self, keys: Iterable[str]) -> dict[str, StoredResponse]:
-        """Return the answers that are there, by key; none while the database is away."""
+        """Return the answers that are there, by key; none while the database is away. Raises StoreUnreachable."""
         listed = list(keys)
         return self._try(lambda: self._responses.many(listed)) or {}
 
     def put_many(self, rows: Mapping[str, StoredResponse]) -> None:
-        """Store answers durably, unless the database is away."""
+        """Store answers durably, unless the database is away. Raises StoreUnreachable."""
         if not self._try(lambda: self._responses.put_many(rows) or True):
             self._unsaved += len(rows)
 
     def _try(self, work: Callable[[], Result]) -> Result | None:
-        """Return what `work` gets from the database; None while it is away."""
-        if self._away_until is not None and self._clock() < self._away_until:
-            return None
-        try:
-            result = work()
-        except DatabaseUnavailable as error:
-            if self._away_until is None:
-                log.warning("database away, answers are not stored: %s", error)
-            self._away_until, self._reason = self._clock() + RETRY_S, str(error).rstrip(".")
-            return None
-        self._away_until = None
-        return result
+        """Return what `work` gets from the database; None while it is away.
+
+        Raises StoreUnreachable where the home has no room either: each further answer would be paid for and lost.
+        """
+        if self._away_until is None or self._clock() >= self._away_until:
+            try:
+                result = work()
+            except DatabaseUnavailable as error:
+                if self._away_until is None:
+                    log.warning("database away, answers are not stored: %s", error)
+                self._away_until, self._reason = self._clock() + RETRY_S, str(error).rstrip(".")
+            else:
+                self._away_until = None
+                return result
+        if full := describe_full_disk(self._home):
+            raise StoreUnreachable(full)
+        return None
 
 
 def escape(value: Any) -> Any:

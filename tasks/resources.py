@@ -179,7 +179,7 @@ def optional_responses() -> OptionalResponses:
     """Return the response store of runs that go on without it: while the database is away, it finds nothing."""
     from storage.responses import OptionalResponses
 
-    return OptionalResponses(responses())
+    return OptionalResponses(responses(), home=resources().home)
 
 
 @_open_once

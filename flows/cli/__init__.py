@@ -103,9 +103,6 @@ def main() -> None:
     except Exception as error:
         if output.state["debug"]:
             raise
-        typer.secho(
-            f"error: {type(error).__name__}: {error}\nRun again with `trivet --debug …` for the traceback.",
-            fg="red",
-            err=True,
-        )
+        unexpected = f"{type(error).__name__}: {error}\nRun again with `trivet --debug …` for the traceback."
+        typer.secho(f"error: {output.find_full_disk(error) or unexpected}", fg="red", err=True)
         sys.exit(output.FAILED)

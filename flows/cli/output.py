@@ -16,6 +16,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from flows.running.settings import settings
+from storage.files import describe_full_disk
+from storage.storage_errors import StoreUnreachable
+
 SUCCEEDED, FAILED, REFUSED, DONE_WITH_FAILURES = 0, 1, 2, 3
 """Exit codes: done · failed · usage error or refused input · done, but some documents failed."""
 INTERRUPTED = 130
@@ -101,6 +105,11 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     raise typer.Exit(code)
 
 
+def find_full_disk(error: Exception) -> str | None:
+    """Return the sentence about the home's disk where it is full, which is why a database or a server failed."""
+    return None if isinstance(error, StoreUnreachable) else describe_full_disk(settings().home)
+
+
 @contextmanager
 def plain_errors(*also_refused: type[Exception], option: str = "") -> Generator[None]:
     """Turn expected errors into one sentence on stderr and an exit code; with --debug they propagate.
@@ -114,4 +123,5 @@ def plain_errors(*also_refused: type[Exception], option: str = "") -> Generator[
         is_refusal = isinstance(error, also_refused) or kinds & REFUSALS
         if state["debug"] or not (is_refusal or kinds):
             raise
-        fail(f"{option}: {error}" if option else str(error), REFUSED if is_refusal else FAILED)
+        sentence = (not is_refusal and find_full_disk(error)) or str(error)
+        fail(f"{option}: {sentence}" if option else sentence, REFUSED if is_refusal else FAILED)

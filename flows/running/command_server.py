@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -42,7 +41,6 @@ START_S = 90.0
 """Longest start of a server on a busy machine, and longest wait for one that is slow."""
 END_S = 10.0
 """Longest wait for a server to end before it is killed, and for the last events of a command to be sent."""
-NEEDED_BYTES = 4 << 20  # with less room, that is why the server did not start
 LOOK_S = 1.0  # seconds between two checks whether a command still holds the server
 URL, AUTH = "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"
 SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFECT_API_DATABASE_")
@@ -132,8 +130,8 @@ def wait_until_healthy(home: Path) -> None:
         return
     if not servers:
         message = describe_silence(url, why)
-    elif shutil.disk_usage(home).free < NEEDED_BYTES:
-        message = f"{home} has no room left for Prefect's own database; free disk space and run again"
+    elif full := files.describe_full_disk(home):
+        message = full
     elif not all(server.is_alive for server in servers):
         message = f"the Prefect API ended as it started; see {home / LOG}"
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from pathlib import Path
 
 from models.openai import OpenAIChat
 from models.protocols import ChatRequest, Message, Text
@@ -28,7 +29,7 @@ def requests(count: int) -> list[tuple[int, ChatRequest]]:
 
 def main(base_url: str, database_url: str, count: str) -> None:
     """Ask them all."""
-    store = OptionalResponses(Responses(lambda: database_url))
+    store = OptionalResponses(Responses(lambda: database_url), home=Path.cwd())
     limits = Limits(CallSettings(concurrency=CONCURRENCY), rng=random.Random(1))
     chat = OpenAIChat(MODEL, base_url=base_url)
     for tag, answer in ask_all(chat, requests(int(count)), responses=store, limits=limits):

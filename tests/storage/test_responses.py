@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 from storage import connections
 from storage.embedded import Cluster
 from storage.responses import RETRY_S, OptionalResponses, Responses, StoredResponse
-from storage.storage_errors import DatabaseUnavailable
+from storage.storage_errors import DatabaseUnavailable, StoreUnreachable
 
 
 def answer(response: JsonValue = "an answer", request: JsonValue = None) -> StoredResponse:
@@ -109,14 +109,14 @@ def test_an_answer_that_json_cannot_hold_is_refused() -> None:
         answer({"logprob": math.nan})
 
 
-def test_a_database_that_is_away_is_left_alone_for_a_while_and_told_without_its_password() -> None:
+def test_a_database_that_is_away_is_left_alone_for_a_while_and_told_without_its_password(tmp_path: Path) -> None:
     clock, asked = [0.0], list[float]()
 
     def locate() -> str:
         asked.append(clock[0])
         return "postgresql://me:secret@127.0.0.1:9/trivet"
 
-    store = OptionalResponses(Responses(locate), clock=lambda: clock[0])
+    store = OptionalResponses(Responses(locate), home=tmp_path, clock=lambda: clock[0])
     assert store.many(["0" * 64]) == {}
     tried = len(asked)
     store.many(["0" * 64])
@@ -126,3 +126,14 @@ def test_a_database_that_is_away_is_left_alone_for_a_while_and_told_without_its_
     assert len(asked) > tried
     assert store.trouble
     assert "secret" not in store.trouble
+
+
+def test_nothing_is_asked_where_neither_database_nor_disk_would_keep_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = OptionalResponses(Responses(lambda: "postgresql://me@127.0.0.1:9/trivet"), home=tmp_path)
+    assert store.many(["0" * 64]) == {}
+    monkeypatch.setattr("storage.files.LEAST_FREE_BYTES", 1 << 60)
+    for attempt in (lambda: store.many(["0" * 64]), lambda: store.put_many({})):
+        with pytest.raises(StoreUnreachable, match="has no room left"):
+            attempt()
