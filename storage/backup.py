@@ -1,4 +1,6 @@
-"""One file that holds everything a home keeps: artifacts, keys, results, lineage, database; and back again."""
+"""One file that holds everything a home keeps, and back again: artifacts, keys, results, lineage, database, and what
+people made: judgments, their inputs, what `trivet up` was asked for. Secrets stay where they are.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,17 @@ MANIFEST = "manifest.json"
 DATABASE = "database.dump"
 TIMEOUT = b"SET transaction_timeout = 0;"
 """Servers before 17 do not know this setting, and a laptop's database may move to an older server."""
-KINDS = {"store/objects/": "artifacts", "store/keys/": "keys", f"{RESULTS}/": "results", DATABASE: "database"}
+MADE = "made"
+"""Folder in a backup of the files that people made."""
+MADE_BY_PEOPLE = ("labelled", "chat_history", "service/asked.json")
+"""Files and folders of the home that no run can make again; no other name is restored."""
+KINDS = {
+    f"{MADE}/": "made",
+    "store/objects/": "artifacts",
+    "store/keys/": "keys",
+    f"{RESULTS}/": "results",
+    DATABASE: "database",
+}
 """The kind that a member of a backup is counted under, by the beginning of its name."""
 
 
@@ -47,6 +59,8 @@ class Manifest(Record):
     artifacts: int
     keys: int
     results: int
+    made: int = 0
+    """Files of judgments and options; earlier backups have none."""
     database: bool
     """Whether the backup holds a database; False when the home had none."""
     bytes: int
@@ -82,6 +96,10 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
                 except sqlite3.Error as error:
                     raise StoreUnreachable(f"{home / LINEAGE} cannot be read ({error}); move it away") from error
                 _add(tar, LINEAGE, copy)
+            for name in MADE_BY_PEOPLE:
+                for path in sorted([home / name, *(home / name).rglob("*")]):
+                    if path.is_file() and not path.name.startswith(files.TEMPORARY):
+                        _add(tar, f"{MADE}/{path.relative_to(home)}", path)
             for artifact in store.objects():
                 ref = artifact.ref
                 with suppress(MissingArtifact, DamagedArtifact):
@@ -121,6 +139,7 @@ def _summarise(tar: tarfile.TarFile) -> Manifest:
         artifacts=counts["artifacts"],
         keys=counts["keys"],
         results=counts["results"],
+        made=counts["made"],
         database=counts["database"] > 0,
         bytes=size,
         sha256=digest.hexdigest(),
@@ -164,9 +183,13 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
                 _load_database(staging / DATABASE, database.locate(database_url, home))
             if (staging / LINEAGE).exists():
                 shutil.move(staging / LINEAGE, home / LINEAGE)
+            for name in MADE_BY_PEOPLE:
+                if (staging / MADE / name).exists():
+                    files.make_folder((home / name).parent)
+                    shutil.move(staging / MADE / name, home / name)
         except BaseException:  # take back what was brought into a home that was empty
             Cluster(home).remove()
-            for name in ("store", RESULTS):
+            for name in ("store", RESULTS, *MADE_BY_PEOPLE):
                 shutil.rmtree(home / name, ignore_errors=True)
             raise
     return manifest

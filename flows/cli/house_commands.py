@@ -24,7 +24,7 @@ MOST_LINES = 20
 
 
 def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
-    """Write artifacts, keys, results and the database to one tar file; runs may continue meanwhile."""
+    """Write artifacts, results, judgments and the database to one tar file; runs may continue meanwhile."""
     from storage import backup as archive
 
     home = settings().home
@@ -166,7 +166,8 @@ def _open_store(home: Path) -> Artifacts:
 def _describe_contents(manifest: Manifest) -> str:
     database = "the database" if manifest.database else "no database"
     return (
-        f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results and {database}, "
+        f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results, {manifest.made} files of "
+        f"people (judgments, options) and {database}, "
         f"{_megabytes(manifest.bytes)}"
     )
 

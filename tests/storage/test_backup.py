@@ -29,6 +29,9 @@ def furnish(home: Path) -> Ref:
     store.remember(KEY, ref)
     (home / "results" / "한글").mkdir(parents=True)
     (home / "results" / "한글" / "key").write_text("{}")
+    for name in ("labelled/index-1.jsonl", "service/asked.json", "service/auth"):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text("{}")
     return ref
 
 
@@ -61,6 +64,10 @@ def test_artifacts_keys_and_results_come_back(tmp_path: Path) -> None:
     assert (manifest.artifacts, manifest.keys, manifest.results, manifest.database) == (1, 1, 1, False)
     assert Artifacts(tmp_path / "new" / "store").recall(KEY) == ref
     assert (tmp_path / "new" / "results" / "한글" / "key").read_text() == "{}"
+    assert manifest.made == 2
+    assert (tmp_path / "new" / "labelled" / "index-1.jsonl").read_text() == "{}"
+    assert (tmp_path / "new" / "service" / "asked.json").exists()
+    assert not (tmp_path / "new" / "service" / "auth").exists()  # the new home makes secrets of its own
 
 
 def test_a_backup_goes_from_an_object_store_to_another(tmp_path: Path) -> None:
