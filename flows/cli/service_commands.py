@@ -48,8 +48,11 @@ DocumentsOption = Annotated[
 
 
 def up(
-    pools: str = typer.Option(
-        "cpu,gpu", metavar="POOL,…", help="Pools that get a worker on this machine; without gpu, GPU steps run inline."
+    pools: str | None = typer.Option(
+        None,
+        metavar="POOL,…",
+        help="Pools that get a worker on this machine; without gpu, GPU steps run inline. Unset: those of last time, "
+        "or cpu,gpu.",
     ),
     port: int | None = typer.Option(
         None, min=1, max=65535, help="Port of the server on this machine. Unset: the one used last, or 4200."
@@ -69,7 +72,10 @@ def up(
         collections = make_absolute(folders_of(index or [], documents or []))
         require_indexes(collections)
     started = _start(
-        UpOptions(pools=pools_in(pools), port=port, workers_only=workers_only, collections=collections), quiet=as_json
+        UpOptions(
+            pools=pools_in(pools) if pools else None, port=port, workers_only=workers_only, collections=collections
+        ),
+        quiet=as_json,
     )
 
     def show() -> None:
@@ -197,17 +203,23 @@ def status(
 
 def _print_environment(as_json: bool) -> None:
     """Print the variables with which a shell runs `prefect` and `trivet` on the server of this home."""
-    from flows.service.api import address_of, auth_of
+    from flows.service.api import Api, ApiFailed, address_of, auth_of
+    from flows.service.deploy import TIMEZONE, zone_of_schedules
 
     home = settings().home
     address = address_of(home)
     if address is None:
         fail("no service runs here; start one with `trivet up`")
+    try:
+        zone = zone_of_schedules(Api(address.api_url, auth_of(home)))  # `prefect deploy --all` reads it
+    except ApiFailed:
+        zone = ""
     variables = {
         "PREFECT_API_URL": address.api_url,
         "PREFECT_API_AUTH_STRING": auth_of(home) or "",
         "PREFECT_HOME": os.environ.get("PREFECT_HOME") or str(home / "prefect"),
         "TRIVET_HOME": str(home),
+        TIMEZONE: zone,
     }
     exported = {name: value for name, value in variables.items() if value}
     exports = [f"export {name}={shlex.quote(value)}" for name, value in exported.items()]

@@ -1,7 +1,8 @@
 """`trivet deploy`: pools, limits and automations of the folder `deployments/`, then Prefect's `prefect deploy --all`.
 
-Pools and limits that are on the server stay as they were set there; automations and deployments become what the files
-say. A digest of the folder is kept as a Prefect variable, so that `trivet up` deploys only what is new.
+Pools and limits that are on the server stay as they were set there, automations and schedules as they were switched;
+all else becomes what the files say. A digest of the folder is kept as a Prefect variable, so that `trivet up` deploys
+only what is new.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ VARIABLE = "trivet_deployed"
 """Prefect variable with the digest of what was deployed last."""
 TAG = "trivet"
 """Tag of every deployment of the folder."""
-READ_FROM_ENVIRONMENT = ("TRIVET_TIMEZONE", "TRIVET_NOTIFY_URL")  # deployed with the files, so part of their digest
+TIMEZONE = "TRIVET_TIMEZONE"
+READ_FROM_ENVIRONMENT = (TIMEZONE, "TRIVET_NOTIFY_URL")  # deployed with the files, so part of their digest
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
 CONFLICT = 409  # Prefect's answer for a name that is taken
@@ -84,18 +86,37 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     for slot, limit in limits["slots"].items():
         _create(api, "/v2/concurrency_limits/", {"name": slot, "limit": limit, "active": True})
     _place_automations(api, automations)
+    before = _find_deployments(api)
     file = folder / "prefect.yaml"
     command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
-    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    process = subprocess.run(
+        command,
+        env=os.environ | {TIMEZONE: zone_of_schedules(api)},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     if process.returncode:
         lines = [line.strip(" │╭╮╰╯─") for line in (process.stdout + process.stderr).splitlines()]
         last = " ".join([line for line in lines if line][-MOST_OUTPUT_LINES:])
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
+    _switch_schedules(api, before)
     if stored:
         api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
     else:
         api.post("/variables/", {"name": VARIABLE, "value": digest, "tags": [TAG]})
     return Deployed(deployments=_deployed(api), unchanged=unchanged)
+
+
+def zone_of_schedules(api: Api) -> str:
+    """Return the time zone of the schedules: TRIVET_TIMEZONE, else the one that they have, else UTC. Raises ApiFailed.
+
+    Prefect puts nothing in the place of an unset variable of prefect.yaml, and an empty zone is none.
+    """
+    schedules = [schedule for deployment in _find_deployments(api) for schedule in deployment["schedules"]]
+    zones = (schedule["schedule"].get("timezone") for schedule in schedules)
+    return os.environ.get(TIMEZONE) or next(filter(None, zones), "UTC")
 
 
 def _read(file: Path) -> Any:
@@ -140,8 +161,27 @@ def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
             api.post("/automations/", automation)
 
 
-def _deployed(api: Api) -> tuple[str, ...]:
+def _find_deployments(api: Api) -> list[dict[str, Any]]:
+    """Return the deployments of the folder by name, as the server has them."""
     deployments = api.post("/deployments/filter", {"deployments": {"tags": {"all_": [TAG]}}})
+    return sorted(deployments, key=lambda deployment: deployment["name"])
+
+
+def _switch_schedules(api: Api, before: list[dict[str, Any]]) -> None:
+    """Switch schedules as they were in the UI, where what they start is still the same. Raises ApiFailed."""
+    was_active = {
+        (earlier["id"], schedule["slug"]): schedule["active"] for earlier in before for schedule in earlier["schedules"]
+    }
+    parameters = {earlier["id"]: earlier["parameters"] for earlier in before}
+    for deployment in _find_deployments(api):
+        for schedule in deployment["schedules"]:
+            active = was_active.get((deployment["id"], schedule["slug"]), schedule["active"])
+            if active != schedule["active"] and deployment["parameters"] == parameters[deployment["id"]]:
+                api.patch(f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": active})
+
+
+def _deployed(api: Api) -> tuple[str, ...]:
+    deployments = _find_deployments(api)
     flows = {entry["id"]: entry["name"] for entry in api.post("/flows/filter", {})}
     return tuple(
         sorted(

@@ -101,8 +101,8 @@ class Place:
 class UpOptions(NamedTuple):
     """The options of one `trivet up`."""
 
-    pools: tuple[str, ...] = POOLS
-    """Pools that get a worker here."""
+    pools: tuple[str, ...] | None = None
+    """Pools that get a worker here; None: those of last time."""
     port: int | None = None
     workers_only: bool = False
     """Work for the server of PREFECT_API_URL."""
@@ -145,7 +145,7 @@ class ServiceSettings(Record, extra="ignore"):
 def settle_settings(
     options: UpOptions, before: ServiceSettings | None, environment: Mapping[str, str], *, secret: str
 ) -> ServiceSettings:
-    """Return the settings of the service; a port that is not given stays as it was. Raises Refused.
+    """Return the settings of the service; a port and pools that are not given stay as they were. Raises Refused.
 
     secret: key of the hashes by which environment variables are compared.
     """
@@ -166,7 +166,7 @@ def settle_settings(
     return ServiceSettings(
         port=options.port or (before.port if before else PORT),
         collections=dict(options.collections) or (before.collections if before and not server else {}),
-        pools=options.pools,
+        pools=options.pools or (before.pools if before and before.server == server else POOLS),
         server=server,
         folder=os.getcwd(),  # noqa: PTH109
         variables={name: hashed(environment[name]) for name in compared if environment[name]},

@@ -130,9 +130,9 @@ def test_a_first_deploy_makes_everything(first: Deployed, client: SyncPrefectCli
     assert [one.name for one in client.read_automations()] == ["trivet-zombies"]
 
 
-def test_a_schedule_is_in_the_time_zone_of_the_environment(client: SyncPrefectClient) -> None:
+def test_nights_are_off_at_first_and_in_the_time_zone_of_the_environment(client: SyncPrefectClient) -> None:
     [nightly] = client.read_deployment_by_name("nightly/nightly").schedules
-    assert (nightly.active, getattr(nightly.schedule, "timezone", None)) == (True, "Europe/Berlin")
+    assert (nightly.active, getattr(nightly.schedule, "timezone", None)) == (False, "Europe/Berlin")
 
 
 def test_an_unchanged_folder_is_deployed_again_only_when_asked(
@@ -147,7 +147,12 @@ def test_an_unchanged_folder_is_deployed_again_only_when_asked(
     assert client.read_deployment_by_name("rag/index").parameters["config"]["index"] == "/srv/index"
 
 
-def test_pools_limits_and_switched_off_automations_stay_as_they_were_set(client: SyncPrefectClient) -> None:
+def test_pools_limits_zones_and_what_was_switched_stay_as_they_were_set(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRIVET_TIMEZONE")
+    nightly = client.read_deployment_by_name("nightly/nightly")
+    client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=True)
     client.update_work_pool("cpu", WorkPoolUpdate(concurrency_limit=9))
     client.update_global_concurrency_limit("judge", GlobalConcurrencyLimitUpdate(limit=3))
     [zombies] = client.read_automations_by_name("trivet-zombies")
@@ -161,6 +166,8 @@ def test_pools_limits_and_switched_off_automations_stay_as_they_were_set(client:
     [zombies] = client.read_automations_by_name("trivet-zombies")
     assert not zombies.enabled
     client.resume_automation(zombies.id)
+    [schedule] = client.read_deployment_by_name("nightly/nightly").schedules
+    assert (schedule.active, getattr(schedule.schedule, "timezone", None)) == (True, "Europe/Berlin")
 
 
 def test_a_folder_that_cannot_be_deployed_is_named_with_what_prefect_says(server: Api, folder: Path) -> None:

@@ -79,13 +79,13 @@ def test_a_pool_of_the_gpu_has_one_place_and_no_tag_is_limited() -> None:
     assert (limits["pools"]["gpu"], limits["slots"].keys()) == (1, {"gpu", "judge", "database"})
 
 
-def test_only_the_night_runs_by_itself() -> None:
+def test_nothing_runs_by_itself_until_it_is_switched_on() -> None:
     runs = {
         f"{name}/{one['slug']}": one["active"]
         for name, told in DEPLOYMENTS.items()
         for one in told.get("schedules", [])
     }
-    assert runs == {"nightly/nightly": True, "train/weekly": False}
+    assert runs == {"nightly/nightly": False, "train/weekly": False}
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])

@@ -12,6 +12,7 @@ from flows.service.place import Place, ServiceSettings, UpOptions, differences, 
 from flows.service.served_collections import Folders
 
 BEFORE = settle_settings(UpOptions(port=4300), None, {}, secret="key")
+CPU = settle_settings(UpOptions(pools=("cpu",)), None, {}, secret="key")
 
 
 def settled(wanted: UpOptions, before: ServiceSettings | None = None, **environment: str) -> ServiceSettings:
@@ -23,12 +24,20 @@ def settled_with(name: str, value: str) -> ServiceSettings:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "before", "port"),
-    [(UpOptions(), None, 4200), (UpOptions(), BEFORE, 4300), (UpOptions(port=4400), BEFORE, 4400)],
-    ids=["first", "as before", "another"],
+    ("wanted", "before", "port", "pools"),
+    [
+        (UpOptions(), None, 4200, ("cpu", "gpu")),
+        (UpOptions(), BEFORE, 4300, ("cpu", "gpu")),
+        (UpOptions(), CPU, 4200, ("cpu",)),
+        (UpOptions(port=4400, pools=("gpu",)), BEFORE, 4400, ("gpu",)),
+    ],
+    ids=["first", "as before", "pools as before", "others"],
 )
-def test_a_port_that_nobody_names_stays_as_it_was(wanted: UpOptions, before: ServiceSettings | None, port: int) -> None:
-    assert settled(wanted, before).port == port
+def test_what_nobody_names_stays_as_it_was(
+    wanted: UpOptions, before: ServiceSettings | None, port: int, pools: tuple[str, ...]
+) -> None:
+    asked = settled(wanted, before)
+    assert (asked.port, asked.pools) == (port, pools)
 
 
 @pytest.mark.parametrize("server", ["http://host:4200", "http://host:4200/", "http://host:4200/api"])
