@@ -1,7 +1,9 @@
 """A small network learns which demonstrations to show a vision-language model, and the gain is measured.
 
-for every seed: build_pools ─► search_beams ─► train_sft ─► generate_rl_data ─► train_rce ─► train_grpo ─► evaluate
-                (CPU)          (GPU: judge)    (GPU)        (GPU: judge)        (GPU)        (GPU: both)   (GPU: judge)
+for every seed: build_pools ─► search_beams ─► train_sft ─► generate_rl_data ─► train_rce ─► train_grpo ─┐
+                (CPU) │        (GPU: judge)    (GPU)        (GPU: judge)        (GPU)        (GPU: both) │
+                      └─ with a prior: train_from_rule (GPU: both) ──────────────────────────────────────┴─► gate
+                                                                                     (GPU: judge) evaluate ◄─┘
 read_dataset ─► export_embeddings ──┘                                                       all seeds ─► summarise
 (hash)          (GPU: encoder)
 """
@@ -112,7 +114,7 @@ def _read_embeddings(
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
         read = steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
-        return read.with_vectors(config.vectors)
+        return read.with_vectors(config.visible_vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
     elif config.dataset.name in WORDINGS:
@@ -122,7 +124,7 @@ def _read_embeddings(
         encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
     embedded = with_name(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
     lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
-    return embedded.with_vectors(config.vectors)
+    return embedded.with_vectors(config.visible_vectors)
 
 
 class _SeedRun:
@@ -145,6 +147,41 @@ class _SeedRun:
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
         lever_run.finish_stage("pools")
 
+        if config.prior == "none":
+            selectors, pools = self._train_in_stages(pools, recipe)
+        elif start.grpo_checkpoint:
+            selectors = {"grpo": self._read_selector(start.grpo_checkpoint)}
+        else:
+            train = with_name(steps.train_from_rule, f"train from {config.prior}, seed {self.seed}")
+            settings: Any = {"prior": config.prior, "network": config.network, "settings": config.grpo}
+            trained = train(self.world, pools=pools, reward=config.reward, **settings, **self.asking)
+            selectors = {"grpo": lever_run.add_selector(trained)}
+
+        stage = list(selectors)[-1]
+        gate = with_device(steps.gate_selector, in_process=self.world.judge.in_process)
+        gated = with_name(gate, f"compare {stage.upper()} with rules, seed {self.seed}")(
+            self.world, pools=pools, selector=selectors[stage], stage=stage, **self.asking
+        )
+        _export(lever_run, {self.files.checkpoint(stage, recipe.sampler): gated.weights})
+        if stage == "grpo":
+            lever_run.finish_stage(stage)
+
+        future = with_name(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
+            self.world,
+            pools=pools,
+            selectors=selectors,
+            verdict=gated.verdict,
+            shots=tuple(sorted({*config.evaluated_shots, config.shots})),
+            oracle=config.oracle,
+            **self.asking,
+        )
+        [evaluated] = lever_run.note(gather([future]))
+        lever_run.add_evaluation(evaluated)
+        lever_run.finish_stage("evaluate")
+
+    def _train_in_stages(self, pools: Ref, recipe: PoolRecipe) -> tuple[dict[str, Ref], Ref]:
+        """Return the selectors of SFT, RCE and GRPO, each read or trained from the one before, and their pools."""
+        config, lever_run, start = self.config, self.lever_run, self.config.start
         sft, pools = self._run_sft(pools, recipe)
         _export(lever_run, {self.files.checkpoint("sft", recipe.sampler): sft})
         lever_run.finish_stage("sft")
@@ -172,21 +209,7 @@ class _SeedRun:
             train_grpo = with_name(steps.train_grpo, f"train GRPO, seed {self.seed}")
             trained = train_grpo(self.world, selector=rce, settings=config.grpo, **rewarded)
             selectors["grpo"] = lever_run.add_selector(trained)
-        if "grpo" in selectors:
-            _export(lever_run, {self.files.checkpoint("grpo", recipe.sampler): selectors["grpo"]})
-            lever_run.finish_stage("grpo")
-
-        future = with_name(steps.evaluate_selector, f"evaluate, seed {self.seed}").submit(
-            self.world,
-            pools=pools,
-            selectors=selectors,
-            shots=tuple(sorted({*config.evaluated_shots, config.shots})),
-            oracle=config.oracle,
-            **self.asking,
-        )
-        [evaluated] = lever_run.note(gather([future]))
-        lever_run.add_evaluation(evaluated)
-        lever_run.finish_stage("evaluate")
+        return selectors, pools
 
     def _pool_recipe(self) -> PoolRecipe:
         """Return the recipe of the pools: that of the checkpoint which the run begins with, unless configured."""

@@ -208,7 +208,7 @@ def vqa_score(
 
 def show_report(report: LeverReport) -> None:
     """Print accuracies with their intervals, gains, and the files."""
-    from tasks.lever.learning.lever_results import accuracy_table, describe_gains
+    from tasks.lever.learning.lever_results import accuracy_table, describe_gains, describe_verdicts
 
     if summary := report.summary:
         about, seeds = summary.conditions, len(summary.seeds)
@@ -217,8 +217,8 @@ def show_report(report: LeverReport) -> None:
         screen.print(f"{title}, {questions:,} questions: accuracy", style="bold", markup=False)
         header, *rows = accuracy_table(summary)
         screen.print(make_table(header[0], *(f">{name}" for name in header[1:]), rows=rows))
-        for line in describe_gains(summary):
-            screen.print(line)
+        for line in [*describe_gains(summary), *describe_verdicts(summary)]:
+            screen.print(line, soft_wrap=True)
     else:
         screen.print(f"done: {', '.join(report.stages)}")
     for note in report.notes:

@@ -13,9 +13,12 @@ from tasks.lever.data.embeddings import modality_file
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.demonstration_task import open_task
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
-from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, available_selectors
+from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, WEIGHTS, available_selectors
 from tasks.lever.lever_options import OF_LIKELIHOODS
-from tasks.lever.lever_records import ZERO_SHOT, Modality
+from tasks.lever.lever_records import RIVALS, ZERO_SHOT, Modality
+
+STAGE_OF: dict[str, StageName] = {"gate": "grpo", "oracle": "evaluate"}
+"""The stage that what is counted apart belongs to."""
 
 
 class CallCounts(Record):
@@ -33,7 +36,7 @@ def count_calls(config: LeverConfig) -> CallCounts:
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         begun = config.with_earlier_files(files.of_seed(seed, alone=config.seeds == 1))
         for stage, count in (_count_training(begun, *sizes) | _count_evaluation(begun, sizes[2])).items():
-            if STAGES.index(cast(StageName, "evaluate" if stage == "oracle" else stage)) <= STAGES.index(config.until):
+            if STAGES.index(STAGE_OF.get(stage) or cast(StageName, stage)) <= STAGES.index(config.until):
                 calls[stage] = calls.get(stage, 0) + count
     return CallCounts(calls=calls, total=sum(calls.values()))
 
@@ -64,20 +67,23 @@ def _count_training(config: LeverConfig, queries: int, validation: int, _: int, 
     """Count the calls of the training stages; a checkpoint is validated before the first epoch and after each."""
     start, pool, grpo = config.start, config.pools().size, config.grpo
     calls: dict[str, int] = {}
-    if not start.sft_checkpoint:
+    trains_chain = config.prior == "none"
+    if trains_chain and not start.sft_checkpoint:
         if not start.beam_data:
             screened = open_task(config.dataset.name, config.prompts).screens_beams
             weighed = count_prompts(config.beams, queries=queries, pool=pool, shots=config.shots, screened=screened)
             calls["beams"] = sum(weighed.values())
         calls["sft"] = (config.sft.epochs + 1) * validation
-    if config.needs_rl_data and not start.rl_data:
+    if trains_chain and config.needs_rl_data and not start.rl_data:
         pointers = min(config.rl_data.total, math.perm(pool, config.shots))  # ordered, each candidate at most once
         calls["rl-data"] = pointers * (queries + answers)
-    if not start.rce_checkpoint:
+    if trains_chain and not start.rce_checkpoint:
         calls["rce"] = (config.rce.epochs + 1) * validation
     if config.trains_grpo:
-        validated = (grpo.offline_epochs + grpo.rounds + 1) * validation
+        validated = (grpo.offline_epochs * trains_chain + grpo.rounds + 1) * validation
         calls["grpo"] = grpo.rounds * grpo.draws * (queries + answers) + validated
+    rules = [name for name in _available_selectors(config) if name in RIVALS]
+    calls["gate"] = validation * (1 + sum(len(WEIGHTS.get(name, (0.0,))) for name in rules))
     return calls
 
 
@@ -86,6 +92,17 @@ def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
 
     Zero-shot is evaluated once, every other selector with each number of shots.
     """
+    learnt = 2 * (config.prior == "none") + bool(config.start.grpo_checkpoint or config.trains_grpo)
+    selectors = learnt + sum(name != ZERO_SHOT for name in _available_selectors(config))
+    shot_counts = len({*config.evaluated_shots, config.shots} - {0})
+    pointers = math.perm(config.pools().size, config.shots)
+    tried = test * (pointers if config.shots <= ALL_UP_TO_SHOTS else min(pointers, BEST_OF))
+    limit = config.oracle.most_judgments
+    return {"evaluate": test * (1 + selectors * shot_counts), "oracle": tried if limit is None else min(tried, limit)}
+
+
+def _available_selectors(config: LeverConfig) -> tuple[str, ...]:
+    """Return the selectors without training that the embeddings of the run allow."""
     candidate_file = config.start.candidate_embeddings
     separate: tuple[Modality, ...] = ("texts",) if config.is_text_task else ("images", "texts")
     available = {"joint"}
@@ -96,10 +113,4 @@ def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
         available.add(CLASSES)
     elif config.encoder == DIGITS and candidate_file is None:
         available.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes
-    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo)
-    selectors = learnt + sum(name != ZERO_SHOT for name in available_selectors(available))
-    shot_counts = len({*config.evaluated_shots, config.shots} - {0})
-    pointers = math.perm(config.pools().size, config.shots)
-    tried = test * (pointers if config.shots <= ALL_UP_TO_SHOTS else min(pointers, BEST_OF))
-    limit = config.oracle.most_judgments
-    return {"evaluate": test * (1 + selectors * shot_counts), "oracle": tried if limit is None else min(tried, limit)}
+    return available_selectors(available)

@@ -105,6 +105,8 @@ class LeverConfig(Record):
     """Number of demonstrations that selectors learn to choose."""
     network: options.NetworkSettings = options.NetworkSettings(layers=2, dropout=0.3)
     """The pointer network."""
+    prior: options.Prior = "none"
+    """`similarity`: the network begins as this rule, and GRPO alone trains it; the judge needs no log-probabilities."""
     beams: options.BeamSettings = options.BeamSettings(candidates=16, queries=2500)
     """The search for demonstrations to imitate."""
     sft: options.SftSettings = options.SftSettings()
@@ -179,8 +181,17 @@ class LeverConfig(Record):
         """True where GRPO is trained in this run."""
         return not (self.start.grpo_checkpoint or self.begin_at == "evaluate")
 
+    @property
+    def visible_vectors(self) -> options.Vectors:
+        """What the selector sees: of texts, one that begins as similarity sees no classes, as similarity does not."""
+        return "text" if self.prior != "none" and self.is_text_task else self.vectors
+
     def with_earlier_files(self, files: Layout) -> LeverConfig:
         """Return a copy that begins with files which an earlier run of a seed left; those of the user precede."""
+        if self.prior != "none":
+            path = files.checkpoint("grpo", self.pools().sampler)
+            earlier = {"grpo_checkpoint": path} if self.begin_at == "evaluate" else {}
+            return self.model_copy(update={"start": self.start.model_copy(update=earlier)})
         earlier = files.files_before(self.begin_at, sampler=self.pools().sampler)
         replacements = {name: path for name, path in earlier.items() if getattr(self.start, name) is None}
         return self.model_copy(update={"start": self.start.model_copy(update=replacements)})
@@ -234,13 +245,40 @@ class LeverConfig(Record):
             raise ValueError(
                 f"the reward {self.reward} needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
             )
-        searches_beams = self.asks_judge and STAGES.index(self.begin_at) <= STAGES.index("beams")
+        if self.prior != "none":
+            self._check_prior()
+        searches_beams = (
+            self.prior == "none" and self.asks_judge and STAGES.index(self.begin_at) <= STAGES.index("beams")
+        )
         if searches_beams and not gives_log_probs and not (self.start.beam_data or self.start.sft_checkpoint):
             raise ValueError(
                 f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
-                "start.beam_data or start.sft_checkpoint, or a judge in this process (hf:…, vllm:…)"
+                "start.beam_data or start.sft_checkpoint, take a judge in this process (hf:…, vllm:…), or train with "
+                "--set prior=similarity, which needs none"
             )
         return self
+
+    def _check_prior(self) -> None:
+        """Refuse settings that a selector which begins as a rule has no use for."""
+        left_out: set[StageName] = {"beams", "sft", "rl-data", "rce"}
+        if stages := left_out & {self.begin_at, self.until}:
+            raise ValueError(f"with prior={self.prior} there is no stage {', '.join(sorted(stages))}; leave it out")
+        files = [
+            name
+            for name, path in self.start
+            if path and name in ("beam_data", "sft_checkpoint", "rl_data", "rce_checkpoint")
+        ]
+        if files:
+            raise ValueError(
+                f"with prior={self.prior} nothing is learnt from start.{', start.'.join(files)}; leave it out"
+            )
+        if not self.grpo.rounds:
+            raise ValueError(f"with prior={self.prior} all is learnt in rounds, and grpo.rounds is 0; raise it")
+        if self.prompts.latest_pick == "first":
+            raise ValueError(
+                f"with prior={self.prior} the nearest is picked first and stands next to the question; leave "
+                "prompts.latest_pick out"
+            )
 
 
 PICTURE_DEFAULTS: dict[str, Any] = {
@@ -272,6 +310,8 @@ TEXT_DEFAULTS: dict[str, Any] = {
     "oracle": {"most_judgments": 200},
 }
 """Defaults of runs on texts: as much as a small language model on a CPU answers in some minutes."""
+PRIOR_DEFAULTS: dict[str, Any] = {"grpo": {"lr": 4e-3, "draws": 8, "beta": 0.005, "adapt_beta": False}}
+"""Further defaults of runs whose selector begins as a rule."""
 SEED_NAME_READERS = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
 
 
@@ -298,5 +338,7 @@ def read_lever_config(
     # so that {} takes the defaults of its own class, those of Lever-Plus
     usual = {} if name in CPU_WORLDS else TEXT_DEFAULTS if name in WORDINGS else PICTURE_DEFAULTS
     fields = LeverConfig().model_dump() | deepcopy(usual)
+    if merged.get("prior", "none") != "none":
+        merge(fields, deepcopy(PRIOR_DEFAULTS))
     merge(fields, merged)
     return LeverConfig.model_validate(fields)

@@ -23,20 +23,29 @@ Pointer = tuple[int, ...]
 
 ZERO_SHOT, RANDOM, ORACLE = "zero_shot", "random", "oracle"
 SIMILARITY = "similarity"
-"""Nearest neighbours among all candidates, of image and question or of the text (RICES): what learning has to beat."""
+"""Nearest neighbours among all candidates, of image and question or of the text (RICES)."""
 SIMILARITY_VOTE = "similarity_vote"
 """Nearest of the class that most of the eight nearest candidates have, where items have classes."""
 MMR = "mmr"
-"""Among all candidates near the query and unlike each other."""
+"""Among all candidates near the query and unlike each other, weighed as validation queries want it."""
+DISTINCT = "distinct_questions"
+"""Nearest of all candidates, each with another question."""
+DPP = "dpp"
+"""Among all candidates near the query and spread out, by the volume that they span (determinantal point process)."""
 SIMILARITY_POOL = "similarity_pool"
 """Nearest neighbours among the candidates of the query's pool alone."""
 SIMILARITY_CLASS = "similarity_class"
 """Nearest by what the encoder takes the images for, among all candidates."""
 SEED_CHOICES: tuple[Sampler, ...] = ("TextSimSampler", "ImgSimSampler", "MixSampler")
 """Selectors that show the first candidates of a sampler of Lever-Plus; that of RandSampler is `random`."""
-UNTRAINED = (ZERO_SHOT, RANDOM, SIMILARITY, SIMILARITY_VOTE, MMR, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
+RIVALS = (SIMILARITY, SIMILARITY_VOTE, MMR, DISTINCT, DPP)
+"""Rules that cost nothing, of which the best on validation queries is what learning has to beat."""
+RULES = (*RIVALS, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
+UNTRAINED = (ZERO_SHOT, RANDOM, *RULES)
 TRAINED = ("sft", "rce", "grpo")
-SELECTORS = (*UNTRAINED, *TRAINED, ORACLE)
+SELECTED = "selected"
+"""What a user gets: the trained selector where it measurably beats the best rule of validation, else that rule."""
+SELECTORS = (*UNTRAINED, *TRAINED, SELECTED, ORACLE)
 """In the order in which tables show them; others, such as ablations, stand before the oracle."""
 
 
@@ -324,6 +333,45 @@ class TrainedSelector(Record):
     """Accuracy on the validation queries by epoch; 0 is before the first."""
 
 
+class Rule(Record):
+    """A rule that chooses demonstrations without training, as a checkpoint records it."""
+
+    name: Literal["similarity", "similarity_vote", "mmr", "distinct_questions", "dpp"]
+    weight: float = Field(default=0.0, ge=0)
+    """Of unlikeness against nearness: λ of MMR, or that of a DPP's log-volume; other rules have none."""
+    classes: dict[str, str] = Field(default_factory=dict[str, str])
+    """The class of each candidate, where these vote."""
+
+    @property
+    def title(self) -> str:
+        """The rule in words: `MMR(.7)`."""
+        words = {"similarity_vote": "vote", "mmr": "MMR", "dpp": "DPP"}.get(self.name, self.name.replace("_", " "))
+        return f"{words}({self.weight:g})".replace("(0.", "(.") if self.weight else words
+
+
+class Verdict(Record):
+    """The comparison of a trained selector with the best rule, on the queries that chose the selector's epoch."""
+
+    rule: Rule
+    """The best rule on the validation queries."""
+    tuned: dict[str, float]
+    """Rule → the weight that was best on the validation queries, of rules that have one."""
+    accuracies: dict[str, float]
+    """Accuracy of each rule on the validation queries, by its title."""
+    stage: str
+    """The selector that was compared."""
+    gain: float
+    """Its mean accuracy less the rule's, on the queries that both were scored on."""
+    p: float | None
+    """One-sided p of a paired test that the selector is no better; None where there are too few queries for one."""
+    n: int
+    """Queries that both were scored on."""
+    is_learned: bool
+    """Whether the trained selector is used; else the rule is."""
+    description: str
+    """The verdict in a sentence."""
+
+
 class Outcome(Record):
     """The judge's answer to one query with the demonstrations that a selector chose."""
 
@@ -397,6 +445,8 @@ class Evaluated(Record):
     conditions: Conditions
     seed: int
     results: tuple[SelectorResult, ...]
+    verdict: Verdict | None = None
+    """Whether the trained selector or a rule is `selected`."""
 
 
 def first_duplicate(ids: Iterable[str]) -> str | None:

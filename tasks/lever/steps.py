@@ -26,6 +26,7 @@ from tasks.lever.lever_records import (
     Pools,
     RlPart,
     TrainedSelector,
+    Verdict,
 )
 from tasks.lever.worlds import (
     DatasetRead,
@@ -291,12 +292,62 @@ def train_grpo(
         return training.store(learn_grpo(start, groups, settings, training.run, judge=judge))
 
 
-@step(version=3, gpu=True, unkeyed=EFFORT)
+@step(version=1, gpu=True, unkeyed=EFFORT)
+def train_from_rule(
+    world: World,
+    *,
+    pools: Ref,
+    prior: options.Prior,
+    network: options.NetworkSettings,
+    reward: options.RewardMode,
+    settings: options.GrpoSettings,
+    learning: Learning,
+    effort: Effort,
+) -> TrainedSelector:
+    """Train a selector that begins as a rule, from the judge's answers to what it draws."""
+    from models.pointer import PointerConfig
+    from tasks.lever.learning.training_inputs import make_online_rewards, make_unjudged
+    from tasks.lever.learning.trainings import learn_from_rule
+
+    inputs = {"prior": prior, "network": network, "reward": reward, "settings": settings}
+    with open_training("grpo", world, learning, effort, epochs=settings.rounds, pools=pools, **inputs) as training:
+        unjudged = make_unjudged(training.setting, training.pools, shots=learning.shots)
+        judge = make_online_rewards(training.setting, unjudged, mode=reward, nearest_first=True)
+        config = PointerConfig(embedding_dim=world.embedded.dimension, prior=prior, **network.model_dump())
+        return training.store(learn_from_rule(config, unjudged, settings, training.run, judge=judge))
+
+
+class Gated(Record):
+    """A trained selector after its comparison with the best rule."""
+
+    weights: Ref
+    """The checkpoint as it was trained, whose header says what `predict` uses: the network, or the rule."""
+    verdict: Verdict
+
+
+@step(version=1, gpu=True, unkeyed=EFFORT)
+def gate_selector(world: World, *, pools: Ref, selector: Ref, stage: str, learning: Learning, effort: Effort) -> Gated:
+    """Compare a trained selector with the best rule on the validation queries, and record which one is used."""
+    from tasks.lever.data.candidate_pools import read_banks
+    from tasks.lever.learning.checkpoints import add_to_meta
+    from tasks.lever.learning.gate import judge_gate
+
+    banks, network = read_banks(world.embedded, artifacts()), open_weights(selector)
+    setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
+    verdict = judge_gate(setting, candidates, network, banks=banks, stage=stage, shots=learning.shots)
+    checkpoint = add_to_meta(artifacts().get(selector), verdict=verdict.model_dump(mode="json"))
+    rule = verdict.rule.model_copy(update={"classes": {}})  # thousands of them: the checkpoint alone needs these
+    weights = artifacts().put("selector", checkpoint)
+    return Gated(weights=weights, verdict=verdict.model_copy(update={"rule": rule}))
+
+
+@step(version=4, gpu=True, unkeyed=EFFORT)
 def evaluate_selector(
     world: World,
     *,
     pools: Ref,
     selectors: dict[str, Ref],
+    verdict: Verdict,
     shots: tuple[int, ...],
     oracle: options.OracleSettings,
     learning: Learning,
@@ -326,14 +377,16 @@ def evaluate_selector(
         trained_shots=learning.shots,
         oracle=oracle,
         seed=learning.seed,
+        verdict=verdict,
     )
-    evaluated = artifacts().save("evaluated", Evaluated(conditions=conditions, seed=learning.seed, results=results))
+    outcome = Evaluated(conditions=conditions, seed=learning.seed, results=results, verdict=verdict)
+    evaluated = artifacts().save("evaluated", outcome)
     if postponed := find_unanswered(results):
         raise Incomplete(evaluated, postponed)
     return evaluated
 
 
-@step(version=2)
+@step(version=3)
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Summarise all seeds: mean scores with intervals, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
@@ -421,7 +474,7 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
     return Exported(files={str(path): sha256_of(path) for path in written})
 
 
-@step(version=4)
+@step(version=5)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> dict[str, Ref]:
     """Draw up the result files, by name: accuracies in Lever-Plus's JSON, all scores, their plot, and the curves."""
     from tasks.lever.learning.lever_results import draw_plots, result_files

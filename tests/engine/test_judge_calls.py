@@ -17,7 +17,7 @@ from tests.models.tiny import make_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
 
-STAGES = {"sft": ("beams", "sft"), "rl-data": ("rl-data",), "grpo": ("rce", "grpo"), "evaluate": ("evaluate",)}
+STAGES = {"sft": ("beams", "sft"), "rl-data": ("rl-data",), "grpo": ("rce", "grpo", "gate"), "evaluate": ("evaluate",)}
 """Command → what it adds to the stages of the one before."""
 
 

@@ -17,9 +17,9 @@ from tests.engine.test_why import walk
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SELECTORS = {
-    *("zero_shot", "random", "similarity", "mmr", "similarity_pool"),
+    *("zero_shot", "random", "similarity", "mmr", "distinct_questions", "dpp", "similarity_pool"),
     *("TextSimSampler", "ImgSimSampler", "MixSampler", "similarity_class"),
-    *("sft", "rce", "grpo", "oracle"),
+    *("sft", "rce", "grpo", "selected", "oracle"),
 }
 
 
@@ -67,7 +67,12 @@ def test_a_run_tells_the_accuracy_of_every_selector(world: World) -> None:
     assert all(0 <= told[name]["accuracy"] <= 1 for name in SELECTORS)
     assert told["oracle"]["accuracy"] >= max(told[name]["accuracy"] for name in SELECTORS)
     assert told["summary"]["headline"]["better"] == "grpo"
-    assert told["summary"]["headline"]["worse"] == "similarity"
+    rules = SELECTORS - {"zero_shot", "random", "sft", "rce", "grpo", "selected", "oracle"}
+    strongest = max(told[name]["accuracy"] for name in rules)
+    assert told[told["summary"]["headline"]["worse"]]["accuracy"] == strongest
+    [verdict] = told["summary"]["verdicts"]
+    assert told["selected"] == told[verdict["rule"]["name"]]
+    assert "20 validation queries are too few to tell whether grpo gains anything" in verdict["description"]
     assert told["stages"] == ["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 
 
@@ -179,6 +184,7 @@ def test_a_trained_selector_predicts_from_the_exported_files(world: World) -> No
     done = run_here("lever", "predict", checkpoint, *vectors, "--shots", 3, "--json")
     assert done.code == 0, done.stderr
     assert "trained in" not in done.stderr
+    assert "validation queries are too few" in done.stderr
     assert len(done.json) == 80
     for query, one in done.json.items():
         assert len(set(one["demonstrations"])) == 3

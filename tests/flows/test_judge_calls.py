@@ -22,10 +22,12 @@ PLANNED = {
     "rl-data": 6 * (5 + 2 * 2 + 1),
     "rce": 2 * 3,
     "grpo": 2 * 6 * 3 + 4 * 3,
-    "evaluate": 4 * (1 + 2 * (8 + 3)),
+    "gate": 3 * (1 + 2 + 2 * 4),
+    "evaluate": 4 * (1 + 2 * (10 + 3)),
     "oracle": 10,
 }
-"""Seven selectors without training beside zero-shot, and three with it, in the digits' world."""
+"""Ten selectors without training beside zero-shot, and three with it, in the digits' world; the last of these is
+compared with two rules, and with two of four weights each."""
 
 
 def planned(*settings: str, until: str = "evaluate", **given: Any) -> dict[str, int]:
@@ -51,7 +53,13 @@ def test_stages_after_the_last_ask_nothing() -> None:
 def test_files_replace_stages(tmp_path: Path) -> None:
     assert planned(start__sft_checkpoint=tmp_path / "v2.ckpt").keys() == PLANNED.keys() - {"beams", "sft"}
     both = planned(start__rce_checkpoint=tmp_path / "r", start__grpo_checkpoint=tmp_path / "g")
-    assert both.keys() == {"beams", "sft", "evaluate", "oracle"}
+    assert both.keys() == {"beams", "sft", "gate", "evaluate", "oracle"}
+    assert planned("prior=similarity") == {
+        "grpo": 2 * 6 * 3 + 3 * 3,
+        "gate": PLANNED["gate"],
+        "evaluate": 4 * (1 + 2 * (10 + 1)),
+        "oracle": 10,
+    }
 
 
 def test_answers_that_are_weighed_are_counted() -> None:
@@ -71,6 +79,6 @@ def test_of_texts_labels_are_weighed_with_the_judgment(tmp_path: Path) -> None:
     (tmp_path / "trec" / "train.txt").write_text("".join(lines[:20]))
     (tmp_path / "trec" / "test.txt").write_text("".join(lines[20:]))
     found = planned(dataset__name="trec", dataset__data_dir=tmp_path, judge="hf:nowhere")
-    expected = {"rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (6 + 3))}
+    expected = {"gate": 3 * (1 + 2 + 2 * 4), "rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (7 + 3))}
     expected["beams"] = 6 * (1 + 4 + 2 * 3)  # both beams grow by all that is left
     assert found == PLANNED | expected

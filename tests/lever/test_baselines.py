@@ -14,9 +14,11 @@ from tasks.lever.learning.choosing import (
     choose_at_random,
     choose_by_sampler,
     choose_by_vote,
+    choose_distinct,
     choose_diverse,
     choose_nearest,
     choose_nearest_of_pool,
+    choose_spread,
     search_best,
     untrained_selectors,
 )
@@ -64,6 +66,23 @@ def test_the_diverse_choice_is_near_and_unlike_what_is_picked() -> None:
     assert choose_diverse(["a"], "abcd", (CANDIDATES, CANDIDATES), shots=1) == {"a": ("b",)}
 
 
+def test_a_copy_of_what_is_picked_spans_nothing_and_gives_way_to_what_is_further() -> None:
+    copies = bank({"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.8, 0.6], "d": [0.0, 1.0]})
+    pair = (bank({"q": [1.0, 0.1]}), copies)
+    assert choose_spread(["q"], "abcd", pair, shots=2, weight=0.1) == {"q": ("c", "a")}
+    assert choose_spread(["q"], "abcd", pair, shots=3, weight=0.1) == {"q": ("b", "c", "a")}
+
+
+def test_a_question_that_is_shown_is_shown_again_only_where_there_is_no_other() -> None:
+    questions = bank({"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0], "d": [0.0, 1.0]})
+    near = [choose_distinct(["q"], "abcd", (QUERIES, CANDIDATES), questions, shots=shots) for shots in (2, 3)]
+    assert near == [{"q": ("c", "a")}, {"q": ("b", "c", "a")}]
+
+
+def test_a_class_with_too_few_members_is_filled_up_with_the_nearest_others() -> None:
+    assert choose_by_vote(["q"], "abd", (QUERIES, CANDIDATES), CLASSES, shots=3) == {"q": ("b", "d", "a")}
+
+
 def test_random_candidates_are_distinct_and_a_query_s_own() -> None:
     both = choose_at_random(["a", "r"], "abcd", shots=3, seed=1)
     assert choose_at_random(["r"], "dcba", shots=3, seed=1)["r"] == both["r"]
@@ -80,7 +99,7 @@ def test_a_sampler_shows_what_it_would_draw_first_last() -> None:
 
 def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing() -> None:
     made = untrained_selectors(["q"], "abcd", {"joint": (QUERIES, CANDIDATES)}, pools=POOLS, classes=CLASSES, seed=0)
-    assert list(made) == ["zero_shot", "random", "similarity", "similarity_vote", "mmr", "similarity_pool"]
+    assert list(made) == ["zero_shot", "random", "similarity", "similarity_vote", "mmr", "dpp", "similarity_pool"]
     assert made["zero_shot"](shots=0) == {"q": ()}
     pair = (QUERIES, CANDIDATES)
     every = {"joint": pair, "images": pair, "texts": pair, "classes": pair}

@@ -21,7 +21,7 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, load_torch, read_header
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler
+from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler, Verdict
 
 FORMAT = "trivet pointer selector"
 POOLS_OF = "pools"
@@ -34,11 +34,18 @@ WIDEST = 1 << 16  # a damaged header may name any width, and the network is buil
 
 def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -> bytes:
     """Serialise weights and configuration of `selector` with `meta`; equal selectors give equal bytes."""
-    about = {"format": FORMAT, "config": selector.config.model_dump(), "meta": dict(meta)}
+    config = selector.config.model_dump(exclude={"prior", "perplexity"} if selector.config.prior == "none" else None)
+    about = {"format": FORMAT, "config": config, "meta": dict(meta)}
     # one entry only: safetensors writes several in no fixed order
     header = {"trivet": json.dumps(about, sort_keys=True, allow_nan=False)}
     state = {key: value.detach().cpu().contiguous() for key, value in selector.state_dict().items()}
     return save(state, metadata=header)
+
+
+def add_to_meta(data: bytes, **entries: JsonValue) -> bytes:
+    """Return a checkpoint of ours with further entries of `meta`; its weights are the same bytes."""
+    selector, meta = _read_own(data, "the checkpoint")
+    return save_selector(selector, meta={**meta, **entries})
 
 
 def load_selector(data: bytes, *, device: str = "cpu") -> PointerSelector:
@@ -116,6 +123,8 @@ class OpenedSelector(NamedTuple):
     """Encoder whose vectors it was trained with; checkpoints of Lever-Plus do not name it."""
     recipe: PoolRecipe
     """Pools that it was trained in. Where the file has none, those of the sampler in its name, else of RandSampler."""
+    verdict: Verdict | None = None
+    """Whether the network is used, or the rule that it was compared with; None where it was not compared."""
 
     @property
     def sees_answers(self) -> bool:
@@ -165,10 +174,11 @@ def open_selector(path: Path, *, heads: int | None = None) -> OpenedSelector:
         raise FileUnusable(f"{path} cannot be read ({error.strerror}); name a checkpoint") from error
     try:
         stored_recipe = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None
+        verdict = Verdict.model_validate(meta["verdict"]) if meta.get("verdict") else None
     except ValidationError as error:
-        raise FileUnusable(f"{path}: `{POOLS_OF}` of its header is no recipe of pools: {error}") from error
+        raise FileUnusable(f"{path}: its header holds no recipe of pools, or no verdict: {error}") from error
     encoder = str(meta["encoder"]) if meta.get("encoder") else None
-    return OpenedSelector(selector, () if stored_recipe else (assumed,), encoder, stored_recipe or recipe)
+    return OpenedSelector(selector, () if stored_recipe else (assumed,), encoder, stored_recipe or recipe, verdict)
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:

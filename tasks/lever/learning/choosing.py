@@ -1,7 +1,8 @@
 """Selectors and their evaluation: rules without learning, trained networks, and an oracle that tries all pointers.
 
-Without learning: the nearest candidates, random ones, and what the samplers of Lever-Plus take. All but
-`similarity_pool` choose among all candidates: whoever replaces them has to beat them there.
+Without learning: the nearest candidates, near and diverse ones, random ones, and what the samplers of Lever-Plus take.
+All but `similarity_pool` choose among all candidates: whoever replaces them has to beat them there. Each names the
+nearest last: it is shown next to the question.
 """
 
 from __future__ import annotations
@@ -14,19 +15,25 @@ from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.pointer import PointerSelector
 from tasks import progress
 from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, find_nearest, generator_of
+from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, predict_greedily
-from tasks.lever.lever_errors import PoolTooSmall
+from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
 from tasks.lever.lever_options import OracleSettings
 from tasks.lever.lever_records import (
+    DISTINCT,
+    DPP,
     MMR,
     ORACLE,
     RANDOM,
+    RIVALS,
     SEED_CHOICES,
+    SELECTED,
     SIMILARITY,
     SIMILARITY_CLASS,
     SIMILARITY_POOL,
@@ -37,9 +44,11 @@ from tasks.lever.lever_records import (
     Pointer,
     PoolRecipe,
     Pools,
+    Rule,
     Sampler,
     Search,
     SelectorResult,
+    Verdict,
 )
 
 Demonstrations = Mapping[str, tuple[str, ...]]
@@ -47,7 +56,7 @@ Demonstrations = Mapping[str, tuple[str, ...]]
 Choose = Callable[..., Demonstrations]
 """Called with `shots`, returns the demonstrations of each query."""
 DIVERSE_AMONG = 64
-"""Nearest candidates among which `MMR` chooses."""
+"""Nearest candidates among which `MMR`, `DISTINCT` and `DPP` choose, or all that are shown where these are more."""
 VOTERS = 8
 """Nearest candidates whose classes vote in `SIMILARITY_VOTE`."""
 CLASSES = "classes of candidates"
@@ -56,6 +65,8 @@ NEEDED: dict[str, set[str]] = {
     SIMILARITY: {"joint"},
     SIMILARITY_VOTE: {"joint", CLASSES},
     MMR: {"joint"},
+    DISTINCT: {"joint", "images", "texts"},  # of texts alone, equal questions are equal candidates
+    DPP: {"joint"},
     SIMILARITY_POOL: {"joint"},
     "TextSimSampler": {"texts"},
     "ImgSimSampler": {"images"},
@@ -78,25 +89,47 @@ def untrained_selectors(
     pools: Mapping[str, Sequence[str]],
     classes: Mapping[str, str],
     seed: int,
+    tuned: Mapping[str, float] | None = None,
 ) -> dict[str, Choose]:
     """Return the selectors without training that can choose for these queries, by name.
 
-    classes: the class of each candidate; empty where items have none.
+    classes: the class of each candidate; empty where items have none. tuned: weights of rules, as in `Verdict`.
     """
     joint: Any = banks.get("joint")  # missing only where nothing that needs it is given
     classed: Any = banks.get("classes")
     choosers: dict[str, Choose] = {
         ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
         RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
-        SIMILARITY: partial(choose_nearest, queries, candidates, joint),
-        SIMILARITY_VOTE: partial(choose_by_vote, queries, candidates, joint, classes),
-        MMR: partial(choose_diverse, queries, candidates, joint),
         SIMILARITY_POOL: partial(choose_nearest_of_pool, queries, pools, joint),
         SIMILARITY_CLASS: partial(choose_nearest, queries, candidates, classed),
     }
+    for name in RIVALS:
+        weight = (tuned or {}).get(name, WEIGHTS.get(name, (0.0,))[-1])
+        rule = Rule.model_validate({"name": name, "weight": weight, "classes": classes})
+        choosers[name] = partial(choose_by_rule, rule, queries, candidates, banks)
     for sampler in SEED_CHOICES:
         choosers[sampler] = partial(choose_by_sampler, queries, candidates, banks, sampler=sampler, seed=seed)
     return {name: choosers[name] for name in available_selectors({*banks, *([CLASSES] if classes else [])})}
+
+
+def choose_by_rule(
+    rule: Rule, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, shots: int
+) -> Demonstrations:
+    """Choose by a rule that learning has to beat. Raises FileUnusable for missing embeddings, PoolTooSmall."""
+    if missing := NEEDED[rule.name] - {*banks, CLASSES, "images"}:
+        raise FileUnusable(f"{rule.title} needs the embeddings of {', '.join(sorted(missing))}; export them as well")
+    joint = banks["joint"]
+    match rule.name:
+        case "similarity":
+            return choose_nearest(queries, candidates, joint, shots=shots)
+        case "similarity_vote":
+            return choose_by_vote(queries, candidates, joint, rule.classes, shots=shots)
+        case "mmr":
+            return choose_diverse(queries, candidates, joint, shots=shots, weight=rule.weight)
+        case "distinct_questions":
+            return choose_distinct(queries, candidates, joint, banks["texts"][1], shots=shots)
+        case "dpp":
+            return choose_spread(queries, candidates, joint, shots=shots, weight=rule.weight)
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
@@ -129,13 +162,20 @@ def choose_by_vote(
     10.1109/TIT.1967.1053964. Raises FileUnusable for unknown ids, PoolTooSmall.
     """
     near = find_nearest(queries, candidates, vectors, count=min(VOTERS, len(candidates) - 1))  # − 1: never itself
+    if unknown := {name for names in near.values() for name in names} - classes.keys():
+        raise FileUnusable(f"candidate {min(unknown)} has no class; give the candidates of the training")
     # of equal counts `most_common` takes the class that was met first, which is that of the nearer candidate
     voted = {query: Counter(classes[name] for name in names).most_common(1)[0][0] for query, names in near.items()}
     demonstrations: dict[str, tuple[str, ...]] = {}
     for label in sorted({*voted.values()}):
         voters = [query for query in queries if voted[query] == label]
-        members = [name for name in candidates if classes[name] == label]
-        demonstrations |= choose_nearest(voters, members, vectors, shots=shots)
+        members = [name for name in candidates if classes.get(name) == label]
+        count = min(shots, len(members) - bool({*members} & {*voters}))
+        of_class = find_nearest(voters, members, vectors, count=count)
+        # of a class with fewer members all, and before them the nearest of other classes
+        others = find_nearest(voters, candidates, vectors, count=shots) if count < shots else of_class
+        for query, names in of_class.items():
+            demonstrations[query] = tuple(reversed(list(dict.fromkeys([*names, *others[query]]))[:shots]))
     return {query: demonstrations[query] for query in queries}
 
 
@@ -155,24 +195,87 @@ def choose_nearest_of_pool(
     return demonstrations
 
 
-def choose_diverse(queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int) -> Demonstrations:
-    """Choose by maximal marginal relevance, the first pick last: near the query and unlike the picks, equally weighted.
+WEIGHTS: dict[str, tuple[float, ...]] = {MMR: (0.3, 0.5, 0.7, 1.0), DPP: (0.02, 0.05, 0.1, 0.2)}
+"""Weights of unlikeness that are tried on the validation queries; the last where nothing was tried."""
 
-    Only the `DIVERSE_AMONG` nearest of all candidates can be picked.
+
+def choose_diverse(
+    queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int, weight: float = 1.0
+) -> Demonstrations:
+    """Choose by maximal marginal relevance, the first pick last: near the query and unlike the picks.
+
+    weight: of the likeness to the most similar pick, taken off the nearness to the query.
     Source: Carbonell and Goldstein 1998, doi 10.1145/290941.291025.
     """
-    near = find_nearest(queries, candidates, vectors, count=min(DIVERSE_AMONG, len(candidates) - 1))
+    return _pick_in_turn(
+        queries, candidates, vectors, shots=shots, penalty=lambda rows, picked: weight * (rows @ picked.T).max(1)
+    )
+
+
+def choose_spread(
+    queries: Sequence[str], candidates: Sequence[str], vectors: Pair, *, shots: int, weight: float
+) -> Demonstrations:
+    """Choose the mode of a determinantal point process greedily, the first pick last: near, and of large volume.
+
+    weight: of the log-volume that the picks span, against the sum of their nearness to the query.
+    Source: Chen et al. 2018, arXiv:1709.05135; for demonstrations Ye et al. 2023, arXiv:2302.05698.
+    """
+
+    def penalty(rows: Values, picked: Values) -> Values:
+        inside = rows @ np.linalg.qr(picked.T)[0]  # (N, picks) the part of each row that the picks span already
+        residual = np.square(rows).sum(1) - np.square(inside).sum(1)
+        return -weight * np.log(residual.clip(min=SMALLEST_VOLUME))
+
+    return _pick_in_turn(queries, candidates, vectors, shots=shots, penalty=penalty)
+
+
+def choose_distinct(
+    queries: Sequence[str], candidates: Sequence[str], vectors: Pair, texts: EmbeddingBank, *, shots: int
+) -> Demonstrations:
+    """Choose the nearest of all candidates with a question that no nearer choice has, the nearest last.
+
+    texts: vectors of the candidates' questions; equal questions have equal ones. Where there are fewer questions than
+    shots, the nearest of the others follow.
+    """
+    near = find_nearest(queries, candidates, vectors, count=_count_near(candidates, shots))
+    names = sorted({name for ranked in near.values() for name in ranked})
+    question_of = {name: row.tobytes() for name, row in zip(names, texts.rows(names).numpy(), strict=True)}
+    demonstrations: dict[str, tuple[str, ...]] = {}
+    for query, ranked in near.items():
+        first_with = {question_of[name]: name for name in reversed(ranked)}
+        firsts = sorted(first_with.values(), key=ranked.index)
+        demonstrations[query] = tuple(reversed(list(dict.fromkeys([*firsts, *ranked]))[:shots]))
+    return demonstrations
+
+
+Values = NDArray[np.float64]
+SMALLEST_VOLUME = 1e-9
+"""Squared distance from what is picked below which a candidate counts as a copy."""
+
+
+def _count_near(candidates: Sequence[str], shots: int) -> int:
+    return max(shots, min(DIVERSE_AMONG, len(candidates) - 1))  # − 1: never itself
+
+
+def _pick_in_turn(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    vectors: Pair,
+    *,
+    shots: int,
+    penalty: Callable[[Values, Values], Values],
+) -> Demonstrations:
+    """Pick what is near the query less a penalty (N,) that rows (N, d) get for the picked rows (picks, d)."""
+    near = find_nearest(queries, candidates, vectors, count=_count_near(candidates, shots))
     (of_queries, of_candidates), demonstrations = vectors, dict[str, tuple[str, ...]]()
     for query, names in near.items():
         rows = of_candidates.rows(list(names)).numpy().astype(np.float64)
         to_query = rows @ of_queries.rows([query]).numpy().astype(np.float64)[0]
-        picked, redundancy = list[int](), np.zeros(len(names))
+        picked = list[int]()
         for _ in range(shots):
-            relevance = np.round(to_query - redundancy, DECIMALS)
+            relevance = np.round(to_query - (penalty(rows, rows[picked]) if picked else 0.0), DECIMALS)
             relevance[picked] = -np.inf
             picked.append(int(relevance.argmax()))
-            to_picked = rows @ rows[picked[-1]]
-            redundancy = to_picked if len(picked) == 1 else np.maximum(redundancy, to_picked)
         demonstrations[query] = tuple(names[at] for at in reversed(picked))
     return demonstrations
 
@@ -207,19 +310,27 @@ def measure_selectors(
     trained_shots: int,
     oracle: OracleSettings,
     seed: int,
+    verdict: Verdict | None = None,
 ) -> tuple[SelectorResult, ...]:
-    """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle."""
+    """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle.
+
+    verdict: which of the last trained selector and a rule is `selected`, and the weights of rules.
+    """
     queries = [item.id for item in setting.dataset.test]
     test_pools = {query: pools.pools[query] for query in queries}
-    judging, candidates = setting.judging, setting.dataset.candidates
-    classes = {name: judging.items[name].shown_answer for name in candidates} if judging.task.choices else {}
-    choosers = untrained_selectors(queries, candidates, banks, pools=test_pools, classes=classes, seed=seed)
+    candidates, classes = setting.dataset.candidates, classes_of(setting)
+    tuned = verdict.tuned if verdict else None
+    rules = untrained_selectors(queries, candidates, banks, pools=test_pools, classes=classes, seed=seed, tuned=tuned)
+    in_order = setting.judging.task.prompts.in_order
+    choosers = {name: partial(choose_nearest_last, choose, in_order) for name, choose in rules.items()}
 
     def choose_by(selector: PointerSelector, *, shots: int) -> Demonstrations:
         predictions = predict_greedily(selector, setting.queries, setting.candidates, test_pools, shots=shots)
         return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
     choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
+    if verdict:
+        choosers[SELECTED] = choosers[verdict.stage if verdict.is_learned else verdict.rule.name]
     judge = _with_progress(setting.judging, "evaluate")
     results = judge_selectors(choosers, queries, pools, judge, shots=sorted({0, *shots}))  # 0: zero-shot, always a row
     if oracle.most_judgments == 0:
@@ -229,6 +340,18 @@ def measure_selectors(
         queries, pools, judge, shots=trained_shots, seed=seed, results=results, most_judgments=limit
     )
     return (*results, oracle_result)
+
+
+def classes_of(setting: Setting) -> dict[str, str]:
+    """Return the class of each candidate; empty where items have none."""
+    judging = setting.judging
+    names = setting.dataset.candidates if judging.task.choices else ()
+    return {name: judging.items[name].shown_answer for name in names}
+
+
+def choose_nearest_last(choose: Choose, in_order: Callable[[Any], Any], *, shots: int) -> Demonstrations:
+    """Return what a rule chooses in the order of picks that shows the nearest next to the question, as RICES does."""
+    return {query: in_order(names) for query, names in choose(shots=shots).items()}
 
 
 def judge_selectors(

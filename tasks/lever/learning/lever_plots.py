@@ -44,6 +44,8 @@ LOOKS = {
     "similarity": ("nearest of all (RICES)", BLUE),
     "similarity_vote": ("nearest of the voted class", "#5B7BD5"),
     "mmr": ("near and diverse (MMR)", "#2A8C82"),
+    "distinct_questions": ("nearest of distinct questions", "#4C9F70"),
+    "dpp": ("near and spread out (DPP)", "#6C8F3C"),
     "similarity_pool": ("nearest of the pool", SKY),
     "TextSimSampler": ("TextSimSampler", "#8FB3CF"),
     "ImgSimSampler": ("ImgSimSampler", "#3F6E9A"),
@@ -51,7 +53,8 @@ LOOKS = {
     "similarity_class": ("nearest by class", "#7E74B8"),
     "sft": ("SFT", YELLOW),
     "rce": ("RCE", ORANGE),
-    "grpo": ("RCE + GRPO", GREEN),
+    "grpo": ("GRPO", GREEN),
+    "selected": ("what predict shows", GREEN),
     "oracle": ("oracle", INK),
 }
 """Name and colour of each selector in plots; others keep their own names and share one colour."""
@@ -66,7 +69,7 @@ def _colour(selector: str) -> str:
 
 
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
-    """Draw a bar for each selector with its 95 % interval and a dot per seed, and the gains over similarity."""
+    """Draw a bar for each selector with its 95 % interval and a dot per seed, and the gains over the best rule."""
     about, shots, scores = summary.conditions, summary.conditions.trained_shots, summary.compared()
     count = len(summary.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
@@ -111,10 +114,11 @@ def _draw_values(axes: Axes, scores: Sequence[SelectorScore]) -> None:
 
 
 def _draw_gains(axes: Axes, scores: Sequence[SelectorScore], summary: Summary, shots: int) -> None:
-    """Draw the gains of trained selectors over the nearest of all candidates, which are the hollow dot at 0."""
+    """Draw the gains of trained selectors over the strongest rule, which is the hollow dot at 0."""
     from matplotlib.ticker import MaxNLocator
 
-    gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == SIMILARITY}
+    rule = summary.headline.worse if summary.headline else SIMILARITY
+    gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == rule}
     if not gains:
         axes.set_axis_off()
         return
@@ -124,13 +128,13 @@ def _draw_gains(axes: Axes, scores: Sequence[SelectorScore], summary: Summary, s
             text = f"{estimate.value:+.3f}".replace("-", "−")
             _draw_estimate(axes, estimate, at, tint=tint, text=text, bold=score.selector == "grpo")
             axes.scatter([estimate.value], [at], s=44, color=tint, zorder=4)
-        elif score.selector == SIMILARITY:
+        elif score.selector == rule:
             axes.scatter([0], [at], s=44, color="white", edgecolors=tint, linewidths=1.5, zorder=4)
     axes.axvline(0, color=SOFT, linewidth=1.1, zorder=1)
     low, high = axes.get_xlim()
     axes.set_xlim(low - 0.08 * (high - low), high + 0.22 * (high - low))  # room for the numbers
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_xlabel("gain over the nearest of all candidates, paired")
+    axes.set_xlabel(f"gain over {LOOKS[rule][0]}, paired")
 
 
 def _draw_estimate(axes: Axes, estimate: SeedEstimate, at: float, *, tint: str, text: str, bold: bool) -> None:

@@ -76,8 +76,17 @@ def describe_headline(summary: Summary) -> str:
     """Describe the run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
     about = summary.conditions
     gain = f"{_describe_gain(summary.headline)}; " if summary.headline else ""
+    gain += "".join(f"{line}; " for line in describe_verdicts(summary))
     accuracies = ", ".join(f"{score.selector} {score.accuracy.value:.3f}" for score in summary.compared())
     return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {gain}{accuracies}"
+
+
+def describe_verdicts(summary: Summary) -> list[str]:
+    """Describe what the selectors are after their comparison with rules, a line for each seed or one for all."""
+    lines = [verdict.description for verdict in summary.verdicts]
+    if len({*lines}) <= 1:
+        return lines[:1]
+    return [f"seed {seed}: {line}" for seed, line in zip(summary.seeds, lines, strict=False)]
 
 
 def _describe_gain(gain: Gain) -> str:
@@ -87,14 +96,18 @@ def _describe_gain(gain: Gain) -> str:
 
 
 def accuracy_table(summary: Summary) -> list[list[str]]:
-    """Return a header and a row for each selector: accuracy by shots, with the interval at the trained shots."""
+    """Return a header and a row for each selector: accuracy by shots, with the interval at the trained shots.
+
+    Rules whose weight was tuned have it in their names.
+    """
+    tuned = summary.verdicts[0].tuned if summary.verdicts else {}  # the queries are the same in all seeds
     shots, trained = sorted({score.shots for score in summary.figures}), summary.conditions.trained_shots
     header = ["demonstrations by"]
     for count in shots:
         header += [f"{count} shot{'s' if count != 1 else ''}", *(["95 % interval"] if count == trained else [])]
     table = [header]
     for name in dict.fromkeys(score.selector for score in summary.figures):
-        row = [name.replace("_", " ")]
+        row = [name.replace("_", " ") + (f" ({tuned[name]:g})" if name in tuned else "")]
         for count in shots:
             score = summary.score_of(name, shots=count)
             bound = "≥ " if score and score.is_lower_bound else ""
@@ -137,6 +150,7 @@ def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mappi
     ]
     if summary.headline:
         lines += ["", f"**{_describe_gain(summary.headline)}**, paired by query and seed."]
+        lines += [line for verdict in describe_verdicts(summary) for line in ("", verdict)]
     lines += ["", f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
     lines += [f"| {' | '.join(row)} |" for row in table]
     lines += ["", *(f"- {line}" for line in describe_gains(summary))]

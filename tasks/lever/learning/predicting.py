@@ -5,7 +5,7 @@ Pools of candidates are made as those were that the selector was trained in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
 from storage.records import Record
-from tasks.lever.data.candidate_pools import draw_pools
+from tasks.lever.data.candidate_pools import Banks, Pair, draw_pools
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
     QueryPools,
@@ -26,10 +26,10 @@ from tasks.lever.data.embeddings import (
     solved_file,
 )
 from tasks.lever.learning.checkpoints import OpenedSelector, open_selector
-from tasks.lever.learning.choosing import Demonstrations, choose_at_random, choose_nearest
+from tasks.lever.learning.choosing import NEEDED, Demonstrations, choose_at_random, choose_by_rule, choose_nearest
 from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Modality, PoolRecipe, Sampler
+from tasks.lever.lever_records import Modality, PoolRecipe, Rule, Sampler
 
 USUAL_SIZE = 64
 """Candidates of a query where neither checkpoint nor user says how many: Lever-Plus's `candidate_num`."""
@@ -63,10 +63,10 @@ def predict_files(
     pool_size: int | None,
     seed: int,
 ) -> FilePredictions:
-    """Choose the likeliest demonstrations for every query of a file.
+    """Choose the likeliest demonstrations for every query of a file, or those of the rule that the checkpoint is.
 
     Candidates are found by the recipe of the checkpoint's training; `sampler` and `pool_size` change it. A file of
-    candidates that holds the pool of each query decides itself.
+    candidates that holds the pool of each query decides itself. A rule chooses among all candidates, or that pool.
     Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
     """
     candidate_file = read_embeddings(candidates, ids=candidate_ids)
@@ -74,6 +74,18 @@ def predict_files(
     query_bank = read_bank(queries, ids=ids)
     opened.require_encoder(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
     require_equal_encoders(query_bank, bank)
+
+    own_recipe, verdict = opened.recipe, opened.verdict
+    if verdict and not verdict.is_learned:
+        pools_of = candidate_file.pools if isinstance(candidate_file, QueryPools) else {}
+        banks: dict[str, Pair] = {"joint": (query_bank, bank)}
+        if "texts" in NEEDED[verdict.rule.name]:
+            of_questions = read_bank(modality_file(candidates, "texts"))
+            banks["texts"] = of_questions, of_questions  # a rule reads those of the candidates alone
+        return FilePredictions(
+            _predict_by_rule(verdict.rule, query_bank.ids, bank.ids, banks, pools_of, shots=shots),
+            (f"{checkpoint.name}: {verdict.description}",),
+        )
 
     visible_bank = bank
     if opened.sees_answers:
@@ -95,13 +107,12 @@ def predict_files(
         pools = {query: candidate_file.pools[query] for query in query_bank.ids}
         return FilePredictions(predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
 
-    own_recipe = opened.recipe
     size = pool_size or own_recipe.size or USUAL_SIZE
     overrides: dict[str, object] = {"sampler": sampler or own_recipe.sampler, "size": size}
     if sampler == "RetrievalSampler" and not own_recipe.modalities:
         overrides["modalities"] = ("joint",)
     recipe = PoolRecipe.model_validate(own_recipe.model_dump() | overrides)
-    banks: dict[str, tuple[EmbeddingBank, EmbeddingBank]] = {"joint": (query_bank, bank)}
+    banks: dict[str, Pair] = {"joint": (query_bank, bank)}
     for modality in OF_SAMPLERS.get(recipe.sampler, tuple(name for name in recipe.modalities if name != "joint")):
         paths = modality_file(queries, modality), modality_file(candidates, modality)
         if all(path.is_file() for path in paths):
@@ -119,6 +130,28 @@ def predict_files(
     warning = f"{checkpoint.name} was trained in {own_recipe.description}; it chooses from {recipe.description}"
     choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
     return FilePredictions(choices, () if own_recipe.matches(recipe) else (warning,))
+
+
+def _predict_by_rule(
+    rule: Rule,
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    banks: Banks,
+    pools: Mapping[str, Sequence[str]],
+    *,
+    shots: int,
+) -> dict[str, Prediction]:
+    """Return the choices of a rule, which are certain. pools: of each query, where these are given; else empty."""
+    if pools:
+        chosen = {query: choose_by_rule(rule, [query], pools[query], banks, shots=shots)[query] for query in queries}
+    else:
+        chosen = choose_by_rule(rule, queries, candidates, banks, shots=shots)
+    place_of = {name: place for place, name in enumerate(candidates)}
+    predictions = dict[str, Prediction]()
+    for query, names in chosen.items():
+        pointer = tuple(pools[query].index(name) if pools else place_of[name] for name in names)
+        predictions[query] = Prediction(pointer, names, log_prob=0.0)
+    return predictions
 
 
 def require_equal_encoders(queries: EmbeddingBank, candidates: EmbeddingBank) -> None:
@@ -179,6 +212,9 @@ def choose_examples(
     trained.require_encoder(encoder, dimension=of_queries.dimension, path=selector)
     # pools by the recipe that it was trained in, smaller where there are fewer examples; a text has but one view
     banks = {"joint": (of_queries, of_examples), "texts": (of_queries, of_examples)}
+    if trained.verdict and not trained.verdict.is_learned:
+        rule = trained.verdict.rule.model_copy(update={"classes": texts.answers})  # those of these examples vote
+        return choose_by_rule(rule, queries, candidates, banks, shots=count)
     size = min(trained.recipe.size or USUAL_SIZE, len(candidates))
     recipe = trained.recipe.limited_to(banks).model_copy(update={"size": size})
     pools = draw_pools(queries, candidates, banks, recipe=recipe, seed=seed).pools

@@ -19,6 +19,7 @@ from storage.records import Record
 from tasks.lever.lever_records import (
     ORACLE,
     RANDOM,
+    RULES,
     SELECTORS,
     SIMILARITY,
     SIMILARITY_POOL,
@@ -28,6 +29,7 @@ from tasks.lever.lever_records import (
     Conditions,
     Evaluated,
     Outcome,
+    Verdict,
 )
 from tasks.measure.bootstrap import Values, percentiles, resample_crossed
 
@@ -90,9 +92,11 @@ class Summary(Record):
     figures: tuple[SelectorScore, ...]
     """The scores, ordered by shots, then by selector."""
     headline: Gain | None = None
-    """The last trained stage over similarity, at the shots that it was trained for."""
+    """The last trained stage over the strongest rule on these very queries, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
     ways: tuple[Headway, ...]
+    verdicts: tuple[Verdict, ...] = ()
+    """Whether a trained selector or a rule is `selected`, in the order of the seeds."""
 
     def score_of(self, selector: str, *, shots: int | None = None) -> SelectorScore | None:
         """Return the score of a selector, or None. shots: None for those that the selectors were trained for."""
@@ -142,7 +146,10 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
             share = (score.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
             headways.append(Headway(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
-    gain_of = {gain.better: gain for gain in gains if gain.worse == SIMILARITY and gain.shots == about.trained_shots}
+    # a stage is paired with the strongest rule first
+    gain_of = {
+        gain.better: gain for gain in reversed(gains) if gain.worse in RULES and gain.shots == about.trained_shots
+    }
     return Summary(
         conditions=about,
         seeds=tuple(seeds),
@@ -150,6 +157,7 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         headline=next((gain_of[stage] for stage in reversed(TRAINED) if stage in gain_of), None),
         gains=gains,
         ways=tuple(headways),
+        verdicts=tuple(seed_results.verdict for seed_results in evaluated if seed_results.verdict),
     )
 
 
@@ -202,20 +210,19 @@ def _estimate(table: Values, drawn: Values, seeds: Sequence[int]) -> SeedEstimat
 
 
 def _pair_selectors(scores: Mapping[Key, SelectorScore]) -> list[tuple[Key, Key]]:
-    """Pair (better, worse): trained over similarity, last stage over its rivals, each stage over the one before."""
+    """Pair (better, worse): trained over the strongest rule and similarity, each stage over the one before.
+
+    The strongest rule is that of these very queries, which is in its favour.
+    """
     pairs: list[tuple[Key, Key]] = []
     for shots in dict.fromkeys(key[1] for key in scores):
         names = [name for name, count in scores if count == shots]
         trained = [name for name in reversed(names) if name not in (*UNTRAINED, ORACLE)]
         stages = [name for name in reversed(TRAINED) if name in names]
-        comparisons = [(name, SIMILARITY) for name in trained]
-        choices = [name for name in UNTRAINED if name in names]
-        if stages and choices:
-            # the strongest on these very queries, which is in its favour
-            strongest = max(choices, key=lambda name: scores[name, shots].accuracy.value)
-            comparisons += [
-                (stages[0], rival) for rival in dict.fromkeys((strongest, SIMILARITY_POOL)) if rival != SIMILARITY
-            ]
+        rules = [name for name in RULES if name in names]
+        strongest = max(rules, key=lambda name: scores[name, shots].accuracy.value, default=SIMILARITY)
+        comparisons = [(name, rule) for rule in dict.fromkeys((strongest, SIMILARITY)) for name in trained]
+        comparisons += [(name, SIMILARITY_POOL) for name in stages[:1] if strongest != SIMILARITY_POOL]
         comparisons += [*pairwise(stages), (SIMILARITY, RANDOM), (SIMILARITY, ZERO_SHOT)]
         keys = [((better, shots), (worse, 0 if worse == ZERO_SHOT else shots)) for better, worse in comparisons]
         pairs += [(better, worse) for better, worse in keys if better in scores and worse in scores]

@@ -174,12 +174,33 @@ def make_groups(
     )
 
 
+def make_unjudged(setting: Setting, pools: Pools, *, shots: int) -> Groups:
+    """Return the train queries with their pools, and no judged pointer."""
+    ids = setting.dataset.train_queries
+    unjudged = torch.zeros(len(ids), 2, dtype=torch.bool)  # a group has two members at least
+    return Groups(
+        ids=ids,
+        queries=setting.queries.rows(ids),
+        bank=setting.candidates.vectors,
+        pools=pool_rows((pools.pools[query] for query in ids), setting.candidates),
+        pointers=torch.arange(shots).expand(len(ids), 2, shots),
+        rewards=torch.zeros(unjudged.shape),
+        judged=unjudged,
+        behaviour=torch.full(unjudged.shape, math.nan),
+    )
+
+
 class Prediction(NamedTuple):
     """The demonstrations that a selector chose for a query."""
 
     pointer: Pointer
     demonstrations: tuple[str, ...]  # their ids
     log_prob: float  # log-probability of the whole choice
+
+
+def order_of_picks(selector: PointerSelector, pointers: Tensor) -> Tensor:
+    """Return pointers (…, S) as they are shown: a network that begins as a rule picks the nearest first, shown last."""
+    return pointers if selector.config.prior == "none" else pointers.flip(-1)
 
 
 def predict_greedily(
@@ -190,7 +211,10 @@ def predict_greedily(
     *,
     shots: int,
 ) -> dict[str, Prediction]:
-    """Return a selector's greedy picks for each query of `pools`. Raises PoolTooSmall, FileUnusable for unknown ids."""
+    """Return a selector's greedy picks for each query of `pools`, in the order in which they are shown.
+
+    Raises PoolTooSmall, FileUnusable for unknown ids.
+    """
     selector.eval()
     device = next(selector.parameters()).device
     bank, predictions = candidates.vectors.to(device), dict[str, Prediction]()
@@ -207,7 +231,7 @@ def predict_greedily(
         rows[usable] = torch.tensor(candidates.positions([name for query in ids for name in pools[query]]))
         vectors, pooled = queries.rows(ids).to(device), bank[rows.to(device)]
         drawn = selector.beam(vectors, pooled, shots=shots, width=1, usable=usable.to(device))
-        pointers: list[list[int]] = drawn.pointers[:, 0].tolist()
+        pointers: list[list[int]] = order_of_picks(selector, drawn.pointers[:, 0]).tolist()
         totals: list[float] = drawn.log_probs[:, 0].sum(-1).tolist()
         for query, pointer, total in zip(ids, pointers, totals, strict=True):
             predictions[query] = Prediction(tuple(pointer), tuple(pools[query][at] for at in pointer), total)
@@ -220,7 +244,7 @@ def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[
 
     def accuracy(selector: PointerSelector) -> float:
         predictions = predict_greedily(selector, setting.queries, setting.candidates, pooled, shots=shots)
-        judged = _judge_all(
+        judged = judge_all(
             setting, [PromptedQuery(query, prediction.demonstrations) for query, prediction in predictions.items()]
         )
         accuracies = [judgment.accuracy for judgment in judged if judgment.accuracy is not None]
@@ -229,15 +253,22 @@ def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[
     return accuracy
 
 
-def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
-    """Return a function that has pointers judged which a policy has just drawn, and returns their rewards."""
+def make_online_rewards(
+    setting: Setting, groups: Groups, *, mode: RewardMode, nearest_first: bool = False
+) -> RewardDrawn:
+    """Return a function that has pointers judged which a policy has just drawn, and returns their rewards.
+
+    nearest_first: the policy picks first what is shown last.
+    """
+    step = -1 if nearest_first else 1
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
         prompts = [
-            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
+            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer[::step]))
+            for row, pointer in drawn
         ]
-        judged = _judge_all(setting, prompts)
+        judged = judge_all(setting, prompts)
         gt_probs = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)
         values = list[float]()
         for judgment, gt_prob in zip(judged, gt_probs, strict=True):
@@ -249,7 +280,7 @@ def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -
     return rewards
 
 
-def _judge_all(setting: Setting, prompts: Sequence[PromptedQuery]) -> list[Judgment]:
+def judge_all(setting: Setting, prompts: Sequence[PromptedQuery]) -> list[Judgment]:
     """Return all judgments. Raises JudgeUnusable where the judge may answer later, or failed too often to learn by."""
     judged = setting.judging.judge(prompts)
     if postponed := [judgment.failed for judgment in judged if judgment.retryable]:
