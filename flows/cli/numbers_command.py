@@ -24,7 +24,8 @@ from rich.markup import escape
 from flows.cli.commands import Json, OptionValues, Settings
 from flows.cli.output import REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.rag_commands import PasswordVariable, read_file
-from flows.cli.shared_options import AnyIndexFolder
+from flows.cli.shared_options import AnyIndexFolder, last_index
+from storage.engines import index_name
 from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Source(NamedTuple):
 
 def numbers(
     values: OptionValues,
-    file: Annotated[Path | None, typer.Argument(help="A document, if not an index.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A document, if not an index. Unset: an index.")] = None,
     index: AnyIndexFolder = None,
     document: Annotated[
         str, typer.Option(metavar="WORDS", help="Only documents with all these words in the name.")
@@ -67,8 +68,10 @@ def numbers(
     from storage.numbers import query_numbers
 
     years = _read_years(period)
-    if (file is None) == (index is None):
-        fail("name a document, or an index with --index", REFUSED)
+    if file and index:
+        fail(f"name a document or an index, not both {file} and --index {index_name(index)}", REFUSED)
+    if not (file or index):
+        index = last_index()
     filtered = bool(document or line or period or shape == "parquet")
     if sql is not None and filtered:
         fail("--sql goes with no other filter, and not with --format parquet; filter in its WHERE", REFUSED)
@@ -113,7 +116,6 @@ def _open_source(
 ) -> Generator[_Source]:
     """Open the numbers of an index, or else read those of one document now."""
     if index:
-        from storage.engines import index_name
         from storage.index import open_index
 
         with open_index(index) as opened:

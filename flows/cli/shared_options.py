@@ -13,6 +13,8 @@ from flows.cli.output import REFUSED, fail, plain_errors
 from flows.running.config_reading import index_place
 from flows.running.settings import settings
 from models.model_errors import ModelUnavailable
+from storage.engines import lasting_name
+from storage.files import write
 from storage.storage_errors import StorageError
 from tasks.rag.retrieval.strategies import strategy_names
 
@@ -35,8 +37,62 @@ def read_index(word: str) -> Path:
         return index_place(word)
 
 
+LAST_INDEX, DEFAULT_INDEX = Path("index", "last"), Path("index", "default")
+"""Below the home: the name of the index that `rag index` made last, and the one that it makes without --index."""
+
+
+def last_index() -> Path:
+    """Return the index that `rag index` made last, and show it on stderr; exits where there is none."""
+    try:
+        name = (settings().home / LAST_INDEX).read_text("utf-8")
+    except FileNotFoundError:
+        fail(
+            "there is no index yet; make one with `trivet rag index FOLDER`, where FOLDER has your documents, "
+            "or name one by --index DIR",
+            REFUSED,
+        )
+    typer.secho(f"index {name}", dim=True, err=True)
+    return read_index(name)
+
+
+def keep_last_index(index: Path) -> None:
+    """Note that `index` was made last; an index of which nothing was published is not noted."""
+    from storage.index import is_published
+
+    if is_published(index):
+        write(settings().home / LAST_INDEX, lasting_name(index).encode())
+
+
+def default_index(documents: Path) -> Path:
+    """Return the default index of this home; exits where it is of other documents, which it would lose."""
+    from tasks.rag.indexing.index_report import read_status
+
+    index, own = settings().home / DEFAULT_INDEX, str(documents.absolute())
+    status = read_status(index)
+    if status and status.parameters.get("documents", own) != own:
+        fail(
+            f"the default index is of {status.parameters['documents']}, whose documents it would lose; make another "
+            f"one with `trivet rag index {documents} --index {index.with_name(documents.absolute().name)}`",
+            REFUSED,
+        )
+    return index
+
+
+def _choose_index(ctx: typer.Context, folder: Path | None) -> Path | None:
+    return folder if folder or ctx.resilient_parsing else last_index()  # a shell that completes words parses, too
+
+
 IndexFolder = Annotated[
-    Path, typer.Option("--index", metavar="DIR", parser=read_index, help="Folder of the index, or postgresql://…")
+    Path,
+    typer.Option(
+        "--index",
+        metavar="DIR",
+        parser=read_index,
+        help="Folder of the index, or postgresql://…",
+        default_factory=lambda: None,
+        show_default="the one that `rag index` made last",
+        callback=_choose_index,
+    ),
 ]
 AnyIndexFolder = Annotated[
     Path | None,

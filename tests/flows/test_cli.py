@@ -14,6 +14,8 @@ import typer
 from typer.main import get_command
 
 from flows.cli import app
+from flows.cli.shared_options import DEFAULT_INDEX, LAST_INDEX
+from storage.files import write
 from storage.segments import CatalogueEntry
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.indexing.index_report import StatusFile
@@ -123,7 +125,6 @@ def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["rag", "index"], "Missing argument"),
-        (["rag", "index", "x"], "Missing option '--index'"),
         (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
         (["rag", "search", "q", "--index", "x", "--top-k", "0"], "greater than or equal to 1"),
         (["rag", "index", "x", "--index", "y", "--set", "loud"], "is not NAME=VALUE"),
@@ -156,6 +157,22 @@ def test_files_of_our_names_that_are_not_ours_are_refused(command: list[str], tm
     (tmp_path / "index_status.json").write_text('{"state": "fine"}')
     done = run_here("rag", *command, "--index", tmp_path)
     assert (done.code, "not of this program or version" in done.stderr) == (2, True)
+
+
+def test_without_index_the_last_one_made_answers_and_is_named(index: Path, tmp_path: Path) -> None:
+    home, asked = {"TRIVET_HOME": str(tmp_path)}, ("rag", "search", "bid", "--strategy", "bm25", "--json")
+    none = run_apart(*asked, **home)
+    assert (none.code, "`trivet rag index FOLDER`" in none.stderr) == (2, True)
+    write(tmp_path / LAST_INDEX, str(index).encode())
+    done = run_apart(*asked, **home)
+    assert (len(done.json["hits"]), done.stderr) == (1, f"index {index}\n")
+
+
+def test_the_default_index_is_not_made_of_other_documents(tmp_path: Path) -> None:
+    StatusFile(tmp_path / DEFAULT_INDEX, generation=None, run=None, parameters={"documents": "/papers"}).update()
+    refused = run_apart("rag", "index", "contracts", TRIVET_HOME=str(tmp_path))
+    assert (refused.code, "is of /papers" in refused.stderr) == (2, True)
+    assert f"`trivet rag index contracts --index {tmp_path / 'index' / 'contracts'}`" in refused.stderr
 
 
 @pytest.mark.parametrize("command", [["text", "{}"], ["eval", "{}", "--index", "/nowhere"]], ids=lambda words: words[0])
@@ -272,7 +289,7 @@ def budget(folder: Path) -> Path:
         (("--sql", "DELETE FROM numbers"), 2, "is not one SELECT"),
         (("--sql", ""), 2, "is not one SELECT"),
         (("--sql", "SELECT 1", "--line", "rent"), 2, "--sql goes with no other filter"),
-        (("--index", "elsewhere"), 2, "name a document, or an index"),
+        (("--index", "elsewhere"), 2, "not both"),
     ],
 )
 def test_what_cannot_be_asked_of_numbers_is_said(
