@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.environment import prepare_environment
@@ -89,8 +90,9 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
 
 
 def server_app() -> Any:
-    """Return what uvicorn serves: Prefect's application, whose links lead to where they point after a login."""
+    """Return what uvicorn serves: Prefect's application, whose pages talk to it alone and ask for a login."""
     from prefect.server.api.server import create_app
+    from prefect.settings import get_current_settings
 
     app = create_app()
     page = Place(settings().home).pages / "v1" / "index.html"
@@ -98,7 +100,21 @@ def server_app() -> Any:
         text = page.read_text("utf-8")
         if LOGIN not in text:
             files.write(page, text.replace("<head>", f"<head>\n{LOGIN}", 1).encode())
-    return app
+
+    api = urlsplit(get_current_settings().server.ui.api_url or "").netloc
+    # its pages would load the configuration of a session recorder from elsewhere, whatever its settings say
+    allowed = f" http://{api} https://{api} ws://{api} wss://{api}" if api else ""
+    policy = (b"content-security-policy", f"connect-src 'self'{allowed}".encode())
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        async def send_with_policy(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], policy]
+            await send(message)
+
+        await app(scope, receive, send_with_policy)
+
+    return serve
 
 
 def database_of_server() -> str:

@@ -38,9 +38,13 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.mark.parametrize("ui", FOLDERS)
-def test_a_link_opens_after_the_login(running: Running, link: str, context: BrowserContext, ui: Ui) -> None:
+def test_a_link_opens_after_the_login_on_pages_that_may_ask_nobody_else(
+    running: Running, link: str, context: BrowserContext, ui: Ui
+) -> None:
     page = context.new_page()
-    page.goto(f"http://127.0.0.1:{running.port}{FOLDERS[ui]}{link}")
+    response = page.goto(f"http://127.0.0.1:{running.port}{FOLDERS[ui]}{link}")
+    assert response
+    assert response.headers["content-security-policy"].startswith("connect-src 'self' http://127.0.0.1:")
     page.get_by_placeholder("admin:pass").fill(running.place.auth.read_text().strip())
     page.get_by_role("button", name="Login").click()
     expect(page.get_by_text("patient-pigeon").first).to_be_visible(timeout=PATIENCE_MS)
