@@ -333,7 +333,7 @@ class TrainedSelector(Record):
     """Accuracy on the validation queries by epoch; 0 is before the first."""
 
 
-class Rule(Record):
+class SelectionRule(Record):
     """A rule that chooses demonstrations without training, as a checkpoint records it."""
 
     name: Literal["similarity", "similarity_vote", "mmr", "distinct_questions", "dpp"]
@@ -352,7 +352,7 @@ class Rule(Record):
 class Verdict(Record):
     """The comparison of a trained selector with the best rule, on the queries that chose the selector's epoch."""
 
-    rule: Rule
+    rule: SelectionRule
     """The best rule on the validation queries."""
     tuned: dict[str, float]
     """Rule → the weight that was best on the validation queries, of rules that have one."""

@@ -14,10 +14,10 @@ from tasks.lever.learning.checkpoints import add_to_meta, open_selector, save_se
 from tasks.lever.learning.choosing import choose_diverse, choose_nearest, choose_nearest_last
 from tasks.lever.learning.gate import compare
 from tasks.lever.learning.predicting import predict_files
-from tasks.lever.lever_records import Rule, Verdict
+from tasks.lever.lever_records import SelectionRule, Verdict
 from tests.lever.small_dataset import bank
 
-RULES = [Rule(name="similarity"), Rule(name="mmr", weight=0.3), Rule(name="mmr", weight=0.7)]
+RULES = [SelectionRule(name="similarity"), SelectionRule(name="mmr", weight=0.3), SelectionRule(name="mmr", weight=0.7)]
 
 
 def verdict_of(rules: list[list[float]], learned: list[float | None]) -> Verdict:

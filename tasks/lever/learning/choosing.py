@@ -44,9 +44,9 @@ from tasks.lever.lever_records import (
     Pointer,
     PoolRecipe,
     Pools,
-    Rule,
     Sampler,
     Search,
+    SelectionRule,
     SelectorResult,
     Verdict,
 )
@@ -105,7 +105,7 @@ def untrained_selectors(
     }
     for name in RIVALS:
         weight = (tuned or {}).get(name, WEIGHTS.get(name, (0.0,))[-1])
-        rule = Rule.model_validate({"name": name, "weight": weight, "classes": classes})
+        rule = SelectionRule.model_validate({"name": name, "weight": weight, "classes": classes})
         choosers[name] = partial(choose_by_rule, rule, queries, candidates, banks)
     for sampler in SEED_CHOICES:
         choosers[sampler] = partial(choose_by_sampler, queries, candidates, banks, sampler=sampler, seed=seed)
@@ -113,7 +113,7 @@ def untrained_selectors(
 
 
 def choose_by_rule(
-    rule: Rule, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, shots: int
+    rule: SelectionRule, queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, shots: int
 ) -> Demonstrations:
     """Choose by a rule that learning has to beat. Raises FileUnusable for missing embeddings, PoolTooSmall."""
     if missing := NEEDED[rule.name] - {*banks, CLASSES, "images"}:

@@ -24,7 +24,7 @@ from tasks.lever.learning.choosing import (
     classes_of,
 )
 from tasks.lever.learning.training_inputs import Setting, judge_all, predict_greedily
-from tasks.lever.lever_records import RIVALS, SIMILARITY_VOTE, Pools, Rule, Verdict
+from tasks.lever.lever_records import RIVALS, SIMILARITY_VOTE, Pools, SelectionRule, Verdict
 from tasks.measure.paired_tests import paired_test
 
 LEVEL = 0.01
@@ -63,18 +63,22 @@ def judge_gate(
     return compare(dict(zip(chosen, of_rules, strict=True)), rules, of_selector, stage=stage)
 
 
-def list_rules(banks: Banks, classes: Mapping[str, str]) -> list[Rule]:
+def list_rules(banks: Banks, classes: Mapping[str, str]) -> list[SelectionRule]:
     """Return the rules that these embeddings and classes allow, with each weight that is tried."""
     names = available_selectors({*banks, *([CLASSES] if classes else [])})
     return [
-        Rule.model_validate({"name": name, "weight": weight, "classes": classes if name == SIMILARITY_VOTE else {}})
+        SelectionRule.model_validate(
+            {"name": name, "weight": weight, "classes": classes if name == SIMILARITY_VOTE else {}}
+        )
         for name in RIVALS
         if name in names
         for weight in WEIGHTS.get(name, (0.0,))
     ]
 
 
-def compare(of_rules: Mapping[str, Accuracies], rules: Sequence[Rule], learned: Accuracies, *, stage: str) -> Verdict:
+def compare(
+    of_rules: Mapping[str, Accuracies], rules: Sequence[SelectionRule], learned: Accuracies, *, stage: str
+) -> Verdict:
     """Return the verdict from the accuracies on the validation queries of the rules, by title, and of a selector."""
     means = {
         title: fmean([value for value in accuracies.values() if value is not None] or [0.0])

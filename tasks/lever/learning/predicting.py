@@ -29,7 +29,7 @@ from tasks.lever.learning.checkpoints import OpenedSelector, open_selector
 from tasks.lever.learning.choosing import NEEDED, Demonstrations, choose_at_random, choose_by_rule, choose_nearest
 from tasks.lever.learning.training_inputs import Prediction, predict_greedily
 from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Modality, PoolRecipe, Rule, Sampler
+from tasks.lever.lever_records import Modality, PoolRecipe, Sampler, SelectionRule
 
 USUAL_SIZE = 64
 """Candidates of a query where neither checkpoint nor user says how many: Lever-Plus's `candidate_num`."""
@@ -133,7 +133,7 @@ def predict_files(
 
 
 def _predict_by_rule(
-    rule: Rule,
+    rule: SelectionRule,
     queries: Sequence[str],
     candidates: Sequence[str],
     banks: Banks,
