@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from storage.artifacts import Artifacts
 from storage.lineage import Lineage
 from tasks.origins.origin_tree import OriginTree, build_trees
-from tasks.rag.answers import Answered
+from tasks.rag.answers import Answered, place_of
 from tasks.rag.corpus import Corpus, Embedded, Searchable
 from tasks.rag.numbers.cell_facts import CellFact, TextCell
 
@@ -72,7 +72,7 @@ def trace_chunk(chunk_id: str, corpus: Corpus, lineage: Lineage, artifacts: Arti
     for document in corpus.embedded:
         for chunk in artifacts.load(Searchable, document.chunked.chunks).chunks:
             if chunk.id == chunk_id:
-                name = f"{_name(document, corpus)}, page {chunk.page}: {shorten(chunk.text, QUOTE_CHARS)}"
+                name = f"{place_of(_name(document, corpus), chunk.page)}: {shorten(chunk.text, QUOTE_CHARS)}"
                 sources = trace_document(chunk.document, corpus, lineage)
                 return OriginTree(what="chunk", name=name, key=chunk.id, sources=sources)
     return None
@@ -94,13 +94,12 @@ def trace_cell(cell: str, corpus: Corpus, lineage: Lineage, artifacts: Artifacts
             fact = _CELL.validate_json(line)
             if [str(fact.table), str(fact.row), str(fact.col)] == place:
                 # Report.pdf, page 3: Net sales, FY2023: 4,822 → 4822000000 USD
-                page = "" if fact.page is None else f", page {fact.page}"
                 period = f", {fact.period.label}" if fact.period else ""
                 amount = ""
                 if isinstance(fact, CellFact):
                     amount = f" → {fact.value.normalize():f} {fact.unit}".rstrip()
                 label = f"{' › '.join(fact.row_path)}{period}: {fact.shown}{amount}"
-                name = f"{_name(embedded, corpus)}{page}: {label}"
+                name = f"{place_of(_name(embedded, corpus), fact.page)}: {label}"
                 return OriginTree(what="cell", name=name, key=cell, sources=_numbers(embedded, corpus, lineage))
     return None
 

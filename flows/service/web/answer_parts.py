@@ -98,13 +98,13 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
             if address:
                 written += f"[\\[{part.text}\\]]({address})"
             else:
-                written += f"[{part.text}]" if part.cited else _escape_markdown(part.text)
+                written += f"[{part.text}]" if part.cited else escape_markdown(part.text)
             is_last = n + 1 == len(parts) or not parts[n + 1].doubtful
             written += f" (⚠ {NOT_SUPPORTED})" if part.doubtful and is_last else ""
         return written
 
     headline = headline_of(answered)
-    lines = [f"**{_escape_markdown(headline)}**", ""] if headline else []
+    lines = [f"**{escape_markdown(headline)}**", ""] if headline else []
     for block in blocks_of(answered):
         rows = [[write(cell) for cell in row] for row in block.rows]
         if block.is_table:
@@ -113,15 +113,15 @@ def markdown_of(answered: Answered, *, link: Callable[[Citation], str | None]) -
         else:
             lines += rows[0]
         lines.append("")
-    lines += [f"⚠ {NOT_SUPPORTED}: {_escape_markdown(sentence)}\n" for sentence in unmarked_sentences(answered)]
+    lines += [f"⚠ {NOT_SUPPORTED}: {escape_markdown(sentence)}\n" for sentence in unmarked_sentences(answered)]
     for citation in answered.citations:
-        place, address = _escape_markdown(cited_place(citation)), link(citation)
-        quote = _escape_markdown(" ".join(citation.quote.split())[:QUOTE_CHARS])
+        place, address = escape_markdown(cited_place(citation)), link(citation)
+        quote = escape_markdown(" ".join(citation.quote.split())[:QUOTE_CHARS])
         lines.append(f"- \\[{citation.n}\\] {f'[{place}]({address})' if address else place}: “{quote}”")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape text of a document or a model, so that no Markdown or HTML acts in it."""
     escaped = re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

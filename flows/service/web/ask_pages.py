@@ -18,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answering import CLIENT_GONE, Begun, Question, Refusal, Stream
-from flows.service.web.answer_parts import blocks_of, markdown_of, unmarked_sentences
+from flows.service.web.answer_parts import blocks_of, escape_markdown, markdown_of, unmarked_sentences
 from flows.service.web.place_page import picture_link, place_address, place_values
 from flows.service.web.visits import HEADERS, ROOT, Pages, Problem, Visit
 from storage import files
@@ -205,7 +205,7 @@ def export_conversation(visit: Visit) -> Response:
     match visit.path["shape"]:
         case "md":
             sections = (
-                f"## {' '.join(answered.question.split())}\n\n{markdown_of(answered, link=link)}"
+                f"## {escape_markdown(' '.join(answered.question.split()))}\n\n{markdown_of(answered, link=link)}"
                 for answered in conversation
             )
             written, kind = "\n".join(sections), "text/markdown"

@@ -182,10 +182,11 @@ def _files_to_remove(visit: Visit, name: str) -> tuple[list[Path], bool]:
     files = list(dict.fromkeys(_find_file(alias, files_by_name) for alias in names))
     if any(is_taken(file_name) for file_name, path in files_by_name.items() if path not in files):
         return files, any(alias not in files_by_name for alias in names)
-    problem = (
-        "it is the last document, and no index is made of none: upload another one first, or, to give up the index,"
+    raise Problem(
+        409,
+        "it is the last document, and no index is made of none: upload another one first, or, to give up the index, "
+        f"end the server and delete {index_name(indexing.index)} and {indexing.documents}",
     )
-    raise Problem(409, f"{problem} end the server and delete {index_name(indexing.index)} and {indexing.documents}")
 
 
 @pages.post("/documents/remove", needs_folder=True)

@@ -43,6 +43,8 @@ LASTS_S = 7 * 24 * 3600
 FOLDER = Path(__file__).parent
 TEMPLATES, STATIC, WORDS = FOLDER / "templates", FOLDER / "static", FOLDER / "words.toml"
 Language = Literal["en", "ko"]
+PLURAL = re.compile(r"(\{\}(?: labelled| hidden)? [a-z]+)s\b", re.ASCII)
+"""The plural ending of what is counted, in English words of the templates."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'"
@@ -220,10 +222,16 @@ class Visit(NamedTuple):
         """Return words of the pages in the language of the page."""
         return in_korean(words) if self.language == "ko" else words
 
+    def count(self, words: str, number: int) -> str:
+        """Return words such as `{} documents` with their number, `1 document` where there is one."""
+        counted = self.say(words)
+        return (PLURAL.sub(r"\1", counted) if number == 1 else counted).format(f"{number:,}")
+
     def fill(self, template: str, **values: Any) -> str:
         """Return the HTML of a template, with what every template has; every value is escaped."""
         frame: dict[str, Any] = {
             "_": self.say,
+            "count": self.count,
             "lang": self.language,
             "files": {name: file.address for name, file in static_files().items()},
             "token": self.workplace.keys.form_token(self.cookie),
@@ -311,7 +319,7 @@ def _korean_sentences() -> tuple[tuple[re.Pattern[str], str], ...]:
     sentences = cast("dict[str, str]", _read_words()["sentences"])
     return tuple(
         (re.compile(re.escape(sentence).replace(r"\{\}", "(.+)"), re.DOTALL), translated)
-        for sentence, translated in sentences.items()
+        for sentence, translated in sorted(sentences.items(), key=lambda both: -len(both[0]))  # the closest comes first
     )
 
 
@@ -320,13 +328,14 @@ def _read_words() -> dict[str, Any]:
 
 
 def in_korean(words: str) -> str:
-    """Return words or a sentence of the pages in Korean; unchanged where there is no translation."""
+    """Return words, a sentence or several of them in Korean; unchanged where there is no translation."""
     if words in korean():
         return korean()[words]
     for pattern, translated in _korean_sentences():
         if match := pattern.fullmatch(words):
             return translated.format(*match.groups())
-    return words
+    mark = next((mark for mark in (" · ", "; ") if mark in words), None)
+    return mark.join(map(in_korean, words.split(mark))) if mark else words
 
 
 def language_of(accepted: str, cookie: str | None) -> Language:

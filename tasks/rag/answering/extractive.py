@@ -62,8 +62,10 @@ def extract_answer(
     parsed = read_question(question, tokenizer=tokenizer or BIGRAM)
     notes: tuple[str, ...] = ()
     if len(question) > MOST_QUESTION_CHARS:
-        length = f"the question has {len(question):,} characters"
-        notes = (f"{length}; sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them",)
+        notes = (
+            f"the question has {len(question):,} characters; "
+            f"sentences were chosen by the first {MOST_QUESTION_CHARS:,} of them",
+        )
     # the items of a list are sentences of their own, too
     passages = [passage for passage in read_passages(hits) if parsed.wants == "list" or not passage.is_list]
     scored = score_passages(parsed, hits, passages)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from flows.service.web.visits import TEMPLATES, korean
+from flows.service.web import workplace
+from flows.service.web.visits import TEMPLATES, Visit, in_korean, korean
 from storage import connections
 from storage.embedded import Cluster
 from storage.sessions import Sessions
 from tasks.evaluation.results import ranking
+from tasks.rag.answering import graph
 from tasks.rag.answers import Answered
 from tasks.rag.measuring.ranking_metrics import Question, read_questions
+from tasks.rag.retrieval import strategies
 from tests.flows.asks import publish_texts
 from tests.flows.web.served import Site, answer, cited, site
 
@@ -112,15 +118,57 @@ def test_pages_speak_the_language_of_the_browser_or_the_chosen_one(served: Site)
 
 
 def test_every_word_of_the_pages_has_its_korean() -> None:
-    import re
-
     said = {
         word
         for file in (*TEMPLATES.glob("*.html"), ranking.PARTS / "leaderboard.html")
-        for word in re.findall(r'_\("([^"]+)"[ )]', file.read_text("utf-8"))
+        for word in re.findall(r'(?:_|count)\("([^"]+)"[ ),]', file.read_text("utf-8"))
     }
     said |= {column.name.capitalize() for column in ranking.RANKED}
     assert said - korean().keys() == set()
+
+
+def sentences_in(file: Path) -> Iterator[str]:
+    """What a module says in problems and in notes under answers, with `1` in the place of values."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Call(func=ast.Name(id="Problem"), args=[_, said]):
+                yield literal(said)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="notes"), attr="append"), args=[said]):
+                yield literal(said)
+            case ast.Assign(targets=[ast.Name(id="notes")], value=ast.Tuple(elts=[said, *_])):
+                yield literal(said)
+
+
+def literal(said: ast.expr) -> str:
+    match said:
+        case ast.JoinedStr(values=parts):
+            return "".join(map(literal, parts))
+        case ast.Constant(value=str(words)):
+            return words
+        case _:
+            return "1"
+
+
+def test_every_sentence_of_the_pages_has_its_korean() -> None:
+    folders = [Path(module.__file__ or "").parent for module in (workplace, strategies, graph)]
+    said = {sentence for folder in folders for file in folder.glob("*.py") for sentence in sentences_in(file)}
+    said = (said | set(graph.CUT_SHORT.values())) - {"1"}
+    assert {sentence for sentence in said if in_korean(sentence) == sentence} == set()
+
+
+@pytest.mark.parametrize(
+    ("language", "number", "words"),
+    [("en", 1, "1 labelled question"), ("en", 2000, "2,000 labelled questions"), ("ko", 1, "라벨 붙은 질문 1개")],
+)
+def test_a_count_of_one_is_singular(language: Any, number: int, words: str) -> None:
+    visit = Visit(cast("Any", None), cast("Any", None), language, {}, cast("Any", None))
+    assert visit.count("{} labelled questions", number) == words
+
+
+def test_reasons_that_are_joined_are_translated_one_by_one() -> None:
+    unread, alone = "2 pages were not read completely", "the model gave an empty answer"
+    joined = in_korean(f"{unread}; {alone}")
+    assert joined == "완전히 읽지 못한 쪽이 2개 있습니다; 모델이 빈 답을 주었습니다."
 
 
 @pytest.mark.postgres
