@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from flows.cli.output import INTERRUPTED, fail, harmless, state
-from flows.running.command_server import has_server, prefect_api, wait_until_healthy
+from flows.running.command_server import has_server, is_served, prefect_api, wait_until_healthy
 from flows.running.ending import end_work, listening_for_signals
 from flows.running.progress_counts import counting
 from flows.running.settings import settings
@@ -52,7 +52,10 @@ def prefect_for_command(*, quiet: bool) -> Generator[None]:
     os.environ.setdefault("PREFECT_LOGGING_TO_API_ENABLED", "false")
     # Prefect's services log errors if a refused build ends before they have sent everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
-    with progress_bars(quiet), prefect_api(settings().home):
+    home = settings().home
+    if not is_served(home):  # the only wait of seconds before the first bar
+        typer.secho(f"starting a Prefect server for {home}, which the next commands find running", dim=True, err=True)
+    with progress_bars(quiet), prefect_api(home):
         yield
 
 

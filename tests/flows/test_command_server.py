@@ -1,20 +1,36 @@
-"""The Prefect API that commands of a home share: found again, never two, ended when idle or told to."""
+"""The Prefect API that commands of a home share: found again, never two, ended when idle or told to.
+
+`python -m tests.flows.test_command_server` writes the file of Prefect's tables.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from flows.running import command_server
-from flows.running.command_server import ADDRESS, Address, end_shared_api, join_server, start_of_process
+from flows.running.command_server import (
+    ADDRESS,
+    TABLES,
+    Address,
+    end_shared_api,
+    join_server,
+    make_database,
+    start_of_process,
+)
 from tests.command import run_apart
 
 USING = """
@@ -139,6 +155,26 @@ def test_a_server_that_died_or_is_of_another_version_is_replaced_and_an_idle_one
     assert not (home / ADDRESS).exists()
 
 
+def migrated_tables(home: Path) -> str:
+    """What the migrations of the installed Prefect make."""
+    migrate = "import asyncio; from prefect.server.database import provide_database_interface as db"
+    environment = os.environ | {"PREFECT_HOME": str(home)}
+    subprocess.run([sys.executable, "-c", f"{migrate}; asyncio.run(db().create_db())"], env=environment, check=True)
+    with closing(sqlite3.connect(home / "prefect.db")) as connection:
+        return "\n".join([*connection.iterdump(), ""])
+
+
+@pytest.mark.engine
+def test_a_new_home_gets_the_tables_that_the_migrations_of_prefect_make(tmp_path: Path) -> None:
+    comments, tables = re.split("^(?=BEGIN)", TABLES.read_text("utf-8"), flags=re.MULTILINE)
+    assert f"Prefect {version('prefect')} " in comments
+    # the migrations write the constraints of a table in any order
+    assert sorted(re.split(r",?\s*\n", tables)) == sorted(re.split(r",?\s*\n", migrated_tables(tmp_path)))
+    make_database(tmp_path / "made")
+    with closing(sqlite3.connect(tmp_path / "made" / "prefect.db")) as connection:
+        assert "\n".join([*connection.iterdump(), ""]) == tables
+
+
 def recorded(home: Path, process: int, *, started: str, of: Path) -> Address:
     """A server in the address file of `home`."""
     address = Address(url="", auth="", pid=process, started=started, home=str(of), made_of="")
@@ -166,3 +202,9 @@ def test_a_copied_home_starts_its_own_server_while_that_of_the_original_runs(
     address, holding = join_server(tmp_path)
     holding.close()
     assert address == own
+
+
+if __name__ == "__main__":
+    about = re.sub(r"Prefect [\d.]+", f"Prefect {version('prefect')}", TABLES.read_text("utf-8").partition("BEGIN")[0])
+    with TemporaryDirectory() as folder:
+        TABLES.write_text(about + migrated_tables(Path(folder)), "utf-8")
