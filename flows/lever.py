@@ -26,12 +26,11 @@ from models.weight_files import find_clip
 from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import Layout
-from tasks.lever.judge.demonstration_task import WORDINGS
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec
 from tasks.lever.learning.lever_results import LeverReport, describe_headline
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
-from tasks.lever.lever_records import Embedded, PoolRecipe
+from tasks.lever.lever_records import Embedded, PoolRecipe, Stage
 from tasks.lever.worlds import DatasetRead, Effort, Learning, World, shard_numbers
 from tasks.resources import embedder
 from tasks.step import gather, with_device, with_name
@@ -44,7 +43,7 @@ runner: Any = ThreadPoolTaskRunner(max_workers=1)  # one judge, one device: shar
 def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     lever_run = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
-    files = Layout(config.results, config.dataset.name)
+    files = Layout(config.results, config.dataset.title)
     if config.device:
         from tasks.lever.learning.training_inputs import choose_device
 
@@ -104,6 +103,7 @@ def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
         validation=dataset.validation,
         test=dataset.test,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
+        metric=dataset.metric,
     )
 
 
@@ -117,12 +117,12 @@ def _read_embeddings(
         return read.with_vectors(config.visible_vectors)
     if config.encoder == DIGITS:
         encoder = EncoderSpec(name=DIGITS, weights=weights)
-    elif config.dataset.name in WORDINGS:
+    elif config.is_text_task:
         encoder = EncoderSpec(name=config.encoder, fingerprint=embedder(config.encoder).id)
     else:
         clip = find_clip(config.encoder, adapters=config.adapters)
         encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
-    embedded = with_name(steps.export_embeddings, f"embed {config.dataset.name}")(dataset, encoder=encoder)
+    embedded = with_name(steps.export_embeddings, f"embed {config.dataset.title}")(dataset, encoder=encoder)
     lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
     return embedded.with_vectors(config.visible_vectors)
 
@@ -157,7 +157,7 @@ class _SeedRun:
             trained = train(self.world, pools=pools, reward=config.reward, **settings, **self.asking)
             selectors = {"grpo": lever_run.add_selector(trained)}
 
-        stage = list(selectors)[-1]
+        stage: Stage = list(selectors)[-1]
         gate = with_device(steps.gate_selector, in_process=self.world.judge.in_process)
         gated = with_name(gate, f"compare {stage.upper()} with rules, seed {self.seed}")(
             self.world, pools=pools, selector=selectors[stage], stage=stage, **self.asking
@@ -179,7 +179,7 @@ class _SeedRun:
         lever_run.add_evaluation(evaluated)
         lever_run.finish_stage("evaluate")
 
-    def _train_in_stages(self, pools: Ref, recipe: PoolRecipe) -> tuple[dict[str, Ref], Ref]:
+    def _train_in_stages(self, pools: Ref, recipe: PoolRecipe) -> tuple[dict[Stage, Ref], Ref]:
         """Return the selectors of SFT, RCE and GRPO, each read or trained from the one before, and their pools."""
         config, lever_run, start = self.config, self.lever_run, self.config.start
         sft, pools = self._run_sft(pools, recipe)
@@ -202,7 +202,7 @@ class _SeedRun:
         _export(lever_run, {self.files.checkpoint("rce", recipe.sampler): rce})
         lever_run.finish_stage("rce")
 
-        selectors = {"sft": sft, "rce": rce}
+        selectors: dict[Stage, Ref] = {"sft": sft, "rce": rce}
         if start.grpo_checkpoint:
             selectors["grpo"] = self._read_selector(start.grpo_checkpoint)
         elif config.trains_grpo:

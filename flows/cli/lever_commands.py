@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 CONFIG = "flows.running.lever_config:LeverConfig"
 Stage = Literal["embed", "rl-data", "sft", "rce", "grpo", "evaluate"]
-DATASET = "digits or crowded (small, for CPUs), okvqa, vqav2, textvqa, vizwiz; texts: trec, sst2, agnews."
+DATASET = (
+    "digits or crowded (small, for CPUs), okvqa, vqav2, textvqa, vizwiz; texts: trec, sst2, agnews; or a file of your "
+    "own, *.jsonl."
+)
 SAMPLER = (
     "How candidates of a query are found: RetrievalSampler (nearest of all, and some at random), or Lever-Plus's "
     "RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
@@ -122,7 +125,11 @@ def show_calls(counts: CallCounts) -> None:
 @app.command()
 def predict(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A trained selector: .safetensors, or .ckpt or .pt of Lever-Plus.")
+        Path,
+        typer.Argument(
+            help="A trained selector: .safetensors, or .ckpt or .pt of Lever-Plus; or a rule, which nobody trains: "
+            "similarity, distinct_questions, mmr:0.5 or dpp:0.05."
+        ),
     ],
     query_emb: Annotated[Path, typer.Option(help="File query_embeddings.pt, with its IDs beside it.")],
     cand_emb: Annotated[Path, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")],
@@ -147,9 +154,11 @@ def predict(
     from tasks.lever.data.folder_layout import sampler_of
     from tasks.lever.learning.checkpoints import open_selector
     from tasks.lever.learning.predicting import predict_files
+    from tasks.lever.lever_records import SelectionRule
 
     with plain_errors(errors.LeverError):
-        opened = open_selector(checkpoint, heads=heads)
+        rule = SelectionRule.parse(str(checkpoint))
+        opened = rule or open_selector(checkpoint, heads=heads)
         predicted = predict_files(
             opened,
             checkpoint,
@@ -166,7 +175,7 @@ def predict(
         typer.secho(f"note: {harmless(warning)}", fg="yellow", err=True)
 
     def show() -> None:
-        for note in opened.notes:
+        for note in () if isinstance(opened, SelectionRule) else opened.notes:
             screen.print(note, style="dim", markup=False)
         for query, choice in predicted.choices.items():
             screen.print(f"{query}  {', '.join(choice.demonstrations)}", markup=False)

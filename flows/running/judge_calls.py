@@ -11,7 +11,6 @@ from tasks.lever.data.beam_search import count_prompts
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import modality_file
 from tasks.lever.data.folder_layout import Layout
-from tasks.lever.judge.demonstration_task import open_task
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, WEIGHTS, available_selectors
 from tasks.lever.lever_options import OF_LIKELIHOODS
@@ -31,7 +30,7 @@ class CallCounts(Record):
 
 def count_calls(config: LeverConfig) -> CallCounts:
     """Count the calls of a run without the stages that files replace. Raises as reading the dataset does."""
-    files, sizes = Layout(config.results, config.dataset.name), _count_queries(config)
+    files, sizes = Layout(config.results, config.dataset.title), _count_queries(config)
     calls: dict[str, int] = {}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         begun = config.with_earlier_files(files.of_seed(seed, alone=config.seeds == 1))
@@ -57,6 +56,7 @@ def _count_queries(config: LeverConfig) -> tuple[int, int, int, int]:
         validation=options.validation,
         test=options.test,
         queries_of=start.beam_data or start.rl_data or start.query_embeddings,
+        metric=options.metric,
     )
     learnt = set(dataset.train_queries) if weighed else set[str]()
     answers = sum(len(set(item.answers)) for item in dataset.train if item.id in learnt)
@@ -70,7 +70,7 @@ def _count_training(config: LeverConfig, queries: int, validation: int, _: int, 
     trains_chain = config.prior == "none"
     if trains_chain and not start.sft_checkpoint:
         if not start.beam_data:
-            screened = open_task(config.dataset.name, config.prompts).screens_beams
+            screened = not config.is_text_task  # see `screens_beams` of the tasks
             weighed = count_prompts(config.beams, queries=queries, pool=pool, shots=config.shots, screened=screened)
             calls["beams"] = sum(weighed.values())
         calls["sft"] = (config.sft.epochs + 1) * validation

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -20,6 +22,8 @@ from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.lever_records import PoolRecipe, Sampler
 
+OWN_SUFFIX = ".jsonl"
+"""Ending of a user's own dataset."""
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 
@@ -27,17 +31,60 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 class DatasetConfig(Record):
     """The dataset and its splits."""
 
-    name: Literal["digits", "crowded", "okvqa", "vqav2", "textvqa", "vizwiz", "trec", "sst2", "agnews"] = DIGITS
+    name: (
+        Literal["digits", "crowded", "okvqa", "vqav2", "textvqa", "vizwiz", "trec", "sst2", "agnews"]
+        | Annotated[str, Field(pattern=r"\.jsonl$")]
+    ) = DIGITS
     """`digits` and `crowded` are generated; the others are read from `data_dir` in their official format; of these
-    `trec`, `sst2` and `agnews` are texts with classes."""
+    `trec`, `sst2` and `agnews` are texts with classes. Or a file of your own, `*.jsonl`, with a line of JSON for each
+    item: `{"id", "text", "image", "question", "answers" or "label", "split"}`."""
     data_dir: Path | None = None
     """Folder of questions, annotations and images, or of texts. Unset: for generated worlds, one below the results."""
     train_queries: int = Field(default=4000, ge=1)
     """Number of training queries; all training items are candidates, in `crowded` others are."""
-    validation: int = Field(default=400, ge=1)
-    """Number of held-out queries for choosing checkpoints."""
+    validation: float = Field(default=400, gt=0)
+    """Number of held-out queries for choosing checkpoints and between these and rules, or, below 1, their share of the
+    items to learn from; never more than half of these."""
     test: int | None = Field(default=400, ge=1)
     """Number of held-out queries that are reported. Unset: all that are left."""
+    metric: str | None = None
+    """How answers to a file of your own are scored: `vqa`, `exact`, `label` (the likeliest label is the answer), or
+    `module.function`, called with the answer and the right ones. Unset: by the fields of the items."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_there(cls, name: str) -> str:
+        if name.endswith(OWN_SUFFIX):
+            _first_item(name)
+        return name
+
+    @property
+    def title(self) -> str:
+        """Name of the dataset in files and reports."""
+        return Path(self.name).stem if self.name.endswith(OWN_SUFFIX) else self.name
+
+    @property
+    def task(self) -> Literal["pictures", "labels", "texts"]:
+        """Whether questions about pictures are answered, texts classified, or questions about texts answered."""
+        if self.name in WORDINGS:
+            return "labels"
+        if not self.name.endswith(OWN_SUFFIX):
+            return "pictures"
+        item = _first_item(self.name)
+        labels = self.metric == "label" or (self.metric is None and "label" in item)
+        return "pictures" if "image" in item else "labels" if labels else "texts"
+
+
+def _first_item(path: str) -> dict[str, Any]:
+    """Return the first item of a file of one's own; what is wrong with others is told when all are read."""
+    try:
+        with Path(path).open(encoding="utf-8-sig") as file:
+            item: Any = json.loads(next((line for line in file if line.strip()), "null"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is no file of JSON lines ({error})") from error
+    if not isinstance(item, dict):
+        raise ValueError(f"{path}: expected an object of JSON in the first line")
+    return cast(dict[str, Any], item)
 
 
 class DigitsConfig(Record):
@@ -157,13 +204,15 @@ class LeverConfig(Record):
 
     @property
     def is_text_task(self) -> bool:
-        """True for texts with classes, false for questions about pictures."""
-        return self.dataset.name in WORDINGS
+        """True for texts, false for questions about pictures."""
+        return self.dataset.task != "pictures"
 
     @property
     def world_sizes(self) -> dict[str, int]:
         """Number of items of each kind that a CPU world has."""
-        held_out = {"validation": self.dataset.validation, "test": self.dataset.test or 400}
+        share, queries = self.dataset.validation, self.dataset.train_queries
+        validation = max(1, round(share * queries)) if share < 1 else int(share)
+        held_out = {"validation": validation, "test": self.dataset.test or 400}
         return {"candidates": self.digits.candidates, "queries": self.dataset.train_queries, **held_out}
 
     @property
@@ -232,7 +281,7 @@ class LeverConfig(Record):
         gives_log_probs = self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
         if self.is_text_task:
             name = self.dataset.name
-            if self.judge.split(":")[0] not in kinds("process"):
+            if self.dataset.task == "labels" and self.judge.split(":")[0] not in kinds("process"):
                 raise ValueError(
                     f"{name} needs a judge that tells how likely labels are, and {self.judge} does not; take smollm2, "
                     "hf:… or vllm:…"
@@ -327,7 +376,8 @@ def read_lever_config(
     if isinstance(dataset, str):
         dataset = {"name": dataset}
     if isinstance(dataset, dict):
-        name = dataset_of(str(dataset.get("name", DIGITS)))
+        name = str(dataset.get("name", DIGITS))
+        name = name if name.endswith(OWN_SUFFIX) else dataset_of(name)
         merged["dataset"] = dataset | {"name": name}
     else:
         name = DIGITS
@@ -337,6 +387,13 @@ def read_lever_config(
     # all fields, so that a setting of one field of a model leaves its others as they are; `|` replaces whole tables,
     # so that {} takes the defaults of its own class, those of Lever-Plus
     usual = {} if name in CPU_WORLDS else TEXT_DEFAULTS if name in WORDINGS else PICTURE_DEFAULTS
+    if name.endswith(OWN_SUFFIX):
+        with suppress(ValueError):  # which the validation of the configuration raises again
+            task = DatasetConfig(name=name, metric=merged["dataset"].get("metric")).task
+            usual = PICTURE_DEFAULTS if task == "pictures" else TEXT_DEFAULTS
+            if task == "texts":
+                usual = usual | {"reward": "hard_plus_soft"}
+        usual = usual | {"dataset": {"train_queries": 4000, "validation": 0.25, "test": None}}
     fields = LeverConfig().model_dump() | deepcopy(usual)
     if merged.get("prior", "none") != "none":
         merge(fields, deepcopy(PRIOR_DEFAULTS))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from storage.records import FiniteRecord, Record, Ref
-from tasks.lever.lever_errors import FileUnusable
+from tasks.lever.lever_errors import FileUnusable, OptionUnusable
 
 Sampler = Literal["RetrievalSampler", "RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
 Modality = Literal["joint", "images", "texts"]
@@ -87,7 +87,9 @@ class TextItem(Record):
     id: str
     text: str
     label: str
-    """The word for its class, as prompts have it."""
+    """The word for its class, as prompts have it; of a question, the answer that is shown."""
+    accepted: tuple[str, ...] = Field(default=(), exclude_if=lambda accepted: not accepted)
+    """All right answers, where these are not a class."""
 
     @property
     def shown_answer(self) -> str:
@@ -96,13 +98,13 @@ class TextItem(Record):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """All right answers, of which there is one."""
-        return (self.label,)
+        """All right answers; of a class there is one."""
+        return self.accepted or (self.label,)
 
     @property
     def group(self) -> str:
         """The class, by which results are broken down."""
-        return self.label
+        return "answers" if self.accepted else self.label
 
     @property
     def public_fields(self) -> dict[str, Any]:
@@ -130,6 +132,8 @@ class Dataset(Record):
     """Why items cannot be used (no picture, no answer), by id."""
     counted: tuple[str, ...] = ()
     """Ids of all questions of the training file, in its order: files of Lever-Plus name them by their numbers."""
+    metric: str = Field(default="", exclude_if=lambda metric: not metric)
+    """How answers are scored, where the dataset is a user's own: `vqa`, `exact`, `label`, or `module.function`."""
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -341,6 +345,16 @@ class SelectionRule(Record):
     """Of unlikeness against nearness: λ of MMR, or that of a DPP's log-volume; other rules have none."""
     classes: dict[str, str] = Field(default_factory=dict[str, str])
     """The class of each candidate, where these vote."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read a rule as `predict` is given it, `similarity` or `mmr:0.7`; None for others. Raises OptionUnusable."""
+        name, _, weight = text.partition(":")
+        usual = {MMR: "0.5", DPP: "0.05"}.get(name, "0")
+        try:
+            return cls.model_validate({"name": name, "weight": weight or usual}) if name in RIVALS else None
+        except ValidationError as error:
+            raise OptionUnusable(f"{text}: the weight of {name} is a number from 0 on, as in {name}:{usual}") from error
 
     @property
     def title(self) -> str:

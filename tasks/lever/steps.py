@@ -98,15 +98,16 @@ def read_dataset(
     *,
     data_dir: Path | None,
     train_queries: int,
-    validation: int,
+    validation: float,
     test: int | None,
     queries_of: Path | None = None,
+    metric: str | None = None,
 ) -> DatasetRead:
     """Read and store the items of a dataset. queries_of: file of an earlier run that names the train queries."""
     from tasks.lever.data.datasets import open_dataset
 
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
-    items = open_dataset(name, data_dir, **sizes, queries_of=queries_of)
+    items = open_dataset(name, data_dir, **sizes, queries_of=queries_of, metric=metric)
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", items),  # texts too: results are found by this name
         train_queries=len(items.train_queries),
@@ -120,7 +121,7 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     from tasks.lever.data.embeddings import embed_dataset
 
     items = artifacts().load(Dataset, dataset)
-    views = open_task(items.name, PromptSettings()).views(encoder)
+    views = open_task(items, PromptSettings()).views(encoder)
     return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
 
 

@@ -89,11 +89,11 @@ def open_setting(world: World, effort: Effort) -> Setting:
     from tasks.lever.judge.judging import Judging
     from tasks.lever.learning.training_inputs import Setting
 
-    dataset, judge = _dataset(world.dataset.kind, world.dataset.digest, world.dataset.size), open_judge(world.judge)
+    dataset, judge = _dataset(world.dataset.model_dump_json()), open_judge(world.judge)
     judging = Judging(
         judge,
         {item.id: item for item in dataset.items},
-        _task(dataset.name, world.prompts.model_dump_json(), stem=world.stem),
+        _task(world.dataset.model_dump_json(), world.prompts.model_dump_json(), stem=world.stem),
         threshold=world.threshold,
         responses=optional_responses(),
         limits=limits_of(world.judge.name),
@@ -104,15 +104,15 @@ def open_setting(world: World, effort: Effort) -> Setting:
 
 
 @lru_cache(maxsize=1)
-def _dataset(kind: str, digest: str, size: int) -> Dataset:
-    """Read a dataset, once for all shards that follow one another."""
-    return artifacts().load(Dataset, Ref(kind=kind, digest=digest, size=size))
+def _dataset(ref: str) -> Dataset:
+    """Read a dataset, once for all shards that follow one another. ref: Ref as JSON."""
+    return artifacts().load(Dataset, Ref.model_validate_json(ref))
 
 
 @lru_cache(maxsize=1)
 def _task(dataset: str, prompts: str, *, stem: bool) -> DemonstrationTask[Any]:
-    """Open a task once, so that shards share the pictures that it has read. prompts: PromptSettings as JSON."""
-    return open_task(dataset, PromptSettings.model_validate_json(prompts), stem=stem)
+    """Open a task once, so that shards share the pictures that it has read. All parameters as JSON."""
+    return open_task(_dataset(dataset), PromptSettings.model_validate_json(prompts), stem=stem)
 
 
 def open_weights(weights: Ref, device: str = "cpu") -> PointerSelector:

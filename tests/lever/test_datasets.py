@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.lever.data.datasets import open_dataset
-from tasks.lever.lever_errors import DatasetUnusable
+from tasks.lever.judge.demonstration_task import PromptSettings, open_task
+from tasks.lever.lever_errors import DatasetUnusable, OptionUnusable
 from tasks.lever.lever_records import Dataset, TextItem
 from tests.lever.small_dataset import pictured
 from tests.lever.vqa_folders import annotation, photograph, picture, question, read_vqa, write_coco, write_files
@@ -213,3 +216,77 @@ def test_the_authors_files_are_read_whole(name: str, train: int, test: int) -> N
     found = opened_texts(SHARED, name, validation=20)
     assert len(found.test) == test
     assert len(found.train) + len(found.left_out) + 20 == train
+
+
+def own(folder: Path, items: list[dict[str, Any]], **chosen: Any) -> Dataset:
+    path = folder / "own.jsonl"
+    path.write_text("\n".join(json.dumps(one) for one in items), "utf-8")
+    sizes: dict[str, Any] = {"train_queries": 1000, "validation": 0.25, "test": None} | chosen
+    return open_dataset(str(path), None, **sizes)
+
+
+def test_a_dataset_of_one_s_own_is_parted_by_picture_and_judged_by_its_fields(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"{number}.png").write_bytes(picture(number))
+    items = [{"id": at, "image": f"{at % 10}.png", "question": f"{at}?", "answers": "yes"} for at in range(40)]
+    wrong = [{"id": "gone", "image": "../x.png", "answers": ["x"]}, {"id": "blank", "image": "1.png", "answers": [" "]}]
+    found = own(tmp_path, [*items, *wrong])
+    assert (found.name, found.metric) == ("own", "exact")
+    assert set(found.left_out) == {"gone", "blank"}
+    splits = [pictured(one) for one in (found.train, found.validation, found.test)]
+    assert [len(one) for one in splits] == [16, 12, 12]  # four questions to each picture
+    pictures = [{item.image_sha256 for item in one} for one in splits]
+    assert sum(map(len, pictures)) == len(set().union(*pictures)) == 10
+    assert own(tmp_path, items[::-1]).test == found.test
+    with pytest.raises(DatasetUnusable, match="0 can be used, 1 were left out; a: it has no answer"):
+        own(tmp_path, [{"id": "a", "image": "1.png", "answers": []}])
+
+
+@pytest.mark.parametrize(
+    ("fields", "metric", "right", "score"),
+    [
+        ({"label": "Good"}, None, "Good", 1.0),
+        ({"answers": ["Seoul", "the city"]}, None, "seoul.", 1.0),
+        ({"answers": ["two"] * 3 + ["3"] * 7}, None, "2", 0.9),
+        ({"answers": ["abc"]}, "tests.lever.test_datasets.share_of_letters", "ab", 2 / 3),
+    ],
+    ids=["label", "exact", "vqa", "function"],
+)
+def test_texts_of_one_s_own_are_scored_as_their_fields_or_the_user_say(
+    tmp_path: Path, fields: dict[str, Any], metric: str | None, right: str, score: float
+) -> None:
+    split = ("train", "validation", "test")
+    items = [{"id": at, "text": f"text {at}", "split": split[at % 3]} | fields for at in range(9)]
+    found = own(tmp_path, items, metric=metric)
+    task = open_task(found, PromptSettings())
+    assert task.accuracy(found.test[0], right) == pytest.approx(score)
+    assert [len(one) for one in (found.train, found.validation, found.test)] == [3, 3, 3]
+    prompt = task.request(found.test[0], [found.train[0]]).messages[0].content[0]
+    assert task.choices == (("Good",) if "label" in fields else ())
+    assert str(found.train[0].shown_answer) in str(prompt)
+
+
+def share_of_letters(answer: str, answers: Sequence[str]) -> float:
+    return len({*answer} & {*answers[0]}) / len(answers[0])
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"id": 1, "text": "a", "answers": [2]}', r"own.jsonl, line 1: answers.0: Input should be a valid string"),
+        ('{"id": 1, "label": "a"}\n{"text": "b"}', "line 2: id: Field required"),
+        ('{"id": 1, "split": "dev"}', "line 1: split: Input should be 'train', 'validation' or 'test'"),
+        ('{"id": 1, "label": "a"}\n{"id": "1", "label": "b"}', "id 1 stands there twice"),
+        ("nonsense", "line 1: the line: Invalid JSON"),
+        ("", "holds no item"),
+    ],
+)
+def test_a_line_that_is_no_item_is_named(tmp_path: Path, lines: str, said: str) -> None:
+    (tmp_path / "own.jsonl").write_text(lines)
+    with pytest.raises(DatasetUnusable, match=said):
+        open_dataset(str(tmp_path / "own.jsonl"), None, train_queries=1, validation=1, test=1)
+
+
+def test_a_metric_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionUnusable, match=r"nowhere\.at_all cannot be imported"):
+        own(tmp_path, [{"id": 1, "text": "a", "answers": "b"}], metric="nowhere.at_all")

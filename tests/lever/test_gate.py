@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.judge.demonstration_task import PromptSettings
-from tasks.lever.learning.checkpoints import add_to_meta, open_selector, save_selector
+from tasks.lever.learning.checkpoints import OpenedSelector, add_to_meta, open_selector, save_selector
 from tasks.lever.learning.choosing import choose_diverse, choose_nearest, choose_nearest_last
 from tasks.lever.learning.gate import compare
 from tasks.lever.learning.predicting import predict_files
@@ -79,22 +80,21 @@ def test_a_checkpoint_that_lost_to_a_rule_predicts_by_it(tmp_path: Path, is_lear
     path.write_bytes(add_to_meta(plain, verdict=verdict.model_dump(mode="json")))
     opened = open_selector(path)
     assert all(torch.equal(weight, network.state_dict()[name]) for name, weight in opened.selector.state_dict().items())
-    found = predict_files(
-        opened,
-        path,
-        queries=places[0],
-        candidates=places[1],
-        ids=None,
-        candidate_ids=None,
-        shots=3,
-        sampler=None,
-        pool_size=None,
-        seed=0,
-    )
-    shown = {query: choice.demonstrations for query, choice in found.choices.items()}
+
+    files: Any = {"queries": places[0], "candidates": places[1], "ids": None, "candidate_ids": None}
+    how: Any = {"shots": 3, "sampler": None, "pool_size": None, "seed": 0}
+
+    def ask(chooser: OpenedSelector | SelectionRule) -> dict[str, tuple[str, ...]]:
+        choices = predict_files(chooser, path, **files, **how).choices
+        return {query: choice.demonstrations for query, choice in choices.items()}
+
+    found, shown = predict_files(opened, path, **files, **how), ask(opened)
     by_rule = choose_diverse(queries.ids, candidates.ids, (queries, candidates), shots=3, weight=0.7)
     assert by_rule != choose_nearest(queries.ids, candidates.ids, (queries, candidates), shots=3)
     assert (shown == by_rule) != is_learned
     first = found.choices["q"]
     assert is_learned or first.demonstrations == tuple(candidates.ids[at] for at in first.pointer)
+    alone = SelectionRule.parse("mmr:0.7")
+    assert alone
+    assert ask(alone) == by_rule
     assert any("nothing measurable was gained over MMR(.7)" in warning for warning in found.warnings) != is_learned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -67,7 +68,7 @@ def test_rewards_alone_lead_it_away_from_the_rule() -> None:
     def rewards_of(pointers: torch.Tensor) -> torch.Tensor:
         return feature_reward(groups, pointers)
 
-    def judge(drawn: list[tuple[int, tuple[int, ...]]]) -> list[float]:
+    def judge(drawn: Sequence[tuple[int, tuple[int, ...]]]) -> list[float]:
         pointers = torch.tensor([pointer for _, pointer in drawn]).view(40, -1, SHOTS)
         return rewards_of(pointers).flatten().tolist()
 

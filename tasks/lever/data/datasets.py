@@ -20,12 +20,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from pydantic import ConfigDict, ValidationError, field_validator
+
+from storage.records import Record
+from tasks.grading.vqa_accuracy import ENOUGH
 from tasks.lever.data.vqa_files import VqaQuestion, inspect_picture, no_question_left, read_questions, select_usable
-from tasks.lever.judge.demonstration_task import WORDINGS
+from tasks.lever.judge.demonstration_task import WORDINGS, open_metric
 from tasks.lever.lever_errors import DatasetUnusable
-from tasks.lever.lever_records import Dataset, TextItem, VqaItem, first_duplicate
+from tasks.lever.lever_records import Dataset, Item, TextItem, VqaItem, first_duplicate
 
 
 class Source(NamedTuple):
@@ -114,24 +118,34 @@ def open_dataset(
     data_dir: Path | None,
     *,
     train_queries: int,
-    validation: int,
+    validation: float,
     test: int | None,
     queries_of: Path | None = None,
+    metric: str | None = None,
 ) -> Dataset:
     """Read a dataset from its files in `data_dir` and draw its splits, which are always the same.
 
     Nobody is examined on what may be shown: questions about one picture are in one split, and a training text that is
     one of validation or test as well is left out.
+    name: of a dataset, or the path of a user's own: lines of JSON, see `_open_own`.
+    validation: number of queries, or below 1 their share of those to learn from; at most half of these.
     test: None: all that are left, and half of what is left of a single file.
+    metric: of a user's own dataset, see `Dataset`; None: by the fields of its items.
     queries_of: file of an earlier run that names the train queries.
     Raises DatasetUnusable naming the file and what to do, FileUnusable for `queries_of`.
     """
+    sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
+    if name.endswith(OWN_SUFFIX):
+        return _open_own(Path(name), metric=metric, **sizes)
     if name not in OFFICIAL and name not in TEXTS:
-        raise DatasetUnusable(f"there is no dataset {name!r}; choose one of {', '.join([*OFFICIAL, *TEXTS])}")
+        choices = ", ".join([*OFFICIAL, *TEXTS])
+        raise DatasetUnusable(
+            f"there is no dataset {name!r}; choose one of {choices}, or name a file of yours, *.jsonl"
+        )
     if data_dir is None or not data_dir.is_dir():
         raise DatasetUnusable(f"{name} is read from a folder, and {data_dir} is none; name it by --data-dir")
     read = _open_texts if name in TEXTS else _open_questions
-    dataset = read(name, data_dir, train_queries=train_queries, validation=validation, test=test)
+    dataset = read(name, data_dir, **sizes)
     if queries_of is None:
         return dataset
     from tasks.lever.data.earlier_files import take_queries_from  # brings torch
@@ -139,7 +153,12 @@ def open_dataset(
     return take_queries_from(dataset, queries_of)
 
 
-def _open_questions(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
+def _count_validation(validation: float, items: int) -> int:
+    """Return the number of validation queries out of so many items."""
+    return min(round(items * validation) if validation < 1 else int(validation), items // 2)
+
+
+def _open_questions(name: str, folder: Path, *, train_queries: int, validation: float, test: int | None) -> Dataset:
     """Read questions about pictures from official files in the folder, at most two folders deep."""
     official = OFFICIAL[name]
     candidates, held_out = _read_questions_in(folder, official.train), _read_questions_in(folder, official.held_out)
@@ -147,7 +166,8 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     if official.validation:
         validation_questions = _shuffle(_read_questions_in(folder, official.validation), "validation")
     else:
-        validation_questions, candidates = _set_apart(candidates, validation)
+        usable = sum(question.problem is None for question in candidates)
+        validation_questions, candidates = _set_apart(candidates, _count_validation(validation, usable))
     query_questions = _shuffle(_read_questions_in(folder, official.queries), "queries") if official.queries else []
     all_questions = (*candidates, *query_questions, *validation_questions, *held_out)
     duplicate = first_duplicate(question.id for question in all_questions)
@@ -172,7 +192,7 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
         train=train + queries,
         shown=tuple(item.id for item in train) if queries else (),
         train_queries=tuple(item.id for item in queries or train[:train_queries]),
-        validation=take("validation", validation_questions, validation),
+        validation=take("validation", validation_questions, int(validation) if validation >= 1 else None),
         test=take("test", _shuffle(held_out, "test"), test),
         left_out=left_out,
         counted=counted,
@@ -213,19 +233,20 @@ def _shuffle(questions: Sequence[VqaQuestion], split: str) -> list[VqaQuestion]:
     return ordered
 
 
-def _open_texts(name: str, folder: Path, *, train_queries: int, validation: int, test: int | None) -> Dataset:
+def _open_texts(name: str, folder: Path, *, train_queries: int, validation: float, test: int | None) -> Dataset:
     """Read texts with classes from the folder, or from the folder of the dataset's name in it."""
     files = TEXTS[name]
     train = _read_texts(name, folder, files.train, split="train")
     random.Random("0 train").shuffle(train)
+    count_validation = _count_validation(validation, len(train))
     if files.test == files.train:
-        count = (len(train) - validation) // 2 if test is None else test
+        count = (len(train) - count_validation) // 2 if test is None else test
         held_out, train = train[:count], train[count:]
     else:
         held_out = _read_texts(name, folder, files.test, split="test")
         random.Random("0 test").shuffle(held_out)
         held_out = held_out[:test]
-    validation_items, rest = train[:validation], train[validation:]
+    validation_items, rest = train[:count_validation], train[count_validation:]
     held_out_texts = {item.text for item in (*validation_items, *held_out)}
     candidates = tuple(item for item in rest if item.text not in held_out_texts)
     if not (candidates and validation_items and held_out):
@@ -262,3 +283,161 @@ def _read_texts(name: str, folder: Path, file: str, *, split: str) -> list[TextI
             )
         items.append(TextItem(id=f"{split}-{number}", text=text, label=classes[label]))
     return items
+
+
+OWN_SUFFIX = ".jsonl"
+Split = Literal["train", "validation", "test"]
+
+
+class OwnRecord(Record):
+    """A line of a user's own dataset: a picture, a text or both, and what is right."""
+
+    model_config = ConfigDict(extra="ignore")  # people keep more in their files
+
+    id: str | int
+    text: str = ""
+    image: str = ""
+    """Path of the picture's file, from the folder of the dataset."""
+    question: str = ""
+    answers: tuple[str, ...] = ()
+    label: str = ""
+    split: Split | None = None
+
+    @field_validator("answers", mode="before")
+    @classmethod
+    def _is_listed(cls, answers: Any) -> Any:
+        return [answers] if isinstance(answers, str) else answers
+
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        """All answers that are not blank, or the label."""
+        return tuple(answer.strip() for answer in (self.answers or (self.label,)) if answer.strip())
+
+
+def _open_own(path: Path, *, metric: str | None, train_queries: int, validation: float, test: int | None) -> Dataset:
+    """Read a user's own dataset: a line of JSON for each item, with its picture beside the file.
+
+    {"id", "text"?, "image"?, "question"?, "answers" or "label", "split"?: "train", "validation" or "test"}
+    Items without a split are train, or where no item has one, parted here: a quarter each for validation and test.
+    Raises DatasetUnusable naming line and field, OptionUnusable for the metric.
+    """
+    records = _read_own(path)
+    of_pictures = any(record.image for record in records)
+    metric = metric or _usual_metric(records, of_pictures=of_pictures)
+    if metric == "label" and of_pictures:
+        raise DatasetUnusable(f"{path}: labels of pictures are not weighed; take the metric exact, or leave it out")
+    if metric != "label":
+        open_metric(metric)  # raises for a function that is not there
+    left_out, inspect = dict[str, str](), cache(inspect_picture)
+    items: dict[Split | None, list[Item]] = {}
+    for record in records:
+        problem, id, answers = "", str(record.id), record.right_answers
+        item: Item = TextItem(id=id, text="", label="")
+        if not answers or (metric == "label" and not record.label):
+            problem = f"it has no {'label' if metric == 'label' else 'answer'}, or a blank one"
+        elif of_pictures:
+            item = VqaItem(
+                id=id,
+                image_id=record.image,
+                image=str((path.parent / record.image).absolute()),
+                image_sha256="",
+                question=record.question.strip() or record.text.strip() or ANY_QUESTION,
+                answers=answers,
+            )
+            inside = record.image and (path.parent / record.image).resolve().is_relative_to(path.parent.resolve())
+            sha256, damage = inspect(Path(item.image)) if inside else ("", f"there is no picture beside {path.name}")
+            item, problem = item.model_copy(update={"image_sha256": sha256}), damage or ""
+        else:
+            parts = [record.text.strip(), record.question.strip()]
+            text, shown = "\nQuestion: ".join(part for part in parts if part), max(answers, key=answers.count)
+            item = TextItem(id=id, text=text, label=shown, accepted=() if metric == "label" else answers)
+            problem = "" if text else "it has no text, question or picture"
+        if problem:
+            left_out[id] = problem
+        else:
+            items.setdefault(record.split, []).append(item)
+    splits = _split_own(items, path, left_out, validation=validation, test=test)
+    return Dataset(
+        name=path.stem,
+        train=tuple(splits["train"]),
+        train_queries=tuple(item.id for item in splits["train"][:train_queries]),
+        validation=tuple(splits["validation"]),
+        test=tuple(splits["test"]),
+        left_out=left_out,
+        counted=tuple(str(record.id) for record in records),
+        metric=metric,
+    )
+
+
+ANY_QUESTION = "What is this?"
+"""Asked of a picture that has no question."""
+FEWEST_OWN = 6
+"""Items of a user's own dataset of which one can learn, choose and measure at all."""
+
+
+def _usual_metric(records: Sequence[OwnRecord], *, of_pictures: bool) -> str:
+    """Return the metric that the fields of the items call for; VQA accuracy needs several people."""
+    if not of_pictures and any(record.label for record in records):
+        return "label"
+    return "vqa" if min(len(record.answers) for record in records) > ENOUGH else "exact"
+
+
+def _read_own(path: Path) -> list[OwnRecord]:
+    """Read the lines of a user's own dataset. Raises DatasetUnusable naming line and field."""
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")  # not at the other ends of lines that Unicode has
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetUnusable(f"{path} cannot be read as UTF-8 text ({error}); name a file of JSON lines") from error
+    records = list[OwnRecord]()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(OwnRecord.model_validate_json(line))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "the line"
+            raise DatasetUnusable(
+                f"{path}, line {number}: {field}: {first['msg']}; expected "
+                '{"id", "text", "image", "question", "answers" or "label", "split"}'
+            ) from error
+    if (duplicate := first_duplicate(str(record.id) for record in records)) is not None:
+        raise DatasetUnusable(f"{path}: id {duplicate} stands there twice; number the items anew")
+    if not records:
+        raise DatasetUnusable(f"{path} holds no item; write a line of JSON for each")
+    return records
+
+
+def _split_own(
+    items: dict[Split | None, list[Item]], path: Path, left_out: dict[str, str], *, validation: float, test: int | None
+) -> dict[Split, list[Item]]:
+    """Return the items of each split; those of one picture or text stay together. Raises DatasetUnusable."""
+    splits: dict[Split, list[Item]] = {"train": [], "validation": [], "test": []}
+    splits |= {split: listed for split, listed in items.items() if split}
+    unassigned = items.get(None, [])
+    if unassigned and len(items) > 1:
+        splits["train"] = splits["train"] + unassigned
+        unassigned = []
+    pooled = unassigned or splits["train"]
+    wanted: dict[Split, int] = {
+        "test": len(pooled) // 4 if test is None else min(test, len(pooled) // 4),
+        "validation": min(_count_validation(validation, len(pooled)), max(1, len(pooled) // 4)),
+    }
+    groups: dict[str, list[Item]] = {}
+    for item in sorted(pooled, key=lambda item: item.id):  # the draw does not depend on the file's order
+        groups.setdefault(item.image_sha256 if isinstance(item, VqaItem) else item.text, []).append(item)
+    order = sorted(groups)
+    random.Random("0 own").shuffle(order)
+    for split, count in wanted.items():
+        while order and not items.get(split) and len(splits[split]) < count:
+            splits[split] = splits[split] + groups[order.pop()]
+    splits["train"] = [item for name in order for item in groups[name]]
+    if missing := [split for split, listed in splits.items() if not listed]:
+        first = next((f"; {id}: {why}" for id, why in left_out.items()), "")
+        raise DatasetUnusable(
+            f"{path}: no item is left for {' and '.join(missing)}; {sum(map(len, splits.values()))} can be used, "
+            f"{len(left_out)} were left out{first}; give at least {FEWEST_OWN}"
+        )
+    random.Random("0 test").shuffle(splits["test"])
+    splits["test"] = splits["test"][:test]
+    return splits

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 
 from models.protocols import ChatRequest, Embedder, Image, Message, Text, VisionEmbedder
 from storage.records import Record
+from tasks.grading.exact import are_same_words
 from tasks.grading.vqa_accuracy import ENOUGH, accuracy_among, prepare_answers
 from tasks.lever.judge.judges import EncoderSpec, open_encoder
-from tasks.lever.lever_records import TextItem, VqaItem
+from tasks.lever.lever_errors import OptionUnusable
+from tasks.lever.lever_records import Dataset, TextItem, VqaItem
 from tasks.resources import embedder
 
 Vectors = NDArray[np.float32]
@@ -27,8 +30,10 @@ Demonstration = TypeVar("Demonstration")
 AnyItem = TypeVar("AnyItem", contravariant=True)
 
 
-MAX_NEW_TOKENS = 5
-"""Largest number of tokens in an answer."""
+MAX_NEW_TOKENS, TEXT_TOKENS = 5, 20
+"""Largest number of tokens in an answer, and in one to a text of a user's own dataset."""
+Score = Callable[[str, Sequence[str]], float]
+"""Returns the score of an answer, 0 to 1, given the right answers."""
 
 
 class PromptSettings(Record):
@@ -108,11 +113,17 @@ class VqaTask:
     screens_beams = True
 
     def __init__(
-        self, prompts: PromptSettings, *, stem: bool = False, pictures: Callable[[VqaItem], Image] | None = None
+        self,
+        prompts: PromptSettings,
+        *,
+        stem: bool = False,
+        pictures: Callable[[VqaItem], Image] | None = None,
+        score: Score | None = None,
     ) -> None:
-        """stem: as in tasks.grading.vqa_accuracy. pictures: of items; unset: read from their files."""
+        """stem: as in tasks.grading.vqa_accuracy. pictures: of items; unset: read from their files. score: in place of
+        the VQA accuracy."""
         self.prompts = prompts
-        self._stem = stem
+        self._stem, self._score = stem, score
         if pictures is None:
             from tasks.lever.data.vqa_files import Pictures  # brings Pillow
 
@@ -136,7 +147,9 @@ class VqaTask:
         return CUE.split(text, maxsplit=1)[0].split(", ", 1)[0].strip()
 
     def accuracy(self, query: VqaItem, answer: str) -> float:
-        """Return the VQA accuracy of an answer, 0 to 1."""
+        """Return the VQA accuracy of an answer, or its score by the metric of the dataset, 0 to 1."""
+        if self._score:
+            return self._score(answer, query.answers)
         return accuracy_among(prepare_answers(query.answers, stem=self._stem), answer)
 
     def worth(self, query: VqaItem) -> Mapping[str, float]:
@@ -218,10 +231,11 @@ class TextClassification:
     screens_beams = False
     """On ten questions of TREC, screening kept .91 of the beams' mean score, and no cheaper search above .94."""
 
-    def __init__(self, wording: Wording, prompts: PromptSettings) -> None:
+    def __init__(self, wording: Wording, prompts: PromptSettings, *, score: Score | None = None) -> None:
+        """score: of answers in the judge's own words; unset: the likeliest class is the answer."""
         self.prompts = prompts
-        self.choices = tuple(wording.classes.values())
-        self._wording = wording
+        self.choices = () if score else tuple(wording.classes.values())
+        self._wording, self._score = wording, score
 
     def request(self, query: TextItem, demonstrations: Sequence[TextItem]) -> ChatRequest:
         """Render one text that ends where the query's class is to follow; the judge gets it without a chat template."""
@@ -229,19 +243,21 @@ class TextClassification:
         blocks += [f"{self._question_text(item)} {item.label}" for item in self.prompts.in_order(demonstrations)]
         text = "\n\n".join([*blocks, self._question_text(query)])
         message = Message(role="user", content=(Text(text=text),))
-        return ChatRequest(messages=(message,), max_tokens=MAX_NEW_TOKENS, template=False)
+        return ChatRequest(
+            messages=(message,), max_tokens=TEXT_TOKENS if self._score else MAX_NEW_TOKENS, template=False
+        )
 
     def answer_in(self, text: str) -> str:
         """Return the first line of what the judge wrote."""
         return text.strip().partition("\n")[0].strip()
 
     def accuracy(self, query: TextItem, answer: str) -> float:
-        """Return 1 for the right class, else 0."""
-        return float(answer == query.label)
+        """Return 1 for the right class, else 0, or the score of an answer in the judge's own words."""
+        return self._score(answer, query.answers) if self._score else float(answer == query.label)
 
     def worth(self, query: TextItem) -> Mapping[str, float]:
-        """Return the right class with a worth of 1."""
-        return {query.label: 1.0}
+        """Return each right answer with a worth of 1."""
+        return dict.fromkeys(query.answers, 1.0)
 
     def views(self, encoder: EncoderSpec) -> Views:
         """Return the text, and for candidates the class as well, as the parts that an embedder embeds."""
@@ -261,7 +277,47 @@ def text_views(embedder: Embedder) -> Views:
     return Views(embedder.id, embedder.dimension, images=None, texts=texts, answers=answers)
 
 
-def open_task(dataset: str, prompts: PromptSettings, *, stem: bool = False) -> DemonstrationTask[Any]:
-    """Return the task of a dataset: TextClassification for texts with classes, else VqaTask."""
-    wording = WORDINGS.get(dataset)
-    return TextClassification(wording, prompts) if wording else VqaTask(prompts, stem=stem)
+def open_task(dataset: Dataset, prompts: PromptSettings, *, stem: bool = False) -> DemonstrationTask[Any]:
+    """Return the task of a dataset: TextClassification for texts, else VqaTask. Raises OptionUnusable for a metric."""
+    if not dataset.metric:
+        wording = WORDINGS.get(dataset.name)
+        return TextClassification(wording, prompts) if wording else VqaTask(prompts, stem=stem)
+    if dataset.metric == "label":
+        labels = sorted({item.shown_answer for item in dataset.items})
+        return TextClassification(Wording("", "Text", "Label", {label: label for label in labels}), prompts)
+    score = open_metric(dataset.metric, stem=stem)
+    if isinstance(dataset.items[0], VqaItem):
+        return VqaTask(prompts, stem=stem, score=score)
+    return TextClassification(Wording("", "Text", "Answer", {}), prompts, score=score)
+
+
+METRICS = ("vqa", "exact", "label")
+
+
+def open_metric(name: str, *, stem: bool = False) -> Score:
+    """Return the metric `vqa` or `exact`, or the function `module.function(answer, answers)` of a user.
+
+    Raises OptionUnusable for a function that is not there.
+    """
+    if name == "vqa":
+        return lambda answer, answers: accuracy_among(prepare_answers(tuple(answers), stem=stem), answer)
+    if name == "exact":
+        return lambda answer, answers: float(any(are_same_words(right, answer) for right in answers))
+    module, _, function_name = name.rpartition(".")
+    try:
+        function: Any = getattr(import_module(module), function_name) if module else None
+    except (ImportError, AttributeError) as error:
+        raise OptionUnusable(
+            f"the metric {name} cannot be imported ({error}); name a function of a module that Python finds "
+            "(PYTHONPATH), as module.function"
+        ) from error
+    if not callable(function):
+        raise OptionUnusable(f"there is no metric {name!r}; choose {', '.join(METRICS)}, or name a module.function")
+
+    def score(answer: str, answers: Sequence[str]) -> float:
+        value = float(function(answer, answers))
+        if not 0 <= value <= 1:
+            raise OptionUnusable(f"the metric {name} gave {value} for {answer[:80]!r}; it has to be from 0 to 1")
+        return value
+
+    return score

@@ -51,7 +51,7 @@ class FilePredictions(NamedTuple):
 
 
 def predict_files(
-    opened: OpenedSelector,
+    opened: OpenedSelector | SelectionRule,
     checkpoint: Path,
     *,
     queries: Path,
@@ -67,25 +67,29 @@ def predict_files(
 
     Candidates are found by the recipe of the checkpoint's training; `sampler` and `pool_size` change it. A file of
     candidates that holds the pool of each query decides itself. A rule chooses among all candidates, or that pool.
+    opened: a checkpoint, or a rule alone.
     Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
     """
     candidate_file = read_embeddings(candidates, ids=candidate_ids)
     bank = candidate_file if isinstance(candidate_file, EmbeddingBank) else candidate_file.bank
     query_bank = read_bank(queries, ids=ids)
-    opened.require_encoder(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
     require_equal_encoders(query_bank, bank)
-
-    own_recipe, verdict = opened.recipe, opened.verdict
-    if verdict and not verdict.is_learned:
+    rule, warnings = (opened, ()) if isinstance(opened, SelectionRule) else (None, ())
+    if isinstance(opened, OpenedSelector):
+        opened.require_encoder(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
+        if opened.verdict and not opened.verdict.is_learned:
+            rule, warnings = opened.verdict.rule, (f"{checkpoint.name}: {opened.verdict.description}",)
+    if rule:
         pools_of = candidate_file.pools if isinstance(candidate_file, QueryPools) else {}
         banks: dict[str, Pair] = {"joint": (query_bank, bank)}
-        if "texts" in NEEDED[verdict.rule.name]:
+        if "texts" in NEEDED[rule.name]:
             of_questions = read_bank(modality_file(candidates, "texts"))
             banks["texts"] = of_questions, of_questions  # a rule reads those of the candidates alone
         return FilePredictions(
-            _predict_by_rule(verdict.rule, query_bank.ids, bank.ids, banks, pools_of, shots=shots),
-            (f"{checkpoint.name}: {verdict.description}",),
+            _predict_by_rule(rule, query_bank.ids, bank.ids, banks, pools_of, shots=shots),
+            warnings,
         )
+    assert isinstance(opened, OpenedSelector)
 
     visible_bank = bank
     if opened.sees_answers:
@@ -107,6 +111,7 @@ def predict_files(
         pools = {query: candidate_file.pools[query] for query in query_bank.ids}
         return FilePredictions(predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
 
+    own_recipe = opened.recipe
     size = pool_size or own_recipe.size or USUAL_SIZE
     overrides: dict[str, object] = {"sampler": sampler or own_recipe.sampler, "size": size}
     if sampler == "RetrievalSampler" and not own_recipe.modalities:
