@@ -27,13 +27,13 @@ from flows.evaluate import evaluate
 from flows.lever import post_train
 from flows.rag import build_index
 from flows.running.answer_models import models_of
+from flows.running.config_reading import FlowConfig
 from flows.running.environment import git_commit, program, program_version
 from flows.running.evaluation_config import EvaluateConfig
 from flows.running.nightly_plan import Parts, index_run, model_run, plan_of, selector_run
 from flows.running.rag_config import IndexConfig
 from flows.running.run_reporting import alert, as_part, first_names, watched
 from storage.files import sha256_of
-from storage.records import Record
 from tasks.evaluation.running.open_models import release_models
 from tasks.nightly import steps
 from tasks.nightly.night_records import (
@@ -56,7 +56,7 @@ OVER_BUDGET = "trivet.night.over-budget"
 """Name of the event of a night that has spent more than its suite allows."""
 
 
-class NightlyConfig(Record):
+class NightlyConfig(FlowConfig):
     """What `nightly` needs to know; the Prefect UI draws its form from it."""
 
     suite: Path

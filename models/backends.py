@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -21,6 +20,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, Secr
 
 from models.model_errors import ModelUnavailable
 from models.openai import AS_ASKED, BRIEFLY, OpenAIChat, Thinking
+from models.permissions import read_variable, require_code
 from models.protocols import Chat
 from models.response_format import ResponseFormat
 from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, hub_folder, split_gguf
@@ -161,6 +161,7 @@ def open_backend(kind: str, **fields: Any) -> Chat:
     if backend := backends().get(kind):
         return backend.open(request)
     if "." in kind:
+        require_code(f"the class {kind}")
         from models.lm_eval_lm import HarnessLM
 
         return HarnessLM(kind, _backend_args(request.args))
@@ -179,7 +180,7 @@ def check_args(kind: str, args: Mapping[str, JsonValue]) -> None:
 def checked_args(kind: type[Args], request: BackendRequest) -> Args:
     """Return the arguments as `kind` has them. Raises ModelUnavailable for one that it does not have."""
     try:
-        return kind.model_validate(_backend_args(request.args))
+        args = kind.model_validate(_backend_args(request.args))
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"][:1])
@@ -187,6 +188,9 @@ def checked_args(kind: type[Args], request: BackendRequest) -> Args:
             arguments = ", ".join(sorted([*kind.model_fields, *CALLER_ARGS]))
             raise ModelUnavailable(f"model_args: {request.kind} has no argument {name}; it has {arguments}") from None
         raise ModelUnavailable(f"model_args: {name}: {first['msg']}") from None
+    if getattr(args, "trust_remote_code", False):
+        require_code("trust_remote_code")
+    return args
 
 
 def _backend_args(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -395,9 +399,9 @@ def open_chat(
         if kind == "curator":
             from models.curator import ProviderAccess, find_access
 
-            base_url, api_key = find_access(rest, os.environ.get, ProviderAccess(base_url, api_key))
+            base_url, api_key = find_access(rest, ProviderAccess(base_url, api_key))
         if variable:
-            api_key = SecretStr(os.environ.get(str(variable), ""))
+            api_key = SecretStr(read_variable(str(variable)) or "")
             if not api_key:
                 raise ModelUnavailable(f"{rest}: there is no environment variable {variable} here, which holds its key")
     args = ({backend.subject: rest} if rest else {}) | args

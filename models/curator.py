@@ -5,7 +5,8 @@ bespokelabs-curator itself is not used: it pins older libraries. Every provider 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,15 +53,15 @@ class ProviderAccess(NamedTuple):
     api_key: SecretStr | None
 
 
-def find_access(name: str, secret: Callable[[str], str | None], of_openai: ProviderAccess) -> ProviderAccess:
+def find_access(name: str, of_openai: ProviderAccess) -> ProviderAccess:
     """Return the address and key of a model's provider; a key is sent to its own provider alone.
 
-    secret: gives the value of an environment variable. of_openai: holds for `openai/…` alone. Raises ModelUnavailable.
+    of_openai: holds for `openai/…` alone. Raises ModelUnavailable.
     """
     provider, _ = parse_litellm_name(name)
     if provider == "openai":
         return of_openai
-    keys = (secret(variable) for variable in PROVIDERS[provider].variables)
+    keys = (os.environ.get(variable) for variable in PROVIDERS[provider].variables)
     return ProviderAccess(None, next((SecretStr(value) for value in keys if value), None))
 
 

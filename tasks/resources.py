@@ -68,8 +68,6 @@ class Resources:
     api_key: SecretStr | None
     program: Callable[[], str]
     """Version of the program, and its commit where it has one."""
-    secret: Callable[[str], str | None]
-    """The value of an environment variable that a user named, such as `--password-env NAME`; never kept."""
 
 
 READ_LOG = Path("logs", "documents.log")

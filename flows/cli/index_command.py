@@ -20,6 +20,7 @@ from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, S
 from flows.cli.shared_options import AnyIndexFolder, default_index, keep_last_index, refuse_unusable
 from flows.running.config_reading import index_place, merge_parameters
 from models.model_errors import ModelUnavailable
+from models.permissions import read_variable
 from storage.engines import index_name
 from tasks.rag.rag_errors import Unfinished
 
@@ -169,7 +170,7 @@ def build_from_stdin() -> None:
 def plan_figures(config: IndexConfig) -> FigurePlan:
     """Count the figures of a folder and the model calls for them; calls no model, writes no index."""
     from tasks.rag.indexing.picturing import plan_folder
-    from tasks.resources import artifacts, resources, responses, vision
+    from tasks.resources import artifacts, responses, vision
 
     vlm = _vision_model(config)
     return plan_folder(
@@ -179,7 +180,7 @@ def plan_figures(config: IndexConfig) -> FigurePlan:
         exclude=config.left_out,
         settings=config.figures,
         limits=config.limits,
-        password=resources().secret(config.password_env) if config.password_env else None,
+        password=read_variable(config.password_env) if config.password_env else None,
         chat=vision(vlm) if vlm else None,
         responses=responses(),
     )

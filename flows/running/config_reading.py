@@ -7,19 +7,31 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 import yaml
-from pydantic import BeforeValidator, PlainSerializer, ValidationError
+from pydantic import BeforeValidator, PlainSerializer, ValidationError, model_validator
 
 from flows.running.settings import settings as read_settings
 from storage.engines import index_name, is_address, place_of, read_address
+from storage.records import Record
+from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 
 Kind = Literal["command", "option", "format", "configuration", "environment"]
 
 
-class ConfigUnusable(ValueError):
-    """A file of parameters, or a `--set`, that cannot be read; the text is a sentence with the remedy."""
+class FlowConfig(Record):
+    """Parameters of a flow: without secrets, since a run is stored with them."""
+
+    @model_validator(mode="after")
+    def _keeps_no_secret(self) -> Self:
+        if place := find_secret(self.model_dump(mode="json")):
+            raise ConfigUnusable(f"{place}: {WITHOUT_SECRET}")
+        return self
+
+
+class ConfigUnusable(RuntimeError):
+    """Parameters that cannot be taken, with the remedy; no ValueError, beside which pydantic would show a secret."""
 
 
 def merge_parameters(

@@ -7,11 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from flows.running.config_reading import FlowConfig
 from tasks.budget import Spending
 from tasks.evaluation.running.planning import EvaluationRequest
 
 
-class EvaluateConfig(EvaluationRequest):
+class EvaluateConfig(FlowConfig, EvaluationRequest):
     """Parameters of `evaluate`."""
 
     output_path: Path = Path("logs")

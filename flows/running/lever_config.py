@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, cast, get_args
 from pydantic import Field, field_validator, model_validator
 
 from flows.running.answer_models import add_price, resolve_name
-from flows.running.config_reading import merge, merge_parameters
+from flows.running.config_reading import FlowConfig, merge, merge_parameters
 from models.backends import kinds
 from storage.records import Record
 from tasks.budget import Spending
@@ -123,7 +123,7 @@ class StartConfig(Record):
         return self
 
 
-class LeverConfig(Record):
+class LeverConfig(FlowConfig):
     """Configuration of `post_train`; the defaults are those of the CPU world."""
 
     dataset: DatasetConfig = DatasetConfig()

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from flows.running.answer_models import add_price, resolve_name
-from flows.running.config_reading import IndexPlace
-from storage.records import Record
+from flows.running.config_reading import FlowConfig, IndexPlace
 from tasks.budget import Spending
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.isolation import ReadLimits
@@ -19,7 +18,7 @@ from tasks.rag.answers import AnswerSettings
 from tasks.rag.indexing.figures import FigureSettings
 
 
-class IndexConfig(Record):
+class IndexConfig(FlowConfig):
     """Parameters of `build_index`."""
 
     documents: Path
@@ -106,7 +105,7 @@ class IndexConfig(Record):
         return settings | {"vlm_weights": seen_by} if seen_by else settings
 
 
-class AnswerConfig(Record):
+class AnswerConfig(FlowConfig):
     """Parameters of `answer_batch`."""
 
     questions: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,6 @@ def step_resources() -> Resources:
         openai_base_url=read.openai_base_url,
         api_key=read.openai_api_key,
         program=program,
-        secret=os.environ.get,
     )
 
 

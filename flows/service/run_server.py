@@ -7,12 +7,17 @@ downtime: waits of automations, leases and slots; unless another server of the s
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flows.running.environment import LOOPBACK as LOOPBACK_HOSTS
 from flows.running.environment import prepare_environment
@@ -21,6 +26,7 @@ from flows.service.api import Refused
 from flows.service.place import Place
 from flows.service.server_database import VARIABLES
 from storage import files
+from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -33,6 +39,9 @@ EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream in Redis, and its consumer group for automations."""
 READS_MS = 5000
 """Most milliseconds since the last request of a reader that lives."""
+WITH_PARAMETERS = ("/api/deployments/", "/api/flow_runs/")
+MOST_BODY_BYTES = 16 << 20
+"""Longest body of a request: logs come in batches of four megabytes at most, artifacts and parameters are smaller."""
 LAST_REQUESTS_S = 3
 """Seconds for pending requests when the server ends; those of the UI never end."""
 WAITS = "automation_bucket"
@@ -89,8 +98,63 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
     }
 
 
+class Guard:
+    """Refuses what Prefect would take: a body without limit, and parameters with a secret, which it would store."""
+
+    def __init__(self, app: ASGIApp, *, policy: str) -> None:
+        """policy: content security policy of every response."""
+        self._app = app
+        self._policy = (b"content-security-policy", policy.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the body of a request when Prefect reads it, which it does once it has seen the auth string."""
+        read, refusal = False, None
+
+        async def receive_checked() -> Message:
+            nonlocal read, refusal
+            if read or scope["type"] != "http":
+                return await receive()
+            body, read, more = bytearray(), True, True
+            while more and len(body) <= MOST_BODY_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return message
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+            if more:
+                refusal = JSONResponse({"detail": f"the body has more than {MOST_BODY_BYTES:,} bytes"}, 413)
+            elif scope["path"].startswith(WITH_PARAMETERS) and (place := _secret_among_parameters(body)):
+                refusal = JSONResponse({"detail": f"{place}: {WITHOUT_SECRET}"}, 409)
+            # in place of what is refused, something that is no JSON, so that Prefect does nothing
+            return {"type": "http.request", "body": b"\0" if refusal else bytes(body), "more_body": False}
+
+        async def send_checked(message: Message) -> None:
+            begins = message["type"] == "http.response.start"
+            if refusal is None:
+                await send(message | {"headers": [*message["headers"], self._policy]} if begins else message)
+            elif begins:
+                await refusal(scope, receive, send)
+
+        await self._app(scope, receive_checked, send_checked)
+
+
+def _secret_among_parameters(body: bytes | bytearray) -> str | None:
+    """Return the place of a secret below `parameters` in the JSON of a request: of a run, a deployment, a schedule."""
+    with suppress(ValueError, RecursionError):  # no JSON: Prefect says so
+        waiting = [json.loads(body)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, dict):
+                parameters = value.pop("parameters", None)
+                # those of a step on the pool are not looked at: documents' own words are among them
+                if isinstance(parameters, dict) and (place := find_secret(parameters | {"params": None})):
+                    return place
+            waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return None
+
+
 def server_app() -> Any:
-    """Return what uvicorn serves: Prefect's application, whose pages talk to it alone and ask for a login."""
+    """Return what uvicorn serves: Prefect's application, guarded, whose pages talk to it alone and ask for a login."""
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
@@ -104,17 +168,7 @@ def server_app() -> Any:
     api = urlsplit(get_current_settings().server.ui.api_url or "").netloc
     # its pages would load the configuration of a session recorder from elsewhere, whatever its settings say
     allowed = f" http://{api} https://{api} ws://{api} wss://{api}" if api else ""
-    policy = (b"content-security-policy", f"connect-src 'self'{allowed}".encode())
-
-    async def serve(scope: Any, receive: Any, send: Any) -> None:
-        async def send_with_policy(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], policy]
-            await send(message)
-
-        await app(scope, receive, send_with_policy)
-
-    return serve
+    return Guard(app, policy=f"connect-src 'self'{allowed}")
 
 
 def database_of_server() -> str:

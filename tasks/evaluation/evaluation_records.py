@@ -179,6 +179,27 @@ NAMES = (
 NAME = re.compile(NAMES, re.IGNORECASE)
 ARGUMENT = re.compile(rf"(?<![A-Za-z0-9_])({NAMES})(\s*[=:]\s*)(?:bearer\s+)?[^,\s&]+", re.IGNORECASE)
 IN_ADDRESS = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")  # https://user:password@host
+SECRET = re.compile(
+    r"(?://|^postgres(?:ql)?:)[^/?#\s@\[]*:(?!\d*(?:[,/?#]|$))\S+@"  # a password, and no port
+    r"|https?://[^/?#\s@]+@"  # a token in place of user and password
+    rf"|(?:^|[?&;,\"'])(?:{NAMES.replace('_', '[-_]')}|key|sig)(?:=[^&\s]|[\"']\s*:)",
+    re.IGNORECASE,
+)
+"""A text with a secret: an address with a password, or a key among arguments."""
+WITHOUT_SECRET = (
+    "a password or key would be stored with the run; name a variable of its worker (api_key_env, base_url_env), "
+    "or leave the password of a database to PGPASSWORD or ~/.pgpass"
+)
+
+
+def find_secret(value: Any, place: str = "") -> str | None:
+    """Return the dotted place of the first secret in plain data of any depth; None without one."""
+    if isinstance(value, str):
+        is_key = NAME.fullmatch(place.rpartition(".")[2].replace("-", "_"))
+        return place if value and (is_key or SECRET.search(value)) else None
+    parts: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    places = (find_secret(part, f"{place}.{name}".strip(".")) for name, part in parts)
+    return next(filter(None, places), None)
 
 
 def mask_secrets(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from models.permissions import read_variable
 from storage.files import make_folder
 from storage.records import Record, Ref
 from storage.segments import Segment
@@ -49,7 +50,7 @@ def parse(
     """Read each document in a child process and keep it as soon as it is read."""
     from tasks.rag.indexing.document_stages import parse_source
 
-    password = resources().secret(password_env) if password_env else None
+    password = read_variable(password_env) if password_env else None
     log = resources().home / READ_LOG
     make_folder(log.parent)
     parsed = tuple(
@@ -84,7 +85,7 @@ def find_figures(
     """Return the pictures of each document, and which of them are worth a question to a vision model."""
     from tasks.rag.indexing.picturing import find_figures
 
-    password = resources().secret(password_env) if password_env else None
+    password = read_variable(password_env) if password_env else None
     return tuple(
         find_figures(item, artifacts(), settings=settings, limits=limits, password=password)
         for item in progress.counted("extract_figures", parsed)

@@ -21,17 +21,13 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Path]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The home of this process for the length of a test."""
     configure_steps()
     before = resources.resources()
     home = tmp_path / "home"
     home.mkdir()
-    secrets = {"MY_KEY": "sk-mine"}
-    resources.configure(
-        replace(
-            before, home=home, store=str(tmp_path / "store"), database_url=NOWHERE, secret=secrets.get, api_key=None
-        )
-    )
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    resources.configure(replace(before, home=home, store=str(tmp_path / "store"), database_url=NOWHERE, api_key=None))
     yield home
     resources.configure(before)

@@ -129,11 +129,12 @@ def test_a_batch_size_is_that_of_the_task_and_not_of_the_one_before(monkeypatch:
 
 
 @pytest.fixture
-def curator(here: Path) -> None:
+def curator(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of curator's names, where OpenAI has a key, a provider has one, and so has a team."""
-    known = {"ANTHROPIC_API_KEY": "sk-ant", "TEAM_KEY": "sk-team"}
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
+    monkeypatch.setenv("TEAM_KEY", "sk-team")
     openai = {"api_key": SecretStr("sk-openai"), "openai_base_url": "http://127.0.0.1:9/v1"}
-    resources.configure(replace(resources.resources(), secret=known.get, **openai))
+    resources.configure(replace(resources.resources(), **openai))
 
 
 @pytest.mark.usefixtures("curator")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from flows.rag import IndexConfig
 from flows.running.answer_models import models_of
 from flows.running.evaluation_flags import read_evaluation
 from flows.running.lever_config import LeverConfig
-from flows.running.settings import configure_steps
 from models.protocols import ChatRequest, Message, Text
 from models.registry import VARIABLE
 from tasks import resources
@@ -25,14 +22,10 @@ from tests.models.server import MODEL, serving
 
 
 @pytest.fixture(autouse=True)
-def _environment() -> Iterator[None]:
-    """Keys are looked up in the environment of this test."""
-    configure_steps()
-    before = resources.resources()
-    resources.configure(replace(before, secret=os.environ.get))
+def _models() -> Iterator[None]:
+    """No test finds the models of another."""
     yield
     release_models()
-    resources.configure(before)
 
 
 @pytest.fixture

@@ -100,8 +100,12 @@ def test_a_missing_key_is_said_before_anything_is_asked(name: str, variable: str
         ("anthropic/claude", {"ANTHROPIC_API_KEY": ""}, None),
     ],
 )
-def test_the_key_of_openai_goes_to_openai_alone(name: str, environment: dict[str, str], key: str | None):
+def test_the_key_of_openai_goes_to_openai_alone(
+    name: str, environment: dict[str, str], key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in {name for provider in PROVIDERS.values() for name in provider.variables}:
+        monkeypatch.setenv(variable, environment.get(variable, ""))
     of_openai = ProviderAccess("http://127.0.0.1:1/v1", SecretStr("sk-openai"))
-    place = find_access(name, environment.get, of_openai)
+    place = find_access(name, of_openai)
     assert (place.base_url, place.api_key and place.api_key.get_secret_value()) == (None, key)
-    assert find_access("openai/gpt-4o", environment.get, of_openai) == of_openai
+    assert find_access("openai/gpt-4o", of_openai) == of_openai

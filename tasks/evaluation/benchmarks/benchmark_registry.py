@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from models.permissions import require_code
 from tasks.evaluation.benchmarks.base import BaseBenchmark
 from tasks.evaluation.benchmarks.simple import SimpleBenchmark, open_yaml
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, EvaluationError, UnknownTask
@@ -50,11 +51,13 @@ def list_benchmarks() -> dict[str, BaseBenchmark]:
 def find_benchmark(name_or_path: str) -> BaseBenchmark:
     """Return the benchmark of a name, YAML path, `file.py:Class` or `module:Class`.
 
-    Raises UnknownTask, BenchmarkUnusable.
+    Raises UnknownTask, BenchmarkUnusable; NotPermitted for code that a run may not name.
     """
     target, _, class_name = name_or_path.rpartition(":")
     if name_or_path.endswith(YAML):
         return open_yaml(_require_file(name_or_path))
+    if target or name_or_path.endswith(".py"):
+        require_code(f"the task {name_or_path}")
     if name_or_path.endswith(".py"):
         return _select_benchmark(load_file(_require_file(name_or_path)), None, name_or_path)
     if target.endswith(".py"):

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from models.permissions import require_code
 from storage import files
 from storage.storage_errors import StoreUnreachable
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable, DataMissing, UnknownTask
@@ -70,6 +71,10 @@ def list_tasks(include_path: Path | None, *, cache_folder: Path) -> list[str]:
 def load_tasks(name: str, include_path: Path | None = None, metadata: Mapping[str, Any] | None = None) -> LoadedTasks:
     """Load the tasks of a name or a YAML file with their data. Raises UnknownTask, BenchmarkUnusable, DataMissing."""
     installed_version()
+    if name.endswith(YAML):
+        require_code(f"the harness task {name}")  # its `!function` imports what lies beside it
+    if tokenizer := {"tokenizer", "pretrained"} & set(metadata or ()):  # ruler and babilong trust its code
+        require_code(f"metadata {tokenizer}")
     import yaml
     from datasets.exceptions import DatasetsError
 
@@ -159,6 +164,7 @@ def _load_index(include_path: Path | None) -> Mapping[str, Any]:
     """Return the index of the harness's tasks, or that of `include_path` alone. Raises UnknownTask."""
     if include_path is None:
         return _open_manager(None, with_own=True).task_index
+    require_code(f"include_path {include_path}")
     if not include_path.is_dir():
         raise UnknownTask(f"there is no folder {include_path}; `--include_path` names one with YAML tasks")
     return _open_manager(include_path, with_own=False).task_index

@@ -17,6 +17,7 @@ from models.endpoint_identity import Fingerprint, identify
 from models.local import release_model
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
 from models.openai import OpenAIChat
+from models.permissions import read_variable
 from models.protocols import Chat, ChatRequest
 from storage.records import Record
 from storage.responses import StoredResponse
@@ -25,7 +26,7 @@ from tasks.bulk import ask_all, refuses_all_alike
 from tasks.calls import Answer, CallSettings, Limits, ResponseStore, digest
 from tasks.evaluation.benchmarks.base import Judge
 from tasks.evaluation.evaluation_errors import OptionUnusable
-from tasks.evaluation.evaluation_records import NAME, NAMES, ModelFacts, Usage
+from tasks.evaluation.evaluation_records import NAME, ModelFacts, Usage
 from tasks.resources import optional_responses, resources
 
 TRANSPORT = {
@@ -42,16 +43,6 @@ TRANSPORT = {
 CALLS = {**RATE_NAMES, "timeout_s": ("timeout_s", "timeout", "request_timeout")}
 """Fields of `CallSettings`, each with the names that arguments of models give it."""
 
-NO_SECRET: dict[str, JsonValue] = {
-    "propertyNames": {
-        "not": {
-            "description": "a secret would be stored with the run; name a variable of its worker in api_key_env",
-            "pattern": f"^(?:{NAMES.replace('_', '[-_]')})$",
-        }
-    }
-}
-"""JSON schema by which a server refuses such a run before it stores it, and says why."""
-
 
 class ModelSpec(Record):
     """A model with its backend and its request limits."""
@@ -60,7 +51,7 @@ class ModelSpec(Record):
     """A kind of models.backends, or the dotted name of an lm_eval LM."""
     name: str | None = None
     """Name of the model for its server or the hub, and in results. Unset: the backend's own."""
-    args: dict[str, JsonValue] = Field(default_factory=dict, json_schema_extra=NO_SECRET)
+    args: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments that open the model, such as pretrained=…,dtype=…,path=…; no secrets. Rates become `calls`."""
     base_url: str | None = None
     """OpenAI-compatible endpoint of the model; stored with the run, so without credentials."""
@@ -158,7 +149,7 @@ def _open_cached(spec_json: str) -> Chat:
     # curator models use the address and key of their own provider
     name = spec.name or spec.args.get("model")
     if spec.backend == "curator" and name:
-        defaults = find_access(str(name), resources().secret, defaults)
+        defaults = find_access(str(name), defaults)
     base_url = _read_variable("base_url_env", spec.base_url_env) or spec.base_url or defaults.base_url
     key = _read_variable("api_key_env", spec.api_key_env)
     chat = open_backend(
@@ -224,7 +215,7 @@ def _read_variable(field: str, name: str | None) -> str | None:
     """Return the value of the environment variable that a field names; None for no name. Raises ModelUnavailable."""
     if name is None:
         return None
-    value = resources().secret(name)
+    value = read_variable(name)
     if not value:
         raise ModelUnavailable(
             f"{field}={name}: there is no such environment variable here; export it where the run is"
