@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
+import runpy
 import ssl
 import subprocess
 import sys
@@ -30,8 +32,9 @@ QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "90",
     "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
+    "PYTHONSAFEPATH": "1",
 }
-"""No telemetry, and a patient start of Prefect's own server on a busy laptop."""
+"""No telemetry, a patient start of Prefect's own server on a busy laptop, no modules of a child's working folder."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts that no proxy stands before."""
 AUTHORITY = "PREFECT_API_SSL_CERT_FILE"
@@ -39,6 +42,8 @@ AUTHORITY = "PREFECT_API_SSL_CERT_FILE"
 GIT_TIMEOUT_S = 5
 ANSWER_S = 5.0
 """Longest wait for the answer of a Prefect server that the user names."""
+ENGINE = (sys.executable, "-P", "-c", "from flows.running.environment import run_engine; run_engine()")
+"""Command of the process of a run."""
 LIBRARIES = ("torch", "transformers", "vllm", "openai", "lm_eval", "sympy", "math-verify")
 
 
@@ -113,6 +118,22 @@ class _HomeFirst(MetaPathFinder):
                 folder = Path(os.environ["PREFECT_HOME"])
                 if folder.parent == home_folder():
                     make_folder(folder)  # or Prefect makes it, open to other accounts
+
+
+def import_installed_alone() -> None:
+    """Have Prefect import flows without the working folder, where a user's `tasks.py` would take the place of ours."""
+    from prefect.utilities import importtools
+
+    importtools.load_module = importlib.import_module
+
+
+def run_engine() -> None:
+    """Be Prefect's engine, in the process of a run that a worker has started."""
+    from tasks.step import be_patient
+
+    import_installed_alone()
+    be_patient()  # a server that is killed now has not been asked yet
+    runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
 
 
 def program_version() -> str:

@@ -91,6 +91,7 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
     command = (sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
     process = subprocess.run(
         command,
+        cwd=file.parent,  # without modules: Prefect imports those of the working folder before what is installed
         env=os.environ | {TIMEZONE: zone_of_schedules(api)},
         capture_output=True,
         text=True,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from flows.running.environment import prepare_environment
+from flows.running.environment import ENGINE, import_installed_alone, prepare_environment
 from flows.running.settings import RETRY, settings
 from flows.service import supervising
 from flows.service.api import UNDER_WAY, Api, ApiAway, ApiFailed, Refused, await_retry, hand_back
@@ -47,8 +48,7 @@ def main(pool: str) -> None:
     place = Place(settings().home)
     place.prepare()
     os.environ[supervising.MARK] = place.mark  # the runs inherit it, and are found by it
-    # Prefect looks for hooks of a cancelled run by a script in its folder `runner`, whose `storage.py` is not ours
-    os.environ["PYTHONSAFEPATH"] = "1"
+    import_installed_alone()  # hooks of runs that crash or are cancelled are looked up in this process
     tempfile.tempdir = str(place.scratch)  # of this process alone: the runs keep the system's
     url = os.environ.get("PREFECT_API_URL")
     if not url:
@@ -86,15 +86,19 @@ async def _work(pool: str, name: str, place: Place, api: Api) -> None:
 
 
 def crash_once_worker() -> Any:
-    """Return Prefect's process worker, as one that says once of a run that it has crashed.
+    """Return Prefect's process worker, as one whose runs begin in `run_engine`, and that says a crash once.
 
     Its second time may come when the run is being done again, which that would undo.
     """
-    from prefect.workers.process import ProcessWorker
+    from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
+
+    class Job(ProcessJobConfiguration):
+        command: str | None = shlex.join(ENGINE)
 
     with warnings.catch_warnings(action="ignore"):  # that it takes the place of Prefect's own in this process
 
         class CrashOnceWorker(ProcessWorker):
+            job_configuration = Job
             ended: ClassVar[set[Any]] = set()
 
             async def run(self, flow_run: Any, *arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One service for all tests that leave it as it is."""
+"""One service for all tests that leave it as it is; modules of its folder have our names, and end who imports them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ class Started(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Started]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    folder = tmp_path_factory.mktemp("folder")
+    for name in ("flows", "tasks", "models", "storage", "yaml"):
+        (folder / f"{name}.py").write_text("raise SystemExit('code of the working folder')\n")
     with service_home() as running:
-        yield Started(running, running.up())
+        in_folder = running._replace(folder=folder)
+        yield Started(in_folder, in_folder.up())

@@ -35,13 +35,15 @@ class Running(NamedTuple):
     port: int
     variables: Mapping[str, str] = {}
     """Of the user's shell, besides those of this process."""
+    folder: Path = ROOT
+    """In which the user types."""
 
     def trivet(self, *arguments: str, **variables: str) -> Done:
         """Run the command, in this home and without what other tests have set for Prefect."""
         done = subprocess.run(
             [*TRIVET, *arguments],
             env=self.environment() | variables,
-            cwd=ROOT,
+            cwd=self.folder,
             capture_output=True,
             text=True,
             timeout=240,

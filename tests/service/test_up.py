@@ -11,8 +11,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -189,14 +191,63 @@ def test_a_run_waits_for_room_in_a_full_pool(service: Started, tmp_path: Path) -
     assert [line.split()[0] for line in diary_of(diary)] == ["began", "done", "began", "done"]
 
 
-def test_an_api_key_among_parameters_is_refused_with_the_remedy(service: Started, tmp_path: Path) -> None:
-    model = {"backend": "openai", "name": "m", "args": {"api_key": SECRET}}
-    config = {"model": model, "tasks": [{"task": "MATH500"}], "output_path": str(tmp_path)}
-    deployment = service.running.api.get("/deployments/name/evaluation/evaluate")["id"]
-    with pytest.raises(ApiFailed) as refused:
-        service.running.start(deployment, {"config": config})
-    assert "api_key_env" in str(refused.value)
+@pytest.mark.parametrize(
+    ("path", "config"),
+    [
+        ("create_flow_run", {"model": {"backend": "openai", "args": {"api_key": SECRET}}}),
+        ("create_flow_run", {"judge": {"backend": "openai", "base_url": f"https://{SECRET}@host/v1"}}),
+        ("create_flow_run", {"index": f"postgresql://me:{SECRET}@host/db"}),
+        ("create_flow_run", {"vlm": f'openai:m,{{"base_url": "http://me:{SECRET}@host/v1"}}'}),
+        ("schedules", {"index": f"postgresql://host/db?password={SECRET}"}),
+        ("", {"index": f"postgresql://me:{SECRET}@host/db"}),
+    ],
+)
+def test_a_secret_among_parameters_is_refused_before_it_is_stored(
+    service: Started, path: str, config: dict[str, object]
+) -> None:
+    api = service.running.api
+    place = f"/deployments/{api.get('/deployments/name/rag/index')['id']}"
+    body = {"parameters": {"config": config}}
+    sent: Any = [{"schedule": {"interval": 60}} | body] if path == "schedules" else body
+    with pytest.raises(ApiFailed, match="api_key_env") as refused:
+        _ = api.post(f"{place}/{path}", sent) if path else api.patch(place, body)
     assert SECRET not in str(refused.value)
+    assert SECRET not in json.dumps(api.get(place))
+
+
+def test_a_body_without_end_is_refused_and_not_held(service: Started) -> None:
+    api, server = service.running.api, psutil.Process(service.running.pid_of("server"))
+
+    def zeros() -> Iterator[bytes]:
+        yield from (bytes(1 << 20) for _ in range(200))
+
+    before = server.memory_info().rss
+    login = httpx.BasicAuth(*str(api.auth).split(":", 1))
+    for auth, status in ((None, 401), (login, 413)):
+        with suppress(httpx.WriteError, httpx.ReadError):  # the server does not wait for the rest
+            assert httpx.post(f"{api.url}/flow_runs/filter", content=zeros(), auth=auth).status_code == status
+    assert server.memory_info().rss - before < 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"model": {"backend": "scripted"}, "tasks": [{"task": "{folder}/tasks.py"}]}, "TRIVET_CODE=1"),
+        ({"model": {"backend": "scripted"}, "tasks": [{"task": "json:JSONDecoder"}]}, "TRIVET_CODE=1"),
+        ({"model": {"backend": "openai", "name": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "HOME"},
+          "tasks": [{"task": "MATH500"}]}, "TRIVET_KEYS"),
+    ],
+    ids=["file", "module", "variable"],
+)  # fmt: skip
+def test_a_run_executes_no_code_and_reads_no_variable_that_its_worker_does_not_offer(
+    service: Started, tmp_path: Path, config: dict[str, object], why: str
+) -> None:
+    running = service.running
+    own = {"data_dir": str(ROOT / "tests/samples/benchmarks"), "output_path": str(tmp_path)}
+    named = json.loads(json.dumps(config | own).replace("{folder}", str(running.folder)))
+    run = running.start(running.api.get("/deployments/name/evaluation/evaluate")["id"], {"config": named})
+    running.until(lambda: running.state_of(run) == "Failed", "it is refused")
+    assert why in running.api.get(f"/flow_runs/{run}")["state"]["message"]
 
 
 @as_root
