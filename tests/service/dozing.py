@@ -58,8 +58,8 @@ def count(diary: str, steps: int, seconds: float) -> None:
 
 @step(version=1)
 def note(diary: str, number: int, seconds: float) -> Ref:
-    """Write the number into the diary, sleep, and keep some bytes; or write that they cannot be kept."""
-    with Path(diary).open("a") as file:
+    """Write the number into the diary, sleep at a slot, and keep some bytes; or write that they cannot be kept."""
+    with slot("database"), Path(diary).open("a") as file:
         file.write(f"{number}\n")
         file.flush()
         time.sleep(seconds)
