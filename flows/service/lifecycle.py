@@ -5,12 +5,15 @@ asked ─► end what differs ─► database ─► supervisor ─► server an
 
 from __future__ import annotations
 
+import http.client
 import os
 import secrets
 import shutil
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -35,6 +38,7 @@ from flows.service.place import (
     settle_settings,
 )
 from flows.service.run_worker import worker_name
+from flows.service.served_collections import require_own_folders
 from flows.service.server_database import Database, choose_database, cluster_of
 from flows.service.supervising import Part, environment_of, find_processes, programs_of, supervisor_in
 from storage.embedded import Cluster
@@ -43,9 +47,11 @@ from storage.records import Record
 HEALTHY_S = 180.0
 """Longest wait until a part is healthy."""
 LOOK_S = 0.1
+PAGES_S = 10.0
+"""Longest wait for the answer of the pages, which open the index for it."""
 MOST_LOG_LINES = 5
 """Last lines shown from the log of a part that did not start."""
-DEAD = ("backoff", "fatal", "exited")
+DEAD = ("backoff", "failed", "fatal", "exited")
 ORDER_S = 150.0
 """Longest wait for the supervisor to end all programs one after the other; it kills those that do not."""
 GRACE_S = 15.0
@@ -126,6 +132,7 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
         settings = settle_settings(options, before, environment, secret=auth or "")
         if settings.server:
             Api(settings.api_url, auth).post("/work_pools/filter", {"limit": 1})
+        require_own_folders(settings.collections)
 
         changed: list[str] = []
         running = service_of(place) if supervising.read_parts(place) is not None else None
@@ -205,6 +212,8 @@ def _finish_start(
                     raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
                 if any(each.name == part and each.state in DEAD for each in parts):
                     raise DidNotStart(f"{part} ends as soon as it has started: {_explain_failure(place, part)}")
+            elif any(each.name == part and each.state == "failed" for each in supervising.read_parts(place) or ()):
+                raise DidNotStart(f"{part} has failed: {_explain_failure(place, part)}")
             if time.monotonic() > deadline:
                 raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_explain_failure(place, part)}")
             time.sleep(LOOK_S)
@@ -220,11 +229,22 @@ def _finish_start(
             deployments = deploy(api, even_unchanged=False).deployments
         except DeployFailed as error:
             failed = str(error)
-        wait_for("pages", place.pages_port.exists)
+        wait_for("pages", lambda: (url := settings.pages_url(place)) is not None and ask_health(url) is not None)
     for pool in service.pools:
         wait_for(pool, partial(_is_online, place, api, pool, since=since))
     url = settings.pages_url(place)
     return Up(**dict(service), pages_url=url, state="unchanged", deployments=deployments, failed=failed)
+
+
+def ask_health(url: str) -> bool | None:
+    """Return whether the pages at an address have an index that can be used; None if they do not answer."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=PAGES_S):
+            return True
+    except urllib.error.HTTPError:
+        return False
+    except (OSError, http.client.HTTPException):
+        return None
 
 
 def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = None) -> bool:
@@ -239,12 +259,12 @@ def _is_online(place: Place, api: Api, pool: str, *, since: datetime | None = No
     return any(since is None or datetime.fromisoformat(each["last_heartbeat_time"]) >= since for each in ours)
 
 
-def _explain_failure(place: Place, part: str) -> str:
+def _explain_failure(place: Place, part: str, *, most_lines: int = MOST_LOG_LINES) -> str:
     """Return why a part is not healthy: a full disk, or the end of its log."""
     if full := full_disks(place, store=None):
         return "; ".join(full)
     log = place.log_of(part)
-    lines = log.read_text(errors="replace").strip().splitlines()[-MOST_LOG_LINES:] if log.exists() else []
+    lines = log.read_text(errors="replace").strip().splitlines()[-most_lines:] if log.exists() else []
     return f"{' / '.join(lines)}; the whole is in {log}"
 
 
@@ -290,7 +310,15 @@ def status(place: Place, *, store: Path | None) -> Status:
     service, settings = service_of(place), read_last_settings(place)
     processes = find_processes(place.mark)
     parts = supervising.read_parts(place) if processes else None
-    pools, problems = _examine(place, service, parts) if service else ([], [])
+    url = settings.pages_url(place) if service and settings else None
+    answers: dict[str, bool] = {}
+    if url and parts and (healthy := ask_health(url)) is not None:
+        answers["pages"] = healthy
+    if service and parts and Api(service.api_url, auth_of(place.home)).is_ready():
+        answers |= {"server": True, "database": True}
+    if parts:  # what answers runs, however often it died before
+        parts = [part.model_copy(update={"state": "running"}) if part.name in answers else part for part in parts]
+    pools, problems = _examine(place, service, parts, answers) if service else ([], [])
     if processes and parts is None:
         problems.append("no supervisor watches over what runs; run `trivet up` again")
     if processes or service:
@@ -304,7 +332,7 @@ def status(place: Place, *, store: Path | None) -> Status:
         problems=tuple(problems),
         api_url=service.api_url if service else None,
         ui_url=service.ui_url if service else None,
-        pages_url=settings.pages_url(place) if service and settings else None,
+        pages_url=url,
         database=service.database if service else None,
         parts=tuple(parts or ()),
         pools=tuple(pools),
@@ -313,16 +341,22 @@ def status(place: Place, *, store: Path | None) -> Status:
     )
 
 
-def _examine(place: Place, service: Service, parts: Sequence[Part] | None) -> tuple[list[Pool], list[str]]:
-    """Return the state of the pools, and a sentence for each problem."""
+def _examine(
+    place: Place, service: Service, parts: Sequence[Part] | None, answers: Mapping[str, bool]
+) -> tuple[list[Pool], list[str]]:
+    """Return the state of the pools, and a sentence for each problem. answers: name of each part that answers → how."""
     if parts is None:
         return [], ["it was started, and does not run; run `trivet up` again"]
-    problems = [
-        f"{part.name}: {part.state}; see {place.log_of(part.name)}" for part in parts if part.state != "running"
-    ]
+    problems: list[str] = []
+    for part in parts:
+        silent = part.name in ("server", "pages") and part.name not in answers
+        wrong = "it does not answer" if silent else "" if answers.get(part.name, True) else "an index cannot be used"
+        if part.state != "running" or wrong:
+            why = wrong if part.state == "running" else part.state
+            problems.append(f"{part.name}: {why}; {_explain_failure(place, part.name, most_lines=1)}")
+    if "server" not in answers:
+        return [], problems or [f"the server at {service.api_url} does not answer; see that it runs"]
     api = Api(service.api_url, auth_of(place.home))
-    if not api.is_ready():
-        return [], [*problems, f"the server at {service.api_url} does not answer; see {place.log_of('server')}"]
 
     def count(pool: str, state: str, **chosen: Any) -> int:
         runs = {"state": {"type": {"any_": [state]}}, **chosen}

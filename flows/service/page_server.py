@@ -27,7 +27,14 @@ from flows.running.environment import prepare_environment
 from flows.running.settings import settings
 from flows.service.api import Api, Refused, auth_of
 from flows.service.place import DEFAULT_PORT, LOOPBACK, Place, read_last_settings
-from flows.service.served_collections import Collection, Folders, folders_of, make_absolute
+from flows.service.served_collections import (
+    NO_INDEX,
+    Collection,
+    Folders,
+    folders_of,
+    make_absolute,
+    require_own_folders,
+)
 from storage import files
 from storage.storage_errors import IndexUnusable
 
@@ -119,18 +126,12 @@ def open_collection(
     """
     from flows.running.answer_models import open_assistant
     from flows.service.live_index import Indexing, LiveIndex
-    from storage.index import refuse_foreign
 
     index, indexing = folders.index, None
     if folders.documents:
+        require_own_folders(make_absolute({name: folders}))
         indexing = Indexing(folders.documents.absolute(), index.absolute())
-        status = indexing.status()
-        before = status.parameters.get("documents") if status else None
-        if before and Path(before) != indexing.documents:
-            problem = f"--documents {folders.documents}: the index was made of {before}"
-            raise Refused(f"{problem}; name that folder, or another --index")
         files.make_folder(folders.documents)
-        refuse_foreign(index)
     live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
     return Collection(name, live, indexing)
 
@@ -174,7 +175,7 @@ def serve_pages(
         if collection.indexing:
             collection.indexing.watch()
     app = create_app(
-        collections or [Collection("none", LiveIndex(home / "no-index", refuse))],
+        collections or [Collection("none", LiveIndex(home / NO_INDEX, refuse))],
         Asking(sessions(), stopping=lambda: server.should_exit),
         auth=auth,
         home=home,

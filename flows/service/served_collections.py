@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,10 +12,13 @@ from flows.running.config_reading import index_place
 from flows.service.api import Refused
 from storage.engines import index_name, short_name
 from storage.records import Record
+from storage.storage_errors import StorageError
 
 if TYPE_CHECKING:
     from flows.service.live_index import Indexing, LiveIndex
 
+NO_INDEX = "no-index"
+"""Folder below the home that stands for the index of a server without one."""
 NAME_AND_FOLDER = re.compile(r"([^/\\=]+)=(.+)")
 
 
@@ -109,6 +113,25 @@ def make_absolute(collections: Mapping[str, Folders]) -> dict[str, Folders]:
         name: Folders(index=folders.index.absolute(), documents=folders.documents and folders.documents.absolute())
         for name, folders in collections.items()
     }
+
+
+def require_own_folders(collections: Mapping[str, Folders]) -> None:
+    """Refuse documents that an index was not made of, and a folder for an index that holds something else.
+
+    Raises Refused, StorageError.
+    """
+    from storage.index import refuse_foreign
+    from tasks.rag.indexing.index_report import read_status
+
+    for folders in collections.values():
+        if folders.documents:
+            refuse_foreign(folders.index)
+            with suppress(StorageError):  # no build has left a status that can be read
+                status = read_status(folders.index)
+                before = status.parameters.get("documents") if status else None
+                if before and Path(before) != folders.documents:
+                    problem = f"--documents {folders.documents}: the index was made of {before}"
+                    raise Refused(f"{problem}; name that folder, or another --index")
 
 
 def require_indexes(collections: Mapping[str, Folders]) -> None:

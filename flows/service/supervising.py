@@ -1,6 +1,7 @@
 """The programs of the service, supervisord, which keeps them running, and all their processes.
 
-A program that dies is restarted without limit, after a delay that grows by a second each time it dies young. Processes
+A program that dies is restarted without limit, after a delay that grows by a second each time it dies young; one that
+has died young three times in a row counts as failed, unless it answers. Processes
 are found by the mark in their environment; psutil compares the start time before it sends a signal, since a pid may be
 reused.
 """
@@ -28,6 +29,8 @@ from storage.records import Record
 
 START_S = 15.0
 """Longest wait until the supervisor answers."""
+DEATHS = 3
+"""Deaths in a row after which a program counts as failed."""
 KILLED_S = 10.0
 """Longest wait until a killed process is gone."""
 MODULE = "supervisor.supervisord"
@@ -59,7 +62,7 @@ command={command}
 environment={environment}
 priority={order}
 autorestart=true
-startsecs=10
+startsecs=120
 startretries=1000000000
 stopsignal=TERM
 stopwaitsecs={stop_s}
@@ -78,7 +81,8 @@ class Part(Record):
 
     name: str
     state: str
-    """`running`, or the state in supervisord: `starting`, `backoff` (it died, and will be restarted), `stopped` …"""
+    """`running`, or the state in supervisord: `starting`, `backoff` (it died, and will be restarted), `stopped` …;
+    `failed`: it has died three times in a row."""
     pid: int | None = None
     running_s: int | None = None
 
@@ -205,11 +209,19 @@ def read_parts(place: Place) -> list[Part] | None:
             infos = cast("list[dict[str, Any]]", ask.supervisor.getAllProcessInfo())
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return None
+    log = place.log_of("supervisor")
+    history = (log.read_text(errors="replace") if log.exists() else "").rpartition("supervisord started with pid")[2]
     states: list[Part] = []
     for info in infos:
         # a young one is STARTING for the supervisor, and running for everybody else
         alive = info["pid"] > 0 and info["statename"] in ("STARTING", "RUNNING")
         state = "running" if alive else info["statename"].lower()
+        # since it last lived for long
+        if (
+            history.rpartition(f"success: {info['name']} entered RUNNING")[2].count(f"exited: {info['name']} (")
+            >= DEATHS
+        ):
+            state = "failed"
         since = info["now"] - info["start"] if alive else None
         states.append(Part(name=info["name"], state=state, pid=info["pid"] or None, running_s=since))
     return states
@@ -218,7 +230,7 @@ def read_parts(place: Place) -> list[Part] | None:
 def restart_waiting(place: Place) -> None:
     """Restart at once the programs that died and wait for their delay to pass."""
     for part in read_parts(place) or []:
-        if part.state == "backoff":
+        if part.state in ("backoff", "failed") and part.pid is None:
             with client(place) as ask:
                 ask.supervisor.stopProcess(part.name)  # or it counts as started
                 ask.supervisor.startProcess(part.name, False)

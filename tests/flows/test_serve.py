@@ -511,6 +511,7 @@ def test_documents_need_an_index_that_was_made_of_them(tmp_path: Path) -> None:
     index = publish_texts(tmp_path / "index")
     with status_of_build(index, generation=None, run=None, parameters={"documents": "/elsewhere"}):
         pass
-    other = run_here("rag", "serve", "--index", index, "--documents", tmp_path / "in")
-    assert (other.code, "the index was made of /elsewhere" in other.stderr) == (2, True)
+    for command in (("rag", "serve"), ("up",)):
+        other = run_here(*command, "--index", index, "--documents", tmp_path / "in")
+        assert (other.code, "the index was made of /elsewhere" in other.stderr) == (2, True)
     assert not (tmp_path / "in").exists()

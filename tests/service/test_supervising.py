@@ -41,17 +41,18 @@ def test_each_pool_has_a_worker_that_is_started_again_for_ever(tmp_path: Path) -
     assert "program:gpu" not in config(tmp_path, ServiceSettings(pools=("cpu",), folder="/"))
 
 
-def test_what_waits_to_be_started_again_can_be_woken(tmp_path: Path) -> None:
+def test_what_has_died_three_times_is_failed_and_can_be_woken(tmp_path: Path) -> None:
     place, mended = Place(tmp_path), tmp_path / "mended"
     place.prepare()
     dies = Program("cpu", ("sh", "-c", f"test -e {mended} && exec sleep 600"), order=1, stop_s=1)
     supervising.start(place, [dies], os.environ | {supervising.MARK: place.mark}, folder="/")
     try:
-        while [part.state for part in supervising.read_parts(place) or []] != ["backoff"]:
+        while [part.state for part in supervising.read_parts(place) or []] != ["failed"]:
             time.sleep(0.05)
+        assert place.log_of("supervisor").read_text().count("exited: cpu (") == 3
         mended.touch()
         supervising.restart_waiting(place)
-        assert [part.state for part in supervising.read_parts(place) or []] == ["running"]
+        assert [part.pid is not None for part in supervising.read_parts(place) or []] == [True]
     finally:
         supervising.end(supervising.find_processes(place.mark), grace_s=10)
 

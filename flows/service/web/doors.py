@@ -16,8 +16,10 @@ from pydantic import ValidationError
 
 from flows.service.answering import Question, body_of, respond
 from flows.service.live_index import LiveIndex
+from flows.service.served_collections import NO_INDEX
 from flows.service.web.visits import Workplace
 from storage.evaluations import Evaluations
+from storage.index import is_published
 from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
 from tasks.rag.answers import Answered
@@ -160,11 +162,13 @@ def routes(workplace: Workplace) -> APIRouter:
 
     @public.get("/health")
     def health() -> JSONResponse:
-        """Whether every index can be used."""
+        """Whether every index can be used that there is, or that nobody is making."""
         try:
             for collection in collections:
-                with collection.live.borrow():
-                    pass
+                folder = collection.live.folder
+                if folder != workplace.home / NO_INDEX and (collection.indexing is None or is_published(folder)):
+                    with collection.live.borrow():
+                        pass
             return JSONResponse({"status": "ok"})
         except StorageError:
             return JSONResponse({"status": "the index cannot be used; see the server's log"}, 503)
