@@ -255,11 +255,6 @@ class _Sender:
 
     def _take(self) -> _Question | None:
         """Return the next question to ask; None where none waits, or none shall be begun any more."""
-        try:
-            if self._waiting:
-                refuse_when_stopped()
-        except ModelError as error:
-            self._fail(error)
         if not self._waiting:
             return None
         self._unread += 1

@@ -149,6 +149,8 @@ class AskingEnded(Exception):
 
 
 _stopped = threading.Event()
+_confirmations: list[Callable[[], object]] = []
+"""Called before each request; each raises, or stops the asking, where this process shall send none."""
 _asking: list[object] = []
 """A token for each `ask` and `ask_all` that has requests under way."""
 
@@ -169,14 +171,31 @@ def stop_asking() -> None:
     _stopped.set()
 
 
+def has_stopped() -> bool:
+    """Return whether `stop_asking` was called."""
+    return _stopped.is_set()
+
+
 def is_asking() -> bool:
     """Return whether a request is under way whose answer will be stored."""
     return bool(_asking)
 
 
+@contextmanager
+def confirming(confirm: Callable[[], object]) -> Generator[None]:
+    """Have `confirm` called before each request, in the thread that sends it: it may call `stop_asking`."""
+    _confirmations.append(confirm)
+    try:
+        yield
+    finally:
+        _confirmations.remove(confirm)
+
+
 def refuse_when_stopped() -> None:
     """Raise ModelUnavailable once `stop_asking` was called."""
-    if _stopped.is_set():
+    for confirm in () if has_stopped() else tuple(_confirmations):
+        confirm()
+    if has_stopped():
         raise ModelUnavailable("The program is ending; the model is not asked any more. Run it again to go on.")
 
 

@@ -1,6 +1,7 @@
 """A process that is told to end: no model request begins any more, what is done is kept, and then it ends.
 
 SIGINT, SIGTERM ─► no further call or program ─► answers under way are stored ─► steps end after their item ─► the end
+a run that is lost: deleted, or begun again elsewhere, as its process was suspended ─► the same
 """
 
 from __future__ import annotations
@@ -19,6 +20,110 @@ ANSWERS_S = 15.0
 STEPS_S = 8.0
 """Longest wait for steps to end after that; Prefect itself kills the process after 30 s."""
 LOOK_S = 0.1
+FRESH_S = 0.2
+"""Age up to which the server's word that a run is this process's holds for a request."""
+LEASE_S = 60.0
+"""Longest time without that word in which requests are sent: after twice as long a run is given to another process."""
+RENEWAL_S = 5.0
+"""Seconds between two questions of a run that sends no requests."""
+
+
+class ServerAway(Exception):
+    """The server did not say whose a run is."""
+
+
+class Lease:
+    """The right of this process to work for a run, which the server confirms before each request to a model."""
+
+    def __init__(
+        self,
+        count_begins: Callable[[], int | None],
+        *,
+        lose: Callable[[], object],
+        clocks: tuple[Callable[[], float], ...] = (time.monotonic, time.time),
+    ) -> None:
+        """Take the run that runs now.
+
+        count_begins: how often a process has begun the run; None where it is not running. Raises ServerAway.
+        lose: called once, when another process has begun the run, or nobody runs it.
+        clocks: the longest time that one of them shows has passed: the first stands still while a machine sleeps.
+        """
+        self._count_begins, self._lose, self._clocks = count_begins, lose, clocks
+        self._asking = threading.Lock()
+        self._begins: int | None = None
+        self._looked = self._renewed = self._now()
+        self._renew()
+
+    def confirm(self) -> None:
+        """Return once requests may be sent, or the run is lost; the server is waited for after `LEASE_S`."""
+        with self._asking:
+            while self._since(self._looked) > FRESH_S or self._since(self._renewed) > LEASE_S:
+                if self._renew() or self._since(self._renewed) <= LEASE_S or _is_stopped():
+                    return
+                time.sleep(LOOK_S)
+
+    def _renew(self) -> bool:
+        """Ask the server; return whether it has answered."""
+        try:
+            begins = self._count_begins()
+        except ServerAway:
+            return False
+        finally:
+            self._looked = self._now()
+        self._renewed = self._looked
+        self._begins = self._begins or begins
+        if begins != self._begins or begins is None:
+            self._lose()
+        return True
+
+    def _now(self) -> tuple[float, ...]:
+        return tuple(clock() for clock in self._clocks)
+
+    def _since(self, then: tuple[float, ...]) -> float:
+        return max(abs(now - before) for now, before in zip(self._now(), then, strict=True))
+
+
+@contextmanager
+def holding_run(count_begins: Callable[[], int | None]) -> Generator[None]:
+    """Send no request, and end this process, as soon as the run is no longer its own. count_begins: see Lease.
+
+    A flow that fails meanwhile must not tell the server so, as the run may be another's: the main thread waits.
+    """
+    from tasks.calls import confirming, stop_asking
+
+    ended = threading.Event()
+
+    def wait_for_end(*_: object) -> None:
+        ended.wait()
+
+    def lose() -> None:
+        if not (ended.is_set() or _is_stopped()):  # the former: the server has heard of the end
+            stop_asking()
+            if in_main_thread:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            # a worker calls a run crashed whose process ends otherwise, and the run may be under way elsewhere
+            end_work(answers_s=ANSWERS_S, steps_s=0, then=lambda: os._exit(0))
+
+    def renew() -> None:
+        while not ended.wait(RENEWAL_S):
+            lease.confirm()
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread:
+        signal.signal(signal.SIGUSR1, wait_for_end)
+    lease = Lease(count_begins, lose=lose)
+    Thread(target=renew, daemon=True, name="lease").start()
+    try:
+        with confirming(lease.confirm):
+            yield
+    finally:
+        ended.set()
+
+
+def _is_stopped() -> bool:
+    from tasks.calls import has_stopped
+
+    return has_stopped()
 
 
 @contextmanager

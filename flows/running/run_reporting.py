@@ -6,7 +6,6 @@ steps report (tasks/progress.py) ─► counts by stage ─► a thread looks ev
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
@@ -24,13 +23,14 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
-from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, get_current_settings, temporary_settings
 from prefect.states import Failed
 
-from flows.running.ending import end_run, ending_in_order
+from flows.running.ending import ServerAway, ending_in_order, holding_run
+from flows.running.environment import ANSWER_S, LOOPBACK, trust
 from flows.running.progress_counts import counting
 from flows.running.settings import RETRY
 
@@ -39,8 +39,6 @@ R = TypeVar("R")
 
 LOOK_S = 2.0
 """Seconds between two updates of the progress artifacts."""
-EXISTS_S = 10.0
-"""Seconds between two looks whether the run still exists: a deleted one would go on asking, and nobody would see it."""
 PATIENCE_S = 5.0
 """Longest wait of a run for its last update."""
 NAMES = 4
@@ -72,8 +70,8 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
         token = _deployed.set(outer or (run if is_deployed else None))
         try:
             # a run that is a part of another ends with that
-            in_order = ending_in_order() if is_deployed and not outer else nullcontext()
-            with in_order, _progress_artifacts(run.id) if is_deployed else nullcontext():
+            in_order = _ending_with(run) if is_deployed and not outer else nullcontext()
+            with in_order, _progress_artifacts() if is_deployed else nullcontext():
                 return flow(*args, **kwargs)
         except Exception as error:
             # a run that is being cancelled takes no other state, and one whose server is away none at all
@@ -101,11 +99,36 @@ def watched(flow: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def _progress_artifacts(run: UUID) -> Generator[None]:
-    """Count the reports of steps, and send the sums to Prefect from a thread; the run waits for neither.
+def _ending_with(run: FlowRun) -> Generator[None]:
+    """End this process in order when it is told to, and when the run is no longer its own."""
+    ids = [str(each) for each in (run.id, flow_run.parent_flow_run_id) if each]
 
-    The process ends where the run was deleted.
-    """
+    def count_begins() -> int | None:
+        try:
+            answer = client.post("/flow_runs/filter", json={"flow_runs": {"id": {"any_": ids}}})
+            runs = {each["id"]: each for each in answer.raise_for_status().json()}
+        except (httpx.HTTPError, ValueError) as error:
+            raise ServerAway from error
+        own = runs.get(ids[0], {})
+        is_held = len(runs) == len(ids) and own.get("state_type") in ("RUNNING", "CANCELLING")
+        return own["run_count"] if is_held else None
+
+    api = get_current_settings().api
+    url, secret = api.url or "", api.auth_string
+    client = httpx.Client(
+        base_url=url,
+        auth=httpx.BasicAuth(*secret.get_secret_value().split(":", 1)) if secret else None,
+        trust_env=httpx.URL(url).host not in LOOPBACK,  # no proxy stands before this machine
+        verify=trust() if url.startswith("https:") else False,
+        timeout=ANSWER_S,
+    )
+    with client, ending_in_order(), holding_run(count_begins) if url else nullcontext():
+        yield
+
+
+@contextmanager
+def _progress_artifacts() -> Generator[None]:
+    """Count the reports of steps, and send the sums to Prefect from a thread; the run waits for neither."""
     artifacts: dict[str, tuple[UUID, list[int]]] = {}
     ended, succeeded = Event(), False
 
@@ -127,19 +150,9 @@ def _progress_artifacts(run: UUID) -> Generator[None]:
 
     def send_on() -> None:
         with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            is_last, look_again = False, time.monotonic() + EXISTS_S
+            is_last = False
             while not is_last:
                 is_last = ended.wait(LOOK_S)
-                if time.monotonic() > look_again:
-                    look_again += EXISTS_S
-                    try:
-                        with get_client(sync_client=True) as client:
-                            client.read_flow_run(run)
-                    except ObjectNotFound:
-                        end_run()
-                        return
-                    except (httpx.HTTPError, PrefectException):  # it is away, which says nothing of the run
-                        pass
                 for stage, now in [*counts.items()]:
                     if succeeded or stage not in artifacts or artifacts[stage][1] != now:
                         send(stage, now)

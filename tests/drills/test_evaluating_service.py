@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from flows.running.ending import FRESH_S
 from tests.drills.evaluating import adder, asked, write_sums
 from tests.models.server import Server, serving
 from tests.service.serviced import Running, kill, service_home
@@ -108,11 +109,25 @@ def test_a_deleted_run_ends_and_its_worker_goes_on(service: Service, tmp_path: P
     running.until(lambda: len(service.began) >= before + BEFORE, "the model is asked")
     user, _, password = str(running.api.auth).partition(":")
     httpx.delete(f"{running.api.url}/flow_runs/{run}", auth=(user, password)).raise_for_status()
+    at = time.monotonic() + FRESH_S
     running.until(lambda: all(each.run != run for each in running.processes()), "its process ends")
-    assert len(service.began) - before < ITEMS
+    assert [each for each in service.began if each > at] == []
     again = running.start(service.deployment, service.parameters(tmp_path, first=2 * ITEMS))
     running.until(lambda: running.state_of(again) == "Completed", "the same worker runs it again")
     assert len(service.began) - before == ITEMS, "each was asked once"
+
+
+def test_a_suspended_run_that_was_begun_again_asks_nothing_when_it_wakes(service: Service, tmp_path: Path) -> None:
+    running, before = service.running, len(service.began)
+    run = running.start(service.deployment, service.parameters(tmp_path, first=3 * ITEMS))
+    running.until(lambda: len(service.began) >= before + BEFORE, "the model is asked")
+    [process] = [each.process for each in running.processes() if each.run == run]
+    process.suspend()
+    running.until(lambda: running.api.get(f"/flow_runs/{run}")["run_count"] == 2, "another process begins it")
+    process.resume()
+    running.until(lambda: running.state_of(run) == "Completed", "it is done")
+    assert not process.is_running()
+    assert len(service.began) - before <= ITEMS + CONCURRENCY, "no more than what was under way is asked twice"
 
 
 def test_a_killed_run_is_continued_by_itself_and_says_so(service: Service, tmp_path: Path) -> None:
