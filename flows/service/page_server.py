@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pydantic import SecretStr
 
@@ -41,6 +41,8 @@ from storage.storage_errors import IndexUnusable
 if TYPE_CHECKING:
     from tasks.rag.answers import AnswerSettings
 
+HEADERS_S = 10.0
+"""Longest time from the connection, or from the last request on it, until the headers of a request have come."""
 LAST_ANSWERS_S = 3
 """Seconds that answers in progress have left when the server ends."""
 PATIENCE_S, LOOK_S = 60.0, 0.5
@@ -157,6 +159,28 @@ def listen_for_pages(place: Place) -> socket.socket:
     return listening
 
 
+def punctual_protocol() -> Any:
+    """Return uvicorn's protocol with a limit on the time for the headers of a request, for which it waits for ever."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    base: Any = AutoHTTPProtocol
+
+    class PunctualProtocol(base):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(HEADERS_S, self.close_without_request, None)
+
+        def close_without_request(self, last: Any) -> None:
+            """Close the connection if no request has come since `last`."""
+            is_idle = self.cycle is None or self.cycle.response_complete
+            if is_idle and self.cycle is last:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.loop.call_later(HEADERS_S, self.close_without_request, self.cycle)
+
+    return PunctualProtocol
+
+
 def serve_pages(
     collections: Sequence[Collection], auth: SecretStr, listening: socket.socket, *, home: Path, verbose: bool = False
 ) -> None:
@@ -165,6 +189,7 @@ def serve_pages(
 
     from flows.service.answering import Asking
     from flows.service.live_index import LiveIndex
+    from flows.service.web.visits import acts
     from flows.service.web.workplace import create_app
     from tasks.resources import sessions
 
@@ -183,8 +208,18 @@ def serve_pages(
     )
     sys.stdout.flush()  # a program may wait for the address on a pipe
     logging.getLogger("flows").setLevel(logging.INFO if verbose else logging.WARNING)
+    each_act = logging.StreamHandler()  # a line of its own, which the handler of the MCP SDK would break
+    each_act.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    acts.addHandler(each_act)
+    acts.setLevel(logging.INFO)
+    acts.propagate = False
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LAST_ANSWERS_S
+        app,
+        http=punctual_protocol(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
     server = uvicorn.Server(config)
     gc.collect()

@@ -154,8 +154,8 @@ def member_name(info: ZipInfo) -> str:
 
 
 def escape_unprintable(name: str) -> str:
-    """Return a name that can stand in a sentence or in JSON: control characters and lone surrogates are escaped."""
-    unseen = ("Cc", "Cs", "Zl", "Zp")
+    """Return a name that can stand in a sentence or in JSON: what is not seen, or turns the direction, is escaped."""
+    unseen = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return "".join(s.encode("unicode_escape").decode() if unicodedata.category(s) in unseen else s for s in name)
 
 

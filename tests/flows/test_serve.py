@@ -26,7 +26,7 @@ from starlette.requests import ClientDisconnect
 from flows.service.answering import MOST_BODY_BYTES, Asking, Item, Stream
 from flows.service.api import Refused
 from flows.service.live_index import LiveIndex
-from flows.service.page_server import FILE, auth_string
+from flows.service.page_server import FILE, auth_string, punctual_protocol
 from flows.service.served_collections import Collection
 from flows.service.web.workplace import create_app
 from models.embedders import open_embedder
@@ -106,7 +106,7 @@ def serving(index: Path, sessions: Sessions, *, at_once: int = 4, waiting: int =
         auth=SecretStr(AUTH),
         home=index.parent,
     )
-    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, http=punctual_protocol(), log_level="critical", timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -149,6 +149,13 @@ def until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+def test_a_connection_that_sends_no_whole_header_is_closed(monkeypatch: pytest.MonkeyPatch, reading: Server) -> None:
+    monkeypatch.setattr("flows.service.page_server.HEADERS_S", 0.2)
+    with socket.create_connection(("127.0.0.1", reading.port), timeout=PATIENCE_S) as half_open:
+        half_open.sendall(b"GET /health HTTP/1.1\r\nX-Slow: ")
+        assert half_open.recv(1) == b""
 
 
 def events(body: str) -> list[tuple[str, Any]]:

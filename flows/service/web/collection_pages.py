@@ -132,6 +132,7 @@ async def upload_files(visit: Visit) -> Response:
     if not upload.accepted and not upload.refused:
         raise Problem(422, "no file was chosen; choose files, a folder or a ZIP")
     if upload.accepted:
+        visit.note_act("upload", *upload.accepted)
         indexing.start()
     name = secrets.token_hex(8)
     _uploads[name] = upload
@@ -197,6 +198,7 @@ def remove_document(visit: Visit) -> Response:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise Problem(507, f"{path.name} cannot be removed ({error.strerror}); see who owns it") from error
+    visit.note_act("removal", visit.form.get("file", ""))
     _indexing(visit).start()
     return RedirectResponse(visit.to("/documents"), 303)
 
@@ -207,6 +209,7 @@ def read_again(visit: Visit) -> Response:
     name = visit.form.get("file", "")
     if name:
         _find_file(name, files_in(_indexing(visit)))
+    visit.note_act("rerun", name)
     _indexing(visit).start([name] if name else ())
     return RedirectResponse(visit.to("/documents"), 303)
 
@@ -330,8 +333,8 @@ def fault_of_name(name: str) -> str:
     parts = name.split("/")
     if name.startswith("/") or name[1:2] == ":":  # the latter: a drive of Windows
         return "the name is an absolute one; a document lies below the folder of the documents"
-    if "\\" in name or any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in name):
-        return "the name has a backslash or a control character; rename the file"
+    if "\\" in name or escape_unprintable(name) != name:  # such a sign may turn round what follows: `fdp.exe`
+        return "the name has a backslash, a control character or an invisible one; rename the file"
     if any(part in ("", ".", "..") for part in parts):
         return "the name leads out of the folder of the documents, or has an empty part; rename the file"
     if any(part.startswith((".", "~$")) for part in parts):
@@ -358,7 +361,12 @@ def _fault_of_content(name: str, path: Path) -> str:
     caps = ZipCaps()
     try:
         with open_zip(path, caps=caps) as archive:
-            faults = (explain_refusal(info, caps=caps) for info in archive.infolist())
+            faults = (
+                "a name in it has an invisible character"
+                if escape_unprintable(info.filename) != info.filename
+                else explain_refusal(info, caps=caps)
+                for info in archive.infolist()
+            )
             return next((f"{fault}; the ZIP was not taken" for fault in faults if fault), "")
     except DocumentError as error:
         return str(error)

@@ -81,6 +81,7 @@ def accept_incident(visit: Visit) -> Response:
     except NoIncident as error:
         raise Problem(404, str(error)) from error
     incidents().put(accepted)
+    visit.note_act("accept", visit.form.get("incident", ""))
     return _back(visit)
 
 
@@ -93,6 +94,7 @@ def pin_night(visit: Visit) -> Response:
     except NoIncident as error:
         raise Problem(404, str(error)) from error
     incidents().pin(suite, pins)
+    visit.note_act("pin", suite, visit.form.get("run", ""))
     return _back(visit)
 
 
@@ -100,6 +102,7 @@ def pin_night(visit: Visit) -> Response:
 def unpin_nights(visit: Visit) -> Response:
     """Have later nights compared with the last good scores again."""
     incidents().pin(visit.form.get("suite", ""), [])
+    visit.note_act("unpin", visit.form.get("suite", ""))
     return _back(visit)
 
 

@@ -6,8 +6,10 @@ a form must carry the token of its page and come from this origin.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 import time
@@ -31,15 +33,21 @@ from flows.service.live_index import Indexing, LiveIndex
 from flows.service.served_collections import Collection, Collections
 from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
+from tasks.documents.archives import escape_unprintable
 from tasks.evaluation.results import ranking
 from tasks.measure.page_style import LOOK
 from tasks.measure.page_style import PARTS as SHARED
 from tasks.nightly import night_report
 
+acts = logging.getLogger("trivet.acts")
+"""Logger of what people do here, a line each."""
+
 ROOT = "/ui"
 COOKIE = "trivet"
 LASTS_S = 7 * 24 * 3600
 """Seconds until a cookie of the sign-in ends."""
+LONGEST_DELAY_S, MOST_ADDRESSES = 10.0, 10_000
+"""Longest wait for the answer to a wrong secret, and most addresses that are remembered."""
 FOLDER = Path(__file__).parent
 TEMPLATES, STATIC, WORDS = FOLDER / "templates", FOLDER / "static", FOLDER / "words.toml"
 Language = Literal["en", "ko"]
@@ -85,6 +93,15 @@ class Keys:
         """Return whether an Authorization header carries the auth string of the pages."""
         return _are_equal(header, f"Bearer {self._auth}")
 
+    def who(self, cookie: str) -> str:
+        """Return which secret signed a cookie, as `owner 3f2a9c01` with digits of its nonce; empty for none."""
+        content, _, signature = cookie.rpartition(".")
+        secrets_by_name = {"owner": self._owner(), "pages": self._auth}
+        for name, secret in secrets_by_name.items() if self.is_cookie(cookie) else ():
+            if secret and _are_equal(signature, self._sign_cookie(content, secret)):
+                return f"{name} {content.partition('.')[2][:8]}"
+        return ""
+
     def cookie(self, secret_word: str) -> str | None:
         """Return a cookie for a browser that sent one of the two secrets: its end, a nonce, a signature; else None."""
         secret = next(
@@ -128,6 +145,26 @@ class Keys:
         return hmac.new(self._auth.encode(), signed, hashlib.sha256).hexdigest()
 
 
+class WrongSignIns:
+    """Wrong secrets by address: each is logged, and from the fourth on answered later than the one before."""
+
+    def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        self._sleep = sleep
+        self._counts: dict[str, int] = {}
+
+    async def delay(self, address: str) -> None:
+        """Count a wrong secret and wait; who sends the right one waits for nothing."""
+        count = self._counts.pop(address, 0) + 1
+        self._counts[address] = count
+        if len(self._counts) > MOST_ADDRESSES:
+            del self._counts[next(iter(self._counts))]  # the one that was wrong longest ago
+        acts.warning("wrong sign-in from=%s count=%d", address, count)
+        await self._sleep(min(LONGEST_DELAY_S, 0.1 * 2.0 ** min(count - 3, 9)) if count > 3 else 0)
+
+    def forget(self, address: str) -> None:
+        self._counts.pop(address, None)
+
+
 def _are_equal(text: str, expected: str) -> bool:
     return hmac.compare_digest(text.encode(errors="replace"), expected.encode())  # bytes: not only ASCII is said
 
@@ -143,6 +180,7 @@ class Workplace:
     asking: Asking
     collections: Collections
     keys: Keys
+    wrong: WrongSignIns
     home: Path
     """Folder of the labelled questions."""
     evaluations: Callable[[], Evaluations]
@@ -184,6 +222,11 @@ class Visit(NamedTuple):
         return quote(f"{ROOT}{path}", safe="/") + (f"?{query}" if query else "")
 
     @property
+    def sender(self) -> str:
+        """Address of the browser, or the one that the proxy of this machine names."""
+        return self.request.client.host if self.request.client else "unknown"
+
+    @property
     def is_part(self) -> bool:
         """Whether htmx asks for a part of a page."""
         return self.request.headers.get("HX-Request") == "true"
@@ -217,6 +260,11 @@ class Visit(NamedTuple):
         """Raise Problem unless this is the token of the forms of this browser."""
         if not self.workplace.keys.is_form_token(token, self.cookie):
             raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
+
+    def note_act(self, act: str, *about: str, cookie: str = "") -> None:
+        """Log in one line that somebody changed something: what, who, from where. cookie: that of a new sign-in."""
+        who = self.workplace.keys.who(cookie or self.cookie)
+        acts.info("%s by=%s from=%s about=%s", act, who, self.sender, escape_unprintable(", ".join(about) or "-"))
 
     def say(self, words: str) -> str:
         """Return words of the pages in the language of the page."""

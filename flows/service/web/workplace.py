@@ -47,6 +47,7 @@ from flows.service.web.visits import (
     Problem,
     Visit,
     Workplace,
+    WrongSignIns,
     language_of,
     static_files,
 )
@@ -88,9 +89,17 @@ def create_app(
 
     # the pages of its documentation would load scripts from elsewhere
     app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    workplace = Workplace(asking, collections, Keys(auth, owner=owner), WrongSignIns(), home, evaluations, app.openapi)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        status, sentence = refusal_of(error)
+        if status == 401 and "Authorization" in request.headers and request.client:
+            await workplace.wrong.delay(request.client.host)
+        headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
+        return JSONResponse({"error": sentence}, status, headers)
+
     for kind in (HTTPException, Busy, StorageError, UnknownCollection, ApiFailed, ValueError, Exception):
-        app.add_exception_handler(kind, _refuse)
-    workplace = Workplace(asking, collections, Keys(auth, owner=owner), home, evaluations, app.openapi)
+        app.add_exception_handler(kind, refuse)
     app.include_router(doors.routes(workplace))
     app.include_router(openai_door.routes(workplace))
 
@@ -131,12 +140,6 @@ def create_app(
     routes = [_route(workplace, page) for listed in (*(room.pages for room in ROOMS), pages) for page in listed]
     app.mount(ROOT, Starlette(routes=routes))
     return app
-
-
-async def _refuse(_: Request, error: Exception) -> Response:
-    status, sentence = refusal_of(error)
-    headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
-    return JSONResponse({"error": sentence}, status, headers)
 
 
 def _route(workplace: Workplace, page: Page) -> Route:
@@ -198,12 +201,15 @@ def show_sign_in(visit: Visit) -> Response:
 
 
 @pages.post("/sign-in", public=True)
-def sign_in(visit: Visit) -> Response:
+async def sign_in(visit: Visit) -> Response:
     """Set the cookie for one of the two secrets."""
     to = _local_address(visit.form.get("to", ""))
     cookie = visit.workplace.keys.cookie(visit.form.get("auth", "").strip())
     if cookie is None:
+        await visit.workplace.wrong.delay(visit.sender)
         return visit.page("sign_in.html", status=403, to=to, wrong=True)
+    visit.workplace.wrong.forget(visit.sender)
+    visit.note_act("sign-in", cookie=cookie)
     response = RedirectResponse(to, 303)
     secure = visit.request.url.scheme == "https"
     response.set_cookie(COOKIE, cookie, LASTS_S, path=ROOT, httponly=True, samesite="strict", secure=secure)
@@ -211,8 +217,9 @@ def sign_in(visit: Visit) -> Response:
 
 
 @pages.post("/sign-out")
-def sign_out(_: Visit) -> Response:
+def sign_out(visit: Visit) -> Response:
     """Delete the cookie of the sign-in."""
+    visit.note_act("sign-out")
     response = RedirectResponse(f"{ROOT}/sign-in", 303)
     response.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
     return response

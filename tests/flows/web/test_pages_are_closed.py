@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pydantic import SecretStr
 
 from flows.service.web import workplace
 from flows.service.web.place_page import picture_address
-from flows.service.web.visits import COOKIE, LASTS_S, Keys
+from flows.service.web.visits import COOKIE, LASTS_S, LONGEST_DELAY_S, Keys, WrongSignIns
 from flows.service.web.workplace import _local_address
 from tests.flows.asks import digest, publish_texts
 from tests.flows.web.served import AUTH, OWNER, Site, answer, cited, sign_in, site
@@ -121,6 +122,26 @@ def test_the_owner_of_the_service_signs_in_until_its_secret_changes() -> None:
     assert (keys.is_cookie(cookie), keys.cookie("trivet:guess"), keys.cookie("")) == (True, None, None)
     secret[0] = "trivet:another"
     assert not keys.is_cookie(cookie)
+
+
+def test_wrong_sign_ins_are_logged_and_answered_ever_later_and_a_right_one_is_not(
+    served: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def guess(wrong: WrongSignIns) -> None:
+        for _ in range(12):
+            await wrong.delay("10.0.0.7")
+
+    asyncio.run(guess(WrongSignIns(sleep)))
+    assert (waits[:3], waits[3:] == sorted(waits[3:]), waits[-1]) == ([0, 0, 0], True, LONGEST_DELAY_S)
+    assert caplog.messages[-1] == "wrong sign-in from=10.0.0.7 count=12"
+    with caplog.at_level("INFO", "trivet.acts"), httpx.Client(base_url=served.url, follow_redirects=True) as browser:
+        sign_in(browser, OWNER)
+    assert re.fullmatch(r"sign-in by=owner [0-9a-f]{8} from=127\.0\.0\.1 about=-", caplog.messages[-1])
 
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites_and_is_for_the_auth_string(served: Site) -> None:

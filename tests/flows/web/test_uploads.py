@@ -130,6 +130,8 @@ def test_files_folders_and_zips_are_kept_and_indexed(place: Place) -> None:
         ("a//b.txt", b"x", "empty part"),
         ("C:/x.txt", b"x", "absolute"),
         ("a\\..\\b.txt", b"x", "backslash"),
+        ("notice\u202etxt.exe.txt", b"x", "invisible"),
+        ("names.zip", zipped(("notice\u202etxt.exe.txt", b"x")), "invisible"),
         (".bashrc.txt", b"x", "hidden files"),
         ("~$open.docx", b"x", "lock files"),
         ("n" * 300 + ".txt", b"x", "too long"),
@@ -240,13 +242,20 @@ def test_an_upload_that_no_page_of_ours_sent_or_that_has_no_file_is_refused(plac
     assert place.stored() == {}
 
 
-def test_a_document_is_removed_after_a_question_and_a_zip_with_all_that_it_holds(place: Place) -> None:
+def test_a_document_is_removed_after_a_question_and_a_zip_with_all_that_it_holds(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trivet.acts")
     place.upload(("b.txt", b"b"), ("c.zip", zipped(("x.txt", b"x"), ("y.txt", b"y"))))
     asked = place.browser.get("/ui/documents/remove?file=c.zip/x.txt").text
     assert ("<li>c.zip</li>" in asked, "all documents of the ZIP" in asked) == (True, True)
     assert set(place.stored()) == {"b.txt", "c.zip"}
     place.browser.post("/ui/documents/remove", data={"token": place.token(), "file": "c.zip/x.txt"}).raise_for_status()
     assert set(place.stored()) == {"b.txt"}
+    place.browser.post("/ui/documents/again", data={"token": place.token(), "file": "b.txt"}).raise_for_status()
+    said = [re.sub("by=pages [0-9a-f]{8} ", "", message) for message in caplog.messages]
+    where = "from=testclient about="
+    assert said == [f"upload {where}b.txt, c.zip", f"removal {where}c.zip/x.txt", f"rerun {where}b.txt"]
 
 
 def test_the_last_document_is_not_removed_and_the_sentence_says_what_to_do(place: Place) -> None:
