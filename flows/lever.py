@@ -59,8 +59,12 @@ def post_train(config: LeverConfig) -> LeverReport:
             f"{dataset.left_out} items were left out: no whole picture, no answer, or a text that is examined"
         )
     embedded = _read_embeddings(config, dataset.dataset, files, lever_run, weights=weights)
+    parted = steps.Parted(dataset=dataset.dataset, train_queries=dataset.train_queries)
+    if config.dataset.name not in CPU_WORLDS:  # whose splits are drawn apart
+        parted = steps.part_leaks(dataset.dataset, embedded=embedded)
+        lever_run.add_notes(*parted.notes)
     world = World(
-        dataset=dataset.dataset,
+        dataset=parted.dataset,
         embedded=embedded,
         judge=JudgeSpec(
             name=config.judge,
@@ -81,7 +85,7 @@ def post_train(config: LeverConfig) -> LeverReport:
                     f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
                 )
             _SeedRun(
-                config.with_earlier_files(place), world, place, lever_run, queries=dataset.train_queries, seed=seed
+                config.with_earlier_files(place), world, place, lever_run, queries=parted.train_queries, seed=seed
             ).run()
     if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
         lever_run.summary = steps.summarise(evaluated)
@@ -147,6 +151,7 @@ class _SeedRun:
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
         lever_run.finish_stage("pools")
 
+        selectors: dict[Stage, Ref]
         if config.prior == "none":
             selectors, pools = self._train_in_stages(pools, recipe)
         elif start.grpo_checkpoint:
@@ -157,7 +162,7 @@ class _SeedRun:
             trained = train(self.world, pools=pools, reward=config.reward, **settings, **self.asking)
             selectors = {"grpo": lever_run.add_selector(trained)}
 
-        stage: Stage = list(selectors)[-1]
+        stage = list(selectors)[-1]
         gate = with_device(steps.gate_selector, in_process=self.world.judge.in_process)
         gated = with_name(gate, f"compare {stage.upper()} with rules, seed {self.seed}")(
             self.world, pools=pools, selector=selectors[stage], stage=stage, **self.asking

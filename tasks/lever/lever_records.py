@@ -67,8 +67,9 @@ class VqaItem(Record):
 
     @property
     def shown_answer(self) -> str:
-        """The answer of a demonstration: the one given most often, of equals the first."""
-        return max(self.answers, key=self.answers.count)
+        """The answer of a demonstration: the one given most often, of equals the first; a blank shows nothing."""
+        answers = [answer for answer in self.answers if answer.strip()] or self.answers
+        return max(answers, key=answers.count)
 
     @property
     def group(self) -> str:

@@ -92,7 +92,7 @@ def write_digits(folder: Path, *, world: str, candidates: int, queries: int, val
     return Written(folder=folder, digest=digest_of_folder(folder))
 
 
-@step(version=1, reads_world=True)
+@step(version=2, reads_world=True)
 def read_dataset(
     name: str,
     *,
@@ -125,7 +125,31 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
 
 
-@step(version=1, reads_world=True)
+class Parted(Record):
+    """A dataset whose candidates and train queries are no test or validation items."""
+
+    dataset: Ref
+    train_queries: int
+    notes: tuple[str, ...] = ()
+    """What was left out, with examples."""
+
+
+@step(version=1)
+def part_leaks(dataset: Ref, *, embedded: Embedded) -> Parted:
+    """Leave candidates and train queries out that are test or validation items again."""
+    from tasks.lever.data.candidate_pools import read_banks
+    from tasks.lever.data.leaks import describe_leaks, find_leaks, without_leaks
+
+    items = artifacts().load(Dataset, dataset)
+    leaks = find_leaks(items, read_banks(embedded, artifacts()))
+    if not leaks:
+        return Parted(dataset=dataset, train_queries=len(items.train_queries))
+    parted = without_leaks(items, leaks)
+    stored = artifacts().save("vqa-dataset", parted)
+    return Parted(dataset=stored, train_queries=len(parted.train_queries), notes=(describe_leaks(leaks),))
+
+
+@step(version=2, reads_world=True)
 def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
     """Read the embeddings in two files, which take the place of an encoder."""
     from tasks.lever.data.earlier_files import import_embeddings

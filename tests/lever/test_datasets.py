@@ -65,6 +65,7 @@ LEFT_OUT = [
     pytest.param(question(2, "b"), annotation(2, "b", *TEN), "there is no picture b or b.jpg in", id="no picture"),
     pytest.param(question(2, "half"), annotation(2, "half", *TEN), "is damaged", id="photograph cut short"),
     pytest.param(question(2, "a"), annotation(2, "a"), "has no answers", id="no answers"),
+    pytest.param(question(2, "a"), annotation(2, "a", "", " "), "has no answers", id="blank answers"),
     pytest.param(question(2, "a", " "), annotation(2, "a", *TEN), "its question is empty", id="empty question"),
 ]
 

@@ -240,3 +240,13 @@ def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None
         "revision": "abc",
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
+
+
+def test_vectors_of_other_lengths_are_scaled_and_a_zero_one_is_refused(tmp_path: Path) -> None:
+    vectors = torch.tensor([[3.0, 4.0], [0.6, 0.8], [1e-3, 0.0]])
+    read = read_embeddings(saved(tmp_path, {str(row): vector for row, vector in enumerate(vectors)}, None))
+    assert isinstance(read, EmbeddingBank)
+    torch.testing.assert_close(read.vectors, torch.tensor([[0.6, 0.8], [0.6, 0.8], [1.0, 0.0]]))
+    assert read.vectors[1].equal(vectors[1]), "one of length one stays as it is"
+    with pytest.raises(FileUnusable, match=r"the embedding of b is zero; embed it again"):
+        read_embeddings(saved(tmp_path, {"a": vectors[0], "b": 0 * vectors[0]}, None))

@@ -36,6 +36,10 @@ from tasks.lever.lever_errors import DatasetUnusable, FileUnusable
 from tasks.lever.lever_records import Dataset, Embedded, Item, Modality, first_duplicate
 
 FORMAT = "trivet embeddings"
+SHORTEST = 1e-6
+"""Length below which a vector has no direction."""
+UNIT_WITHIN = 1e-3
+"""Difference of a length from one that half precision makes."""
 NOT_OF_TORCH = (
     *(RuntimeError, pickle.UnpicklingError, EOFError, OSError, zipfile.BadZipFile, struct.error, MemoryError),
     *(ValueError, LookupError, AttributeError, TypeError, OverflowError, AssertionError),
@@ -124,6 +128,20 @@ def _to_float32(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
     return vectors.detach().to(device="cpu", dtype=torch.float32)
 
 
+def _to_unit_length(vectors: Tensor, ids: Sequence[str], where: str) -> Tensor:
+    """Scale vectors (len(ids), …, d) of others to length one; those that have it stay as they are, to the bit.
+
+    Raises FileUnusable for a zero vector, which is near nothing.
+    """
+    lengths = vectors.double().norm(dim=-1, keepdim=True)
+    zero = (lengths <= SHORTEST).flatten(1).any(1)
+    if zero.any():
+        first = ids[int(zero.nonzero()[0])]
+        raise FileUnusable(f"{where}: the embedding of {first} is zero; embed it again, or leave it out")
+    is_unit = (lengths - 1).abs() <= UNIT_WITHIN
+    return torch.where(is_unit, vectors, (vectors / lengths).float())
+
+
 def ids_file(path: Path) -> Path:
     """Return the path of the JSON file with the ids of an exported tensor."""
     return path.with_suffix(".json")
@@ -203,7 +221,8 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
         description = list(content.shape) if isinstance(content, Tensor) else type(content).__name__
         raise FileUnusable(f"{path}: {description} are no embeddings; a dict by id, [N, d] or [Q, K, d] is expected")
     if vectors.ndim == 2:
-        return make_bank(names, vectors, encoder=encoder, where=str(path))
+        bank = make_bank(names, vectors, encoder=encoder, where=str(path))
+        return bank._replace(vectors=_to_unit_length(bank.vectors, names, str(path)))
     return _read_pools(names, vectors, about, encoder, path)
 
 
@@ -295,7 +314,8 @@ def _read_pools(
     if wrong := next((query for query in queries if len(set(pools[query])) != vectors.shape[1]), None):
         raise FileUnusable(f"{path}: query {wrong} needs {vectors.shape[1]} candidates, each once")
     rows: dict[str, Tensor] = {}
-    for pool, embeddings in zip(pools.values(), _to_float32(vectors, queries, str(path)), strict=True):
+    units = _to_unit_length(_to_float32(vectors, queries, str(path)), queries, str(path))
+    for pool, embeddings in zip(pools.values(), units, strict=True):
         for id, vector in zip(pool, embeddings, strict=True):
             if not torch.equal(rows.setdefault(id, vector), vector):
                 raise FileUnusable(f"{path}: candidate {id} has one embedding in one pool, another in another")
@@ -309,8 +329,6 @@ PER_SHARD = 256
 """Pictures, questions or texts that are embedded and kept together; a kill loses at most so many."""
 VERSION = 1
 """Raise it when the same encoder would give other vectors."""
-SHORTEST = 1e-6
-"""Length below which a vector has no direction."""
 
 
 def embed_dataset(

@@ -80,14 +80,14 @@ class Annotation(NamedTuple):
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Annotation | None:
-        """Read an entry; None where there are no answers, or one of them is no text."""
+        """Read an entry; None where there are no answers but blanks, or one of them is no text."""
         listed, kind = entry.get("answers"), entry.get("answer_type")
         people = cast(list[Any], listed) if isinstance(listed, list) else []
         texts = [
             cast(dict[str, Any], person).get("answer") if isinstance(person, dict) else person for person in people
         ]
         answers = tuple(text for text in texts if isinstance(text, str))
-        if not answers or len(answers) < len(texts):
+        if not any(answer.strip() for answer in answers) or len(answers) < len(texts):
             return None
         return cls(answers, kind if isinstance(kind, str) else OTHER_ANSWERS)
 

@@ -305,13 +305,13 @@ def open_metric(name: str, *, stem: bool = False) -> Score:
         return lambda answer, answers: float(any(are_same_words(right, answer) for right in answers))
     module, _, function_name = name.rpartition(".")
     try:
-        function: Any = getattr(import_module(module), function_name) if module else None
+        function: Callable[..., Any] | None = getattr(import_module(module), function_name) if module else None
     except (ImportError, AttributeError) as error:
         raise OptionUnusable(
             f"the metric {name} cannot be imported ({error}); name a function of a module that Python finds "
             "(PYTHONPATH), as module.function"
         ) from error
-    if not callable(function):
+    if function is None:
         raise OptionUnusable(f"there is no metric {name!r}; choose {', '.join(METRICS)}, or name a module.function")
 
     def score(answer: str, answers: Sequence[str]) -> float:
