@@ -46,6 +46,8 @@ OVERFLOW = re.compile(
 CONTENT = re.compile("content_filter|content_policy|responsible_ai|data_inspection|safety")
 """Matches the codes of a content filter: OpenAI's, Azure's and those of gateways to other providers."""
 MOST_CONNECTIONS = 1000
+CONNECT_S = 5.0
+"""Longest wait for a connection: a host that is gone answers nothing, and a model that is slow takes it at once."""
 PIECE_BYTES = 65_536  # most of a stream that is read at once
 PERMANENT_LIMITS = ("insufficient_quota", "billing_hard_limit_reached")  # codes of status 429 that no wait mends
 PERMANENT_FAILURES = ("invalid", "image", "unsupported", "empty_image", "failed_to_download_image")  # starts of codes
@@ -150,7 +152,8 @@ class Endpoint:
         if self._query:  # it may hold a key, and whole URLs are logged
             logging.getLogger("urllib3").setLevel(logging.WARNING)
         parts, proxies = urlsplit(self._url), getproxies()
-        options: dict[str, Any] = {"timeout": self._timeout_s, "maxsize": MOST_CONNECTIONS, "retries": False}
+        timeout = urllib3.Timeout(connect=min(CONNECT_S, self._timeout_s), read=self._timeout_s)
+        options: dict[str, Any] = {"timeout": timeout, "maxsize": MOST_CONNECTIONS, "retries": False}
         if parts.scheme == "https":  # the authorities of the system, or of SSL_CERT_FILE, and those of Mozilla
             options["ssl_context"] = ssl.create_default_context()
             options["ssl_context"].load_verify_locations(certifi.where())
@@ -183,15 +186,16 @@ class Endpoint:
 
     def _connection_error(self, error: urllib3.exceptions.HTTPError) -> ModelError:
         """Return the error that one of urllib3 means."""
-        cause = error.__cause__ or error.args[-1]
-        if isinstance(error, urllib3.exceptions.NewConnectionError):
+        cause = self._clean(error.__cause__ or error.args[-1])
+        if isinstance(error, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)):
             ask = f"`curl {self._url}/models` asks it too"
-            return Unreachable(f"{self._where} cannot be reached ({self._clean(cause)}); is it running? {ask}.")
-        reason = f"hung up ({self._clean(cause)}); is it running?"
+            return Unreachable(f"{self._where} cannot be reached ({cause}); is it running? {ask}.")
         if isinstance(error, urllib3.exceptions.TimeoutError):
-            reason = f"did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
-            reason += "(`timeout` among its arguments)."
-        return TransientModelError(f"{self._where} {reason}")
+            return TransientModelError(
+                f"{self._where} did not answer within {self._timeout_s:g} s; raise the time-out if the model is slow "
+                "(`timeout` among its arguments)."
+            )
+        return Unreachable(f"{self._where} hung up ({cause}); is it running?")
 
     def _classify_failure(self, code: str, message: str) -> ModelError | None:
         """Return the error that a failure's code or words mean, whatever its status; None where neither is known."""

@@ -2,7 +2,7 @@
 
 ModelError
 ├── TransientModelError   time-out, 429, 5xx, connection lost: worth a retry
-│   └── Unreachable       nothing listens at the address of the endpoint
+│   └── Unreachable       nothing listens at the address of the endpoint, or it hangs up
 ├── ModelUnavailable      no such model, no endpoint, missing key: stops the run with the remedy
 │   ├── NoSuchPath        the endpoint lacks this API
 │   └── NoChatTemplate    the model has none, or none of that name
@@ -27,7 +27,7 @@ class TransientModelError(ModelError):
 
 
 class Unreachable(TransientModelError):
-    """Nothing listens at the address of the endpoint, or it has no such host."""
+    """Nothing listens at the address of the endpoint, who listens hangs up, or there is no such host."""
 
 
 class ModelUnavailable(ModelError):

@@ -17,10 +17,12 @@ from models.model_errors import (
     ModelError,
     RequestRefused,
     TransientModelError,
+    Unreachable,
 )
 from models.protocols import BatchChat, Chat, ChatRequest, ChatResponse
 from tasks.budget import Budget, BudgetSpent, Tokens
 from tasks.calls import (
+    AWAY_S,
     Answer,
     AskingEnded,
     Limits,
@@ -261,7 +263,7 @@ class _Sender:
         return self._waiting.popleft()
 
     def _count(self, answer: Answer | ModelError) -> None:
-        """Count failures and refusals; where the endpoint has failed every request for long, what waits fails too."""
+        """Count failures and refusals; where the endpoint is away, or has failed all for long, what waits fails too."""
         if isinstance(answer, Answer):
             self._refusals = None
         elif self._refusals is not None and refuses_all_alike(answer):
@@ -273,7 +275,9 @@ class _Sender:
             return
         self._failing_since = self._failing_since if self._failures else self._limits.clock()
         self._failures += 1
-        if self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S:
+        is_away = isinstance(answer, Unreachable) and self._limits.away_s >= AWAY_S
+        has_failed_long = self._failures >= FAILURES and self._limits.clock() - self._failing_since >= PATIENCE_S
+        if is_away or has_failed_long:
             message = f"{answer} It failed {self._failures} times in a row and is left alone."
             while self._waiting:
                 self._outcomes.put(_Outcome(self._waiting.popleft().key, TransientModelError(message)))

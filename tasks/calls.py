@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -86,6 +85,9 @@ class CallSettings(Record):
 
 STARTING_S = 6.0
 """Seconds in which an endpoint may start to listen at its address, before each request to it is given up."""
+AWAY_S = 12.0
+"""Seconds for which an endpoint that has answered may be away, as while its server restarts; then each request gets one
+try. The waits of the usual five tries come to as much."""
 WHILE_SOMEBODY_WAITS = CallSettings(tries=2, most_delay_s=5.0)
 """For questions of people: a word that the model is away, now, is worth more than its answer in ten minutes."""
 
@@ -315,8 +317,9 @@ class Limits:
         self._tokens = _Rate(settings.tokens_per_minute, clock)
         self._guard = threading.Lock()
         self._closed_until = clock()
-        self._given_up_at = 0.0
-        """Time from which an endpoint that never answered is given up; 0 before the first try."""
+        self._has_answered = False
+        self._away_since: float | None = None
+        """Time of the first try that did not reach the endpoint; None while the last one did."""
         self._in_flight: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # gone with its last user
 
     def lock_for(self, key: str) -> threading.Lock:
@@ -334,8 +337,9 @@ class Limits:
             try:
                 return self._try(call, expected, ended)
             except TransientModelError as error:
-                delay_s = self._delay_s(number, error.retry_after_s or 0.0)
-                if number == self.settings.tries or delay_s is None:
+                is_away = isinstance(error, Unreachable)
+                delay_s = self._delay_s(number, error.retry_after_s or 0.0, least=0.8 if is_away else 0.0)
+                if number == self.settings.tries or delay_s is None or (is_away and self.away_s >= AWAY_S):
                     raise
                 log.warning("model call failed try=%d wait_s=%.1f error=%s", number, delay_s, error)
             self._pause(delay_s, ended)
@@ -354,19 +358,28 @@ class Limits:
             _refuse_when_ended(ended)
             result = call()
         except Unreachable as error:
-            self._given_up_at = self._given_up_at or self.clock() + STARTING_S
-            if self.clock() >= self._given_up_at:
+            self._away_since = self.clock() if self._away_since is None else self._away_since
+            if self.away_s >= STARTING_S and not self._has_answered:
                 raise ModelUnavailable(str(error)) from error
+            raise
+        except TransientModelError:
+            self._away_since = None
             raise
         finally:
             self._slots.release()
-        self._given_up_at = inf  # it has answered: a later failure is a matter of tries
+        self._has_answered, self._away_since = True, None
         return result
 
-    def _delay_s(self, number: int, requested_s: float) -> float | None:
+    @property
+    def away_s(self) -> float:
+        """Seconds since the first of the tries in a row that did not reach the endpoint; 0 while the last one did."""
+        since = self._away_since
+        return 0.0 if since is None else self.clock() - since
+
+    def _delay_s(self, number: int, requested_s: float, *, least: float) -> float | None:
         """Return the seconds before the next try: what the server asked for, and a random part that grows.
 
-        None where the server asked for more than there is patience for.
+        least: the smallest share of that part. None where the server asked for more than there is patience for.
         """
         most_s = self.settings.most_delay_s
         if requested_s > most_s:
@@ -374,7 +387,8 @@ class Limits:
         with self._guard:
             self._closed_until = max(self._closed_until, self.clock() + requested_s)  # for all threads
             # full jitter, so that threads that failed together do not come back together
-            return requested_s + self._rng.uniform(0, min(most_s, self.settings.first_delay_s * 2 ** (number - 1)))
+            grown_s = min(most_s, self.settings.first_delay_s * 2 ** (number - 1))
+            return requested_s + self._rng.uniform(least * grown_s, grown_s)
 
     def _pause(self, seconds: float, ended: threading.Event | None) -> None:
         """Wait for some seconds. Raises AskingEnded and ModelUnavailable as soon as nothing more is to be asked."""

@@ -25,6 +25,7 @@ from models.protocols import ChatRequest, ChatResponse, Image, Message, Text
 from models.scripted import Rule, ScriptedChat
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.calls import (
+    AWAY_S,
     STARTING_S,
     Answer,
     CallSettings,
@@ -196,11 +197,16 @@ def test_an_address_where_nothing_ever_listened_is_given_up_after_some_seconds(c
     assert asked.calls < len(away)
 
 
-def test_an_address_that_has_answered_is_tried_as_often_as_any(clock: Clock):
-    shared = limits(clock, tries=4, first_delay_s=40)
+def test_an_address_that_has_answered_may_be_away_while_it_restarts(clock: Clock):
+    shared = limits(clock, tries=5)
     ask(Flaky(), request(), responses=Kept(), limits=shared)
-    ask(Flaky(*(Unreachable("restarts") for _ in range(3))), request("Again"), responses=Kept(), limits=shared)
-    assert clock.now > STARTING_S
+    ask(Flaky(*(Unreachable("restarts") for _ in range(4))), request("Again"), responses=Kept(), limits=shared)
+    assert clock.now >= AWAY_S
+    away = Flaky(*(Unreachable("gone") for _ in range(9)))
+    for question in ("Once more", "And again"):  # the first is tried as often, and the second once
+        with pytest.raises(Unreachable):
+            ask(away, request(question), responses=Kept(), limits=shared)
+    assert away.calls == 6
 
 
 def test_the_last_try_raises_what_it_met(clock: Clock):

@@ -20,6 +20,7 @@ from models.model_errors import (
     NoSuchPath,
     RequestRefused,
     TransientModelError,
+    Unreachable,
 )
 from models.openai import AS_ASKED, BRIEFLY, REASONING_TOKENS, OpenAIChat, Thinking, is_reasoning, reasoning_effort
 from models.protocols import Chat, ChatRequest, ChatResponse, Image, Message, Text
@@ -193,7 +194,7 @@ def test_a_key_that_was_not_sent_is_asked_for(server: Server):
         pytest.param(
             error_reply(200, "overloaded"), TransientModelError, "broke off: overloaded", id="an error as 200"
         ),
-        pytest.param(Reply(200, b'{"id"', declared_length=900), TransientModelError, "hung up", id="half an answer"),
+        pytest.param(Reply(200, b'{"id"', declared_length=900), Unreachable, "hung up", id="half an answer"),
     ],
 )
 def test_a_failure_has_its_class_and_its_remedy(server: Server, reply: Reply, expected: type[ModelError], says: str):
