@@ -2,6 +2,8 @@
 
 `python -m flows.service.page_server [PORT [HOST] [--index [NAME=]DIR]… [--documents [NAME=]DIR]…]`, for a supervisor,
 systemd or a container; without arguments it is as `trivet up` was asked for it.
+
+questions ─► models are loaded ─► nobody asks for `IDLE_S` ─► the process becomes a new one, without models, at the port
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import psutil
 from pydantic import SecretStr
 
 from flows.running.environment import prepare_environment
@@ -41,6 +45,10 @@ from storage.storage_errors import IndexUnusable
 if TYPE_CHECKING:
     from tasks.rag.answers import AnswerSettings
 
+IDLE_S, MOST_IDLE_BYTES = 180.0, 250_000_000
+"""Seconds without a request after which a process that takes more memory gives its models up: 850 MB with Korean."""
+AGAIN = "--listening"
+"""First word of such a process's command, before the descriptor of its socket."""
 HEADERS_S = 10.0
 """Longest time from the connection, or from the last request on it, until the headers of a request have come."""
 LAST_ANSWERS_S = 3
@@ -90,6 +98,9 @@ def auth_string(home: Path, *, configured: SecretStr | None) -> Auth:
 def main(words: Sequence[str]) -> None:
     """Serve the pages until a signal. Raises Refused, also where another program has the port."""
     place = Place(settings().home)
+    listening = None
+    if words[:1] == [AGAIN]:
+        listening, words = socket.socket(fileno=int(words[1])), words[2:]
     if words:
         parser = argparse.ArgumentParser(prog="python -m flows.service.page_server")
         parser.add_argument("port", type=int)
@@ -97,13 +108,13 @@ def main(words: Sequence[str]) -> None:
         for option in ("--index", "--documents"):
             parser.add_argument(option, action="append", default=[], metavar="[NAME=]DIR")
         options = parser.parse_args(words)
-        listening = listen(options.host, options.port)
+        listening = listening or listen(options.host, options.port)
         folders = make_absolute(folders_of(options.index, options.documents))
     else:
         service = read_last_settings(place)
         if service is None or service.server:
             raise Refused("no pages were asked for here; `trivet up` starts them")
-        listening, folders = listen_for_pages(place), service.collections
+        listening, folders = listening or listen_for_pages(place), service.collections
     # `trivet up` waits for Prefect's server, which starts sooner alone; browsers wait at the open port
     url, end = os.environ.get("PREFECT_API_URL"), time.monotonic() + PATIENCE_S
     while url and not Api(url, None).is_ready() and time.monotonic() < end:
@@ -111,7 +122,14 @@ def main(words: Sequence[str]) -> None:
     prepare_environment()
     collections = [open_collection(name, folder) for name, folder in folders.items()]
     auth = auth_string(place.home, configured=settings().serve_token).secret
-    serve_pages(collections, auth, listening, home=place.home)
+    kept = listening.dup()  # connections wait at it while this process becomes a new one
+    if serve_pages(collections, auth, listening, home=place.home, ends_when_idle=True):
+        kept.set_inheritable(True)
+        own = (sys.executable, "-P", "-m", "flows.service.page_server", AGAIN, str(kept.fileno()), *words)
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+            child.wait()
+        os.execv(own[0], own)
 
 
 def open_collection(
@@ -181,10 +199,41 @@ def punctual_protocol() -> Any:
     return PunctualProtocol
 
 
+class IdleWatch:
+    """An ASGI application around that of the pages, which knows since when nobody has asked for anything."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._active = 0
+        self._last: float | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_request = scope["type"] == "http" and scope["path"] != "/health"  # which whoever watches asks for
+        self._active += is_request
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._active -= is_request
+            self._last = time.monotonic() if is_request else self._last
+
+    def is_idle(self) -> bool:
+        """Return whether it was used, but not for `IDLE_S`."""
+        return self._last is not None and not self._active and time.monotonic() - self._last > IDLE_S
+
+
 def serve_pages(
-    collections: Sequence[Collection], auth: SecretStr, listening: socket.socket, *, home: Path, verbose: bool = False
-) -> None:
-    """Serve answers and pages until a signal; `auth` and the auth string of the home's service sign in to them."""
+    collections: Sequence[Collection],
+    auth: SecretStr,
+    listening: socket.socket,
+    *,
+    home: Path,
+    verbose: bool = False,
+    ends_when_idle: bool = False,
+) -> bool:
+    """Serve answers and pages until a signal; `auth` and the auth string of the home's service sign in to them.
+
+    ends_when_idle: end too when nobody asks and models take memory. Returns whether it ended for that.
+    """
     import uvicorn
 
     from flows.service.answering import Asking
@@ -213,8 +262,9 @@ def serve_pages(
     acts.addHandler(each_act)
     acts.setLevel(logging.INFO)
     acts.propagate = False
+    watch = IdleWatch(app)
     config = uvicorn.Config(
-        app,
+        watch,
         http=punctual_protocol(),
         log_level="warning",
         access_log=False,
@@ -224,8 +274,22 @@ def serve_pages(
     server = uvicorn.Server(config)
     gc.collect()
     gc.freeze()  # what is loaded now stays: to look at it again and again would cost pages tenths of a second
+
+    def end_when_idle() -> None:
+        while not server.should_exit:
+            time.sleep(LOOK_S)
+            if not watch.is_idle() or psutil.Process().memory_info().rss < MOST_IDLE_BYTES:
+                continue
+            if not any(collection.indexing and collection.indexing.state().running for collection in collections):
+                idle.set()
+                server.should_exit = True
+
+    idle = Event()
+    if ends_when_idle:
+        Thread(target=end_when_idle, daemon=True, name="idle").start()
     with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after a clean end
         server.run(sockets=[listening])
+    return idle.is_set()
 
 
 if __name__ == "__main__":

@@ -152,6 +152,11 @@ def environment_of(
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+            # loops that Prefect's server runs each five seconds; together they took a tenth of its rest
+            "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "15",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "15",
+            "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_LOOP_SECONDS": "30",
+            "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_LOOP_SECONDS": "30",
             # what Prefect's server removes of its own when it is older than ninety days
             "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
         }
