@@ -24,17 +24,19 @@ from tasks.lever.lever_records import PoolRecipe, Sampler
 
 OWN_SUFFIX = ".jsonl"
 """Ending of a user's own dataset."""
+WRITTEN_LABELS = ", or have the label written: --set dataset.metric=exact"
 StageName = Literal["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
+
+
+DatasetName = Literal["digits", "crowded", "okvqa", "vqav2", "textvqa", "vizwiz", "trec", "sst2", "agnews"]
+DATASETS = get_args(DatasetName)
 
 
 class DatasetConfig(Record):
     """The dataset and its splits."""
 
-    name: (
-        Literal["digits", "crowded", "okvqa", "vqav2", "textvqa", "vizwiz", "trec", "sst2", "agnews"]
-        | Annotated[str, Field(pattern=r"\.jsonl$")]
-    ) = DIGITS
+    name: DatasetName | Annotated[str, Field(pattern=r"\.jsonl$")] = DIGITS
     """`digits` and `crowded` are generated; the others are read from `data_dir` in their official format; of these
     `trec`, `sst2` and `agnews` are texts with classes. Or a file of your own, `*.jsonl`, with a line of JSON for each
     item: `{"id", "text", "image", "question", "answers" or "label", "split"}`."""
@@ -51,11 +53,15 @@ class DatasetConfig(Record):
     """How answers to a file of your own are scored: `vqa`, `exact`, `label` (the likeliest label is the answer), or
     `module.function`, called with the answer and the right ones. Unset: by the fields of the items."""
 
-    @field_validator("name")
+    @field_validator("name", mode="before")
     @classmethod
-    def _is_there(cls, name: str) -> str:
-        if name.endswith(OWN_SUFFIX):
+    def _is_there(cls, name: Any) -> Any:
+        if isinstance(name, str) and name.endswith(OWN_SUFFIX):
             _first_item(name)
+        elif name not in DATASETS:
+            raise ValueError(
+                f"there is no such dataset; choose {', '.join(DATASETS)}, or name a file of yours, *.jsonl"
+            )
         return name
 
     @property
@@ -284,7 +290,7 @@ class LeverConfig(FlowConfig):
             if self.dataset.task == "labels" and self.judge.split(":")[0] not in kinds("process"):
                 raise ValueError(
                     f"{name} needs a judge that tells how likely labels are, and {self.judge} does not; take smollm2, "
-                    "hf:… or vllm:…"
+                    f"hf:… or vllm:…{WRITTEN_LABELS if name.endswith(OWN_SUFFIX) else ''}"
                 )
             if self.encoder == DIGITS:
                 raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")

@@ -233,8 +233,10 @@ def load_v3_from_sft_checkpoint(
     checkpoint_path: str | Path, device: str | torch.device | None = None
 ) -> PointerSelectorV3:
     """Load the network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable."""
-    selector = PointerSelectorV3.of(open_selector(Path(checkpoint_path)).selector)
-    return selector.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    selector = open_selector(Path(checkpoint_path)).selector
+    if selector.config.prior != "none":
+        raise FileUnusable(f"{checkpoint_path} begins as a rule; use `lever predict`")
+    return PointerSelectorV3.of(selector).to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 load_v3_from_grpo_checkpoint = load_v3_from_sft_checkpoint  # one reader: it tells the layouts by their keys

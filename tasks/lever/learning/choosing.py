@@ -183,16 +183,7 @@ def choose_nearest_of_pool(
     queries: Sequence[str], pools: Mapping[str, Sequence[str]], vectors: Pair, *, shots: int
 ) -> Demonstrations:
     """Choose the nearest of each pool, the nearest last; ties by id. Raises FileUnusable for an id without a vector."""
-    of_queries, of_candidates = vectors
-    pooled = sorted({name for query in queries for name in pools[query]})
-    row_of, rows = {name: number for number, name in enumerate(pooled)}, of_candidates.rows(pooled).numpy()
-    demonstrations: dict[str, tuple[str, ...]] = {}
-    for query, vector in zip(queries, of_queries.rows(queries).numpy().astype(np.float64), strict=True):
-        pool = sorted(pools[query])
-        scores = np.round(rows[[row_of[name] for name in pool]].astype(np.float64) @ vector, DECIMALS)
-        nearest_rows = np.argsort(-scores, kind="stable")[:shots]
-        demonstrations[query] = tuple(pool[at] for at in reversed(nearest_rows))
-    return demonstrations
+    return {query: choose_nearest([query], pools[query], vectors, shots=shots)[query] for query in queries}
 
 
 WEIGHTS: dict[str, tuple[float, ...]] = {MMR: (0.3, 0.5, 0.7, 1.0), DPP: (0.02, 0.05, 0.1, 0.2)}
