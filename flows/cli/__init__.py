@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 
@@ -97,6 +98,9 @@ def options(
 def main() -> None:
     """Run the command; an unexpected error is one sentence too, and a traceback with --debug."""
     gc.set_threshold(GARBAGE_AT)  # imports and records make few cycles; Python would look for them 70 times as often
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # CP949 of a Korean console has no `›`, which citations print
+            stream.reconfigure(errors="replace")
     atexit.register(gc.freeze)  # else Python looks through every object once more as it ends: .4 s after a flow
     try:
         app()

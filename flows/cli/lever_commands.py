@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.commands import App, ConfigFile, Flag, Json, Options, OptionValues, Settings, command, report_invalid
 from flows.cli.engine import prefect_for_command, run_flow
-from flows.cli.output import FAILED, Screen, emit, fail, harmless, make_table, plain_errors
+from flows.cli.output import FAILED, REFUSED, Screen, emit, fail, harmless, make_table, plain_errors
 from flows.cli.shared_options import refuse_unusable
 from tasks.lever import lever_errors as errors
 
@@ -60,6 +60,12 @@ SEED_OPTIONS = Options(
     },
 )
 """Those of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it."""
+CHOICE = """nothing says what to learn from; choose one (minutes to hours of training; --dry-run counts first):
+  trivet lever run --dataset digits                          a small world of pictures and its judge, on this CPU
+  trivet lever run --dataset crowded                         the same with near-duplicates among the candidates
+  trivet lever run --dataset trec --data-dir DIR             texts with classes (sst2, agnews too); smollm2 judges
+  trivet lever run --dataset okvqa --data-dir DIR --judge M  pictures (vqav2, textvqa, vizwiz too); a model M judges
+  trivet lever run --config FILE.yaml                        any of it, with all parameters"""
 screen = Screen()
 FILES = 4
 """Most files of a folder that are named."""
@@ -78,6 +84,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
+    if not (config or settings or any(value is not None for value in values.values())):
+        fail(CHOICE, REFUSED)
     lever_config = _read_config(values, OPTIONS, config, settings)
     if dry_run:
         from flows.running.judge_calls import count_calls

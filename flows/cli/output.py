@@ -96,7 +96,9 @@ def emit(value: BaseModel | dict[str, Any], as_json: bool, human: Callable[[], N
         human()
         return
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    sys.stdout.write(json.dumps(plain, ensure_ascii=False) + "\n")
+    # escaped where the terminal lacks characters: a program reads every one of them
+    is_whole = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    sys.stdout.write(json.dumps(plain, ensure_ascii=not is_whole) + "\n")
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:

@@ -125,6 +125,7 @@ def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["rag", "index"], "Missing argument"),
+        (["lever", "run"], "nothing says what to learn from"),
         (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
         (["rag", "search", "q", "--index", "x", "--top-k", "0"], "greater than or equal to 1"),
         (["rag", "index", "x", "--index", "y", "--set", "loud"], "is not NAME=VALUE"),
@@ -324,6 +325,14 @@ def test_a_number_that_does_not_add_up_says_so_in_its_row(tmp_path: Path) -> Non
     assert {shown for shown, doubt in doubts.items() if doubt} == {"999"}
     listed = run_here("rag", "numbers", budget(tmp_path), "--line", "total").stdout
     assert f"in doubt: {doubts['999']}\n" in listed
+
+
+def test_what_a_terminal_cannot_show_is_replaced_and_json_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("예산 › 낙찰")
+    shown = run_apart("rag", "text", tmp_path / "a.txt", PYTHONIOENCODING="cp949")
+    assert (shown.code, "예산 ? 낙찰".encode("cp949") in shown.stdout.encode("utf-8", "surrogateescape")) == (0, True)
+    read = run_apart("rag", "text", tmp_path / "a.txt", "--json", PYTHONIOENCODING="cp949").json
+    assert read["pages"][0]["blocks"][0]["text"] == "예산 › 낙찰"
 
 
 def test_text_gives_pages_and_blocks(tmp_path: Path) -> None:
