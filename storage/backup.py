@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Literal, cast
@@ -40,7 +41,7 @@ TIMEOUT = b"SET transaction_timeout = 0;"
 """Servers before 17 do not know this setting, and a laptop's database may move to an older server."""
 MADE = "made"
 """Folder in a backup of the files that people made."""
-MADE_BY_PEOPLE = ("labelled", "chat_history", "service/asked.json")
+MADE_BY_PEOPLE = ("labelled", "chat_history", "service/asked.json", "service/schedules.json")
 """Files and folders of the home that no run can make again; no other name is restored."""
 KINDS = {
     f"{MADE}/": "made",
@@ -69,11 +70,14 @@ class Manifest(Record):
     """Over the name and the content of all members before this one, in order."""
 
 
-def backup(home: Path, store: Artifacts, database_url: str | None, target: Path) -> Manifest:
+def backup(
+    home: Path, store: Artifacts, database_url: str | None, target: Path, *, made: Mapping[str, bytes] | None = None
+) -> Manifest:
     """Write everything to the tar file `target`, which appears when it is whole. Runs may go on meanwhile.
 
     References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
-    object is left out: the run that needs it makes it again. Raises StoreUnreachable, DatabaseUnavailable.
+    object is left out: the run that needs it makes it again. made: content of further files that people made, by name,
+    one of MADE_BY_PEOPLE. Raises StoreUnreachable, DatabaseUnavailable.
     """
     results = Results.of_store(store, home)
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -100,6 +104,8 @@ def backup(home: Path, store: Artifacts, database_url: str | None, target: Path)
                 for path in sorted([home / name, *(home / name).rglob("*")]):
                     if path.is_file() and not path.name.startswith(files.TEMPORARY):
                         _add(tar, f"{MADE}/{path.relative_to(home)}", path)
+            for name, content in (made or {}).items():
+                _add(tar, f"{MADE}/{name}", content)
             for artifact in store.objects():
                 ref = artifact.ref
                 with suppress(MissingArtifact, DamagedArtifact):

@@ -25,10 +25,19 @@ MOST_LINES = 20
 
 def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: Json = False) -> None:
     """Write artifacts, results, judgments and the database to one tar file; runs may continue meanwhile."""
+    from flows.service.api import Api, ApiFailed, address_of, auth_of
+    from flows.service.deploy import SCHEDULES, pack_schedules
     from storage import backup as archive
 
-    home = settings().home
-    manifest = archive.backup(home, _open_store(home), settings().database_address, file.absolute())
+    home, made = settings().home, dict[str, bytes]()
+    if address := address_of(home):
+        try:
+            made[str(SCHEDULES)] = pack_schedules(Api(address.api_url, auth_of(home)))
+        except ApiFailed as error:
+            fail(f"the schedules of the service cannot be read: {error}; see `trivet status`, or stop it first")
+    elif (home / "server").exists():
+        typer.secho("note: schedules set in the UI are left out, since the service does not run", fg="yellow", err=True)
+    manifest = archive.backup(home, _open_store(home), settings().database_address, file.absolute(), made=made)
     emit(manifest, as_json, lambda: typer.echo(f"{file}: {_describe_contents(manifest)}."))
 
 

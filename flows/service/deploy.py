@@ -8,6 +8,7 @@ only what is new.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from flows.running.settings import settings
 from flows.service.api import Api, ApiFailed, ServiceError
 from storage.records import Record
 
@@ -29,6 +31,8 @@ TAG = "trivet"
 """Tag of every deployment of the folder."""
 TIMEZONE = "TRIVET_TIMEZONE"
 READ_FROM_ENVIRONMENT = (TIMEZONE, "TRIVET_NOTIFY_URL")  # deployed with the files, so part of their digest
+SCHEDULES = Path("service", "schedules.json")
+"""File below a restored home with what was set in the UI of the other one, until it is deployed here."""
 WEBHOOK = "trivet-notify"
 """Prefect block with the address of TRIVET_NOTIFY_URL, which may hold a key."""
 CONFLICT = 409  # Prefect's answer for a name that is taken
@@ -103,6 +107,7 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
         last = " ".join([line for line in lines if line][-MOST_OUTPUT_LINES:])
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
     _switch_schedules(api, before)
+    _take_up_schedules(api)
     if stored:
         api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
     else:
@@ -179,6 +184,33 @@ def _switch_schedules(api: Api, before: list[dict[str, Any]]) -> None:
             active = was_active.get((deployment["id"], schedule["slug"]), schedule["active"])
             if active != schedule["active"] and deployment["parameters"] == parameters[deployment["id"]]:
                 api.patch(f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": active})
+
+
+def pack_schedules(api: Api) -> bytes:
+    """Return what was set in the UI, parameters and schedules, as a restored home takes it up. Raises ApiFailed."""
+    fields = ("name", "parameters", "schedules")
+    return json.dumps([{name: deployment[name] for name in fields} for deployment in _find_deployments(api)]).encode()
+
+
+def _take_up_schedules(api: Api) -> None:
+    """Set parameters and schedules as they were in the backup that this home was restored from, once.
+
+    Raises ApiFailed, DeployFailed.
+    """
+    file = settings().home / SCHEDULES
+    if not file.exists():
+        return
+    present = {deployment["name"]: deployment for deployment in _find_deployments(api)}
+    for kept in _read(file):
+        if deployment := present.get(kept["name"]):
+            path = f"/deployments/{deployment['id']}"
+            api.patch(path, {"parameters": kept["parameters"]})
+            ids = {schedule["slug"]: schedule["id"] for schedule in deployment["schedules"]}
+            for schedule in kept["schedules"]:
+                if schedule["slug"] in ids:
+                    changed = {name: schedule[name] for name in ("active", "schedule")}
+                    api.patch(f"{path}/schedules/{ids[schedule['slug']]}", changed)
+    file.unlink()
 
 
 def _deployed(api: Api) -> tuple[str, ...]:

@@ -37,8 +37,10 @@ from prefect.events import Event  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
 from prefect.states import Completed, Failed, Paused, Pending, Running, Scheduled  # noqa: E402
 
+from flows.running.settings import settings  # noqa: E402
 from flows.service.api import Api  # noqa: E402
-from flows.service.deploy import Deployed, DeployFailed, deploy  # noqa: E402
+from flows.service.deploy import SCHEDULES, Deployed, DeployFailed, deploy, pack_schedules  # noqa: E402
+from storage.files import write  # noqa: E402
 from tests.command import run_here  # noqa: E402
 from tests.service.serviced import free_port  # noqa: E402
 
@@ -168,6 +170,22 @@ def test_pools_limits_zones_and_what_was_switched_stay_as_they_were_set(
     client.resume_automation(zombies.id)
     [schedule] = client.read_deployment_by_name("nightly/nightly").schedules
     assert (schedule.active, getattr(schedule.schedule, "timezone", None)) == (True, "Europe/Berlin")
+
+
+def test_what_was_set_in_the_ui_is_taken_up_by_a_restored_home(
+    client: SyncPrefectClient, server: Api, folder: Path
+) -> None:
+    only(folder, "nightly")
+    nightly = client.read_deployment_by_name("nightly/nightly")
+    own = {"config": {"suite": "/srv/suite.yaml"}}
+    server.patch(f"/deployments/{nightly.id}", {"parameters": own})
+    packed = pack_schedules(server)
+    assert not deploy(server, folder).unchanged
+    assert client.read_deployment_by_name("nightly/nightly").parameters != own
+    write(settings().home / SCHEDULES, packed)
+    deploy(server, folder)
+    assert client.read_deployment_by_name("nightly/nightly").parameters == own
+    assert not (settings().home / SCHEDULES).exists()
 
 
 def test_a_folder_that_cannot_be_deployed_is_named_with_what_prefect_says(server: Api, folder: Path) -> None:

@@ -81,9 +81,13 @@ def test_up_says_where_everything_is_and_twice_is_harmless(service: Started) -> 
     assert {part: running.pid_of(part) for part in before} == before
 
 
-def test_the_night_is_scheduled(service: Started) -> None:
-    """It is not with SQLAlchemy 2.1, whose scheduler fails without a word but in its log."""
+def test_nights_are_scheduled_once_they_are_switched_on(service: Started) -> None:
+    """They are not with SQLAlchemy 2.1, whose scheduler fails without a word but in its log."""
     running = service.running
+    deployment = running.api.get("/deployments/name/nightly/nightly")
+    [schedule] = deployment["schedules"]
+    assert not schedule["active"]
+    running.api.patch(f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": True})
     ahead = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}, "flows": {"name": {"any_": ["nightly"]}}}
     running.until(lambda: running.api.post("/flow_runs/filter", ahead), "a night is planned")
 
@@ -182,11 +186,12 @@ def test_another_account_reads_nothing_and_starts_nothing(service: Started) -> N
 
 def test_the_prefect_command_reads_what_env_prints(service: Started) -> None:
     trivet = f"'{sys.executable}' -c 'from flows.cli import main; main()' status --shell"
-    script = f"""eval "$({trivet})" && '{sys.executable}' -m prefect work-pool ls"""
+    script = f"""eval "$({trivet})" && '{sys.executable}' -m prefect work-pool ls && echo zone=$TRIVET_TIMEZONE"""
     done = subprocess.run(
         ["sh", "-c", script], env=service.running.environment(), cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, "cpu" in done.stdout, "gpu" in done.stdout) == (0, True, True), done.stderr
+    assert done.stdout.splitlines()[-1] == "zone=UTC"  # or `prefect deploy --all` would put an empty one on schedules
 
 
 def test_of_two_nights_at_once_the_worker_does_one(service: Started, tmp_path: Path) -> None:
