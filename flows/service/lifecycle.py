@@ -14,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -229,15 +229,20 @@ def _finish_start(
             deployments = deploy(api, even_unchanged=False).deployments
         except DeployFailed as error:
             failed = str(error)
-        wait_for("pages", lambda: (url := settings.pages_url(place)) is not None and ask_health(url) is not None)
+        wait_for("pages", lambda: _ask_pages(place, settings, supervising.read_parts(place)) is not None)
     for pool in service.pools:
         wait_for(pool, partial(_is_online, place, api, pool, since=since))
     url = settings.pages_url(place)
     return Up(**dict(service), pages_url=url, state="unchanged", deployments=deployments, failed=failed)
 
 
-def ask_health(url: str) -> bool | None:
-    """Return whether the pages at an address have an index that can be used; None if they do not answer."""
+def _ask_pages(place: Place, settings: ServiceSettings, parts: Iterable[Part] | None) -> bool | None:
+    """Return whether the indexes of the pages can be used; None if the pages do not answer."""
+    running_s = next((part.running_s for part in parts or () if part.name == "pages"), None)
+    url = settings.pages_url(place)
+    # before they listen, another home's pages may have the port that they had last time
+    if running_s is None or url is None or place.pages_port.stat().st_mtime < time.time() - running_s - 1:
+        return None
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=PAGES_S):
             return True
@@ -312,7 +317,7 @@ def status(place: Place, *, store: Path | None) -> Status:
     parts = supervising.read_parts(place) if processes else None
     url = settings.pages_url(place) if service and settings else None
     answers: dict[str, bool] = {}
-    if url and parts and (healthy := ask_health(url)) is not None:
+    if service and settings and (healthy := _ask_pages(place, settings, parts)) is not None:
         answers["pages"] = healthy
     if service and parts and Api(service.api_url, auth_of(place.home)).is_ready():
         answers |= {"server": True, "database": True}

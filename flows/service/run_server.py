@@ -39,7 +39,8 @@ EVENTS, AUTOMATIONS = "events", "reactive-triggers"
 """Prefect's stream in Redis, and its consumer group for automations."""
 READS_MS = 5000
 """Most milliseconds since the last request of a reader that lives."""
-WITH_PARAMETERS = ("/api/deployments/", "/api/flow_runs/")
+LOGS = "/api/logs"
+"""Address of the requests that come most often and hold no parameters."""
 MOST_BODY_BYTES = 16 << 20
 """Longest body of a request: logs come in batches of four megabytes at most, artifacts and parameters are smaller."""
 LAST_REQUESTS_S = 3
@@ -123,7 +124,7 @@ class Guard:
                 more = message.get("more_body", False)
             if more:
                 refusal = JSONResponse({"detail": f"the body has more than {MOST_BODY_BYTES:,} bytes"}, 413)
-            elif scope["path"].startswith(WITH_PARAMETERS) and (place := _secret_among_parameters(body)):
+            elif not scope["path"].startswith(LOGS) and (place := _secret_among_parameters(body)):
                 refusal = JSONResponse({"detail": f"{place}: {WITHOUT_SECRET}"}, 409)
             # in place of what is refused, something that is no JSON, so that Prefect does nothing
             return {"type": "http.request", "body": b"\0" if refusal else bytes(body), "more_body": False}
@@ -139,7 +140,7 @@ class Guard:
 
 
 def _secret_among_parameters(body: bytes | bytearray) -> str | None:
-    """Return the place of a secret below `parameters` in the JSON of a request: of a run, a deployment, a schedule."""
+    """Return the place of a secret below `parameters` in the JSON of a request: of a run, a schedule, an automation."""
     with suppress(ValueError, RecursionError):  # no JSON: Prefect says so
         waiting = [json.loads(body)]
         while waiting:
