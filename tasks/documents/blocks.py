@@ -41,6 +41,9 @@ class Cell(Record):
     row_span: int = 1
     col_span: int = 1
     header: bool = False
+    """Whether it names columns; a label of a row is none."""
+    indent: float = 0
+    """How far its first line is set in by its format, in widths of a space; compared within its table alone."""
     bbox: BBox | None = None
     """Around its words on the page; None for an empty cell, and in formats without pages."""
 

@@ -17,6 +17,8 @@ from tasks.documents.visibility import BLACK, WHITE, Color, explain_unseen, read
 _UNSEEN = {"template", "noscript", "iframe", "object", "canvas", "audio", "video", "datalist"}
 """Text for programs that cannot show something better."""
 _STRUCK = {"del", "s", "strike"}
+_INDENTED = {"ul", "ol", "menu", "dd", "blockquote"}
+"""Elements that browsers set in by 40 pixels."""
 _COLORED = {"button", "mark"}
 """Elements to which browsers give a ground."""
 _PX = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "rem": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
@@ -26,7 +28,7 @@ _FAR_PX = 999
 """Distance from the page of what is meant for programs that read aloud."""
 _SETTLED = set(
     "display visibility opacity font-size color background background-color overflow position left top text-indent "  # noqa: SIM905
-    "height max-height width max-width vertical-align".split()
+    "height max-height width max-width vertical-align padding-left margin-left".split()
 )
 """Declarations that decide what is seen, and how."""
 _ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open"}
@@ -50,6 +52,8 @@ class Element:
     """Why nothing below the element is seen, whatever its own look is."""
     align: str = ""
     """Its `vertical-align`."""
+    indent_px: float = 0
+    """How far its first line is set in from the left edge of what it stands in."""
     unseen: str | None = field(init=False)
     """Why its letters are not seen."""
     outer: Element | None = None
@@ -132,7 +136,10 @@ class StyleSheet:
             style |= {"background": "url()"} if attributes.get("background") else {}
             style |= _read_style(attributes.get("style", ""))
             removed, align = _explain_removed(node.tag, attributes, style), style.get("vertical-align", "")
-            element = outer.inner[key] = Element(_inherit(outer.look, style), removed, align, outer, names)
+            indent_px = 40.0 * (node.tag in _INDENTED)
+            indent_px += sum(_pixels(style.get(name), 0) for name in ("padding-left", "margin-left", "text-indent"))
+            element = Element(_inherit(outer.look, style), removed, align, indent_px, outer, names)
+            outer.inner[key] = element
         return element
 
 

@@ -35,6 +35,9 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", r
 _NOTE_OF_GITHUB = re.compile(r"^\[\^([^\]\s]{1,16})\]:", re.MULTILINE)
 _PLACES = {"sup": 1, "sub": -1, "super": 1}
 """Elements, and values of `vertical-align`, that raise or lower letters."""
+_PX_OF_SPACE = 4.0
+_HARD_SPACES = {"\u3000": 4, "\u2003": 4, "\u2002": 2}
+"""Widths of spaces that a browser keeps, where they are not that of a plain one."""
 _TAG_NAME = re.compile(r"</?([A-Za-z][\w-]*)")
 
 
@@ -267,6 +270,7 @@ class _HtmlWriter:
     def _cells(self, rows: list[tuple[ET.Element | None, Element, list[ET.Element]]]) -> list[Cell]:
         """Return cells at their columns; cells that span down from rows above shift later ones to the right."""
         cells, free_from = list[Cell](), dict[int, int]()  # column → first row that is free again
+        below_names = False
         last_rows = {id(group): number for number, (group, _, _) in enumerate(rows)}
         for number, (group, shown, nodes) in enumerate(rows):
             column = 0
@@ -280,15 +284,27 @@ class _HtmlWriter:
                 col_span = _span(node, "colspan") or 1
                 if row_span > 1:
                     free_from.update(dict.fromkeys(range(column, column + col_span), number + row_span))
-                inner = BlockList()
+                inner, indent = BlockList(), self._find_indent(node)
                 _HtmlWriter(inner, self._styles, self._element).add(node)
                 self._blocks.keep_hidden_of(inner)
                 text = "\n".join(block.text for block in inner)
-                header = node.tag == "th" or (group is not None and group.tag == "thead")
-                cell = Cell(row=number, col=column, text=text, header=header, row_span=row_span, col_span=col_span)
-                cells.append(cell)
+                header = _names_columns(node, nodes, group, below_names=below_names)
+                spans = {"row_span": row_span, "col_span": col_span}
+                cells.append(Cell(row=number, col=column, text=text, header=header, indent=indent, **spans))
                 column += col_span
+            below_names = below_names or len(nodes) > 1
         return cells
+
+    def _find_indent(self, node: ET.Element) -> float:
+        """Return how far the first text of a cell is set in: by itself and its first elements, and by hard spaces."""
+        element, indent_px = self._element, self._element.indent_px
+        while not (node.text or "").strip(" \t\r\n") and len(node) and node[0].tag not in _DROPPED:
+            node = node[0]
+            element = self._styles.enter(node, element)
+            indent_px += element.indent_px
+        text = (node.text or "").lstrip(" \t\r\n")
+        hard = text[: len(text) - len(text.lstrip())]
+        return indent_px / _PX_OF_SPACE + sum(_HARD_SPACES.get(sign, 1) for sign in hard)
 
     def _flush(self) -> None:
         text = "".join(self._text)
@@ -305,6 +321,18 @@ class _HtmlWriter:
         for reason, texts in self._unseen.items():
             self._blocks.hide(" ".join(" ".join(texts).split()), reason)
         self._unseen.clear()
+
+
+def _names_columns(node: ET.Element, row: list[ET.Element], group: ET.Element | None, *, below_names: bool) -> bool:
+    """Return whether a cell names columns; a `th` beside a `td`, or alone below names of columns, names rows."""
+    if group is not None and group.tag == "thead":
+        return True
+    scope = (node.get("scope") or "").lower()
+    if node.tag != "th" or scope.startswith(("row", "col")):
+        return scope.startswith("col") and node.tag == "th"
+    if len(row) == 1:
+        return not below_names or "".join(node.itertext()).strip().startswith("(")  # "(in thousands)"
+    return all(cell.tag == "th" for cell in row)
 
 
 def _rows_of(table: ET.Element) -> Iterator[tuple[ET.Element | None, ET.Element]]:

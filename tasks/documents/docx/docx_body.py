@@ -41,6 +41,8 @@ class Item(NamedTuple):
     cells: tuple[Cell, ...] = ()
     title: bool = False
     marker: str | None = None
+    indent: float = 0
+    """How far its first line is set in, in widths of a space."""
 
 
 @dataclass
@@ -146,6 +148,7 @@ class StoryWalker:
 
     def _part_of_paragraph(self, text: str, look: ParagraphLook, *, labelled: bool) -> Iterator[Item]:
         """Yield a part of a paragraph, behind its number unless an earlier part has it, then what is anchored in it."""
+        indent = look.indent + len(text) - len(text.lstrip())
         if text := text.strip():
             label = None if labelled or look.item is None else self.numbering.next_label(*look.item)
             kind, level, marker = "paragraph", None, None
@@ -158,7 +161,8 @@ class StoryWalker:
             elif typed_mark := find_mark(text) if look.hangs else "":  # as many people make their lists
                 kind, level, marker = "list", 1, typed_mark
             text = f"{label} {text}" if label else text
-            yield Item(kind, text, self._turn(), self._section, level, title=look.title, marker=marker)
+            place = self._turn(), self._section
+            yield Item(kind, text, *place, level, title=look.title, marker=marker, indent=indent)
         yield from self._later
         self._later.clear()
 
@@ -233,7 +237,8 @@ class StoryWalker:
             merge = None if merged is None else word_attribute(merged, "val") or "continue"
             starts += [item.page for item in items[:1]]
             ends.append(self.page)
-            grid.put(Cell(row=number, col=column, text=text, col_span=span, header=header), merge)
+            indent = texts[0].indent if texts else 0
+            grid.put(Cell(row=number, col=column, text=text, col_span=span, header=header, indent=indent), merge)
             column += span
         grid.pages[number] = min(starts, default=max(ends, default=first))
         self.page = max(ends, default=first)

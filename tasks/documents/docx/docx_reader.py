@@ -47,7 +47,7 @@ def open_docx(path: Path, *, password: str | None, options: ReadOptions) -> Read
 def _read(package: WordPackage) -> Reader:
     findings, blocks = Findings(), BlockList()
     items, page_count = _items(package, findings)
-    for kind, text, page, section, level, cells, _, marker in items:
+    for kind, text, page, section, level, cells, _, marker, _ in items:
         at = page if page_count and page else None
         blocks.add(kind, text, level=level, marker=marker, cells=cells, page=at, section=section)
     for text, reason, page in findings.hidden:

@@ -18,6 +18,7 @@ _HEADING_STYLE = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECAS
 _TITLE_STYLES = {"title", "제목"}
 _CAPTION_STYLES = {"caption", "캡션"}
 _BODY_TEXT_LEVEL = 9  # outlineLvl counts from 0; 9 says that the paragraph is no heading
+_TWIPS_OF_SPACE = 60  # a quarter of an em at 12 points
 VANISHED = "formatted as hidden"
 
 
@@ -40,6 +41,8 @@ class ParagraphLook(NamedTuple):
     starts_page: bool
     hangs: bool
     """The lines after the first are indented further than it is."""
+    indent: float
+    """How far its first line is set in, in widths of a space."""
     look_at_run: LookAtRun
 
 
@@ -102,10 +105,12 @@ class Styles:
         if (indent := own.get(f"{W}ind")) is not None:
             hanging = max(parse_integer(word_attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
             hangs = hanging > 0 or parse_integer(word_attribute(indent, "firstLine"), 0) < 0
+        twips = 0 if (indent := look.get(f"{W}ind")) is None else _first_line_twips(indent)
         name = style.name.casefold()
         grounds = partial(self._look_at_run, inherited=style.run, shading=look.get(f"{W}shd"), paper=paper)
         starts_page = is_on(look.get(f"{W}pageBreakBefore"))
-        return ParagraphLook(heading, name in _TITLE_STYLES, name in _CAPTION_STYLES, item, starts_page, hangs, grounds)
+        kinds = name in _TITLE_STYLES, name in _CAPTION_STYLES
+        return ParagraphLook(heading, *kinds, item, starts_page, hangs, twips / _TWIPS_OF_SPACE, grounds)
 
     def _look_at_run(
         self, run: ET.Element, *, inherited: dict[str, ET.Element], shading: ET.Element | None, paper: Color | None
@@ -133,6 +138,14 @@ class Styles:
                 paragraph, run = above.paragraph | _properties(node, "pPr"), above.run | _properties(node, "rPr")
                 self._styles[style_id] = _Style(name, int(match[1]) if match else above.heading, paragraph, run)
         return self._styles[style_id]
+
+
+def _first_line_twips(indent: ET.Element) -> int:
+    """Return how far an `ind` sets in the first line, in twentieths of a point."""
+    left, start, first, hanging = (
+        parse_integer(word_attribute(indent, name), 0) for name in ("left", "start", "firstLine", "hanging")
+    )
+    return (left or start) + (first - hanging)
 
 
 def _properties(node: ET.Element, kind: str) -> dict[str, ET.Element]:

@@ -25,6 +25,8 @@ class Value(NamedTuple):
 
     text: str
     kind: Literal["text", "number", "date"]
+    indent: float = 0
+    """How far it is set in, in widths of a space."""
 
 
 class Area(NamedTuple):
@@ -271,6 +273,7 @@ def _make_table(area: Area, cells: Cells, spans: Mapping[tuple[int, int], Area],
                         row_span=rows,
                         col_span=columns,
                         header=row < area.top + header,
+                        indent=value.indent,
                     )
                 )
     return Piece("table", whole, "", tuple(table_cells))

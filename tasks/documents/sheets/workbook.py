@@ -20,6 +20,7 @@ _COLORS: dict[tuple[str, str | None], Color] = {
     ("indexed", "0"): BLACK, ("indexed", "1"): WHITE, ("indexed", "8"): BLACK, ("indexed", "9"): WHITE,
 }  # fmt: skip
 """A theme's first colours are its paper and its ink; the palette of old files."""
+_SPACES_OF_INDENT = 3  # ECMA-376, 18.8.1
 _PARTS = ("numFmt", "font", "fill")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
@@ -39,6 +40,8 @@ class Style(NamedTuple):
     """Its number format."""
     unseen: str | None = None
     """Why its letters are not seen, unless something else lies behind them."""
+    indent: float = 0
+    """How far its text is set in, in widths of a space."""
 
 
 class Workbook(NamedTuple):
@@ -112,7 +115,10 @@ def _read_styles(package: Package, part: str | None) -> Sequence[Style]:
         ground = grounds[fill] if fill < len(grounds) else None
         size_pt = None if size is None else float(size.get("val", "11"))
         format = custom.get(str(number)) or BUILT_IN.get(number, GENERAL)
-        looks.append(Style(format, explain_unseen(ink=ink, ground=ground, size_pt=size_pt)))
+        alignment = node.find("{*}alignment")
+        levels = "0" if alignment is None else alignment.get("indent", "0")
+        indent = _SPACES_OF_INDENT * min(int(levels), 250) if levels.isdecimal() and len(levels) < 10 else 0
+        looks.append(Style(format, explain_unseen(ink=ink, ground=ground, size_pt=size_pt), indent))
     return looks
 
 

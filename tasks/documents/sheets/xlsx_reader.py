@@ -213,7 +213,7 @@ class Sheet(WithoutDoctype):
         styles, style_number, kind = self._book.styles, cell.get("s", ""), cell.get("t", "n")
         number = int(style_number) if style_number.isdigit() else 0
         style = styles[number] if number < len(styles) else Style(GENERAL)
-        value = self._format_value(raw, kind, style.format)
+        value = self._format_value(raw, kind, style.format)._replace(indent=style.indent)
         if self.count >= self._most:
             self.is_cut = bool(value.text.strip())
             return

@@ -26,7 +26,6 @@ from tasks.rag.numbers.row_paths import (
     NIL,
     UNIT_HEADER,
     Amount,
-    add_span_labels,
     collect_headers,
     find_headers,
     find_scale,
@@ -290,14 +289,12 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
     currencies = _find_currencies(grid, amounts, headers_of)
     dated = any(find_period(" ".join(headers)) for headers in headers_of.values())
     table_period = None if dated else _find_table_period(stubs, above)
-    paths = list(row_paths(rows, amounts, part.headings))
-    between = periods_between({row: path for (row, _), path in paths})
+    paths = row_paths(rows, amounts, part.headings)
+    between = periods_between({row: paths[row] for row, _ in amounts})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
-    first_col = min((col for _, col in amounts), default=0)
     unit_cols = {cell.col for cell in cells if cell.header and cell.col and UNIT_HEADER.fullmatch(cell.text.strip())}
-    for (row, col), path in paths:
-        path = add_span_labels(path, [grid[row, c] for c in range(first_col) if (row, c) in grid])
-        amount = amounts[row, col]
+    for (row, col), amount in sorted(amounts.items()):
+        path = paths[row]
         headers = headers_of[row, col]
         units = [
             scale
@@ -339,23 +336,25 @@ def _read_texts(
         for row in range(cell.row, cell.row + cell.row_span)
         for col in range(cell.col, cell.col + cell.col_span)
     }
+    rows: dict[int, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        rows[cell.row].append(cell)
+    by_row = {fact.row + before: fact for fact in reversed(facts)}
     taken = {(fact.row + before, fact.col) for fact in facts}
-    paths = {fact.row + before: fact for fact in reversed(facts)}
+    paths = row_paths(rows, taken, part.headings)
     levels = collect_headers(grid)
     stub = tuple(dict.fromkeys(" ".join(cell.text.split()) for cell in cells if cell.header and not cell.col))
-    labels: dict[int, str] = {}
     for cell in sorted(cells, key=lambda cell: (cell.row, cell.col)):
         text = " ".join(cell.text.split())
         if not text or (cell.row, cell.col) in taken or (cell.header and cell.col) or cell.row in levels:
             continue
-        fact = paths.get(cell.row)
-        label = labels.setdefault(cell.row, text)
+        fact = by_row.get(cell.row)
         yield TextCell(
             document=document,
             shown=text,
             period=find_period(text) or (fact.period if fact and not cell.col else None),
-            row_path=fact.row_path if fact else (label,),
-            column_path=find_headers(grid, levels, set(paths), cell.row, cell.col) if cell.col else stub,
+            row_path=paths.get(cell.row, ()),
+            column_path=find_headers(grid, levels, set(by_row), cell.row, cell.col) if cell.col else stub,
             page=page,
             bbox=cell.bbox,
             cells=cell_name(part.block.place.cells, cell.row - before, cell.col),

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import takewhile
+from statistics import pstdev
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Cell
@@ -168,43 +169,194 @@ MOST_HEADS = 4
 TOTAL = re.compile(r"(?:sub)?total\b|합\s?계|소\s?계|총\s?계|계$", re.IGNORECASE)
 
 
+Depth = tuple[int, float]
+"""Column of a label among those of labels, and how far it is set in there; a row belongs to the last less deep one."""
+
+
 class _Row(NamedTuple):
     number: int
     label: str
-    places: tuple[tuple[int, int], ...]
-    """Row and column of each of its amounts."""
+    depth: Depth
+    leads: tuple[tuple[Depth, str], ...]
+    """Its labels left of `label`, where several columns hold labels."""
+    has_amounts: bool
     heads: bool
-    """Whether it is a heading where it has no amounts."""
+    """Whether it is a heading of the rows below: it has no amounts, and no other texts."""
 
 
 def row_paths(
-    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Amount], headings: Sequence[str]
-) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
-    """Yield row and column of each amount with the path of its row: a row without amounts heads those below it."""
-    heads = list(headings)
-    fresh = bool(heads)  # headings in a row are nested; the first behind an amount begins anew
-    raw_rows: list[_Row] = []
-    for number in sorted(rows):
-        cells = sorted(rows[number], key=lambda cell: cell.col)
-        places = tuple((number, cell.col) for cell in cells if (number, cell.col) in amounts)
-        texts = (" ".join(cell.text.split()) for cell in cells if (number, cell.col) not in amounts)
-        label = next(filter(None, texts), "")
-        is_head = bool(label and not cells[0].header and cells[0].text.strip() and not A_UNIT.fullmatch(label))
-        raw_rows.append(_Row(number, label, places, is_head))
-    joined = _join_labels(raw_rows)
-    above = _find_repeated(joined)
-    for at, row in enumerate(joined):
-        if not row.places:
-            if row.heads:
-                heads = [*heads[-MOST_HEADS + 1 :], row.label] if fresh else [row.label]
-                fresh = True
-            continue
-        fresh = False
-        path = (*(head.rstrip(":") for head in heads), *filter(None, [above.get(at, ""), row.label]))
-        yield from ((place, path) for place in row.places)
+    rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int, int]], headings: Sequence[str]
+) -> dict[int, tuple[str, ...]]:
+    """Return the path of each row that is no header: the rows that it belongs to, and its own label.
+
+    It belongs to the row above that is set in less; a row without amounts heads those below it that are not, too.
+    """
+    stub = find_stub(rows, amounts)
+    read = _read_rows(rows, amounts, stub)
+    return dict(_nest(_join_labels(read) if len(stub) == 1 else read, headings))
+
+
+def _read_rows(
+    rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int, int]], stub: Sequence[int]
+) -> list[_Row]:
+    """Return the rows of a table without those that name columns."""
+    sorted_rows = {number: sorted(rows[number], key=lambda cell: cell.col) for number in sorted(rows)}
+    body = {number: cells for number, cells in sorted_rows.items() if not cells[0].header}
+    labels = [cell for cells in body.values() for cell in cells if cell.col in stub and cell.text.strip()]
+    insets = _find_insets(labels, amounts) if len(stub) == 1 else {}
+    read: list[_Row] = []
+    for number, cells in body.items():
+        texts = [cell for cell in cells if (number, cell.col) not in amounts and cell.text.strip()]
+        labels = [cell for cell in texts if cell.col in stub] or texts[:1]
+        placed = [((cell.col, insets.get((number, cell.col), 0.0)), " ".join(cell.text.split())) for cell in labels]
+        depth, label = placed[-1] if placed else ((0, 0.0), "")
+        if depth[0] not in stub:  # a label beside its column; over several columns it is of all rows below
+            spans = len(texts) == 1 and texts[0].col_span > 1
+            depth = (-1 if spans else stub[0], 0.0)
+        others = [cell for cell in texts if cell not in labels and any(map(str.isalnum, cell.text))]
+        others = [cell for cell in others if not (sign_of(cell) or A_UNIT.fullmatch(cell.text.strip()))]
+        has_amounts = len(texts) < sum(bool(cell.text.strip()) for cell in cells)
+        is_named = depth[0] < 0 or bool(label and cells[0].text.strip() and not A_UNIT.fullmatch(label))
+        heads = is_named and len(placed) == 1 and not (has_amounts or others)
+        read.append(_Row(number, label, depth, tuple(placed[:-1]), has_amounts, heads))
+    return read
+
+
+A_LABEL = re.compile(r"[^\W\d_]|\d{4}")
+"""What names a row, and is no rank: words, or a year."""
+MOST_STUB_COLUMNS = 4
+"""Most columns of labels."""
+NAMES = 0.9
+"""Share of the rows that labels have to tell apart to be their names."""
+
+
+def find_stub(rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the columns whose labels together name a row: the first, and as many behind it as tell rows apart."""
+    filled = {number for number, _ in amounts} or {n for n, cells in rows.items() if not all(c.header for c in cells)}
+    texts: dict[int, dict[int, Cell]] = defaultdict(dict)
+    units = {cell.col for cells in rows.values() for cell in cells if cell.header and UNIT_HEADER.fullmatch(cell.text)}
+    for number, cells in rows.items():
+        for cell in cells:
+            if cell.text.strip() and not cell.header and (number, cell.col) not in amounts:
+                texts[cell.col] |= {row: cell for row in range(number, number + cell.row_span) if row in filled}
+    counts = Counter(col for _, col in amounts)
+    first = min((col for col, count in counts.items() if 2 * count >= len(texts[col])), default=MOST_STUB_COLUMNS)
+    columns = [0]
+    for col in range(1, min(first, MOST_STUB_COLUMNS)):
+        words = sum(bool(A_LABEL.search(cell.text)) and not sign_of(cell) for cell in texts[col].values())
+        if 2 * words >= max(len(filled), 1) and col not in units:
+            columns.append(col)
+    # a column of ranks names nothing where names stand beside it
+    if len(columns) > 1 and not any(A_LABEL.search(cell.text) for cell in texts[0].values()):
+        columns.pop(0)
+    names: dict[int, tuple[str, ...]] = dict.fromkeys(sorted(filled), ())
+    for at, col in enumerate(columns):
+        last = ""
+        for number in names:
+            last = texts[col][number].text.strip() if number in texts[col] else last
+            names[number] = (*names[number], last)
+        if len(set(names.values())) >= NAMES * len(names):
+            return tuple(columns[: at + 1])
+    return tuple(columns[:1]) if len(set(names.values())) < NAMES * len(names) else tuple(columns)
+
+
+def _find_insets(labels: Sequence[Cell], amounts: Collection[tuple[int, int]]) -> dict[tuple[int, int], float]:
+    """Return how far labels are set in: by their format and leading spaces, else by where they stand on the page."""
+    insets = {(cell.row, cell.col): cell.indent + len(cell.text) - len(cell.text.lstrip()) for cell in labels}
+    if len(set(insets.values())) > 1:
+        return insets
+    edges = {(cell.row, cell.col): cell.bbox[0] for cell in labels if cell.bbox}
+    levels: list[list[float]] = []
+    for edge in sorted(edges.values()):
+        if levels and edge - levels[-1][-1] <= SAME_EDGE:
+            levels[-1].append(edge)
+        else:
+            levels.append([edge])
+    centres = [(cell.bbox[0] + cell.bbox[2]) / 2 for cell in labels if cell.bbox]
+    is_ragged = any(len(level) < 2 for level in levels) or any(level[-1] - level[0] > SAME_EDGE for level in levels)
+    if not 1 < len(levels) <= MOST_LEVELS or is_ragged or pstdev(centres) <= pstdev(edges.values()):
+        return {}
+    insets = {place: next(level[0] for level in levels if edge in level) for place, edge in edges.items()}
+    # a page also sets in sums and ends of labels: one row alone below amounts is no part of them
+    places = sorted(insets)
+    with_amounts = {row for row, _ in amounts}
+    for before, place, behind in zip(places, places[1:], [*places[2:], (0, 0)], strict=False):
+        is_alone = insets[before] < insets[place] and insets.get(behind, 0) < insets[place]
+        if is_alone and before[0] in with_amounts:
+            insets[place] = insets[before]
+    return insets
+
+
+SAME_EDGE = 1.5
+"""Most points between the left edges of labels of one level."""
+
+
+class _Head(NamedTuple):
+    """A row that rows below may belong to."""
+
+    depth: Depth
+    text: str
+    number: int
+    heads: bool
+    """Whether it heads rows: it has no amounts."""
+    is_open: bool
+    """Whether it heads rows that are no deeper, too: no deeper row stood below it."""
+    has_sibling: bool = False
+    """Whether a row with amounts of the same depth stands above it."""
+
+
+def _nest(rows: Sequence[_Row], headings: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the number and the path of each row."""
+    lowest = min((row.depth for row in rows if row.label), default=(0, 0.0))
+    above = [_Head(lowest, heading, -1, heads=True, is_open=True) for heading in headings]
+    is_flat = len({row.depth for row in rows if row.label}) == 1
+    repeated = _find_repeated(rows) if is_flat else {}
+    previous = -1
+    for at, row in enumerate(rows):
+        if row.label:
+            for depth, text in (*row.leads, (row.depth, row.label)):
+                above, has_sibling = _leave_heads(above, depth, text, row, previous=previous)
+                above.append(_Head(depth, text, row.number, row.heads, row.heads, has_sibling))
+            own = (repeated.get(at, ""), row.label)
+            heads = above[:-1]
+        else:
+            heads, own = [head for head in above if head.heads], ("",)
+        yield row.number, (*(head.text.rstrip(":") for head in heads[-MOST_HEADS:]), *filter(None, own))
+        previous = row.number
         # a total ends its headings, but no year that heads several groups and none whose own total is still to come
-        if TOTAL.match(row.label):
-            heads = [head for head in heads if find_period(head) or _total_follows(head, joined[at + 1 :])]
+        if row.has_amounts and TOTAL.match(row.label):
+            below = rows[at + 1 :]
+            *heads, own_head = above
+            stay = (h for h in heads if h.depth < row.depth or find_period(h.text) or _total_follows(h.text, below))
+            above = [*stay, own_head]
+
+
+def _leave_heads(
+    above: Sequence[_Head], depth: Depth, text: str, row: _Row, *, previous: int
+) -> tuple[list[_Head], bool]:
+    """Return the rows that a label belongs to, and whether it follows a row with amounts of its depth there."""
+    above, has_sibling = list(above), False
+    is_total = TOTAL.match(text) is not None
+    while above:
+        head = above[-1]
+        if head.depth < depth:
+            # a sum may be set in further than what it sums up
+            sums_up = is_total and head.has_sibling and head.number == previous and head.depth[0] == depth[0]
+            if head.heads or not sums_up:
+                break
+        elif (head.depth == depth and head.is_open and (not row.heads or head.number == previous)) or (
+            is_total and head.heads and _names(head.text, text)
+        ):
+            break
+        has_sibling = has_sibling or (head.depth == depth and not head.heads)
+        above.pop()
+    return [head._replace(is_open=head.is_open and head.depth == depth) for head in above], has_sibling
+
+
+def _names(head: str, total: str) -> bool:
+    """Return whether the label of a total names what a heading names."""
+    words = frozenset(words_of(head))
+    return bool(words) and words <= frozenset(words_of(total))
 
 
 def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
@@ -212,14 +364,16 @@ def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
 
     "Households 30, capital 20, elsewhere 10; young households 9, capital 6, elsewhere 3" names its parts alike.
     """
-    often = {label for label, count in Counter(row.label for row in rows if row.places).items() if label and count > 1}
+    often = {
+        label for label, count in Counter(row.label for row in rows if row.has_amounts).items() if label and count > 1
+    }
     runs: list[tuple[int, list[int]]] = []
     for at, row in enumerate(rows):
-        if row.places and row.label in often and not TOTAL.match(row.label):
+        if row.has_amounts and row.label in often and not TOTAL.match(row.label):
             if not runs:
                 return {}  # a total below its parts
             runs[-1][1].append(at)
-        elif row.places and row.label:
+        elif row.has_amounts and row.label:
             runs.append((at, []))
         elif row.heads and runs:
             return {}
@@ -232,19 +386,8 @@ def _find_repeated(rows: Sequence[_Row]) -> dict[int, str]:
 
 def _total_follows(head: str, below: Sequence[_Row]) -> bool:
     """Return whether the total of a heading stands further down: "Total Marlow brand" was that of a part."""
-    words = frozenset(words_of(head))
-    own = takewhile(lambda row: row.places or not row.heads, below)
-    return bool(words) and any(TOTAL.match(row.label) and words <= frozenset(words_of(row.label)) for row in own)
-
-
-def add_span_labels(path: tuple[str, ...], stub: Sequence[Cell]) -> tuple[str, ...]:
-    """Add the labels left of a row that span several rows to its path; stub: the cells before its amounts."""
-    spanning = [" ".join(cell.text.split()) for cell in stub if cell.row_span > 1 and cell.text.strip()]
-    own = [" ".join(cell.text.split()) for cell in stub if cell.row_span == 1 and cell.text.strip()]
-    if not spanning or not own:
-        return path
-    spanning = list(dict.fromkeys(spanning))
-    return (*(label for label in path if label not in (*spanning, *own)), *spanning, own[-1])
+    own = takewhile(lambda row: not row.heads, below)
+    return any(TOTAL.match(row.label) and _names(head, row.label) for row in own)
 
 
 def _join_labels(rows: Sequence[_Row]) -> list[_Row]:
@@ -252,14 +395,16 @@ def _join_labels(rows: Sequence[_Row]) -> list[_Row]:
 
     Two rows with small letters are items of a heading.
     """
+    if 2 * sum(row.label[:1].islower() for row in rows) > len(rows):
+        return list(rows)  # all labels are written small
     joined: list[_Row] = []
     for at, row in enumerate(rows):
         last = joined[-1] if joined else None
         goes_on = last and row.label[:1].islower() and not last.label.endswith(":")
-        is_item = any(below.places and below.label[:1].islower() for below in rows[at + 1 : at + 2])
-        if goes_on and last and not row.places and last.places:
+        is_item = any(below.has_amounts and below.label[:1].islower() for below in rows[at + 1 : at + 2])
+        if goes_on and last and not row.has_amounts and last.has_amounts:
             joined[-1] = last._replace(label=f"{last.label} {row.label}")
-        elif goes_on and last and row.places and last.heads and not last.places and not is_item:
+        elif goes_on and last and row.has_amounts and last.heads and not last.has_amounts and not is_item:
             joined[-1] = row._replace(label=f"{last.label} {row.label}")
         else:
             joined.append(row)
