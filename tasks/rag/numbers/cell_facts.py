@@ -289,7 +289,7 @@ def _read_table(part: _Part, document: str, table: int, page: int | None) -> Ite
     currencies = _find_currencies(grid, amounts, headers_of)
     dated = any(find_period(" ".join(headers)) for headers in headers_of.values())
     table_period = None if dated else _find_table_period(stubs, above)
-    paths = row_paths(rows, amounts, part.headings)
+    paths = row_paths(rows, {place: amount.value for place, amount in amounts.items()}, part.headings)
     between = periods_between({row: paths[row] for row, _ in amounts})
     groups = {} if dated else _find_group_periods(above, {col for _, col in amounts})
     unit_cols = {cell.col for cell in cells if cell.header and cell.col and UNIT_HEADER.fullmatch(cell.text.strip())}
@@ -340,7 +340,7 @@ def _read_texts(
     for cell in cells:
         rows[cell.row].append(cell)
     by_row = {fact.row + before: fact for fact in reversed(facts)}
-    taken = {(fact.row + before, fact.col) for fact in facts}
+    taken = {(fact.row + before, fact.col): fact.value / fact.scale for fact in facts}
     paths = row_paths(rows, taken, part.headings)
     levels = collect_headers(grid)
     stub = tuple(dict.fromkeys(" ".join(cell.text.split()) for cell in cells if cell.header and not cell.col))

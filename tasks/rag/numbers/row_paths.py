@@ -182,10 +182,12 @@ class _Row(NamedTuple):
     has_amounts: bool
     heads: bool
     """Whether it is a heading of the rows below: it has no amounts, and no other texts."""
+    has_parts: bool = True
+    """Whether rows below that are set in further belong to it."""
 
 
 def row_paths(
-    rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int, int]], headings: Sequence[str]
+    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Decimal], headings: Sequence[str]
 ) -> dict[int, tuple[str, ...]]:
     """Return the path of each row that is no header: the rows that it belongs to, and its own label.
 
@@ -197,29 +199,52 @@ def row_paths(
 
 
 def _read_rows(
-    rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int, int]], stub: Sequence[int]
+    rows: Mapping[int, Sequence[Cell]], amounts: Mapping[tuple[int, int], Decimal], stub: Sequence[int]
 ) -> list[_Row]:
     """Return the rows of a table without those that name columns."""
     sorted_rows = {number: sorted(rows[number], key=lambda cell: cell.col) for number in sorted(rows)}
     body = {number: cells for number, cells in sorted_rows.items() if not cells[0].header}
     labels = [cell for cells in body.values() for cell in cells if cell.col in stub and cell.text.strip()]
-    insets = _find_insets(labels, amounts) if len(stub) == 1 else {}
+    insets = _find_insets(labels) if len(stub) == 1 else {}
     read: list[_Row] = []
     for number, cells in body.items():
         texts = [cell for cell in cells if (number, cell.col) not in amounts and cell.text.strip()]
-        labels = [cell for cell in texts if cell.col in stub] or texts[:1]
-        placed = [((cell.col, insets.get((number, cell.col), 0.0)), " ".join(cell.text.split())) for cell in labels]
+        own = [cell for cell in texts if cell.col in stub] or texts[:1]
+        placed = [((cell.col, insets.get((number, cell.col), 0.0)), " ".join(cell.text.split())) for cell in own]
         depth, label = placed[-1] if placed else ((0, 0.0), "")
         if depth[0] not in stub:  # a label beside its column; over several columns it is of all rows below
             spans = len(texts) == 1 and texts[0].col_span > 1
             depth = (-1 if spans else stub[0], 0.0)
-        others = [cell for cell in texts if cell not in labels and any(map(str.isalnum, cell.text))]
+        others = [cell for cell in texts if cell not in own and any(map(str.isalnum, cell.text))]
         others = [cell for cell in others if not (sign_of(cell) or A_UNIT.fullmatch(cell.text.strip()))]
         has_amounts = len(texts) < sum(bool(cell.text.strip()) for cell in cells)
         is_named = depth[0] < 0 or bool(label and cells[0].text.strip() and not A_UNIT.fullmatch(label))
         heads = is_named and len(placed) == 1 and not (has_amounts or others)
-        read.append(_Row(number, label, depth, tuple(placed[:-1]), has_amounts, heads))
+        # what is dated to the day is a balance, whose changes may be set in below it
+        is_balance = has_amounts and (period := find_period(label)) is not None and period.end is not None
+        read.append(_Row(number, label, depth, tuple(placed[:-1]), has_amounts, heads, not is_balance))
+    if any(cell.bbox for cell in labels):  # a page also sets in sums, and changes of what stands above
+        of_row: dict[int, dict[int, Decimal]] = defaultdict(dict)
+        for (number, col), value in amounts.items():
+            of_row[number][col] = value
+        for at, row in enumerate(read):
+            below = list(takewhile(lambda other, row=row: other.depth > row.depth, read[at + 1 :]))
+            parts = [of_row[other.number] for other in below if other.depth == min(part.depth for part in below)]
+            if row.has_amounts and not _sum_up(parts, of_row[row.number]):
+                read[at] = row._replace(has_parts=False)
     return read
+
+
+def _sum_up(parts: Sequence[Mapping[int, Decimal]], whole: Mapping[int, Decimal]) -> bool:
+    """Return whether rows add up to a row in each of its columns, but for rounding."""
+    if len(parts) < 2:
+        return False
+    for col, value in whole.items():
+        exponent = value.as_tuple().exponent
+        unit = Decimal(1).scaleb(exponent) if isinstance(exponent, int) else Decimal(1)
+        if abs(sum((part.get(col, Decimal(0)) for part in parts), Decimal(0)) - value) > unit * len(parts) / 2:
+            return False
+    return True
 
 
 A_LABEL = re.compile(r"[^\W\d_]|\d{4}")
@@ -249,18 +274,22 @@ def find_stub(rows: Mapping[int, Sequence[Cell]], amounts: Collection[tuple[int,
     # a column of ranks names nothing where names stand beside it
     if len(columns) > 1 and not any(A_LABEL.search(cell.text) for cell in texts[0].values()):
         columns.pop(0)
-    names: dict[int, tuple[str, ...]] = dict.fromkeys(sorted(filled), ())
-    for at, col in enumerate(columns):
+    names, heading = dict[int, tuple[str, ...]](), ""
+    for number, cells in sorted(rows.items()):
+        own = [cell.text for cell in cells if cell.text.strip()]
+        heading = own[0] if number not in filled and len(own) == 1 else heading
+        names |= {number: (heading,)} if number in filled else {}
+    apart: list[int] = []
+    for col in columns:
         last = ""
         for number in names:
             last = texts[col][number].text.strip() if number in texts[col] else last
             names[number] = (*names[number], last)
-        if len(set(names.values())) >= NAMES * len(names):
-            return tuple(columns[: at + 1])
-    return tuple(columns[:1]) if len(set(names.values())) < NAMES * len(names) else tuple(columns)
+        apart.append(min(len(set(names.values())), int(NAMES * len(names))))
+    return tuple(columns[: apart.index(max(apart)) + 1])
 
 
-def _find_insets(labels: Sequence[Cell], amounts: Collection[tuple[int, int]]) -> dict[tuple[int, int], float]:
+def _find_insets(labels: Sequence[Cell]) -> dict[tuple[int, int], float]:
     """Return how far labels are set in: by their format and leading spaces, else by where they stand on the page."""
     insets = {(cell.row, cell.col): cell.indent + len(cell.text) - len(cell.text.lstrip()) for cell in labels}
     if len(set(insets.values())) > 1:
@@ -276,15 +305,7 @@ def _find_insets(labels: Sequence[Cell], amounts: Collection[tuple[int, int]]) -
     is_ragged = any(len(level) < 2 for level in levels) or any(level[-1] - level[0] > SAME_EDGE for level in levels)
     if not 1 < len(levels) <= MOST_LEVELS or is_ragged or pstdev(centres) <= pstdev(edges.values()):
         return {}
-    insets = {place: next(level[0] for level in levels if edge in level) for place, edge in edges.items()}
-    # a page also sets in sums and ends of labels: one row alone below amounts is no part of them
-    places = sorted(insets)
-    with_amounts = {row for row, _ in amounts}
-    for before, place, behind in zip(places, places[1:], [*places[2:], (0, 0)], strict=False):
-        is_alone = insets[before] < insets[place] and insets.get(behind, 0) < insets[place]
-        if is_alone and before[0] in with_amounts:
-            insets[place] = insets[before]
-    return insets
+    return {place: next(level[0] for level in levels if edge in level) for place, edge in edges.items()}
 
 
 SAME_EDGE = 1.5
@@ -301,6 +322,8 @@ class _Head(NamedTuple):
     """Whether it heads rows: it has no amounts."""
     is_open: bool
     """Whether it heads rows that are no deeper, too: no deeper row stood below it."""
+    has_parts: bool = True
+    """Whether rows below that are set in further belong to it."""
     has_sibling: bool = False
     """Whether a row with amounts of the same depth stands above it."""
 
@@ -309,16 +332,15 @@ def _nest(rows: Sequence[_Row], headings: Sequence[str]) -> Iterator[tuple[int, 
     """Yield the number and the path of each row."""
     lowest = min((row.depth for row in rows if row.label), default=(0, 0.0))
     above = [_Head(lowest, heading, -1, heads=True, is_open=True) for heading in headings]
-    is_flat = len({row.depth for row in rows if row.label}) == 1
-    repeated = _find_repeated(rows) if is_flat else {}
+    repeated = _find_repeated(rows)
     previous = -1
     for at, row in enumerate(rows):
         if row.label:
             for depth, text in (*row.leads, (row.depth, row.label)):
                 above, has_sibling = _leave_heads(above, depth, text, row, previous=previous)
-                above.append(_Head(depth, text, row.number, row.heads, row.heads, has_sibling))
-            own = (repeated.get(at, ""), row.label)
+                above.append(_Head(depth, text, row.number, row.heads, row.heads, row.has_parts, has_sibling))
             heads = above[:-1]
+            own = ("" if heads else repeated.get(at, ""), row.label)
         else:
             heads, own = [head for head in above if head.heads], ("",)
         yield row.number, (*(head.text.rstrip(":") for head in heads[-MOST_HEADS:]), *filter(None, own))
@@ -327,30 +349,35 @@ def _nest(rows: Sequence[_Row], headings: Sequence[str]) -> Iterator[tuple[int, 
         if row.has_amounts and TOTAL.match(row.label):
             below = rows[at + 1 :]
             *heads, own_head = above
-            stay = (h for h in heads if h.depth < row.depth or find_period(h.text) or _total_follows(h.text, below))
-            above = [*stay, own_head]
+            ended = heads[-1:] if heads and _names(heads[-1].text, row.label) else []
+            ended += [head for head in heads if head.depth >= row.depth]
+            above = [h for h in heads if h not in ended or find_period(h.text) or _total_follows(h.text, below)]
+            above.append(own_head)
 
 
 def _leave_heads(
     above: Sequence[_Head], depth: Depth, text: str, row: _Row, *, previous: int
 ) -> tuple[list[_Head], bool]:
     """Return the rows that a label belongs to, and whether it follows a row with amounts of its depth there."""
-    above, has_sibling = list(above), False
+    above, has_sibling, is_beside = list(above), False, False
     is_total = TOTAL.match(text) is not None
     while above:
         head = above[-1]
         if head.depth < depth:
             # a sum may be set in further than what it sums up
             sums_up = is_total and head.has_sibling and head.number == previous and head.depth[0] == depth[0]
-            if head.heads or not sums_up:
+            if head.heads or head.depth[0] < depth[0] or (head.has_parts and not sums_up):
                 break
         elif (head.depth == depth and head.is_open and (not row.heads or head.number == previous)) or (
             is_total and head.heads and _names(head.text, text)
         ):
             break
         has_sibling = has_sibling or (head.depth == depth and not head.heads)
+        is_beside = is_beside or head.depth < depth
         above.pop()
-    return [head._replace(is_open=head.is_open and head.depth == depth) for head in above], has_sibling
+    if above and above[-1].depth < depth and not is_beside:
+        above[-1] = above[-1]._replace(is_open=False)
+    return above, has_sibling
 
 
 def _names(head: str, total: str) -> bool:
