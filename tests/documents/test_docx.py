@@ -108,6 +108,13 @@ def test_merged_cells_stand_once_with_their_spans(tmp_path: Path) -> None:
     ]
 
 
+def test_a_label_is_set_in_by_its_paragraph_or_by_spaces(tmp_path: Path) -> None:
+    indents = ["", '<w:ind w:left="480" w:hanging="240"/>', '<w:ind w:firstLine="240"/>']
+    labels = [f"<w:tc>{_p('가', indent)}</w:tc>" for indent in indents] + [_cell("\u3000\u3000나")]
+    (table,) = _blocks(_build(tmp_path, f"<w:tbl>{''.join(_row(label, _cell('1')) for label in labels)}</w:tbl>"))
+    assert [cell.indent for cell in table.cells if not cell.col] == [0, 4, 4, 2]
+
+
 def test_a_box_of_one_cell_is_the_text_in_it(tmp_path: Path) -> None:
     inner = f"<w:tbl>{_row(_cell('안'), _cell('쪽'))}</w:tbl>"
     cell = f"<w:tc>{_item('가', 0)}{inner}<w:p/></w:tc>"

@@ -85,6 +85,29 @@ def test_cells_that_span_push_others_aside(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "<td style='padding-left: 16px'>b",
+        "<td class=in>b",
+        "<td><p style='margin-left: 12pt'>b</p>",
+        "<td><span style='text-indent: 1em'>b</span>",
+        "<td>&nbsp;&nbsp;&nbsp;&nbsp;b",
+        "<td>\n\u3000b",
+    ],
+)
+def test_a_label_is_set_in_by_its_style_or_by_hard_spaces(tmp_path: Path, label: str) -> None:
+    style = "<style>td.in { padding-left: 16px }</style>"
+    (table,) = _blocks(tmp_path, f"{style}<table><tr><td>a<td>1<tr>{label}<td>2</table>")
+    assert [(cell.text, cell.indent) for cell in table.cells] == [("a", 0), ("1", 0), ("b", 4), ("2", 0)]
+
+
+def test_a_header_names_columns_unless_it_stands_beside_values_or_alone_below_names(tmp_path: Path) -> None:
+    rows = "<tr><th>a<th>b<tr><th colspan=2>c<tr><th>d<td>1<tr><th scope=row>e<th>f<tr><th colspan=2>(in %)"
+    (table,) = _blocks(tmp_path, f"<table>{rows}</table>")
+    assert [cell.text for cell in table.cells if cell.header] == ["a", "b", "f", "(in %)"]
+
+
 def test_a_nested_table_is_text_of_its_cell(tmp_path: Path) -> None:
     source = "<table><tr><td>a<table><tr><td>b<td>c</table><td>d</table>"
 

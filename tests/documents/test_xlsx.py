@@ -76,6 +76,15 @@ def test_numbers_stand_as_their_formats_show_them(tmp_path: Path) -> None:
     assert table.text.splitlines()[1] == "도로 | ₩1,350,000 | -12.5% | 2024-05-31 | TRUE"
 
 
+def test_a_label_is_set_in_by_its_alignment(tmp_path: Path) -> None:
+    def write(book: Any, sheet: Any) -> None:
+        rows(*BUDGET)(book, sheet)
+        sheet.write("A3", "기획과", book.add_format({"indent": 2}))
+
+    (table,) = blocks(written(tmp_path / "a.xlsx", ("예산", write)))
+    assert [cell.indent for cell in table.cells if not cell.col] == [0, 0, 6]
+
+
 def test_tables_apart_by_empty_rows_and_columns_are_several(tmp_path: Path) -> None:
     def write(book: Any, sheet: Any) -> None:
         rows(("가", "1월"), ("나", 5))(book, sheet)

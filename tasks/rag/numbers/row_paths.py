@@ -141,7 +141,8 @@ def find_scale(
     is_per_share = may_be_per_share and any(map(PER_SHARE.search, (*path[-2:-1], *headers)))
     if PER_SHARE.search(A_RATE.sub("", label)) or is_per_share:
         return Scale(Decimal(1), amount.unit or next((scale.unit for scale in of_money if scale.unit), ""))
-    if SHARE_OF.search(" | ".join((label, *headers))) and not amount.unit and abs(amount.value) < LARGEST_SHARE:
+    is_share = SHARE_OF.search(" | ".join((label, *headers))) or any(map(SHARE_OF.fullmatch, path))
+    if is_share and not amount.unit and abs(amount.value) < LARGEST_SHARE:
         return Scale(Decimal(1), "%")
     # a mere $ of a table in Canadian dollars is one of Canada
     named = nearest.unit if amount.unit == "USD" and nearest.unit in OTHER_DOLLARS else amount.unit or nearest.unit
@@ -427,7 +428,7 @@ def _join_labels(rows: Sequence[_Row]) -> list[_Row]:
     joined: list[_Row] = []
     for at, row in enumerate(rows):
         last = joined[-1] if joined else None
-        goes_on = last and row.label[:1].islower() and not last.label.endswith(":")
+        goes_on = last and row.depth[0] >= 0 and row.label[:1].islower() and not last.label.endswith(":")
         is_item = any(below.has_amounts and below.label[:1].islower() for below in rows[at + 1 : at + 2])
         if goes_on and last and not row.has_amounts and last.has_amounts:
             joined[-1] = last._replace(label=f"{last.label} {row.label}")

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from tasks.documents.blocks import Block, Cell, Page, PageStatus, Place
-from tasks.rag.numbers.cell_facts import CellFact, cell_facts
+from tasks.rag.numbers.cell_facts import CellFact, cell_facts, read_cells
 
 HEADER = ("", "2021", "2020")
 
@@ -426,3 +426,68 @@ def test_a_line_below_the_last_table_states_its_unit() -> None:
 def test_a_unit_in_the_header_of_a_column_is_of_that_column() -> None:
     found = facts([("", "Units (in 000’s)", "Grant Date Value", "Term (years)"), ("Granted", "3,722", "$ 156.19", "2")])
     assert [(fact.value, fact.unit) for fact in found] == [(3_722_000, ""), (Decimal("156.19"), "USD"), (2, "")]
+
+
+def paths(labels: list[tuple[str, bool]], **layout: list[float]) -> list[tuple[str, ...]]:
+    """Return the path of each row; labels: with whether it has an amount. layout: indents, or edges on the page."""
+    cells = [Cell(row=0, col=col, text=text, header=True) for col, text in enumerate(HEADER)]
+    for at, (label, has_amount) in enumerate(labels):
+        indent = layout["indents"][at] if "indents" in layout else 0
+        bbox = (layout["edges"][at], 0.0, layout["edges"][at] + 9 * len(label), 9.0) if "edges" in layout else None
+        cells.append(Cell(row=at + 1, col=0, text=label, indent=indent, bbox=bbox))
+        cells += [Cell(row=at + 1, col=col, text=str(10 if at else 20)) for col in (1, 2) if has_amount]
+    table = Block(kind="table", text="", cells=tuple(cells))
+    found = cell_facts([Page(number=1, status=PageStatus.OK, blocks=(table,))], document="d" * 64)
+    return [fact.row_path for fact in found if fact.col == 1]
+
+
+PARTS = [("Population", True), ("Men", True), ("Women", True), ("Households", True), ("Men", True)]
+
+
+def test_a_row_that_is_set_in_belongs_to_the_one_above() -> None:
+    below = [("Population", "Men"), ("Population", "Women"), ("Households",), ("Households", "Men")]
+    assert paths(PARTS, indents=[0, 6, 6, 0, 6])[1:] == below
+    assert paths([(f"{' ' * 3 * (label in ('Men', 'Women'))}{label}", True) for label, _ in PARTS])[1:] == below
+
+
+def test_on_a_page_rows_set_in_below_an_amount_are_its_parts_if_they_add_up_to_it() -> None:
+    found = paths([*PARTS[:-1], ("Rooms", True)], edges=[50, 60, 60, 50, 60])
+    assert found[1:] == [("Population", "Men"), ("Population", "Women"), ("Households",), ("Rooms",)]
+
+
+def test_a_heading_heads_what_is_set_in_below_it_alone() -> None:
+    rows = [("Assets:", False), ("Current assets:", False), ("Cash", True), ("Total current assets", True)]
+    rows += [("Goodwill", True), ("Debt", True)]
+    assert paths(rows, edges=[50, 60, 70, 70, 60, 50]) == [
+        ("Assets", "Current assets", "Cash"),
+        ("Assets", "Current assets", "Total current assets"),
+        ("Assets", "Goodwill"),
+        ("Debt",),
+    ]
+
+
+def test_rows_are_named_by_the_columns_that_tell_them_apart() -> None:
+    rows = [("1", "Canada", "Men", "5"), ("2", "", "Women", "6"), ("3", "Korea", "Men", "7"), ("4", "", "Women", "8")]
+    found = facts([("No.", "Country", "Sex", "Cases"), *rows])
+    assert [fact.row_path for fact in found] == [
+        ("Canada", "Men"),
+        ("Canada", "Women"),
+        ("Korea", "Men"),
+        ("Korea", "Women"),
+    ]
+
+
+def test_a_unit_over_all_columns_heads_the_rows_below_until_the_next() -> None:
+    cells = [Cell(row=0, col=col, text=text, header=True) for col, text in enumerate(HEADER)]
+    for row, texts in enumerate([("", "number"), ("Men", "5", "6"), ("", "percent"), ("Men", "50", "60")], start=1):
+        span = 2 if len(texts) == 2 else 1
+        cells += [Cell(row=row, col=col, text=text, col_span=span if col else 1) for col, text in enumerate(texts)]
+    table = Block(kind="table", text="", cells=tuple(cells))
+    found = list(cell_facts([Page(number=1, status=PageStatus.OK, blocks=(table,))], document="d" * 64))
+    assert [(fact.row_path, fact.unit) for fact in found[::2]] == [(("number", "Men"), ""), (("percent", "Men"), "%")]
+
+
+def test_a_row_of_several_texts_heads_nothing() -> None:
+    rows = [("Film", "Year", "Place"), ("Dawn", "May 5, 2020", "Seoul"), ("Dusk", "June 7, 2021", "Busan")]
+    cells = read_cells([page(rows)], document="d" * 64)
+    assert [cell.row_path for cell in cells] == [("Dawn",)] * 3 + [("Dusk",)] * 3
