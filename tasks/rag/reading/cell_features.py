@@ -22,7 +22,7 @@ COLUMN_FEATURES = (
 OWN_FEATURES = (
     "years matched", "years clash", "question has years", "cell has years", "latest", "uncovered", "in sentence",
     "label", "number", "percent", "percent asked", "currency", "said in question", "how many x number",
-    "who x text", "when x period", "rows", "words known", "hit rank", "document fit", "first document",
+    "who x text", "when x period", "rows", "words known", "hit rank", "document fit",
 )  # fmt: skip
 RELATIVE = ("uncovered", "row coverage", "row precision", "column coverage", "path coverage")
 """Features that come once more as the distance to the best of the page."""
@@ -97,7 +97,6 @@ def describe_cells(page: Page, question: Question) -> Features:
     known_share = sum(word in page.rarity for word in question.bag) / max(1, len(question.bag))
     amounts = question.wh in ("how many", "how much")
     names = question.wh in ("who", "which", "where", "what")
-    first = page.hits[0].chunk.document
     row_words: dict[int, frozenset[str]] = {}
     for at, cell in enumerate(page.cells):
         if cell.column >= 0:
@@ -133,7 +132,6 @@ def describe_cells(page: Page, question: Question) -> Features:
             known_share,
             min(page.hit_of(cell), 8) / 8,
             page.document_fit(cell),
-            page.hits[page.hit_of(cell)].chunk.document == first,
         )
     for place, name in enumerate(RELATIVE):
         column = out[:, AT[name]]

@@ -121,8 +121,48 @@ class Sentence(NamedTuple):
     """Offset in the text of its chunk."""
 
 
+class Standing(NamedTuple):
+    """How a document stands among those that were found for a question."""
+
+    is_named: bool = True
+    """Whether the question names its documents, or the caller chose them."""
+    place: float = 1.0
+    """1 for the document that was found first, 1/2 for the second …"""
+    share: float = 1.0
+    """Its share of the hits."""
+    lead: float = 1.0
+    """Share of the hits that stand before any of another document; below 0 the share that stands before its own."""
+    distance: float = 1.0
+    """How much higher its best hit scores than any of another document, as a share of the higher score: -1 … 1."""
+
+
+ALONE = Standing()
+
+
+def compare_documents(hits: Sequence[Hit], *, is_named: bool) -> dict[str, Standing]:
+    """Return how each document of the hits stands among the others, those found first at the front."""
+    documents = [hit.chunk.document for hit in hits]
+    first = {document: documents.index(document) for document in dict.fromkeys(documents)}
+    standings: dict[str, Standing] = {}
+    for place, (document, start) in enumerate(first.items()):
+        other = next((at for at, each in enumerate(documents) if each != document), None)
+        if other is None:
+            standings[document] = Standing(is_named)
+            continue
+        own, best = hits[start].score, hits[other].score
+        top = max(abs(own), abs(best)) or 1.0
+        standings[document] = Standing(
+            is_named,
+            1 / (1 + place),
+            documents.count(document) / len(documents),
+            (other if start == 0 else -start) / len(documents),
+            max(-1.0, min(1.0, (own - best) / top)),
+        )
+    return standings
+
+
 class Page:
-    """The cells and sentences of the passages that were found for a question."""
+    """The cells and sentences of the passages of one document that were found for a question."""
 
     def __init__(
         self,
@@ -131,12 +171,13 @@ class Page:
         stems: Stems,
         *,
         documents: Sequence[str] = (),
+        standing: Standing = ALONE,
     ) -> None:
         """hits: best first. records: rows of storage.numbers, those of all tables that hits are of.
 
         documents: digests of those that the question means, the surest first; empty where it names none.
         """
-        self.hits, self.stems = hits, stems
+        self.hits, self.stems, self.standing = hits, stems, standing
         self._fit = {document: 1 / (1 + place) for place, document in enumerate(documents)}
         self.sentences = _read_sentences(hits)
         ranks: dict[tuple[str, int], int] = {}
@@ -260,8 +301,8 @@ def _read_sentences(hits: Sequence[Hit]) -> list[Sentence]:
 
 
 _ASKING = {
-    "얼마": "how much", "몇": "how many", "누구": "who", "언제": "when", "어디": "where", "어느": "which",
-    "어떤": "which", "무엇": "what", "무슨": "what", "왜": "why",
+    "얼마 동안": "how long", "얼마": "how much", "몇": "how many", "누구": "who", "언제": "when", "어디": "where",
+    "어느": "which", "어떤": "which", "무엇": "what", "무슨": "what", "왜": "why",
 }  # fmt: skip
 _WH = frozenset(["what", "which", "how", "who", "when", "where", "why"])
 _LIGHT_WORDS = """

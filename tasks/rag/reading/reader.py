@@ -26,16 +26,13 @@ from tasks.rag.reading.candidates import (
     short_texts,
 )
 from tasks.rag.reading.cell_features import describe_cells
-from tasks.rag.reading.pages import Amount, Cell, Page, Question, Stems, years_of
+from tasks.rag.reading.pages import Amount, Cell, Page, Question, Stems, compare_documents, years_of
 from tasks.rag.reading.scorers import Choice, Reader, answer_key, choose, load_reader
 from tasks.rag.retrieval.search import Hit
 
 ALL = Filters()
 MOST_DOCUMENTS = 6
 """Most documents that are read for an answer, those found first."""
-NOT_FIRST = 0.5
-"""Factor of the odds of a document that was not found first: of 43 sure answers that were found first in TAT-QA, asked
-without a document, all were of the document meant, of the others two thirds."""
 LARGEST_OF_KINDS = 150
 """Percent from which a share of a balance in a flow, or the other way round, is no share."""
 SIGNIFICANT = 15
@@ -104,23 +101,18 @@ def read_answer(
     """
     tables = list(dict.fromkeys((hit.chunk.document, hit.chunk.table) for hit in hits if hit.chunk.table is not None))
     records, stems = select_cells(index.numbers, tables), Stems(index.manifest.tokenizer)
-    documents = list(dict.fromkeys(hit.chunk.document for hit in hits))
-    pages = [[hit for hit in hits if hit.chunk.document == each] for each in documents]
+    documents = compare_documents(hits, is_named=bool(filters.documents))
     said = [match.said for match in filters.matches]
-    readings = [
-        (choice, page)
-        for own in pages[:MOST_DOCUMENTS]
-        if (page := Page(own, records, stems, documents=filters.documents))
-        and (choice := _choose(page, question, said, reader or load_reader()))
-    ]
+    readings: list[tuple[Choice, Page]] = []
+    for document in list(documents)[:MOST_DOCUMENTS]:
+        own = [hit for hit in hits if hit.chunk.document == document]
+        page = Page(own, records, stems, documents=filters.documents, standing=documents[document])
+        if choice := _choose(page, question, said, reader or load_reader()):
+            readings.append((choice, page))
     if not readings:
         return None
     # one document holds the answer: the odds of each compete, but equal answers support each other
-    first = readings[0][0]
-    odds = [
-        choice.confidence / (1.0001 - choice.confidence) * (1 if choice is first else NOT_FIRST)
-        for choice, _ in readings
-    ]
+    odds = [choice.confidence / (1.0001 - choice.confidence) for choice, _ in readings]
     best = max(range(len(readings)), key=lambda at: odds[at])
     choice, page = readings[best]
     candidate = choice.candidate

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tasks.rag.reading.candidates import LINKS, OF, OPERATIONS, Candidate, pack
 from tasks.rag.reading.cell_features import AT, CELL_FEATURES, HAND_WEIGHTS, Features
-from tasks.rag.reading.pages import Page, Question
+from tasks.rag.reading.pages import Page, Question, Standing
 
 BUCKETS = 4096
 """Places that the words of questions are hashed to."""
@@ -34,7 +34,8 @@ CHOICE_FEATURES = (
 SIGNS = (
     "share of the choice", "lead over another answer", "operation log-probability", "cells least", "cells below best",
     "mean uncovered", "uncovered", "is value", "is several", "is worked out", "mean words known", "mean in sentence",
-    "mean hit rank", "years hit", "mean years clash", "entropy", "mean document fit", "mean first document",
+    "mean hit rank", "years hit", "mean years clash", "entropy", "mean document fit",
+    *(f"document {name}" for name in Standing._fields),
 )  # fmt: skip
 """What the confidence reads."""
 _SEVERAL = ("argmax", "argmin", "count", "labels", "list", "max", "min")
@@ -149,7 +150,7 @@ def choose(
     if not ranked.candidates:
         return None
     scores = reader.choice.score(ranked.table) if reader.choice else ranked.table @ HAND_CHOICE
-    best, signs = weigh_choice(ranked, scores)
+    best, signs = weigh_choice(ranked, scores, page.standing)
     logit = float(np.dot(reader.confidence[:-1], signs) + reader.confidence[-1])
     return Choice(ranked.candidates[best], float(1 / (1 + np.exp(-logit))), signs)
 
@@ -159,7 +160,7 @@ def answer_key(candidate: Candidate) -> object:
     return candidate.texts or (None if candidate.number is None else round(candidate.number, 3))
 
 
-def weigh_choice(ranked: Ranked, scores: Features) -> tuple[int, list[float]]:
+def weigh_choice(ranked: Ranked, scores: Features, standing: Standing) -> tuple[int, list[float]]:
     """Return the place of the best candidate among the ranked ones, and the signs of how sure it is."""
     best = int(scores.argmax())
     weights = np.exp(scores - scores.max())
@@ -180,7 +181,7 @@ def weigh_choice(ranked: Ranked, scores: Features) -> tuple[int, list[float]]:
         row["operation log-probability"], row["cells least"] / 5, row["cells below best"] / 5, row["mean uncovered"],
         row["uncovered"], float(operation == "value"), float(operation in _SEVERAL), float(operation in _WORKED),
         row["mean words known"], row["mean in sentence"], row["mean hit rank"], row["years hit"],
-        row["mean years clash"], float(entropy), row["mean document fit"], row["mean first document"],
+        row["mean years clash"], float(entropy), row["mean document fit"], *map(float, standing),
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tasks.rag.answers import Draft, Short, Value
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.document_numbers import document_cells
 from tasks.rag.reading.candidates import Candidate
-from tasks.rag.reading.pages import Page, Stems
+from tasks.rag.reading.pages import Page, Standing, Stems, compare_documents
 from tasks.rag.reading.reader import find_nonsense, write_answer
 from tasks.rag.retrieval.search import Hit
 from tests.rag.numbers.test_cell_facts import page
@@ -218,3 +218,18 @@ def test_a_balance_is_no_share_of_a_flow() -> None:
 def test_a_number_that_its_cells_do_not_give_is_no_answer() -> None:
     candidate = Candidate("sum", (place("$ 735"), place("$ 687")), (), Decimal(9_999))
     assert write_answer(PAGE, candidate, "en", NAMES) is None
+
+
+def test_a_document_leads_by_the_hits_before_those_of_others() -> None:
+    other = "b" * 64
+    hits = [
+        Hit(chunk=chunk.model_copy(update={"document": document}), document_name="", score=score, ranks={})
+        for chunk, document, score in zip(
+            [PAGE.hits[0].chunk] * 4, (REPORT, REPORT, other, REPORT), (8, 6, 4, 2), strict=True
+        )
+    ]
+    assert compare_documents(hits, is_named=False) == {
+        REPORT: Standing(is_named=False, place=1, share=0.75, lead=0.5, distance=0.5),
+        other: Standing(is_named=False, place=0.5, share=0.25, lead=-0.5, distance=-0.5),
+    }
+    assert compare_documents(hits[:2], is_named=True) == {REPORT: Standing()}
