@@ -84,9 +84,10 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/build.py
 
-# indexes the questions' documents in build/reader once, then fits and prints how right it is: about four minutes
+# indexes the questions' documents in build/reader once, then fits the reader and how answers are weighed: a quarter of an hour
 reader: $(READY)
-	$(BIN)/python -m tests.reader.fit --indexes build/reader --left-out --out tasks/rag/reading
+	$(BIN)/python -m tests.reader.fit --indexes build/reader --cache build/reader --left-out --out tasks/rag/reading
+	$(BIN)/python -m tests.reader.weigh --indexes build/reader --cache build/reader
 
 bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
 	$(BIN)/python -m tests.benchmarks --documents $(MEASURED)/documents/english --filings $(MEASURED)/documents/filings \

@@ -62,8 +62,8 @@ class Filters(Record):
     """Names of the documents that fit equally well where the question means one; the answer names them."""
 
 
-MAX_WRONG = 1.0
-"""Default of `max_wrong`: 1.0 gives every answer, however unsure."""
+MAX_WRONG = 0.1
+"""Default of `max_wrong`; 1.0 gives every answer, however unsure."""
 
 
 class Calibration(FiniteRecord):

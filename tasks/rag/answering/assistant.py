@@ -61,7 +61,7 @@ class Assistant:
         """Make an assistant; router: that of the index where it is open already."""
         self.index = index
         settings = settings or AnswerSettings()
-        self._desk = Desk(
+        self.desk = Desk(
             index=index,
             router=router or Router(index.catalogue),
             wiring=wiring,
@@ -88,7 +88,7 @@ class Assistant:
             raise ValueError("the question is empty; ask with at least one word")
         if len(cleaned) > MOST_QUESTION_CHARS:
             raise ValueError(f"the question has {len(cleaned):,} characters; ask in at most {MOST_QUESTION_CHARS:,}")
-        desk = replace(self._desk, on_event=on_event) if on_event else self._desk
+        desk = replace(self.desk, on_event=on_event) if on_event else self.desk
         started = desk.clock()
         start = {"question": cleaned, "history": tuple(history)[-MOST_TURNS:], "documents": documents}
         state: State = answer_graph().invoke(start, context=desk)

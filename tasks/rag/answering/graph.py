@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 from models.model_errors import ModelError, NoChatTemplate, RequestRefused
@@ -33,6 +34,7 @@ from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, ma
 from tasks.rag.answering.computing import compute_answer, compute_from_reply, withhold_uncomputed
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.notice_answers import answer_from_facts
+from tasks.rag.answering.weighing import Way, choose_draft, weigh_drafts
 from tasks.rag.answering.wiring import Wiring
 from tasks.rag.answers import (
     AnswerSettings,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from models.protocols import Embedder, Reranker
     from storage.index import Index
     from tasks.rag.planning.routing import Router
+    from tasks.rag.reading.scorers import Reader
 
 _MARK = re.compile(r"\[(\d+)\]")
 
@@ -84,6 +87,8 @@ class Desk:
     reranker: Reranker | None
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
+    reader: Reader | None = None
+    """The reader of cells and sentences; None: that of the package."""
 
 
 class Part(NamedTuple):
@@ -92,11 +97,8 @@ class Part(NamedTuple):
     question: str
     plan: RetrievalPlan
     hits: tuple[Hit, ...] = ()
-    computed: Draft | None = None
-    """The answer computed from numbers of tables, where the part asks for arithmetic."""
-    read: Draft | None = None
-    """The answer of the reader: over cells and values of sentences."""
-    cell: Draft | None = None
+    drafts: Mapping[Way, Draft] = MappingProxyType({})
+    """What each way answers without a model, with the confidence that it has beside the others."""
 
 
 class State(TypedDict):
@@ -191,38 +193,54 @@ def retrieve_chunks(state: State, desk: Desk) -> Added:
 
 
 def compute(state: State, desk: Desk) -> Added:
-    """Compute what a part asks for from numbers of tables, exactly and with a citation for each input.
+    """Answer each part in every way that needs no model, and weigh the answers against each other.
 
-    The reader goes first, unless the question writes its formula out. Where it is not sure, rules read the question,
-    then a model writes the formula; without one, the words of the question are matched with cells of any table.
+    The reader scores cells and sentences that were found; rules work formulas out from numbers of tables, exactly and
+    with a citation for each input. Where they read no formula, a model writes it.
     """
     parts: list[Part] = []
     calls: tuple[ModelCall, ...] = ()
     for part in state["parts"]:
-        read = None
-        # it reads each document by itself: what sides of a comparison have in common the rules put together
-        if not (part.plan.needs_multi_doc or writes_formula(part.question)):
-            read = read_answer(part.question, part.hits, desk.index, filters=part.plan.filters)
-        # one cell may be only an input of what has to be worked out
-        one_cell = read is not None and len(read.citations) == 1 and asks_to_work_out(part.question)
-        if read and not one_cell and _confidence(read) >= desk.least_confidence:
-            parts.append(part._replace(read=read))
-            continue
-        describe = make_describer(part.plan, part.hits, desk.index, embedder=desk.embedder)
-        computed = compute_answer(part.question, part.plan, desk.index, hits=part.hits, describe=describe)
-        if computed is None and desk.wiring.large and asks_to_work_out(part.question):
-            with suppress(ModelError):  # a model that is away is told of where the answer is written
-                reply = desk.wiring.ask("compute", compute_request(part.question))
-                calls += (reply.call,)
-                computed = compute_from_reply(part.question, reply.text, part.plan, desk.index)
-        # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
-        if not desk.wiring.large and (computed is None or computed.abstained):
-            computed = compute_from_cells(part.question, part.plan, part.hits, desk.index) or computed
-        cell = None
-        if computed is None or computed.abstained:
-            cell = look_up_cell(part.question, part.plan, part.hits, desk.index, embedder=desk.embedder)
-        parts.append(part._replace(computed=computed, cell=cell, read=read))
+        drafts, part_calls = draft_in_every_way(part, desk)
+        calls += part_calls
+        asks = asks_to_work_out(part.question)
+        named = bool(part.plan.filters.documents)
+        parts.append(part._replace(drafts=weigh_drafts(drafts, is_named=named, asks_to_work_out=asks)))
     return {"parts": tuple(parts), "calls": calls}
+
+
+def draft_in_every_way(part: Part, desk: Desk) -> tuple[dict[Way, Draft], tuple[ModelCall, ...]]:
+    """Return what each way answers of itself, and the calls of the model that wrote a formula."""
+    question, plan, hits, index = part.question, part.plan, part.hits, desk.index
+    calls: tuple[ModelCall, ...] = ()
+    drafts: dict[Way, Draft | None] = {}
+    # it reads each document by itself: what sides of a comparison have in common the rules put together
+    if not (plan.needs_multi_doc or writes_formula(question)):
+        drafts["read"] = read_answer(question, hits, index, filters=plan.filters, reader=desk.reader)
+    describe = make_describer(plan, hits, index, embedder=desk.embedder)
+    computed = compute_answer(question, plan, index, hits=hits, describe=describe)
+    if computed is None and desk.wiring.large and asks_to_work_out(question):
+        with suppress(ModelError):  # a model that is away is told of where the answer is written
+            reply = desk.wiring.ask("compute", compute_request(question))
+            calls += (reply.call,)
+            computed = compute_from_reply(question, reply.text, plan, index)
+    drafts["computed"] = computed
+    # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
+    if not desk.wiring.large:
+        drafts["cells"] = compute_from_cells(question, plan, hits, index)
+    drafts["cell"] = look_up_cell(question, plan, hits, index, embedder=desk.embedder)
+    from_facts = answer_from_facts(question, plan, index.catalogue)
+    drafts["facts"] = from_facts and withhold_uncomputed(question, from_facts)
+    sides = [side for side in plan.filters.groups if side] if plan.needs_multi_doc else []
+    extracted = extract_answer(
+        question,
+        hits,
+        query_type=plan.query_type,
+        tokenizer=index.manifest.tokenizer,
+        groups=[Group(stem_of(index.names[side[0]]), side) for side in sides],  # named by the surest document
+    )
+    drafts["sentence"] = withhold_uncomputed(question, extracted)
+    return {way: draft for way, draft in drafts.items() if draft is not None}, calls
 
 
 def generate(state: State, desk: Desk) -> Added:
@@ -237,13 +255,10 @@ def generate(state: State, desk: Desk) -> Added:
 
 def _write_draft(state: State, desk: Desk) -> Added:
     """Return a model's answer over the context, else one from cells or sentences; a computed answer needs no model."""
-    drafts = [part.computed or part.cell or part.read for part in state["parts"]]
+    drafts = [choose_draft(part.drafts) for part in state["parts"]]
     # what a sentence states a model says better; what cells give needs none
     all_computed = all(
-        draft
-        and not draft.abstained
-        and _confidence(draft) >= desk.least_confidence
-        and all(c.cell for c in draft.citations)
+        draft and _confidence(draft) >= desk.least_confidence and all(c.cell for c in draft.citations)
         for draft in drafts
     )
     if not desk.wiring.large or not state["search_result"].hits or all_computed:
@@ -356,44 +371,29 @@ def _extract_draft(state: State, desk: Desk) -> Draft:
     """Return an answer made without a model; a part whose answer is not confident enough is withheld."""
     # a table answers all parts at once; facts of one document may answer only one of them
     has_parts = len(state["parts"]) > 1 and state["plan"].needs_multi_doc
-    if has_parts and not any(part.computed for part in state["parts"]):
+    if has_parts and not any("computed" in part.drafts for part in state["parts"]):
         from_facts = answer_from_facts(state["question"], state["plan"], desk.index.catalogue)
         if from_facts:
             return withhold_unsure(state["question"], from_facts, least=desk.least_confidence)
     least = desk.least_confidence
     return join_drafts(
         [
-            withhold_unsure(part.question, _answer_part(part, desk), least=least, hits=part.hits)
+            withhold_unsure(part.question, _select_draft(part, least=least), least=least, hits=part.hits)
             for part in state["parts"]
         ]
     )
 
 
-def _answer_part(part: Part, desk: Desk) -> Draft:
-    """Answer a part without a model: by a computation, facts of the catalogue, a cell, or sentences, in this order."""
-    if part.computed and not part.computed.abstained:
-        return part.computed
-    if from_facts := answer_from_facts(part.question, part.plan, desk.index.catalogue):
-        return withhold_uncomputed(part.question, from_facts)
-    read = part.read
-    if read and _confidence(read) >= desk.least_confidence:
-        return read
-    if part.cell:
-        return part.cell
-    names = desk.index.names
-    sides = [side for side in part.plan.filters.groups if side] if part.plan.needs_multi_doc else []
-    extracted = extract_answer(
-        part.question,
-        part.hits,
-        query_type=part.plan.query_type,
-        tokenizer=desk.index.manifest.tokenizer,
-        groups=[Group(stem_of(names[side[0]]), side) for side in sides],  # named by the surest document
-    )
-    extracted = withhold_uncomputed(part.question, extracted)
+def _select_draft(part: Part, *, least: float) -> Draft:
+    """Return the likeliest draft of a part; where none is sure enough, the one that says most of why."""
+    best, drafts = choose_draft(part.drafts), part.drafts
+    if best and _confidence(best) >= least:
+        return best
+    computed, read, extracted = drafts.get("computed"), drafts.get("read"), drafts["sentence"]
     # no sentence states what has to be worked out of several cells
     needs_cells = read is not None and len(read.citations) > 1 and asks_to_work_out(part.question)
-    if part.computed and (extracted.abstained or needs_cells):
-        return part.computed  # it names the missing input
+    if computed and (extracted.abstained or needs_cells):
+        return computed  # it names the missing input
     if read and (needs_cells or (extracted.abstained and _confidence(read) > _confidence(extracted))):
         return read
     return extracted
@@ -446,9 +446,6 @@ def _report_draft(desk: Desk) -> Callable[[str], None]:
     return lambda text: desk.on_event(Event("draft", text))
 
 
-# `max_wrong` below 1 asks for more: at .05 over half of the right answers are withheld (docs/measurements.md)
-LEAST = 0.5
-"""Confidence below which an answer is likelier wrong than right."""
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
 CLOSEST = {"en": ("The closest place:", "The closest places:"), "ko": ("가장 가까운 곳:", "가장 가까운 곳:")}
 MOST_PLACES = 3
@@ -462,9 +459,7 @@ def load_calibration() -> Calibration:
 
 
 def confidence_threshold(settings: AnswerSettings) -> float:
-    """Return the confidence that `max_wrong` asks for: LEAST where it is 1, inf where it allows no answer."""
-    if settings.max_wrong >= 1:
-        return LEAST
+    """Return the confidence that `max_wrong` asks for: 0 where it is 1, inf where it allows no answer."""
     calibration = settings.calibration or load_calibration()
     return least_confidence(calibration.wrong, calibration.n, most_wrong=settings.max_wrong)
 

@@ -19,7 +19,7 @@ from tasks.calls import CallSettings, Limits
 from tasks.rag.answering.assistant import MOST_QUESTION_CHARS, Assistant, Event
 from tasks.rag.answering.graph import NODES
 from tasks.rag.answering.wiring import WITHOUT_MODEL, Model, Wiring, WiringName
-from tasks.rag.answers import Answered, Turn
+from tasks.rag.answers import MAX_WRONG, Answered, AnswerSettings, Turn
 from tasks.rag.indexing.chunks import Chunk
 from tasks.rag.numbers.document_numbers import document_numbers
 from tests.kept_responses import Kept
@@ -126,8 +126,8 @@ def wired(
     return Wiring(large=large, small=small, responses=store or Kept())
 
 
-def assistant(index: Index, wiring: Wiring = WITHOUT_MODEL) -> Assistant:
-    return Assistant(index, embedder=Letters, wiring=wiring)
+def assistant(index: Index, wiring: Wiring = WITHOUT_MODEL, *, max_wrong: float = MAX_WRONG) -> Assistant:
+    return Assistant(index, embedder=Letters, wiring=wiring, settings=AnswerSettings(max_wrong=max_wrong))
 
 
 def asked_by(server: Server) -> list[tuple[str, str, str]]:

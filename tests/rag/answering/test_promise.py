@@ -24,7 +24,7 @@ def test_an_unsure_answer_names_the_place_and_not_the_answer():
 
 
 @pytest.mark.parametrize(
-    ("max_wrong", "least"), [(1.0, 0.5), (0.5, 0.0), (0.2, 0.2), (0.01, math.inf)], ids=["all", "half", "fifth", "none"]
+    ("max_wrong", "least"), [(1.0, 0.0), (0.5, 0.0), (0.2, 0.2), (0.01, math.inf)], ids=["all", "half", "fifth", "none"]
 )
 def test_the_threshold_follows_from_the_calibration(max_wrong, least):
     known = Calibration(n=9, right=(0.9, 0.8), wrong=(0.2, 0.3))

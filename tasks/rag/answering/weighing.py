@@ -1,0 +1,117 @@
+"""Weighs the answers that different ways give to one question: how likely each is right, by what the others say."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Literal, NamedTuple, get_args
+
+from tasks.grading.cited_answers import has_close_number, has_words
+from tasks.language.numbers import read_numbers
+from tasks.language.sentences import strip_marks
+from tasks.rag.answers import Draft
+
+Way = Literal["read", "computed", "cells", "cell", "facts", "sentence"]
+"""The fitted reader, a formula, arithmetic over any table, one cell by rules, facts of notices, sentences."""
+WAYS: tuple[Way, ...] = get_args(Way)
+SIGNS = (
+    *WAYS, *(f"{way} confidence" for way in WAYS), "one agrees", "agreeing", "disagreeing", "cited", "is named",
+    "one input", "sentence against working",
+)  # fmt: skip
+"""What is known of an answer beside the others."""
+LEAST_CHANCE = 0.02
+
+
+class _Weights(NamedTuple):
+    bias: float
+    weights: Mapping[str, float]
+
+
+@cache
+def _load_weights() -> _Weights:
+    """Return the weights of the signs, fitted by `make reader` (tests/reader/weigh.py)."""
+    return _Weights(**json.loads((files("tasks.rag.answering") / "draft_weights.json").read_bytes()))
+
+
+def describe_drafts(
+    drafts: Mapping[Way, Draft], *, is_named: bool, asks_to_work_out: bool
+) -> Mapping[Way, Sequence[float]]:
+    """Return the signs of each draft that answers, as many as SIGNS.
+
+    is_named: whether the question names its documents. asks_to_work_out: whether one cell can only be an input.
+    """
+    answering = {way: draft for way, draft in drafts.items() if not draft.abstained}
+    agreement = {
+        (first, second): _agree(answering[first], answering[second])
+        for place, first in enumerate(answering)
+        for second in list(answering)[place + 1 :]
+    }
+    agreement |= {(second, first): verdict for (first, second), verdict in agreement.items()}
+    read = answering.get("read")
+    # no sentence states what the reader works out of several cells
+    is_worked_out = read is not None and read.value is not None and len(read.citations) > 1
+    signs: dict[Way, Sequence[float]] = {}
+    for way, draft in answering.items():
+        others = [(agreement[way, other], answering[other].confidence or 0.0) for other in answering if other != way]
+        agreeing = [confidence for verdict, confidence in others if verdict is True]
+        logit = _logit(draft.confidence)
+        signs[way] = (
+            *(float(way == each) for each in WAYS),
+            *(logit * (way == each) for each in WAYS),
+            float(bool(agreeing)),
+            math.fsum(agreeing),
+            math.fsum(confidence for verdict, confidence in others if verdict is False),
+            min(len(draft.citations), 4) / 3,
+            float(is_named),
+            float(asks_to_work_out and len(draft.citations) == 1),
+            float(way == "sentence" and is_worked_out),
+        )
+    return signs
+
+
+def weigh_drafts(drafts: Mapping[Way, Draft], *, is_named: bool, asks_to_work_out: bool) -> dict[Way, Draft]:
+    """Return the drafts with the confidence that they have beside each other; those that abstain are unchanged."""
+    signs = describe_drafts(drafts, is_named=is_named, asks_to_work_out=asks_to_work_out)
+    fitted = _load_weights()
+    weighed: dict[Way, Draft] = {}
+    for way, draft in drafts.items():
+        if way not in signs:
+            weighed[way] = draft
+            continue
+        logit = fitted.bias + math.fsum(
+            fitted.weights[name] * sign for name, sign in zip(SIGNS, signs[way], strict=True)
+        )
+        weighed[way] = draft._replace(confidence=round(1 / (1 + math.exp(-logit)), 4))
+    return weighed
+
+
+def choose_draft(drafts: Mapping[Way, Draft]) -> Draft | None:
+    """Return the likeliest draft that answers; None without any."""
+    answering = [draft for draft in drafts.values() if not draft.abstained]
+    return max(answering, key=lambda draft: draft.confidence or 0.0, default=None)
+
+
+def _agree(first: Draft, second: Draft) -> bool | None:
+    """Return whether one answer says the value of the other; None where neither is a value."""
+    value, text = _value_of(first), second.text
+    if value is None:
+        value, text = _value_of(second), first.text
+    if value is None:
+        return None
+    plain = strip_marks(text)
+    return has_close_number(plain, value) if read_numbers(value) else has_words(plain, value)
+
+
+def _value_of(draft: Draft) -> str | None:
+    """Return the value of an answer as a text with its scale; None where only its sentence says it."""
+    if draft.value:
+        return f"{draft.value.display}{'%' if draft.value.unit == '%' else f' {draft.value.scale}'}"
+    return f"{'; '.join(draft.short.values)} {draft.short.scale}" if draft.short else None
+
+
+def _logit(chance: float | None) -> float:
+    bounded = min(max(chance or 0.0, LEAST_CHANCE), 1 - LEAST_CHANCE)
+    return math.log(bounded / (1 - bounded))
