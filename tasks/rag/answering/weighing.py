@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -23,6 +24,7 @@ SIGNS = (
 )  # fmt: skip
 """What is known of an answer beside the others."""
 LEAST_CHANCE = 0.02
+_DIGITS = re.compile(r"\d[\d.,]*\d|\d")
 
 
 class _Weights(NamedTuple):
@@ -95,21 +97,26 @@ def choose_draft(drafts: Mapping[Way, Draft]) -> Draft | None:
 
 
 def _agree(first: Draft, second: Draft) -> bool | None:
-    """Return whether one answer says the value of the other; None where neither is a value."""
-    value, text = _value_of(first), second.text
-    if value is None:
-        value, text = _value_of(second), first.text
-    if value is None:
+    """Return whether one answer says the values of the other; None where neither is of values."""
+    (values, scale), text = _values_of(first), second.text
+    if not values:
+        (values, scale), text = _values_of(second), first.text
+    if not values:
         return None
     plain = strip_marks(text)
-    return has_close_number(plain, value) if read_numbers(value) else has_words(plain, value)
+    # of several values a row that is quoted has the digits, and not the scale of each
+    digits = [match[0] for value in values if (match := _DIGITS.search(value))]
+    if len(digits) > 1 and set(digits) <= set(_DIGITS.findall(plain)):
+        return True
+    whole = f"{'; '.join(values)} {scale}".replace(" percent", "%")
+    return has_close_number(plain, whole) if read_numbers(whole) else has_words(plain, whole)
 
 
-def _value_of(draft: Draft) -> str | None:
-    """Return the value of an answer as a text with its scale; None where only its sentence says it."""
+def _values_of(draft: Draft) -> tuple[Sequence[str], str]:
+    """Return the values of an answer as they are written, with their scale; none where only its sentence says them."""
     if draft.value:
-        return f"{draft.value.display}{'%' if draft.value.unit == '%' else f' {draft.value.scale}'}"
-    return f"{'; '.join(draft.short.values)} {draft.short.scale}" if draft.short else None
+        return (draft.value.display,), "percent" if draft.value.unit == "%" else draft.value.scale
+    return (draft.short.values, draft.short.scale) if draft.short else ((), "")
 
 
 def _logit(chance: float | None) -> float:
