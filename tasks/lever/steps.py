@@ -350,7 +350,7 @@ class Gated(Record):
     verdict: Verdict
 
 
-@step(version=1, gpu=True, unkeyed=EFFORT)
+@step(version=2, gpu=True, unkeyed=EFFORT)
 def gate_selector(world: World, *, pools: Ref, selector: Ref, stage: str, learning: Learning, effort: Effort) -> Gated:
     """Compare a trained selector with the best rule on the validation queries, and record which one is used."""
     from tasks.lever.data.candidate_pools import read_banks

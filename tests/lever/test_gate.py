@@ -51,6 +51,11 @@ def test_the_selector_is_used_if_chance_alone_gives_its_gain_in_one_of_100_cases
     assert words in verdict.description
 
 
+def test_of_weights_that_are_equally_good_all_take_the_first() -> None:
+    verdict = verdict_of([answers(0, 60), answers(30, 60), answers(30, 60)], [*answers(0, 60)])
+    assert (verdict.rule.weight, verdict.tuned) == (0.3, {"mmr": 0.3})
+
+
 def test_queries_that_the_judge_refused_are_left_out_of_the_test() -> None:
     verdict = verdict_of([answers(0, 60)] * 3, [None] * 10 + [1.0] * 50)
     assert (verdict.n, verdict.gain, verdict.is_learned) == (50, 1.0, True)

@@ -320,10 +320,13 @@ def measure_selectors(
         return {query: prediction.demonstrations for query, prediction in predictions.items()}
 
     choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
-    if verdict:
-        choosers[SELECTED] = choosers[verdict.stage if verdict.is_learned else verdict.rule.name]
     judge = _with_progress(setting.judging, "evaluate")
     results = judge_selectors(choosers, queries, pools, judge, shots=sorted({0, *shots}))  # 0: zero-shot, always a row
+    if verdict:
+        source = verdict.stage if verdict.is_learned else verdict.rule.name
+        results += tuple(
+            result.model_copy(update={"selector": SELECTED}) for result in results if result.selector == source
+        )
     if oracle.most_judgments == 0:
         return results
     judge, limit = _with_progress(setting.judging, "search best"), oracle.most_judgments

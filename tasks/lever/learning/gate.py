@@ -84,8 +84,11 @@ def compare(
         title: fmean([value for value in accuracies.values() if value is not None] or [0.0])
         for title, accuracies in of_rules.items()
     }
-    best = max(rules, key=lambda rule: means[rule.title])  # of equals the first, which is the simplest
-    ascending = sorted(rules, key=lambda rule: means[rule.title])
+    ranked = sorted(rules, key=lambda rule: -means[rule.title])  # of equals the first, which is the simplest
+    best, tuned = ranked[0], dict[str, float]()
+    for rule in ranked:
+        if rule.weight:
+            tuned.setdefault(rule.name, rule.weight)
     differences, values = list[float](), list[float]()
     for query, accuracy in of_rules[best.title].items():
         learned_accuracy = learned[query]
@@ -99,7 +102,7 @@ def compare(
         p = two_sided / 2 if gain > 0 else 1 - two_sided / 2
     return Verdict(
         rule=best,
-        tuned={rule.name: rule.weight for rule in ascending if rule.weight},  # the better one of a name comes later
+        tuned=tuned,
         accuracies=means,
         stage=stage,
         gain=gain,
