@@ -167,7 +167,7 @@ class Index:
             ) from error
         for name, file in self.manifest.files.items():
             _require_size(folder / name, file.size)
-        self._checking, self._sound = Lock(), set[Ref]()
+        self._checking, self._sound = Lock(), set[str]()
 
     def __enter__(self) -> Self:
         return self
@@ -285,7 +285,7 @@ class Index:
         Raises DamagedIndex for the first that is not what was written.
         """
         if names is not None:
-            self._sound |= {ref for ref in self.manifest.refs if name_of(ref) not in names}
+            self._sound |= self.manifest.files.keys() - set(names)
         self._check_files()
         with self._damage_named(FILES):
             rows = [len(text["owners"]) for text in self._texts]
@@ -316,10 +316,10 @@ class Index:
     def _file(self, ref: Ref) -> Path:
         """Return the path of a file, whose digest is compared at its first use. Raises DamagedIndex."""
         with self._checking:
-            if ref not in self._sound:
+            if (name := name_of(ref)) not in self._sound:
                 self._check_file(ref)
-                self._sound.add(ref)
-        return self._folder / name_of(ref)
+                self._sound.add(name)
+        return self._folder / name
 
     def _check_file(self, ref: Ref) -> None:
         """Raises DamagedIndex for a file of other content."""

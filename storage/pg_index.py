@@ -295,7 +295,7 @@ class PostgresIndex(Index):
         self._engine, self._segments, self._unpin = engine, segments, unpin
         self._folder = engine.folder
         self.generation, self.digest, self.manifest = pointer.generation, pointer.manifest, manifest
-        self._checking, self._sound = Lock(), {ref for ref in manifest.refs if ref.kind == "segment-vectors"}
+        self._checking, self._sound = Lock(), {name_of(part.vectors) for part in manifest.parts}
         self._sweep()
 
     @cached_property

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -52,6 +53,8 @@ LIMITS = "concurrency_limit_v2"
 RENEWED = timedelta(minutes=5)
 """Duration of leases after a start; live holders renew theirs within 225 s."""
 MOST_LEASES = 100_000  # in place of Prefect's 100
+ACTS = ("/set_state", "/create_flow_run", "/resume")
+"""Ends of the paths by which the UI starts, retries, cancels and resumes runs."""
 LOGIN = """<script>
 (() => {
   if (location.pathname.startsWith("/login")) return
@@ -99,6 +102,15 @@ def variables(place: Place, port: str, host: str) -> dict[str, str]:
     }
 
 
+def _note_act(scope: Scope, status: int) -> None:
+    """Print a line for a run that the owner starts, retries or ends in the UI, and for a wrong auth string."""
+    headers, method = dict(scope["headers"]), scope["method"]
+    is_act = b"sec-fetch-mode" in headers and (method == "DELETE" or scope["path"].endswith(ACTS))  # of a browser
+    if is_act or (status == 401 and b"authorization" in headers):
+        sender = scope["client"][0] if scope["client"] else "unknown"
+        print(f"{time.strftime('%F %T')} {method} {scope['path']!a} status={status} from={sender}", flush=True)
+
+
 class Guard:
     """Refuses what Prefect would take: a body without limit, and parameters with a secret, which it would store."""
 
@@ -131,8 +143,10 @@ class Guard:
 
         async def send_checked(message: Message) -> None:
             begins = message["type"] == "http.response.start"
+            if begins:
+                _note_act(scope, message["status"])
             if refusal is None:
-                await send(message | {"headers": [*message["headers"], self._policy]} if begins else message)
+                await send({**message, "headers": [*message["headers"], self._policy]} if begins else message)
             elif begins:
                 await refusal(scope, receive, send)
 

@@ -270,7 +270,7 @@ class Visit(NamedTuple):
         """Return words of the pages in the language of the page."""
         return in_korean(words) if self.language == "ko" else words
 
-    def count(self, words: str, number: int) -> str:
+    def say_count(self, words: str, number: int) -> str:
         """Return words such as `{} documents` with their number, `1 document` where there is one."""
         counted = self.say(words)
         return (PLURAL.sub(r"\1", counted) if number == 1 else counted).format(f"{number:,}")
@@ -279,7 +279,7 @@ class Visit(NamedTuple):
         """Return the HTML of a template, with what every template has; every value is escaped."""
         frame: dict[str, Any] = {
             "_": self.say,
-            "count": self.count,
+            "count": self.say_count,
             "lang": self.language,
             "files": {name: file.address for name, file in static_files().items()},
             "token": self.workplace.keys.form_token(self.cookie),

@@ -137,6 +137,8 @@ def sentences_in(file: Path) -> Iterator[str]:
                 yield literal(said)
             case ast.Assign(targets=[ast.Name(id="notes")], value=ast.Tuple(elts=[said, *_])):
                 yield literal(said)
+            case _:
+                pass
 
 
 def literal(said: ast.expr) -> str:
@@ -162,7 +164,7 @@ def test_every_sentence_of_the_pages_has_its_korean() -> None:
 )
 def test_a_count_of_one_is_singular(language: Any, number: int, words: str) -> None:
     visit = Visit(cast("Any", None), cast("Any", None), language, {}, cast("Any", None))
-    assert visit.count("{} labelled questions", number) == words
+    assert visit.say_count("{} labelled questions", number) == words
 
 
 def test_reasons_that_are_joined_are_translated_one_by_one() -> None:
