@@ -206,13 +206,13 @@ def _finish_start(
     def wait_for(part: str, is_healthy: Callable[[], bool]) -> None:
         deadline = time.monotonic() + HEALTHY_S
         while not is_healthy():
-            if since:
-                parts = supervising.read_parts(place)
-                if parts is None:
-                    raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
-                if any(each.name == part and each.state in DEAD for each in parts):
-                    raise DidNotStart(f"{part} ends as soon as it has started: {_explain_failure(place, part)}")
-            elif any(each.name == part and each.state == "failed" for each in supervising.read_parts(place) or ()):
+            parts = supervising.read_parts(place)
+            if parts is None:
+                raise DidNotStart(f"the supervisor has ended; see {place.log_of('supervisor')}")
+            states = {each.name: each.state for each in parts if since or each.pid is None}
+            if since and states.get(part) in DEAD:
+                raise DidNotStart(f"{part} ends as soon as it has started: {_explain_failure(place, part)}")
+            if states.get(part) == "failed":  # and died again, as it was woken
                 raise DidNotStart(f"{part} has failed: {_explain_failure(place, part)}")
             if time.monotonic() > deadline:
                 raise DidNotStart(f"{part} is not healthy within {HEALTHY_S:g} s: {_explain_failure(place, part)}")

@@ -147,19 +147,20 @@ def test_the_pages_open_to_the_auth_string_of_the_service_and_come_back_after_a_
 
 def test_pages_that_die_again_and_again_are_failed_with_their_last_line_until_they_answer(service: Started) -> None:
     running, token = service.running, service.running.place.home / "serve-token"
-    token.chmod(0o644)
+    secret = token.read_text()
+    token.write_text("short\n")
     kill(running.pid_of("pages"))
 
     def failed() -> bool:
         done = running.trivet("status", "--json")
         return done.code == 1 and any(
-            problem.startswith("pages: failed; ") and "may be read or written by others" in problem
+            problem.startswith("pages: failed; ") and "holds no usable auth string" in problem
             for problem in done.json["problems"]
         )
 
     running.until(failed, "the pages have failed")
     assert "has failed: " in running.trivet("up", "--port", str(running.port)).stderr
-    token.chmod(0o600)
+    token.write_text(secret)
     running.up()
     assert running.trivet("status", "--json").json["state"] == "healthy"
 
