@@ -278,14 +278,14 @@ def rule_scores(query: Tensor, pool: Tensor, usable: Tensor, *, perplexity: floa
     nearest = pool.gather(1, near.argmax(-1)[:, None, None].expand(-1, 1, pool.shape[-1]))  # (B, 1, d)
     copies = ((F.cosine_similarity(pool, nearest, dim=-1) >= NEARLY_SAME) & usable).sum(-1)
     sizes = usable.sum(-1)
-    wanted = (LARGEST_SHARE * sizes).clamp(max=perplexity).maximum(copies).clamp(min=1.0).minimum(0.99 * sizes)
+    target = (LARGEST_SHARE * sizes).clamp(max=perplexity).maximum(copies).clamp(min=1.0).minimum(0.99 * sizes)
     near = (near - near.amax(-1, keepdim=True)).masked_fill(~usable, 0.0)
     low, high = torch.full_like(near[:, :1], 1e-3), torch.full_like(near[:, :1], 1e6)
     for _ in range(50):
         middle = (low * high).sqrt()
         log_probs = F.log_softmax((near * middle).masked_fill(~usable, -math.inf), dim=-1)
         entropy = -(log_probs.exp() * log_probs.masked_fill(~usable, 0.0)).sum(-1, keepdim=True)
-        is_flat = entropy > wanted.log()[:, None]
+        is_flat = entropy > target.log()[:, None]
         low, high = torch.where(is_flat, middle, low), torch.where(is_flat, high, middle)
     return near * (low * high).sqrt()
 

@@ -419,7 +419,7 @@ def _split_own(
         splits["train"] = splits["train"] + unassigned
         unassigned = []
     pooled = unassigned or splits["train"]
-    wanted: dict[Split, int] = {
+    counts: dict[Split, int] = {
         "test": len(pooled) // 4 if test is None else min(test, len(pooled) // 4),
         "validation": min(_count_validation(validation, len(pooled)), max(1, len(pooled) // 4)),
     }
@@ -428,7 +428,7 @@ def _split_own(
         groups.setdefault(item.image_sha256 if isinstance(item, VqaItem) else item.text, []).append(item)
     order = sorted(groups)
     random.Random("0 own").shuffle(order)
-    for split, count in wanted.items():
+    for split, count in counts.items():
         while order and not items.get(split) and len(splits[split]) < count:
             splits[split] = splits[split] + groups[order.pop()]
     splits["train"] = [item for name in order for item in groups[name]]
