@@ -145,7 +145,9 @@ def doctor(
     def show() -> None:
         colours = {"ok": "green", "warn": "yellow", "missing": "red"}
         width = max(len(check.name) for check in report.checks)
-        for check in report.checks:
+        for check in (*report.legs, *report.checks):
+            if report.legs and check is report.checks[0]:
+                typer.echo()  # what works comes first, then why
             typer.secho(f"{check.status:<8}", fg=colours[check.status], nl=False)
             typer.echo(f"{check.name:<{width}}  {check.detail}")
             if check.remedy:

