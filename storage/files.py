@@ -188,7 +188,8 @@ def sync_file(path: Path) -> None:
 def close_home(home: Path) -> None:
     """Close what lies in `home` to other accounts, as earlier versions left it, and what this process makes there."""
     _homes.add(home)
-    with suppress(FileNotFoundError):
+    # one that is a file, or of another account, is refused by name where something is kept there
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         for part in sorted(PARTS & set(os.listdir(home))):  # noqa: PTH208 one call at the start of every command
             _close(home / part, home)
         for passage in PASSAGES[1:]:

@@ -45,7 +45,7 @@ def last_index() -> Path:
     """Return the index that `rag index` made last, and show it on stderr; exits where there is none."""
     try:
         name = (settings().home / LAST_INDEX).read_text("utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         fail(
             "there is no index yet; make one with `trivet rag index FOLDER`, where FOLDER has your documents, "
             "or name one by --index DIR",

@@ -248,7 +248,7 @@ def _read_address(home: Path) -> Address | None:
     """Read the address file; None where there is none, or it is of a copied home or of another version."""
     try:
         address = Address.model_validate_json((home / ADDRESS).read_bytes())
-    except (FileNotFoundError, ValidationError):
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
     return address if address.home == os.path.realpath(home) else None
 
