@@ -44,7 +44,7 @@ MADE = "made"
 MADE_BY_PEOPLE = ("labelled", "chat_history", "service/asked.json", "service/schedules.json")
 """Files and folders of the home that no run can make again; no other name is restored."""
 KINDS = {
-    f"{MADE}/": "made",
+    f"{MADE}/": "files",
     "store/objects/": "artifacts",
     "store/keys/": "keys",
     f"{RESULTS}/": "results",
@@ -60,7 +60,7 @@ class Manifest(Record):
     artifacts: int
     keys: int
     results: int
-    made: int = 0
+    files: int = 0
     """Files of judgments and options; earlier backups have none."""
     database: bool
     """Whether the backup holds a database; False when the home had none."""
@@ -71,12 +71,12 @@ class Manifest(Record):
 
 
 def backup(
-    home: Path, store: Artifacts, database_url: str | None, target: Path, *, made: Mapping[str, bytes] | None = None
+    home: Path, store: Artifacts, database_url: str | None, target: Path, *, further: Mapping[str, bytes] | None = None
 ) -> Manifest:
     """Write everything to the tar file `target`, which appears when it is whole. Runs may go on meanwhile.
 
     References are read before what they refer to: results, keys, database, then objects, which never change. A damaged
-    object is left out: the run that needs it makes it again. made: content of further files that people made, by name,
+    object is left out: the run that needs it makes it again. further: content of more files that people made, by name,
     one of MADE_BY_PEOPLE. Raises StoreUnreachable, DatabaseUnavailable.
     """
     results = Results.of_store(store, home)
@@ -104,7 +104,7 @@ def backup(
                 for path in sorted([home / name, *(home / name).rglob("*")]):
                     if path.is_file() and not path.name.startswith(files.TEMPORARY):
                         _add(tar, f"{MADE}/{path.relative_to(home)}", path)
-            for name, content in (made or {}).items():
+            for name, content in (further or {}).items():
                 _add(tar, f"{MADE}/{name}", content)
             for artifact in store.objects():
                 ref = artifact.ref
@@ -145,7 +145,7 @@ def _summarise(tar: tarfile.TarFile) -> Manifest:
         artifacts=counts["artifacts"],
         keys=counts["keys"],
         results=counts["results"],
-        made=counts["made"],
+        files=counts["files"],
         database=counts["database"] > 0,
         bytes=size,
         sha256=digest.hexdigest(),

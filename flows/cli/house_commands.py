@@ -29,15 +29,15 @@ def backup(file: Path = typer.Argument(help="The tar file to write."), as_json: 
     from flows.service.deploy import SCHEDULES, pack_schedules
     from storage import backup as archive
 
-    home, made = settings().home, dict[str, bytes]()
+    home, schedules = settings().home, dict[str, bytes]()
     if address := address_of(home):
         try:
-            made[str(SCHEDULES)] = pack_schedules(Api(address.api_url, auth_of(home)))
+            schedules[str(SCHEDULES)] = pack_schedules(Api(address.api_url, auth_of(home)))
         except ApiFailed as error:
             fail(f"the schedules of the service cannot be read: {error}; see `trivet status`, or stop it first")
     elif (home / "server").exists():
         typer.secho("note: schedules set in the UI are left out, since the service does not run", fg="yellow", err=True)
-    manifest = archive.backup(home, _open_store(home), settings().database_address, file.absolute(), made=made)
+    manifest = archive.backup(home, _open_store(home), settings().database_address, file.absolute(), further=schedules)
     emit(manifest, as_json, lambda: typer.echo(f"{file}: {_describe_contents(manifest)}."))
 
 
@@ -177,7 +177,7 @@ def _open_store(home: Path) -> Artifacts:
 def _describe_contents(manifest: Manifest) -> str:
     database = "the database" if manifest.database else "no database"
     return (
-        f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results, {manifest.made} files of "
+        f"{manifest.artifacts} artifacts, {manifest.keys} keys, {manifest.results} results, {manifest.files} files of "
         f"people (judgments, options) and {database}, "
         f"{_megabytes(manifest.bytes)}"
     )

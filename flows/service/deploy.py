@@ -106,8 +106,7 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
         lines = [line.strip(" │╭╮╰╯─") for line in (process.stdout + process.stderr).splitlines()]
         last = " ".join([line for line in lines if line][-MOST_OUTPUT_LINES:])
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
-    _switch_schedules(api, before)
-    _take_up_schedules(api)
+    _take_up_schedules(api, before)
     if stored:
         api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
     else:
@@ -173,44 +172,33 @@ def _find_deployments(api: Api) -> list[dict[str, Any]]:
     return sorted(deployments, key=lambda deployment: deployment["name"])
 
 
-def _switch_schedules(api: Api, before: list[dict[str, Any]]) -> None:
-    """Switch schedules as they were in the UI, where what they start is still the same. Raises ApiFailed."""
-    was_active = {
-        (earlier["id"], schedule["slug"]): schedule["active"] for earlier in before for schedule in earlier["schedules"]
-    }
-    parameters = {earlier["id"]: earlier["parameters"] for earlier in before}
-    for deployment in _find_deployments(api):
-        for schedule in deployment["schedules"]:
-            active = was_active.get((deployment["id"], schedule["slug"]), schedule["active"])
-            if active != schedule["active"] and deployment["parameters"] == parameters[deployment["id"]]:
-                api.patch(f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": active})
-
-
 def pack_schedules(api: Api) -> bytes:
     """Return what was set in the UI, parameters and schedules, as a restored home takes it up. Raises ApiFailed."""
     fields = ("name", "parameters", "schedules")
     return json.dumps([{name: deployment[name] for name in fields} for deployment in _find_deployments(api)]).encode()
 
 
-def _take_up_schedules(api: Api) -> None:
-    """Set parameters and schedules as they were in the backup that this home was restored from, once.
+def _take_up_schedules(api: Api, before: list[dict[str, Any]]) -> None:
+    """Switch schedules as they were in the UI, where what they start is the same.
 
-    Raises ApiFailed, DeployFailed.
+    In a restored home they and their parameters become as they were in the backup. Raises ApiFailed, DeployFailed.
     """
     file = settings().home / SCHEDULES
-    if not file.exists():
-        return
-    present = {deployment["name"]: deployment for deployment in _find_deployments(api)}
-    for kept in _read(file):
-        if deployment := present.get(kept["name"]):
-            path = f"/deployments/{deployment['id']}"
-            api.patch(path, {"parameters": kept["parameters"]})
-            ids = {schedule["slug"]: schedule["id"] for schedule in deployment["schedules"]}
-            for schedule in kept["schedules"]:
-                if schedule["slug"] in ids:
-                    changed = {name: schedule[name] for name in ("active", "schedule")}
-                    api.patch(f"{path}/schedules/{ids[schedule['slug']]}", changed)
-    file.unlink()
+    restores = file.exists()
+    fields = ("active", "schedule") if restores else ("active",)
+    earlier_by_name = {earlier["name"]: earlier for earlier in (_read(file) if restores else before)}
+    for deployment in _find_deployments(api):
+        earlier, path = earlier_by_name.get(deployment["name"]), f"/deployments/{deployment['id']}"
+        if earlier and restores:
+            api.patch(path, {"parameters": earlier["parameters"]})
+        elif not earlier or earlier["parameters"] != deployment["parameters"]:
+            continue
+        by_slug = {schedule["slug"]: schedule for schedule in earlier["schedules"]}
+        for schedule in deployment["schedules"]:
+            own = by_slug.get(schedule["slug"], schedule)
+            if changed := {name: own[name] for name in fields if own[name] != schedule[name]}:
+                api.patch(f"{path}/schedules/{schedule['id']}", changed)
+    file.unlink(missing_ok=True)
 
 
 def _deployed(api: Api) -> tuple[str, ...]:

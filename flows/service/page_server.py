@@ -122,10 +122,10 @@ def main(words: Sequence[str]) -> None:
     prepare_environment()
     collections = [open_collection(name, folder) for name, folder in folders.items()]
     auth = auth_string(place.home, configured=settings().serve_token).secret
-    kept = listening.dup()  # connections wait at it while this process becomes a new one
+    backlog = listening.dup()  # connections wait at it while this process becomes a new one
     if serve_pages(collections, auth, listening, home=place.home, ends_when_idle=True):
-        kept.set_inheritable(True)
-        own = (sys.executable, "-P", "-m", "flows.service.page_server", AGAIN, str(kept.fileno()), *words)
+        backlog.set_inheritable(True)
+        own = (sys.executable, "-P", "-m", "flows.service.page_server", AGAIN, str(backlog.fileno()), *words)
         for child in psutil.Process().children(recursive=True):
             child.kill()
             child.wait()

@@ -64,7 +64,7 @@ def test_artifacts_keys_and_results_come_back(tmp_path: Path) -> None:
     assert (manifest.artifacts, manifest.keys, manifest.results, manifest.database) == (1, 1, 1, False)
     assert Artifacts(tmp_path / "new" / "store").recall(KEY) == ref
     assert (tmp_path / "new" / "results" / "한글" / "key").read_text() == "{}"
-    assert manifest.made == 2
+    assert manifest.files == 2
     assert (tmp_path / "new" / "labelled" / "index-1.jsonl").read_text() == "{}"
     assert (tmp_path / "new" / "service" / "asked.json").exists()
     assert not (tmp_path / "new" / "service" / "auth").exists()  # the new home makes secrets of its own

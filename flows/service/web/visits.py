@@ -93,7 +93,7 @@ class Keys:
         """Return whether an Authorization header carries the auth string of the pages."""
         return _are_equal(header, f"Bearer {self._auth}")
 
-    def who(self, cookie: str) -> str:
+    def identify(self, cookie: str) -> str:
         """Return which secret signed a cookie, as `owner 3f2a9c01` with digits of its nonce; empty for none."""
         content, _, signature = cookie.rpartition(".")
         secrets_by_name = {"owner": self._owner(), "pages": self._auth}
@@ -263,8 +263,8 @@ class Visit(NamedTuple):
 
     def note_act(self, act: str, *about: str, cookie: str = "") -> None:
         """Log in one line that somebody changed something: what, who, from where. cookie: that of a new sign-in."""
-        who = self.workplace.keys.who(cookie or self.cookie)
-        acts.info("%s by=%s from=%s about=%s", act, who, self.sender, escape_unprintable(", ".join(about) or "-"))
+        identity = self.workplace.keys.identify(cookie or self.cookie)
+        acts.info("%s by=%s from=%s about=%s", act, identity, self.sender, escape_unprintable(", ".join(about) or "-"))
 
     def say(self, words: str) -> str:
         """Return words of the pages in the language of the page."""
