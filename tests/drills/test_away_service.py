@@ -47,7 +47,7 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
         running.up()
         patient, hasty = deploy(running.api, "count"), deploy(running.api, "count", name="hasty", variables=ONE_RETRY)
         runs = (
-            running.run(patient, folder / "patient", steps=PATIENT, seconds=1),
+            running.run(patient, folder / "patient", steps=PATIENT, seconds=1, slots=PATIENT),
             running.run(hasty, folder / "hasty", steps=HASTY, seconds=0.25),
         )
         parent = running.run(deploy(running.api, "parent"), folder / "child", seconds=600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from flows.running.settings import configure_steps
@@ -50,16 +51,17 @@ def parent(diary: str, seconds: float) -> None:
 
 @flow(name="count")
 @watched
-def count(diary: str, steps: int, seconds: float) -> None:
-    """Do steps one after the other."""
+def count(diary: str, steps: int, seconds: float, slots: int = 0) -> None:
+    """Do steps one after the other, the first of them while a slot of the database is held."""
     for number in range(steps):
-        with_name(note, f"note {number}")(diary, number, seconds)
+        with slot("database") if number < slots else nullcontext():
+            with_name(note, f"note {number}")(diary, number, seconds)
 
 
 @step(version=1)
 def note(diary: str, number: int, seconds: float) -> Ref:
-    """Write the number into the diary, sleep at a slot, and keep some bytes; or write that they cannot be kept."""
-    with slot("database"), Path(diary).open("a") as file:
+    """Write the number into the diary, sleep, and keep some bytes; or write that they cannot be kept."""
+    with Path(diary).open("a") as file:
         file.write(f"{number}\n")
         file.flush()
         time.sleep(seconds)
