@@ -161,13 +161,13 @@ def test_files_of_our_names_that_are_not_ours_are_refused(command: list[str], tm
 
 
 def test_without_index_the_last_one_made_answers_and_is_named(index: Path, tmp_path: Path) -> None:
-    home, asked = {"TRIVET_HOME": str(tmp_path)}, ("rag", "search", "bid", "--strategy", "bm25", "--json")
+    asked = ("rag", "search", "bid", "--strategy", "bm25", "--json")
     (tmp_path / "file").touch()
     for nothing in (tmp_path / "new", tmp_path / "file"):
         none = run_apart(*asked, TRIVET_HOME=str(nothing))
         assert (none.code, none.stderr.count("\n"), "`trivet rag index FOLDER`" in none.stderr) == (2, 1, True)
     write(tmp_path / LAST_INDEX, str(index).encode())
-    done = run_apart(*asked, **home)
+    done = run_apart(*asked, TRIVET_HOME=str(tmp_path))
     assert (len(done.json["hits"]), done.stderr) == (1, f"index {index}\n")
 
 
