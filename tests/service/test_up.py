@@ -301,7 +301,7 @@ def test_a_second_home_joins_the_server_and_starts_again_when_asked_for_more(ser
         joined = other.trivet(*words, "--pools", "cpu", PREFECT_API_URL=url, PREFECT_API_AUTH_STRING=secret)
         workers = service.running.api.post("/work_pools/cpu/workers/filter", {})
         more = {"PREFECT_API_AUTH_STRING": secret, "ANTHROPIC_API_KEY": "sk-of-the-test"}
-        again = other.trivet(*words, PREFECT_API_URL=url, **more)
+        again = other.trivet(*words, "--pools", "cpu,gpu", PREFECT_API_URL=url, **more)
         handed = [psutil.Process(other.pid_of(pool)).environ().get("ANTHROPIC_API_KEY") for pool in ("cpu", "gpu")]
         stopped = other.trivet("down", "--json")
     assert (refused.code, "PREFECT_API_AUTH_STRING" in refused.stderr) == (2, True)
