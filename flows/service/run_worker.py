@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar
 
 from flows.running.environment import ENGINE, import_installed_alone, prepare_environment
@@ -90,7 +91,11 @@ def crash_once_worker() -> Any:
 
     Its second time may come when the run is being done again, which that would undo.
     """
+    from prefect.workers import process
     from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
+
+    # of a command of one's own Prefect lets the worker's settings win over the variables of the run's deployment
+    setattr(process, "EngineCommandStarter", partial(process.EngineCommandStarter, env_overrides_settings=True))  # noqa: B010
 
     class Job(ProcessJobConfiguration):
         command: str | None = shlex.join(ENGINE)
