@@ -15,7 +15,6 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationError, model_va
 from flows.running.settings import settings as read_settings
 from storage.engines import index_name, is_address, place_of, read_address
 from storage.records import Record
-from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 
 Kind = Literal["command", "option", "format", "configuration", "environment"]
 
@@ -25,6 +24,8 @@ class FlowConfig(Record):
 
     @model_validator(mode="after")
     def _keeps_no_secret(self) -> Self:
+        from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret  # imports numpy, and help does not
+
         if place := find_secret(self.model_dump(mode="json")):
             raise ConfigUnusable(f"{place}: {WITHOUT_SECRET}")
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -200,6 +201,10 @@ def test_answers_wait_on_disk_and_not_in_memory(tmp_path: Path) -> None:
     """In a process of its own: all threads of a process are measured together."""
     measures = f"from pathlib import Path\nprint({__name__}.measure_long_answers(Path({str(tmp_path)!r})))"
     done = subprocess.run(
-        [sys.executable, "-c", f"import {__name__}\n{measures}"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", f"import {__name__}\n{measures}"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},  # the working folder may be no place of modules
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(done.stdout) < 5e6

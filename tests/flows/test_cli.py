@@ -386,7 +386,7 @@ def test_status_names_what_failed_first_and_lists_the_rest_on_request(tmp_path: 
     brief = run_here("rag", "status", "--index", tmp_path).stdout
     whole = run_here("rag", "status", "--index", tmp_path, "--all").stdout
 
-    assert "calibrated on our own questions: " in brief
+    assert "calibrated on our own questions, TAT-QA, FinQA and HiTab: " in brief
     assert brief.index("c.pdf") < brief.index("It ends early.") < brief.index("b.pdf")
     assert "pages 1, 2: ocr, image-only" in brief
     assert "a.pdf" not in brief

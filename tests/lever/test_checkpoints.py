@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,8 @@ def test_equal_selectors_give_equal_bytes_in_every_process() -> None:
         "from tasks.lever.learning.checkpoints import save_selector;"
         "sys.stdout.buffer.write(save_selector(selector(), meta=dict(reversed(META.items()))))"
     )
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}  # the working folder may be no place of modules
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
     assert other.stdout == save_selector(selector(), meta=META)
 
 
