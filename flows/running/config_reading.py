@@ -24,7 +24,7 @@ class FlowConfig(Record):
 
     @model_validator(mode="after")
     def _keeps_no_secret(self) -> Self:
-        from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret  # imports numpy, and help does not
+        from tasks.evaluation.evaluation_records import WITHOUT_SECRET, find_secret
 
         if place := find_secret(self.model_dump(mode="json")):
             raise ConfigUnusable(f"{place}: {WITHOUT_SECRET}")
