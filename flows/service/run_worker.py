@@ -95,7 +95,8 @@ def crash_once_worker() -> Any:
     from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
     # of a command of one's own Prefect lets the worker's settings win over the variables of the run's deployment
-    setattr(process, "EngineCommandStarter", partial(process.EngineCommandStarter, env_overrides_settings=True))  # noqa: B010
+    engine: Any = process
+    engine.EngineCommandStarter = partial(engine.EngineCommandStarter, env_overrides_settings=True)
 
     class Job(ProcessJobConfiguration):
         command: str | None = shlex.join(ENGINE)

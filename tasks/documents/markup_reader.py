@@ -289,8 +289,11 @@ class _HtmlWriter:
                 self._blocks.keep_hidden_of(inner)
                 text = "\n".join(block.text for block in inner)
                 header = _names_columns(node, nodes, group, below_names=below_names)
-                spans = {"row_span": row_span, "col_span": col_span}
-                cells.append(Cell(row=number, col=column, text=text, header=header, indent=indent, **spans))
+                cell = Cell(
+                    row=number, col=column, text=text, row_span=row_span, col_span=col_span, header=header,
+                    indent=indent,
+                )  # fmt: skip
+                cells.append(cell)
                 column += col_span
             below_names = below_names or len(nodes) > 1
         return cells

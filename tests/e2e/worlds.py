@@ -92,7 +92,7 @@ def lever(folder: Path) -> dict[str, Any]:
 
 def has_trained(folder: Path) -> bool:
     """Whether the lever of this folder has come to measuring; its first checkpoint has no recipe: random pools."""
-    return (folder / "results" / "digits" / "model_cpk" / "v3" / "rce_RandSampler.safetensors").exists()
+    return (folder / "results" / "digits" / "model_cpk" / "v3" / "grpo_RandSampler.safetensors").exists()
 
 
 def _selector() -> bytes:

@@ -283,9 +283,11 @@ def make_online_rewards(
 def judge_all(setting: Setting, prompts: Sequence[PromptedQuery]) -> list[Judgment]:
     """Return all judgments. Raises JudgeUnusable where the judge may answer later, or failed too often to learn by."""
     judged = setting.judging.judge(prompts)
-    if postponed := [judgment.failed for judgment in judged if judgment.retryable]:
+    pairs = zip(prompts, judged, strict=True)
+    if postponed := [(prompt.query, judgment.failed) for prompt, judgment in pairs if judgment.retryable]:
+        query, reason = postponed[0]
         raise JudgeUnusable(
-            f"the judge did not answer {len(postponed)} of {len(judged)} questions ({postponed[0]}); "
+            f"the judge did not answer {len(postponed)} of {len(judged)} questions, query {query} first ({reason}); "
             "what it answered is kept, run again once it is back"
         )
     failed = [judgment.failed for judgment in judged if judgment.failed is not None]

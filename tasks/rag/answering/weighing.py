@@ -45,7 +45,7 @@ def describe_drafts(
 
     is_named: whether the question names its documents. asks_to_work_out: whether one cell can only be an input.
     """
-    answering = {way: draft for way, draft in drafts.items() if not draft.abstained}
+    answering: dict[Way, Draft] = {way: draft for way, draft in drafts.items() if not draft.abstained}
     agreement = {
         (first, second): _agree(answering[first], answering[second])
         for place, first in enumerate(answering)
