@@ -124,7 +124,8 @@ def test_both_pages_are_served_and_ask_for_the_auth_string(service: Started) -> 
         with pytest.raises(ApiFailed) as refused:
             Api(service.said["api_url"], auth).post("/flow_runs/filter", {})
         assert refused.value.status == 401
-    assert "status=401 from=127.0.0.1" in service.running.place.log_of("server").read_text()
+    log = service.running.place.log_of("server")
+    service.running.until(lambda: "status=401 from=127.0.0.1" in log.read_text(), "the refusal stands in the log")
 
 
 def test_the_pages_open_to_the_auth_string_of_the_service_and_come_back_after_a_kill(service: Started) -> None:
