@@ -55,5 +55,5 @@ show lever run --config $samples/lever/demo.yaml --results build/demo/lever
 trivet db stop
 
 act "done"
-echo "pictures: $(find build/demo/evidence build/demo/lever -name '*.png' | head -4 | tr '\n' ' ')build/demo/leaderboard.html"
+echo "pictures: $(find build/demo/evidence build/demo/lever -name '*.png' 2>/dev/null | head -4 | tr '\n' ' ')build/demo/leaderboard.html"
 echo "next: trivet rag index ~/papers; trivet rag ask '…'; TRIVET_HOME=build/demo/home trivet rag serve --index build/demo/index"
