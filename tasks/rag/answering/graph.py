@@ -219,7 +219,9 @@ def draft_in_every_way(part: Part, desk: Desk) -> tuple[dict[Way, Draft], tuple[
         drafts["read"] = read_answer(question, hits, index, filters=plan.filters, reader=desk.reader)
     describe = make_describer(plan, hits, index, embedder=desk.embedder)
     computed = compute_answer(question, plan, index, hits=hits, describe=describe)
-    if computed is None and desk.wiring.large and asks_to_work_out(question):
+    read = drafts.get("read")
+    is_read = read is not None and not read.abstained and _confidence(read) >= desk.least_confidence
+    if computed is None and not is_read and desk.wiring.large and asks_to_work_out(question):
         with suppress(ModelError):  # a model that is away is told of where the answer is written
             reply = desk.wiring.ask("compute", compute_request(question))
             calls += (reply.call,)
