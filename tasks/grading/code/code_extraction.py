@@ -24,9 +24,7 @@ FENCE_LINE = re.compile(r"^[ \t]*[`~]{3,}[ \t]*$\n?", re.M)
 BEGINS = re.compile(r"^(?:import|from(?=[ \t]+\S+[ \t]+import)|def|class|async[ \t]+def)[ \t]+\w|^@\w", re.M)
 SENTENCE = re.compile(r"^(?=[A-Z][a-z'’]*,?[ ][A-Za-z]+[ ,.:])", re.M)
 """A line of prose behind a program without a fence; no Python at the margin has two such words side by side."""
-DEFINITION = re.compile(
-    r"^(?:export |async |pub |public |static )*(?:def|class|function|func|fn|sub)\b|^\w+[ \t]*\(\)[ \t]*\{", re.M
-)
+DEFINITION = re.compile(r"^(?:export |async |public |static )*(?:def|class|function)\b|^\w+[ \t]*\(\)[ \t]*\{", re.M)
 BOUND = re.compile(
     r"^(?:(?:async[ \t]+)?def|class|import|from[ \t]+\S+[ \t]+import)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
 )
@@ -160,9 +158,6 @@ def signature_pattern(entry_point: str, language: str) -> re.Pattern[str]:
         "python": rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|{assigned}",
         "javascript": rf"^[^\n/]*?\bfunction\b[ \t*]*{name}\b|{bound}",
         "bash": rf"^[ \t]*(?:function[ \t]+{name}\b|{name}[ \t]*\([ \t]*\))",
-        "perl": rf"^[ \t]*sub[ \t]+{name}\b",
-        "ruby": rf"^[ \t]*def[ \t]+(?:self\.)?{name}\b",
-        "r": rf"^[ \t]*{name}[ \t]*(?:<-|=)[ \t]*function\b",
     }
     # a type or a keyword stands before the name where it is defined, and nothing, an operator or `return` where called
     calling = r"(?![ \t]*(?:return|else|throw|new|case|yield|await|co_return|goto|delete)\b)"

@@ -1,14 +1,13 @@
 """Assembles prompt, code and tests where the tests of a data set close the function that its prompt opened.
 
-As in MultiPL-E (nuprl/MultiPL-E, dataset_builder/humaneval_to_*.py): tests of sh, cpp and rs begin with `}`, those of
-java close the function and, at their end, the class; those of js and go close nothing.
+As in MultiPL-E (nuprl/MultiPL-E, dataset_builder/humaneval_to_*.py): tests of sh and cpp begin with `}`, those of java
+close the function and, at their end, the class; those of js close nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,23 +17,16 @@ BLANKED = {
     "bash": r"""\\.|'[^']*+'?|"(?:\\.|[^"\\])*+"?|(?:^|(?<=\s))#[^\n]*""",
     "javascript": r"""//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|(["'])(?:\\.|(?!\1)[^\\\n])*+\1?|`(?:\\.|[^`\\])*+`?""",
 }
-# a quote alone is no string: Rust has lifetimes, C++ has 1'000
+# a quote alone is no string: C++ has 1'000
 BLANKED_ELSEWHERE = r"""//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|"(?:\\.|[^"\\])*+"?|'(?:\\[^\n']{1,9}|[^'\\\n])'"""
 """Strings and comments, whose braces do not count; one that is never closed reaches to the end."""
-WITHOUT_BRACES = ("lua", "ruby")
-"""Functions end with a keyword there, which is in the code and not in the tests."""
 MAINS = {
     "cpp": re.compile(r"^[ \t]*(?:signed|int|auto|void)[ \t]+main[ \t]*\(", re.M),
-    "go": re.compile(r"^func[ \t]+main[ \t]*\(", re.M),
     "java": re.compile(r"^[ \t]*public[ \t]+static[ \t]+void[ \t]+main[ \t]*\(", re.M),
-    "rust": re.compile(r"^[ \t]*(?:pub[ \t]+)?fn[ \t]+main[ \t]*\(", re.M),
 }
 """An entry point in the code; the tests have another."""
-GO_PACKAGE = re.compile(r"^package[ \t].*\n?", re.M)
-GO_IMPORTS = re.compile(r"^import[ \t]*(?:\((?P<several>[^)]{0,4000})\)|(?P<one>[^\n(]+)).*\n?", re.M)
 JAVA_CLASS = re.compile(r"^[^\n;(]*\bclass[ \t]+\w+[^{;]{0,200}\{", re.M)
 JAVA_IMPORT = re.compile(r"^[ \t]*import[ \t][^\n]*\n?", re.M)
-RUST_USE = re.compile(r"^use[ \t][^;]*?(\w+);[ \t]*\n?", re.M)
 
 
 class TestedProgram(NamedTuple):
@@ -71,9 +63,8 @@ def assemble_program(
     else:
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
         tested = TestedProgram(code_extraction.complete_program(prompt, code, entry_point, language), tests)
-        if language not in WITHOUT_BRACES:
-            tested = _close_once(tested, still_open=_depth(code, language) >= 0)
-    return TO_ONE_FILE[language](tested) if language in TO_ONE_FILE else tested
+        tested = _close_once(tested, still_open=_depth(code, language) >= 0)
+    return _java_program(tested) if language == "java" else tested
 
 
 def _close_once(tested: TestedProgram, *, still_open: bool) -> TestedProgram:
@@ -97,14 +88,8 @@ def _prepare(before: str, code: str, entry_point: str, language: str, tests: str
             for name in re.findall(r"^(?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\b", tests, re.M):
                 code = re.sub(rf"^(?:const|let|var)[ \t]+{name}[ \t]*=.*\n?", "", code, flags=re.M)
             return Parts(before, _cut_usage(code, entry_point, language))
-        case "go":
-            return _prepare_go(before, code)
         case "java":
             return _prepare_java(before, code, entry_point)
-        case "rust":
-            imported = set(re.findall(r"\w+", " ".join(re.findall(r"^use[ \t]([^;]{0,2000});", code, re.M))))
-            before = RUST_USE.sub(lambda use: "" if use[1] in imported else use[0], before)
-            return Parts(before, _cut_main(code, "rust"))
         case _:
             return Parts(before, _cut_main(code, language))
 
@@ -120,18 +105,6 @@ def _cut_usage(code: str, entry_point: str, language: str) -> str:
         return code
     end = code.find("\n", last + 1)
     return code if end < 0 else code[: end + 1]
-
-
-def _prepare_go(before: str, code: str) -> Parts:
-    """Return Go code with one package and no import twice."""
-    specs = [
-        spec.strip()
-        for match in GO_IMPORTS.finditer(code)
-        for spec in (match["several"] or match["one"]).replace(";", "\n").split("\n")
-    ]
-    new = [spec for spec in dict.fromkeys(specs) if spec and not spec.startswith("//") and spec not in before]
-    imports = "import (\n" + "".join(f"\t{spec}\n" for spec in new) + ")\n\n" if new else ""
-    return Parts(before + imports, _cut_main(GO_PACKAGE.sub("", GO_IMPORTS.sub("", code)), "go"))
 
 
 def _prepare_java(before: str, code: str, entry_point: str) -> Parts:
@@ -182,34 +155,9 @@ def _blank_strings(code: str, language: str) -> str:
     return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M)
 
 
-def _go_program(tested: TestedProgram) -> TestedProgram:
-    """Return a program with a `main`, since no `go test` runs here; `testing.Main` exits with 1 on a failure."""
-    names = re.findall(r"^func (Test\w*)\(", tested.tests, re.M)  # go test finds them by this name, too
-    listed = ", ".join(f'{{Name: "{name}", F: {name}}}' for name in names)
-    main = (
-        "func main() {\n\tevery := func(string, string) (bool, error) { return true, nil }\n"
-        f"\ttesting.Main(every, []testing.InternalTest{{{listed}}}, nil, nil)\n}}\n"
-    )
-    return TestedProgram(GO_PACKAGE.sub("package main\n", tested.source, count=1), f"{tested.tests}\n{main}")
-
-
 def _java_program(tested: TestedProgram) -> TestedProgram:
     """Return the program with our own Pair in place of org.javatuples, of which tests use nothing else."""
     source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
-    needs_pair = re.search(r"\bPair\b", source + tested.tests)
-    return TestedProgram(source, tested.tests + (_read_helper("Pair.java") if needs_pair else ""))
-
-
-def _perl_program(tested: TestedProgram) -> TestedProgram:
-    """Return the program with our own eq_deeply in place of Test::Deep, of which tests use nothing else."""
-    helper = _read_helper("eq_deeply.pl")
-    return tested._replace(tests=re.sub(r"^use Test::Deep;", lambda _: helper, tested.tests, flags=re.M))
-
-
-@cache
-def _read_helper(file: str) -> str:
-    return Path(__file__).with_name(file).read_text("utf-8")
-
-
-TO_ONE_FILE = {"go": _go_program, "java": _java_program, "perl": _perl_program}
-"""Language → what turns a program for which MultiPL-E needs more than one file, or a library, into one file."""
+    if re.search(r"\bPair\b", source + tested.tests):
+        tested = tested._replace(tests=tested.tests + Path(__file__).with_name("Pair.java").read_text("utf-8"))
+    return tested._replace(source=source)

@@ -25,8 +25,6 @@ CPP = "#include<assert.h>\n// Twice n\nlong twice(long n) {\n"
 CPP_TESTS = "}\nint main() {\n    assert(twice(2) == 4);\n}\n"
 JAVA = "import java.util.*;\nclass Problem {\n    // Twice n\n    public static long twice(long n) {\n"
 JAVA_TESTS = "    }\n    public static void main(String[] args) {\n    assert(twice(2l) == 4l);\n    }\n\n}\n"
-GO = 'package twice_test\n\nimport (\n    "testing"\n    "fmt"\n)\n\n// Twice n\nfunc twice(n int) int {\n'
-GO_TESTS = 'func TestTwice(t *testing.T) {\n    if fmt.Sprint(twice(2)) != "4" {\n        t.Errorf("no")\n    }\n}\n'
 
 
 def program(prompt: str, code: str, language: str, tests: str, *, stops: tuple[str, ...] = ()) -> str:
@@ -120,43 +118,8 @@ def test_java_gets_a_pair_where_it_is_used() -> None:
     assert "class Pair" not in program(JAVA, "        return n * 2;\n", "java", JAVA_TESTS)
 
 
-def test_go_becomes_a_program_without_an_import_twice() -> None:
-    code = 'package main\n\nimport "fmt"\nimport (\n\t"sort"\n)\n\nfunc twice(n int) int {\n\treturn n * 2\n}\n'
-    code += "\nfunc main() {\n}\n"
-    whole = program(GO, code, "go", GO_TESTS)
-    assert whole.startswith("package main\n")
-    assert [whole.count(text) for text in ("package ", '"fmt"', '"sort"', "func main()")] == [1, 1, 1, 1]
-    assert '{Name: "TestTwice", F: TestTwice}' in whole
-    assert program(GO, "\treturn n * 2\n}\n", "go", GO_TESTS).count("\n}\n") == 3
-
-
-def test_rust_uses_a_name_once() -> None:
-    prompt = "use std::collections::HashMap;\n\n/// Twice n\nfn twice(n: isize) -> isize {\n"
-    tests = "}\n\nfn main() {\n    assert_eq!(twice(2), 4);\n}\n"
-    code = "use std::collections::{HashMap, HashSet};\nfn twice(n: isize) -> isize {\n    n * 2\n}\nfn main() {}\n"
-    whole = program(prompt, code, "rs", tests)
-    assert [whole.count(text) for text in ("use ", "fn main()", "\n}")] == [1, 1, 2]
-    assert program(prompt, "fn twice(n: isize) -> isize {\n    n * 2\n}\n", "rs", tests).count("use ") == 1
-
-
-def test_perl_needs_no_module() -> None:
-    prompt, tests = (
-        "# Twice n\nsub twice {\n    my($n) = @_;\n",
-        "use Test::Deep;\n\neq_deeply(twice(2), 4) or exit 1;\n",
-    )
-    whole = program(prompt, "    return 2 * $n;\n}\n", "pl", tests)
-    assert "Test::Deep" not in whole
-    assert "sub eq_deeply" in whole
-
-
-def test_languages_without_braces_are_left_as_they_are() -> None:
-    lua = "-- Twice n\nlocal function twice(n)\n"
-    assert program(lua, "    return n * 2\nend\n", "lua", "print(twice(2))\n").count("}") == 0
-    assert program(lua, "function twice(n)\n    return n * 2\nend\n", "lua", "print(twice(2))\n").count("twice(n)") == 1
-
-
-@pytest.mark.parametrize("language", ["sh", "js", "cpp", "java", "go", "rs"])
-@pytest.mark.parametrize("sign", ["{", "}", '"', "'", "/*", "`", "import (", "use ", "twice(", "class a "])
+@pytest.mark.parametrize("language", ["sh", "js", "cpp", "java"])
+@pytest.mark.parametrize("sign", ["{", "}", '"', "'", "/*", "`", "import (", "twice(", "class a "])
 def test_a_long_answer_takes_no_longer_than_its_length(sign: str, language: str) -> None:
     for code in (sign * 50_000, f"{sign}\n" * 20_000, f"function twice(n) {{ {sign * 20_000}"):
         assert BASH_TESTS.strip("}\n ") in program(BASH, code, language, BASH_TESTS)
