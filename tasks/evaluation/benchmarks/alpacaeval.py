@@ -1,4 +1,4 @@
-"""AlpacaEval 2.0: the published annotator weighs its one-token verdict by log-probabilities; length is controlled."""
+"""AlpacaEval 2.0: the published annotator weighs its one-token verdict by log-probabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from pydantic import JsonValue
 
@@ -15,13 +15,12 @@ from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, Row, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
 from tasks.grading.judge_grading import Judged
-from tasks.grading.length_control import GamedBaseline, OutputComparison, length_controlled_win_rate
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimate_groups, scale_estimate
 
-INSTRUCTIONS, PROMPT, GAMED = published_files("AlpacaEval")
+INSTRUCTIONS, PROMPT = published_files("AlpacaEval")
 TOP_LOGPROBS = 5
 """Number of likeliest tokens among which the judge's verdict is looked for."""
 FIRST, SECOND = "m", "M"
@@ -39,28 +38,23 @@ class AlpacaEval(JudgedBenchmark):
 
     The judge is asked for one token, m or M, at temperature 1, and its verdict is p(m) / (p(m) + p(M)) among the five
     likeliest tokens. A hash of the instruction decides which output stands first. Without an answer the model loses.
-    With df_gamed.csv in the data folder there is `length_controlled_winrate`, too. Prompt, parameters and formula:
-    tatsu-lab/alpaca_eval, evaluators_configs/weighted_alpaca_eval_gpt4_turbo, completion_parsers.py (logprob_parser),
-    metrics/glm_winrate.py. Tested on items and a prompt of our own in these schemas; no published score was verified.
+    Prompt, parameters and formula: tatsu-lab/alpaca_eval, evaluators_configs/weighted_alpaca_eval_gpt4_turbo and
+    completion_parsers.py (logprob_parser); its regression for the length of outputs is not computed. Tested on items
+    and a prompt of our own in these schemas; no published score was verified.
     """
 
     name = "AlpacaEval"
     version = 2
-    summary = "AlpacaEval 2.0: its own judge prompt, verdicts weighted by log-probabilities, length control"
-    files = (INSTRUCTIONS, PROMPT, GAMED)
+    summary = "AlpacaEval 2.0: its own judge prompt, verdicts weighted by log-probabilities"
+    files = (INSTRUCTIONS, PROMPT)
     sampling = Sampling(temperature=0.5, max_tokens=1024)
     judge = "openai:gpt-4-turbo"
     format_checked_only = True
     metric: ClassVar[str] = "win_rate"
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield the instructions; `detail` holds reference, judge's prompt, and the item's rows of df_gamed.csv."""
+        """Yield the instructions; `detail` holds reference and judge's prompt."""
         template = data.text(PROMPT)
-        difficulty, gamed = dict[int, float](), dict[int, list[JsonValue]]()
-        for row in data.rows(GAMED) if data.find(GAMED) else ():
-            index = int(_read_number(row, "index"))
-            gamed.setdefault(index, []).append([_read_number(row, "std_delta_len"), _read_number(row, "preference")])
-            difficulty.setdefault(index, _read_number(row, "instruction_difficulty"))
         for row in require_distinct(data.rows(INSTRUCTIONS)):
             with data.leave_out_odd(row):
                 instruction = row.text("instruction")
@@ -71,8 +65,6 @@ class AlpacaEval(JudgedBenchmark):
                     "model_is": FIRST if hashlib.sha256(instruction.encode()).digest()[0] % 2 == 0 else SECOND,
                     "template": template,
                 }
-                if row.number in difficulty:  # df_gamed.csv names instructions by their row
-                    detail |= {"difficulty": difficulty[row.number], "gamed": gamed[row.number]}
                 group = str(row["dataset"]) if row.get("dataset") else None
                 yield Item(id=row.id, prompts=(instruction,), group=group, detail=detail)
 
@@ -112,15 +104,11 @@ class AlpacaEval(JudgedBenchmark):
         return Rating(
             score,
             f"preferred with p = {score:.3f}" if answer and score is not None else "lost: no answer",
-            values={"length": float(len(answer)), "reference_length": float(len(str(detail["reference"])))},
-            detail={name: detail[name] for name in ("difficulty", "gamed") if name in detail},
+            values={"length": float(len(answer))},
         )
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        """Return alpaca_eval's metrics, in per cent.
-
-        With df_gamed.csv and a single answer to every item, `length_controlled_winrate` is among them.
-        """
+        """Return alpaca_eval's metrics, in per cent."""
         all_samples = list(samples)
         totals = tally_samples(all_samples)
         rates = tuple(
@@ -137,20 +125,6 @@ class AlpacaEval(JudgedBenchmark):
             "n_total": len(scores),
             "avg_length": fmean(sample.values["length"] for sample in all_samples) if all_samples else None,
         }
-        # the published regression has one output for each instruction
-        if len(all_samples) > 1 and all("difficulty" in sample.detail and not sample.repeat for sample in all_samples):
-            compared = [
-                OutputComparison(
-                    preference=sample.score,
-                    longer_by=sample.values["reference_length"] - sample.values["length"],
-                    difficulty=cast("float", sample.detail["difficulty"]),
-                    gamed=tuple(GamedBaseline(*pair) for pair in cast("Any", sample.detail["gamed"])),
-                )
-                for sample in all_samples
-            ]
-            controlled = length_controlled_win_rate(compared)
-            if controlled is not None:
-                metrics["length_controlled_winrate"] = 100 * controlled
         return Summary(metrics | unscored_metric(totals.counts), rates, totals.counts)
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
@@ -158,16 +132,6 @@ class AlpacaEval(JudgedBenchmark):
         template = str(items[0].detail["template"]) if items else ""
         if items and not (TURN.search(template) and len(set(SLOT.findall(template))) == 3):
             yield f"{PROMPT.file}: expected turns in <|im_start|> and the slots instruction, output_1 and output_2"
-
-
-def _read_number(row: Row, name: str) -> float:
-    try:
-        value = float(row[name])
-    except (KeyError, TypeError, ValueError):
-        row.unusable(f"`{name}` must be a number, found {row.get(name)!r:.60}")
-    if not math.isfinite(value):
-        row.unusable(f"`{name}` must be finite, found {value}")
-    return value
 
 
 BENCHMARK = AlpacaEval()

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 ENTRY_POINTS = "trivet.benchmarks"
 FOLDER = Path(__file__).parent
 YAML = (".yaml", ".yml")
-NOT_DEFINING = {"get", "also", "beside", "optional", "aside"}
+NOT_DEFINING = {"get", "also", "beside", "optional"}
 """Fields of a data file that change no item."""
 USERS_PACKAGE = "trivet_benchmark_"
 """Prefix of the name of the package under which a user's folder is imported."""

@@ -54,8 +54,6 @@ class DataFile(Record):
     """Folder of the benchmark's definition, which is searched after `--data-dir`."""
     optional: bool = False
     """Whether the benchmark runs without the file where it is not in the folder."""
-    aside: bool = False
-    """Whether the file holds no items of its own, and so is not counted."""
 
 
 @cache
@@ -210,7 +208,7 @@ class Data:
         present = tuple(file for file in files if not file.optional or self.find(file))
         digests, sources, count = list[bytes](), list[str](), 0
         for file in present:
-            path, counts = self.find(file), file is present[0] or (file.optional and not file.aside)
+            path, counts = self.find(file), file is present[0] or file.optional
             sources.append(str(path) if path else f"hub: {_hub_name(file)}")
             if path:
                 with _open_unpacked(path) as content:

@@ -1,4 +1,4 @@
-"""AlpacaEval 2.0's annotator over our own items, prompt and difficulties in the published schemas."""
+"""AlpacaEval 2.0's annotator over our own items and prompt in the published schemas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from models.protocols import ChatRequest, ChatResponse
@@ -18,7 +17,6 @@ from tasks.evaluation.benchmarks.base import Judge, Tools
 from tasks.evaluation.evaluation_errors import DataMissing, PreflightFailed
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tasks.grading.length_control import GamedBaseline, OutputComparison, length_controlled_win_rate
 from tests.evaluation.judging.judges import SAMPLES, prompt_of, response
 
 
@@ -50,19 +48,6 @@ def graded(data: Data, judge: Weighing, *, last_is_empty: bool = False) -> list[
     return list(BENCHMARK.grade(((i, response(i, a)) for i, a in zip(items, answers, strict=True)), judge.tools))
 
 
-@pytest.fixture
-def with_difficulties(tmp_path: Path) -> Data:
-    """Our items, and a df_gamed.csv of two gamed baselines."""
-    for name in ("alpaca_eval.jsonl", "alpaca_eval_clf.txt"):
-        shutil.copy(SAMPLES / "benchmarks" / name, tmp_path)
-    rows = [
-        f"{kind},{i},{p},{d},{i / 10},False" for kind, p, d in (("a", 0.2, 1.1), ("b", 0.6, -0.9)) for i in range(6)
-    ]
-    header = "model,index,preference,std_delta_len,instruction_difficulty,not_gamed_baseline"
-    (tmp_path / "df_gamed.csv").write_text("\n".join([header, *rows]))
-    return Data(tmp_path)
-
-
 def test_a_verdict_is_the_share_of_m_and_its_place_does_not_matter(data: Data):
     judge = Weighing()
     samples = graded(data, judge, last_is_empty=True)
@@ -72,7 +57,6 @@ def test_a_verdict_is_the_share_of_m_and_its_place_does_not_matter(data: Data):
     found = BENCHMARK.summarise(samples)
     assert found.metrics["win_rate"] == pytest.approx(100 * 4 / 6, abs=0.1)
     assert (found.metrics["n_wins"], found.metrics["n_wins_base"], found.metrics["n_draws"]) == (5, 1, 0)
-    assert "length_controlled_winrate" not in found.metrics
 
 
 def test_the_judge_is_asked_for_one_token_in_the_turns_of_the_prompt(data: Data):
@@ -99,39 +83,3 @@ def test_without_the_published_prompt_it_says_where_to_get_it(tmp_path: Path):
     shutil.copy(SAMPLES / "benchmarks" / "alpaca_eval.jsonl", tmp_path)
     with pytest.raises(DataMissing, match=r"alpaca_eval_clf\.txt is not here"):
         list(BENCHMARK.items(Data(tmp_path)))
-
-
-def test_difficulties_give_a_length_controlled_rate_and_are_no_items(with_difficulties: Data):
-    found = BENCHMARK.summarise(graded(with_difficulties, Weighing()))
-    controlled = found.metrics["length_controlled_winrate"]
-    assert isinstance(controlled, float)
-    assert 50 < controlled < 100
-    assert with_difficulties.facts("AlpacaEval", BENCHMARK.files).count == 6
-
-
-def drawn(*, length: float, model: float, seed: int = 0) -> list[OutputComparison]:
-    """805 preferences by the regression's own rule, beside two gamed baselines of the same rule."""
-    rng = np.random.default_rng(seed)
-    longer, difficulty = rng.normal(-1, 1, 805), rng.normal(0, 1, 805)  # the model writes more
-
-    def preferred(delta: float, hard: float, own: float) -> float:
-        return float(1 / (1 + np.exp(-(length * np.tanh(delta) + 0.3 * hard + own))))
-
-    return [
-        OutputComparison(
-            preference=preferred(delta, hard, model),
-            longer_by=1_000 * delta,
-            difficulty=hard,
-            gamed=tuple(GamedBaseline(gamed, preferred(gamed, hard, 0)) for gamed in (1.5, -1.5)),
-        )
-        for delta, hard in zip(longer / longer.std(ddof=1), difficulty, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("model", [-1.0, 0.0, 0.7])
-def test_the_rate_is_what_the_rule_gives_at_equal_lengths(model: float):
-    compared = drawn(length=-1.5, model=model)
-    wanted = np.mean([1 / (1 + np.exp(-(0.3 * one.difficulty + model))) for one in compared])
-    raw = np.mean([one.preference for one in compared if one.preference is not None])
-    assert length_controlled_win_rate(compared) == pytest.approx(wanted, abs=0.005)
-    assert raw > wanted + 0.1
