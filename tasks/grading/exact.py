@@ -6,9 +6,9 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import regex
@@ -110,7 +110,6 @@ PATTERN_S = 2.0
 """Time for one pattern on one answer; an answer on which it takes longer is unscored."""
 SHOWN_CHARS = 500
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
-_WORD = re.compile(r"\w+")
 
 
 class TextScore(NamedTuple):
@@ -120,8 +119,6 @@ class TextScore(NamedTuple):
     reason: str
     extracted: str | None = None
     """The text that was compared; None for the whole answer."""
-    values: Mapping[str, float] = {}
-    """Further scores by name."""
 
 
 Measure = Callable[[str, Sequence[str]], TextScore]
@@ -144,9 +141,8 @@ def grade_text(answered: Iterable[tuple[Item, Response]], measure: Measure) -> I
             reason = f"the pattern took more than {PATTERN_S:g} s on this answer; write it without nested repeats"
             yield graded(status="unscored", extracted=answer[:SHOWN_CHARS], reason=reason)
             continue
-        score, reason, extracted, values = graded_text
-        extracted = (answer if extracted is None else extracted)[:SHOWN_CHARS]
-        yield graded(score=score, extracted=extracted, reason=reason, values=dict(values))
+        extracted = (answer if graded_text.extracted is None else graded_text.extracted)[:SHOWN_CHARS]
+        yield graded(score=graded_text.score, extracted=extracted, reason=graded_text.reason)
 
 
 def includes(answer: str, golds: Sequence[str]) -> TextScore:
@@ -190,36 +186,3 @@ def f1(answer: str, golds: Sequence[str]) -> TextScore:
 def _words(text: str) -> list[str]:
     plain = "".join(sign for sign in text.lower() if sign not in string.punctuation)
     return _ARTICLE.sub(" ", plain).split()
-
-
-def rouge(answer: str, golds: Sequence[str]) -> TextScore:
-    """Return ROUGE-L (F-measure) of the nearest gold by rouge-score; `values` also has its ROUGE-1 and ROUGE-2."""
-    all_scores = [_rouge().score(gold, answer) for gold in golds]
-    best = max(all_scores, key=lambda scores: scores["rougeL"].fmeasure)
-    values = {name: float(score.fmeasure) for name, score in best.items()}
-    return TextScore(values["rougeL"], "ROUGE-L", values=values)
-
-
-@cache
-def _rouge() -> Any:
-    from rouge_score.rouge_scorer import RougeScorer
-    from rouge_score.tokenizers import DefaultTokenizer
-
-    class Words:
-        """Words of any script; rouge-score's own tokenizer leaves out all that is not ASCII."""
-
-        ascii = DefaultTokenizer(use_stemmer=False)
-
-        def tokenize(self, text: str) -> list[str]:
-            """Tokenize ASCII as rouge-score does, and other scripts by words."""
-            return self.ascii.tokenize(text) if text.isascii() else _WORD.findall(text.lower())
-
-    return RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=Words())
-
-
-def bleu(answer: str, golds: Sequence[str]) -> TextScore:
-    """Return BLEU of the answer by sacrebleu, 0 to 1, of short golds up to their own length (effective order)."""
-    import sacrebleu
-
-    bleu_score = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True)
-    return TextScore(min(1.0, bleu_score.score / 100), "sentence BLEU")  # equal texts get 100.00000000000004

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.grading.exact import Measure, bleu, f1, grade_text, includes, matches, rouge
+from tasks.grading.exact import Measure, f1, grade_text, includes, matches
 from tasks.grading.grading_records import Item, Reply, Response
 
 SLOW = "a" * 40 + "!"
@@ -31,23 +31,10 @@ def score(measure: Measure, answer: str, *golds: str) -> float | None:
         (f1, "cat cat", ("cat",), 2 / 3),
         (f1, "the", ("dog",), 0),
         (f1, "dog", ("bird", "dog"), 1),
-        (rouge, "the cat on the mat", ("the cat sat on the mat",), 10 / 11),  # a common subsequence of 5, of 5 and 6
-        (rouge, "서울은 큰 도시", ("서울은 아주 큰 도시",), 6 / 7),
-        (rouge, "nothing alike", ("the mat", "nothing"), 2 / 3),
-        (bleu, "the cat sat on the mat", ("the cat sat on the mat",), 1),
-        (bleu, "Paris", ("Paris",), 1),
-        (bleu, "dogs bark", ("the cat sat on the mat",), 0),
     ],
 )
 def test_an_answer_is_scored(measure: Measure, answer: str, golds: tuple[str, ...], expected: float) -> None:
     assert score(measure, answer, *golds) == pytest.approx(expected, abs=1e-9)
-
-
-def test_bleu_is_that_of_a_corpus_of_one() -> None:
-    import sacrebleu
-
-    answer, gold = "the cat sat on the red mat today", "the cat sat on the mat today"
-    assert score(bleu, answer, gold) == pytest.approx(sacrebleu.corpus_bleu([answer], [[gold]]).score / 100)
 
 
 def test_a_pattern_that_takes_for_ever_leaves_its_answer_unscored() -> None:

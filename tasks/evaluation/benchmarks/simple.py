@@ -13,11 +13,10 @@ from pydantic import Field, JsonValue, ValidationError, field_validator, model_v
 from storage.records import Record
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.yaml_graders import (
-    METRICS,
     READING,
     WITHOUT_GOLD,
     Grader,
-    summarise_scores,
+    summarise_f1,
 )
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Example, Family, Item, Response, Sample, Sampling
@@ -212,7 +211,7 @@ class SimpleBenchmark(BaseBenchmark):
             from tasks.grading.rules.rule_grading import summarise_rules
 
             return summarise_rules(samples)
-        return summarise_scores(samples, METRICS[kind]) if kind in METRICS else super().summarise(samples)
+        return summarise_f1(samples) if kind == "f1" else super().summarise(samples)
 
     def same_answer(self, first: str, second: str) -> bool:
         match self.definition.grader.kind:

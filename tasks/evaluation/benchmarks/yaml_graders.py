@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean
 from typing import Literal
 
 import regex
@@ -12,7 +11,7 @@ from pydantic import JsonValue, field_validator, model_validator
 from storage.records import Record
 from tasks.evaluation.evaluation_records import Item, Response, Sample
 from tasks.grading.choice import grade_choice
-from tasks.grading.exact import Measure, bleu, f1, grade_exact, grade_text, includes, matches, rouge
+from tasks.grading.exact import Measure, f1, grade_exact, grade_text, includes, matches
 from tasks.grading.grading_records import Summary
 from tasks.grading.judge_grading import Tools
 from tasks.grading.reading import FLEXIBLE, STRICT, Policy, Rule, Step
@@ -21,16 +20,22 @@ from tasks.measure.estimates import estimate_groups
 
 READING = ("math", "choice", "exact")
 """Kinds of graders that extract an answer from each response, under several policies."""
-METRICS = {"f1": "f1", "rouge": "rougeL", "bleu": "bleu"}
-"""Headline metrics of those kinds whose scores are no shares of right answers."""
-MEASURES: dict[str, Measure] = {"includes": includes, "f1": f1, "rouge": rouge, "bleu": bleu}
+MEASURES: dict[str, Measure] = {"includes": includes, "f1": f1}
 WITHOUT_GOLD = ("rules", "regex")
+HARNESS_METRIC = "was removed: a YAML task of the lm-evaluation-harness has it in `metric_list`, and runs here too"
+REMOVED = {
+    "rouge": HARNESS_METRIC,
+    "bleu": HARNESS_METRIC,
+    "rubric": "was removed, as its judge's words were ours and compare with nothing; a class has a judge's prompt of "
+    "your own (JudgedBenchmark; tests/recipes/add_a_benchmark.md shows one)",
+}
+"""Kind of grader of earlier versions → what takes its place."""
 
 
 class Grader(Record):
     """The grader that a YAML benchmark names, with its options."""
 
-    kind: Literal["math", "choice", "exact", "rules", "includes", "regex", "f1", "rouge", "bleu"]
+    kind: Literal["math", "choice", "exact", "rules", "includes", "regex", "f1"]
     several: bool = False
     """True for multiple choice with several right letters and partial credit."""
     published: tuple[Step, ...] = ()
@@ -43,11 +48,8 @@ class Grader(Record):
     @field_validator("kind", mode="before")
     @classmethod
     def _is_still_here(cls, kind: object) -> object:
-        if kind == "rubric":
-            raise ValueError(
-                "was removed, as its judge's words were ours and compare with nothing; a class has a judge's prompt of "
-                "your own (JudgedBenchmark; tests/recipes/add_a_benchmark.md shows one)"
-            )
+        if why := REMOVED.get(str(kind)):
+            raise ValueError(why)
         return kind
 
     @field_validator("pattern")
@@ -97,19 +99,9 @@ class Grader(Record):
         return str(golds[0]) if golds and self.kind in MEASURES else None
 
 
-def summarise_scores(samples: Iterable[Sample], metric: str) -> Summary:
-    """Return the mean of the scores, from 0 to 1, as `metric`, and the means of further values of the samples."""
-    further: dict[str, list[float]] = {}
-
-    def watched() -> Iterator[Sample]:
-        for sample in samples:
-            for name, value in sample.values.items():
-                further.setdefault(name, []).append(value)
-            yield sample
-
-    totals = tally_samples(watched())
-    headline = estimate_groups(metric, totals.scores, groups=totals.groups, headline=True)
-    metrics: dict[str, JsonValue] = {"num_total": totals.counts.items}
-    metrics |= {name: fmean(values) for name, values in further.items()}
-    metrics |= {metric: headline[0].value if headline else None}
+def summarise_f1(samples: Iterable[Sample]) -> Summary:
+    """Return the mean of the scores, from 0 to 1, as `f1`: they are no shares of right answers."""
+    totals = tally_samples(samples)
+    headline = estimate_groups("f1", totals.scores, groups=totals.groups, headline=True)
+    metrics: dict[str, JsonValue] = {"num_total": totals.counts.items, "f1": headline[0].value if headline else None}
     return Summary(metrics | unscored_metric(totals.counts), headline, totals.counts)

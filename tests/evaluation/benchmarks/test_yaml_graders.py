@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,6 @@ ROWS = [
     {"question": "The capital of France?", "answer": "Paris", "must": "names one city"},
     {"question": "Of Norway?", "answer": "Oslo", "must": "names one city"},
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _stderr_of_absl() -> Iterator[None]:
-    """rouge-score brings absl, whose handler closes the stderr of its import when Prefect configures logging later."""
-    yield
-    from absl.logging import get_absl_handler
-
-    get_absl_handler().python_handler.setStream(sys.__stderr__)
 
 
 def benchmark(folder: Path, grader: str) -> BaseBenchmark:
@@ -56,8 +45,6 @@ def figures(own: BaseBenchmark, said: list[str], with_tools: Tools) -> dict[str,
         ("{kind: regex, pattern: 'is (\\w+)'}", ["It is Paris.", "It is Oslo"], "accuracy", 1),
         ("{kind: exact}", ["Answer: paris.", "Bergen"], "accuracy", 0.5),
         ("{kind: f1}", ["Paris France", "Oslo"], "f1", (2 / 3 + 1) / 2),
-        ("{kind: rouge}", ["Paris France", "Oslo"], "rougeL", (2 / 3 + 1) / 2),
-        ("{kind: bleu}", ["Paris", "Bergen"], "bleu", 0.5),
     ],
 )
 def test_a_scorer_gives_its_figure_and_golds_match_themselves(
@@ -74,6 +61,7 @@ def test_a_scorer_gives_its_figure_and_golds_match_themselves(
         ("{kind: regex}", "a regex grader needs `pattern`"),
         ("{kind: regex, pattern: '('}", "not a regular expression"),
         ("{kind: rubric, rubric: x}", "was removed, as its judge's words were ours"),
+        ("{kind: rouge}", "was removed: a YAML task of the lm-evaluation-harness has it"),
     ],
 )
 def test_a_scorer_without_what_it_needs_is_refused(grader: str, said: str, tmp_path: Path) -> None:
