@@ -198,12 +198,6 @@ def is_whole(benchmark: BaseBenchmark) -> bool:
     )
 
 
-def find_passing_items(benchmark: BaseBenchmark, answers: Iterable[tuple[Item, str]], tools: Tools) -> Iterator[str]:
-    """Yield the IDs of those items whose given answer is graded as right."""
-    answered = [(item, Response(item=item.id, turns=(Reply(text=answer),))) for item, answer in answers]
-    yield from (sample.item for sample in benchmark.grade(answered, tools) if sample.score)
-
-
 def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
@@ -222,11 +216,6 @@ class CodeBenchmark(BaseBenchmark):
     def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
         """Return why no answer to an item can be scored on this machine; None if it can."""
         del item, sandbox
-
-    def empty_response(self, item: Item) -> str | None:
-        """Return an answer whose function has an empty body, which must be graded as wrong; None if there is none."""
-        del item
-        return None
 
     def gold_response(self, item: Item) -> str | None:
         raise NotImplementedError
@@ -250,15 +239,12 @@ class CodeBenchmark(BaseBenchmark):
         return {item.id: why for item in items if (why := self.why_unscorable(item, sandbox))}
 
     def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield the problems of items that can be scored here, those whose tests an empty function body passes too."""
+        """Yield the problems of items that can be scored here."""
         unscorable = self.find_unscorable(items, tools)
         if items and len(unscorable) == len(items):
             yield f"none of {len(items)} items can be scored here: {'; '.join(dict.fromkeys(unscorable.values()))}"
             return
-        items = [item for item in items if item.id not in unscorable]
-        yield from super().check(items, tools)
-        empty = ((item, answer) for item in items if (answer := self.empty_response(item)) is not None)
-        yield from (f"item {item}: an empty body passes its tests" for item in find_passing_items(self, empty, tools))
+        yield from super().check([item for item in items if item.id not in unscorable], tools)
 
 
 class Rating(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tasks.evaluation.benchmarks.base import Tools
-from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS, empty_functions
+from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS
 from tasks.evaluation.evaluation_records import Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Execution, Program, Sandbox
@@ -41,9 +41,8 @@ def test_the_prompt_shows_three_solved_problems() -> None:
     assert ITEMS[0].prompts == (PROMPT,)
 
 
-def test_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
+def test_canonical_solutions_pass(tools: Tools) -> None:
     assert list(BENCHMARK.check(ITEMS, tools)) == []
-    assert len([item for item in ITEMS if BENCHMARK.empty_response(item)]) == len(ITEMS)
 
 
 def test_the_setup_of_the_tests_stands_behind_the_solution(tools: Tools) -> None:
@@ -81,31 +80,12 @@ def test_figures_carry_evalchemys_names(tools: Tools) -> None:
     assert (metrics["num_examples"], metrics["completion_rate"]) == (2, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("code", "empty"),
-    [
-        ("def f(a):\n    return a", "def f(*args, **kwargs): pass"),
-        ("import re\ndef f(\n  a,\n) -> int:\n\treturn a\nx = 1", "import re\ndef f(*args, **kwargs): pass\nx = 1"),
-        (
-            "class A:\n    def f(self): return 1\n\n@cache\nasync def g(): return 2\n# end\n\ndef h(): return 3",
-            "class A:\n    def f(self): return 1\n\n@cache\ndef g(*args, **kwargs): pass\ndef h(*args, **kwargs): pass",
-        ),
-        ("f = len", None),
-    ],
-    ids=["one", "over lines", "several", "none"],
-)
-def test_top_level_functions_are_emptied(code: str, empty: str | None) -> None:
-    assert empty_functions(code) == empty
-
-
 @pytest.mark.shared
-def test_of_the_published_problems_all_solutions_pass_and_no_empty_body_does(shared: Path, tools: Tools) -> None:
+def test_of_the_published_problems_all_solutions_pass(shared: Path, tools: Tools) -> None:
     items = list(BENCHMARK.items(Data(shared / "benchmarks")))
     assert [item.id for item in items] == [str(number) for number in range(11, 511)]
     right = graded(BENCHMARK, items, {item.id: str(BENCHMARK.gold_response(item)) for item in items}, tools)
-    empty = graded(BENCHMARK, items, {item.id: str(BENCHMARK.empty_response(item)) for item in items}, tools)
-    assert (passed(right), passed(empty)) == (500, 0)
-    assert {sample.status for sample in (*right.values(), *empty.values())} == {"scored"}
+    assert passed(right) == 500
 
 
 def passed(samples: dict[str, Sample]) -> int:
@@ -151,9 +131,8 @@ def test_the_prompt_is_that_of_mbpp_and_no_problem_is_its_own_example() -> None:
     assert "```python\n\nfrom itertools import groupby\ndef run_lengths(text):" in PLUS_BY_ID["21"].prompts[0]
 
 
-def test_of_plus_canonical_solutions_pass_and_empty_bodies_do_not(tools: Tools) -> None:
+def test_of_plus_canonical_solutions_pass(tools: Tools) -> None:
     assert list(PLUS.check(PLUS_ITEMS, tools)) == []
-    assert len([item for item in PLUS_ITEMS if PLUS.empty_response(item)]) == len(PLUS_ITEMS)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,6 @@ def test_a_run_is_counted_again_with_another_k(programs: Path, tmp_path: Path) -
     ("line", "options", "said"),
     [
         ({"task_id": "HumanEval/7", "completion": ""}, (), "line 2: the benchmark has no item 'HumanEval/7'"),
-        ({"task_id": "HumanEval/1", "completion": "", "language": "sh"}, (), "line 2: its language is 'sh', and item"),
         ({"task_id": "HumanEval/1", "completion": ""}, ("--k", "0"), "--k 0: give numbers from 1, such as 1,10,100"),
     ],
 )

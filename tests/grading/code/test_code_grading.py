@@ -16,7 +16,6 @@ from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 RIGHT = "def double(x):\n    return 2 * x\n"
 WRONG = "def double(x):\n    return x\n"
-EMPTY = "def double(x):\n    pass\n"
 
 
 class Doubling(CodeBenchmark):
@@ -30,9 +29,6 @@ class Doubling(CodeBenchmark):
 
     def gold_response(self, item: Item) -> str | None:
         return str(item.gold)
-
-    def empty_response(self, item: Item) -> str | None:
-        return EMPTY
 
 
 BENCHMARK = Doubling()
@@ -161,9 +157,8 @@ def test_without_any_sandbox_nothing_is_graded(math: MathGrader, tmp_path: Path)
     [
         (item(gold=WRONG), "item double/0: its own gold 'def double(x):\\n    return x\\n' is graded as wrong"),
         (item(gold="import no_such_library"), "No module named 'no_such_library'"),
-        (item(tests="assert callable(double)"), "item double/0: an empty body passes its tests"),
     ],
-    ids=["wrong gold", "missing import", "tests that test nothing"],
+    ids=["wrong gold", "missing import"],
 )
 def test_a_check_names_each_problem(checked: Item, problem: str, tools: Tools) -> None:
     problems = list(BENCHMARK.check([checked], tools))

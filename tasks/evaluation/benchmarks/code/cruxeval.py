@@ -7,20 +7,19 @@ and metric keys as in mlfoundations/evalchemy (eval/chat_benchmarks/CruxEval/eva
 The answer is the text between the first [ANSWER] and [/ANSWER], else a block of code, else the whole text. The authors
 execute `assert output == answer` (evaluation/utils_general.py); here cruxeval_answers.py in the sandbox is stricter:
 - an output is a literal, without calls and operators;
-- an input is one call of f; its arguments may be computed, but without f and without objects that equal everything.
+- an input is one call of f; its arguments may be computed, but without f.
 An output is right only if `f(input) == output` of the data holds too, which detects an unsuitable sandbox.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools, find_passing_items
-from tasks.evaluation.benchmarks.code.mbpp import empty_functions
+from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
 from tasks.grading.code.code_extraction import extract_code
@@ -84,16 +83,6 @@ class CruxEval(CodeBenchmark):
     def gold_response(self, item: Item) -> str | None:
         return f"{OPEN}\nassert f({item.detail['input']}) == {item.detail['output']}\n{CLOSE}"
 
-    def check(self, items: Sequence[Item], tools: Tools) -> Iterator[str]:
-        """Yield the problems that the base class finds, and the items whose answer is right for an empty function."""
-        yield from super().check(items, tools)
-        hollow = [
-            (empty, str(self.gold_response(item))) for item in items if (empty := empty_function(item)) is not None
-        ]
-        yield from (
-            f"item {item}: its answer is right for an empty f too" for item in find_passing_items(self, hollow, tools)
-        )
-
 
 class CruxEvalDirect(CruxEval):
     """CruxEval with prompts that ask for the answer at once, without thinking."""
@@ -123,14 +112,6 @@ def build_program(item: Item, answer: str) -> Program:
         holds = f"assert f({arguments}) == ({output}), 'the data does not hold here'"
         test = f"{holds}\nassert ({output}) == output_in({answer!r})"
     return Program(code, tests=f"{ANSWERS}\n{test}\n", limits=LIMITS)
-
-
-def empty_function(item: Item) -> Item | None:
-    """Return the item with an empty function in place of its own; None if an empty function would pass."""
-    code = empty_functions(str(item.detail["code"]))
-    if code is None or item.detail["output"] == "None":
-        return None
-    return item.model_copy(update={"detail": {**item.detail, "code": code}})
 
 
 BENCHMARKS = (CruxEval(), CruxEvalDirect())

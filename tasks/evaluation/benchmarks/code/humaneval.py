@@ -10,14 +10,12 @@ HumanEval+: HumanEval with some 80 times the tests, as the hub's evalplus/humane
 EvalPlus's inputs and the outputs of the canonical solution in `test`. Prompt and 1,024 tokens as in
 mlfoundations/evalchemy (eval/chat_benchmarks/HumanEvalPlus).
 
-MultiPL-E: HumanEval in the languages of a table, a benchmark for each, named MultiPLE-sh, MultiPLE-cpp, … Data: the
-hub's nuprl/MultiPL-E, configurations humaneval-sh, humaneval-cpp, …; fields: name, language, prompt (ends within a
+MultiPL-E: HumanEval in four languages whose programs were run here, a benchmark for each: MultiPLE-sh, -js, -cpp and
+-java. Data: the hub's nuprl/MultiPL-E, configurations humaneval-sh, …; fields: name, language, prompt (ends within a
 function), doctests, original, prompt_terminology, tests, stop_tokens. The files of deepseek-ai/DeepSeek-Coder and
 mlfoundations/evalchemy have task_id and test beside or instead of name and tests, and some no stop_tokens. There are no
 solutions among them, so `solutions/` has some of our own, which a preflight runs. Prompt, 1,024 tokens and 15 seconds
-as in mlfoundations/evalchemy (eval/chat_benchmarks/MultiPLE), without the indentation of its fences. Tests need
-MultiPL-E's libraries: Test::Deep for Perl, test/unit for Ruby, luaunit for Lua; the preflight runs our solutions to two
-items of each language to detect whether they are installed.
+as in mlfoundations/evalchemy (eval/chat_benchmarks/MultiPLE), without the indentation of its fences.
 """
 
 from __future__ import annotations
@@ -56,10 +54,7 @@ INSTRUCT = (
 """Source: build_deepseekcoder_instruction of evalchemy's HumanEval; language in lower case, prompt stripped."""
 MULTIPLE_SYSTEM = "You are a helpful programming assistant designed to complete code snippets."
 MULTIPLE_PROMPT = "Please generate code to complete the following problem:\n```{language}\n{prompt}\n```"
-SIGNATURE = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\(|(?:<-|=)[ \t]*function\b)")
-PERL_SIGNATURE = re.compile(r"^sub[ \t]+(\w+)", re.M)
-EMPTY_BODIES = {"python": "    pass\n", "sh": "    :\n", "js": "    return;\n"}
-"""Empty function bodies by language, only for interpreted ones: compilers take long."""
+SIGNATURE = re.compile(r"([A-Za-z_]\w*)[ \t]*\(")
 
 
 class FunctionBenchmark(CodeBenchmark):
@@ -88,16 +83,10 @@ class FunctionBenchmark(CodeBenchmark):
 
     def gold_response(self, item: Item) -> str | None:
         """Return the data's own solution or, for a translated item, one of ours; None where there is none."""
-        own_body = read_own_solutions(str(item.group)).get(str(item.detail["task_id"]))
-        return self._answer(item, str(item.gold) if item.group == "python" else own_body)
-
-    def empty_response(self, item: Item) -> str | None:
-        return self._answer(item, EMPTY_BODIES.get(str(item.group)))
-
-    def _answer(self, item: Item, body: str | None) -> str | None:
-        """Return the body of a function in a fenced block, as a model may write it; None for an empty body."""
-        before = item.detail["prompt"] if item.group == "python" else ""
-        return body and f"```{item.group}\n{before}{body}```\n"
+        if item.group == "python":
+            return f"```python\n{item.detail['prompt']}{item.gold}```\n"
+        body = read_own_solutions(str(item.group)).get(str(item.detail["task_id"]))
+        return body and f"```{item.group}\n{body}```\n"
 
     def why_unscorable(self, item: Item, sandbox: Sandbox) -> str | None:
         del sandbox
@@ -204,14 +193,13 @@ def build_translated_item(row: Row, extension: str, model_prompt: str) -> Item:
     prompt = row.text("prompt")
     # the function whose first line ends the prompt
     last_line = prompt.rstrip().rpartition("\n")[2]
-    # of Perl not the last line, in which the arguments are unpacked
-    names = PERL_SIGNATURE.findall(prompt)[-1:] or SIGNATURE.findall(last_line)[:1]
-    if not names:
+    signature = SIGNATURE.search(last_line)
+    if not signature:
         row.unusable(f"`prompt` does not end with the first line of a function, but with {last_line[:80]!r}")
     detail: dict[str, JsonValue] = {
         "task_id": name,
         "prompt": prompt,
-        "entry_point": names[0],
+        "entry_point": signature[1],
         "tests": row.text("tests" if "tests" in row else "test"),
         "stop_tokens": list[JsonValue](row.texts("stop_tokens") if "stop_tokens" in row else []),
     }

@@ -57,10 +57,6 @@ class ContestBenchmark(CodeBenchmark):
         """Return None, since the data of contests has no solutions."""
         del item
 
-    def empty_response(self, item: Item) -> str | None:
-        del item
-        return "```python\npass\n```"
-
     def summarise(self, samples: Iterable[Sample]) -> Summary:
         """Return pass@k and evalchemy's metrics; `accuracy_std_err` divides by n - 1 here, unlike that of AIME."""
         # both summaries need all samples at once, so their long texts are dropped first

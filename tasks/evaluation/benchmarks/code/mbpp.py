@@ -19,7 +19,6 @@ marin-community/evalchemy (same file).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -41,10 +40,6 @@ PROMPT = (
     "Examples are listed as follows:\n{examples}\n\nHere is my problem:\n{problem}"
 )
 LIMITS = Limits(cpu_s=10, wall_s=10)
-FUNCTION = re.compile(r"(?:async\s+)?def\s+(\w+)")
-"""Matches the first line of a top-level function."""
-CONTINUATION = (" ", "\t", ")", "#")
-"""First characters of the lines that continue a top-level function."""
 IMPORTS = "\n".join(
     (
         *(f"import {name}" for name in ("math", "re", "sys", "copy", "datetime", "itertools", "collections", "heapq")),
@@ -96,10 +91,6 @@ class MBPP(CodeBenchmark):
 
     def gold_response(self, item: Item) -> str | None:
         return fence(str(item.gold))
-
-    def empty_response(self, item: Item) -> str | None:
-        empty = empty_functions(str(item.gold))
-        return fence(empty) if empty is not None else None
 
 
 class MBPPPlus(MBPP):
@@ -168,19 +159,6 @@ def render_solved_problem(row: Row) -> str:
 def fence(code: str) -> str:
     """Return a program in a fenced block, as a model writes it."""
     return f"```python\n{code}\n```"
-
-
-def empty_functions(code: str) -> str | None:
-    """Return a program with `pass` as the body of each top-level function; None where it has no such function."""
-    lines, inside, has_function = list[str](), False, False
-    for line in code.splitlines():
-        if function := FUNCTION.match(line):
-            lines.append(f"def {function[1]}(*args, **kwargs): pass")
-            inside = has_function = True
-        elif not inside or (line.strip() and not line.startswith(CONTINUATION)):
-            lines.append(line)
-            inside = False
-    return "\n".join(lines) if has_function else None
 
 
 def _field_name(row: Row, *names: str) -> str:
