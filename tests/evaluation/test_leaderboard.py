@@ -84,7 +84,7 @@ def test_figures_that_cannot_be_compared_are_ranked_apart(changed: dict[str, Any
         ({"version": "1-a"}, {"version": "1-b"}, ("version 1-a", "version 1-b")),
         ({"version": "1-a", "limit": 3}, {"version": "1-b", "limit": None}, ("limit 3", "limit unset")),
         ({}, {}, ("settings aaaaaaaa", "settings bbbbbbbb")),
-        (dict.fromkeys("pqrs", 1), dict.fromkeys("pqrs", 2), ("p 1, q 1, r 1 and 1 more", "p 2, q 2, r 2 and 1 more")),
+        (dict.fromkeys("pqrs", 1), dict.fromkeys("pqrs", 2), ("p 1, q 1, r 1", "p 2, q 2, r 2")),
     ],
 )
 def test_words_of_settings(one: dict[str, JsonValue], other: dict[str, JsonValue], words: tuple[str, str]) -> None:

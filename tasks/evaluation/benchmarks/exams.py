@@ -15,8 +15,6 @@ for each right letter of several when none is wrong and some are missing, number
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal, InvalidOperation
-from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import JsonValue
@@ -26,16 +24,17 @@ from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, published_files
 from tasks.grading.choice import LETTERS, grade_one
 from tasks.grading.exact import are_same_words, read_answers
-from tasks.grading.reading import FLEXIBLE, Readings, Rule, grade_readings
+from tasks.grading.math.math_grader import Verdict, grade_math, parse_number
+from tasks.grading.reading import FLEXIBLE, Rule, grade_readings, why_missing
 
 CHOICE = "multipleChoice"
 PROMPTS: dict[str, str] = PUBLISHED["jeebench"]
-TOLERANCE = Decimal("0.01")
+TOLERANCE = 0.01
 """Largest difference between a number and the gold of JEEBench, as in the authors' compute_metrics.py."""
 
 
 class Examination(BaseBenchmark):
-    """A benchmark of letters and of answers that a comparison of its own judges before mathematics decides."""
+    """A benchmark whose questions have options, or answers of other kinds, which a subclass grades."""
 
     family = "choice"
     format_checked_only = True
@@ -43,40 +42,15 @@ class Examination(BaseBenchmark):
     rule: ClassVar[Rule]
     """Rule by which answers are extracted from responses."""
 
-    def read(self, response: str) -> Readings:
-        """Return the answer that each policy extracts from a response to a question without options."""
-        raise NotImplementedError
-
-    def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
-        """Return whether gold and answer are equal, and the name of the comparison; None leaves it to mathematics."""
+    def grade_other(self, item: Item, response: Response, rule: Rule, tools: Tools) -> Sample:
+        """Return the sample of a response to a question without options."""
         raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         rule = self.rule._replace(headline=tools.extract)
         for item, response in answered:
-            if "letters" in item.detail:
-                yield grade_one(item, response, rule)
-            else:
-                outcome = partial(self._outcome, tools, str(item.gold))
-                yield grade_readings(rule, self.read(response.text), item, response, outcome)
-
-    def _outcome(self, tools: Tools, gold: str, answer: str | None) -> dict[str, Any]:
-        """Return the fields of the sample for one reading of an answer: score, stage and what was compared."""
-        equal, stage, failed = False, "no answer was found", None
-        comparison = None if answer is None else self.compare(gold, answer)
-        if comparison:
-            equal, stage = comparison
-        elif answer is not None:
-            verdict = tools.math.compare(gold, answer)
-            equal, stage, failed = verdict.equal, verdict.stage, verdict.failed
-        return {
-            "status": "unscored" if failed else "scored",
-            "score": None if failed else float(equal),
-            "extracted": answer,
-            "gold": gold,
-            "reason": failed or stage,
-            "missing": answer is None,
-        }
+            has_options = "letters" in item.detail
+            yield grade_one(item, response, rule) if has_options else self.grade_other(item, response, rule, tools)
 
 
 class HLE(Examination):
@@ -109,12 +83,19 @@ class HLE(Examination):
                     detail=detail,
                 )
 
-    def read(self, response: str) -> Readings:
-        return read_answers(response, self.rule)
+    def grade_other(self, item: Item, response: Response, rule: Rule, tools: Tools) -> Sample:
+        """Return the sample of a short answer, which is right in the same words or as mathematics."""
+        gold = str(item.gold)
 
-    def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
-        """Return that both are equal where they are the same words; None leaves the others to mathematics."""
-        return (True, "same words") if are_same_words(gold, answer) else None
+        def grade(answer: str | None) -> dict[str, Any]:
+            if answer is None:
+                return {"score": 0.0, "extracted": None, "gold": gold, "reason": why_missing(response), "missing": True}
+            same_words = are_same_words(gold, answer)
+            verdict = Verdict(True, "same words") if same_words else tools.math.compare(gold, answer)
+            fields = {"extracted": answer, "gold": gold, "reason": verdict.failed or verdict.stage}
+            return fields | ({"status": "unscored"} if verdict.failed else {"score": float(verdict.equal)})
+
+        return grade_readings(rule, read_answers(response.text, rule), item, response, grade)
 
     def gold_response(self, item: Item) -> str | None:
         return f"Explanation: it follows.\nAnswer: {item.gold}\nConfidence: 90%"
@@ -124,6 +105,7 @@ class JEEBench(Examination):
     """JEEBench with its four types of answer; groups are subjects."""
 
     name = "JEEBench"
+    version = 2
     summary = "515 problems of JEE Advanced in mathematics, physics and chemistry"
     files = published_files("JEEBench")
     sampling = Sampling(temperature=0.7, max_tokens=32768)
@@ -141,38 +123,20 @@ class JEEBench(Examination):
                 choice = kind.startswith("MCQ")
                 if choice and not (gold and set(gold) <= set("ABCD")):
                     row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
-                if not choice and _parse_number(gold) is None:
+                if not choice and parse_number(gold) is None:
                     row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
-                detail: dict[str, JsonValue] = {"type": kind}
-                if choice:
-                    detail |= {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
+                letters: dict[str, JsonValue] = {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
                 question = str(row["question"]).replace("\n\n", "\n").strip()
                 yield Item(
                     id=str(row.number),
                     prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
                     gold=gold,
                     group=str(row["subject"]),
-                    detail=detail,
+                    detail={"type": kind, **(letters if choice else {"tolerance": TOLERANCE})},
                 )
 
-    def read(self, response: str) -> Readings:
-        from tasks.grading.math.math_extraction import read_answers as read_mathematics
-
-        return read_mathematics(response, self.rule)
-
-    def compare(self, gold: str, answer: str) -> tuple[bool, str] | None:
-        """Return whether two numbers differ by at most 0.01; None, as for 3/2, leaves it to mathematics."""
-        number, right = _parse_number(answer), _parse_number(gold)
-        return None if number is None or right is None else (abs(number - right) <= TOLERANCE, "number")
-
-
-def _parse_number(text: str) -> Decimal | None:
-    try:
-        number = Decimal(text.strip().strip("$").replace(",", "").replace("−", "-").strip())
-    except InvalidOperation:
-        return None
-    # a number of a thousand digits, or 1e999999, is not near any gold, and arithmetic with it is slow
-    return number if number.is_finite() and abs(number.adjusted()) < 400 and len(text) < 400 else None
+    def grade_other(self, item: Item, response: Response, rule: Rule, tools: Tools) -> Sample:
+        return next(grade_math([(item, response)], tools.math, rule))
 
 
 BENCHMARKS = (HLE(), JEEBench())

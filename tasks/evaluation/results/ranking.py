@@ -290,30 +290,19 @@ def _describe_variant(key: tuple[str, ...], boards: Mapping[tuple[str, ...], Seq
 
 def describe_settings(settings: Mapping[str, Mapping[str, JsonValue]]) -> dict[str, str]:
     """Return, for each digest, in words how its settings differ from the others; else the beginning of the digest."""
-    leaves: dict[str, dict[str, str]] = {}
-    for digest, parameters in settings.items():
-        leaves[digest] = {}
-        for name, value in flatten_settings(parameters):
-            text = " ".join(("unset" if value is None else str(value)).split())
-            leaves[digest][name] = text if len(text) <= VALUE_CHARS else f"{text[: VALUE_CHARS - 1]}…"
+    leaves = {digest: dict(flatten_settings(parameters)) for digest, parameters in settings.items()}
     names = sorted({name for values in leaves.values() for name in values})
-    names = [name for name in names if len({values.get(name, "unset") for values in leaves.values()}) > 1]
-    names = [name for name in names if name not in LAST_NAMED] or names
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    words = {
-        digest: ", ".join(
-            # `max_tokens` for `sampling.max_tokens`, `judge name` for `judge.name`
-            f"{name.removeprefix('sampling.').replace('.', ' ')} {values.get(name, 'unset')}"
-            for name in names[:MOST_NAMED]
-        )
-        + more
-        for digest, values in leaves.items()
-    }
+    names = [name for name in names if len({str(values.get(name)) for values in leaves.values()}) > 1]
+    names = [name for name in names if name not in LAST_NAMED][:MOST_NAMED] or names[:MOST_NAMED]
+    words: dict[str, str] = {}
+    for digest, values in leaves.items():
+        texts = ("unset" if values.get(name) is None else str(values[name])[:VALUE_CHARS] for name in names)
+        # `max_tokens` for `sampling.max_tokens`, `judge name` for `judge.name`
+        plain = (name.removeprefix("sampling.").replace(".", " ") for name in names)
+        words[digest] = ", ".join(map(" ".join, zip(plain, texts, strict=True)))
     all_words = list(words.values())
-    return {
-        digest: word if names and all_words.count(word) == 1 else f"settings {digest[:8]}"
-        for digest, word in words.items()
-    }
+    is_named = {digest: bool(names) and all_words.count(word) == 1 for digest, word in words.items()}
+    return {digest: word if is_named[digest] else f"settings {digest[:8]}" for digest, word in words.items()}
 
 
 def _model_key(score: StoredScore) -> _Model:

@@ -1,13 +1,11 @@
 """Grades recorded answers in place of a model's.
 
 Programs are one to a line, `{task_id, completion}`, as in openai/human-eval. Lines of one item are its repeats, in the
-order of the file; items may have different numbers of them, or none. An optional `language` distinguishes items of
-several languages that share an ID; other fields are ignored.
+order of the file; items may have different numbers of them, or none; other fields are ignored.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -20,7 +18,6 @@ from tasks.evaluation.running.benchmark_data import Row, read_id, read_rows
 from tasks.evaluation.running.generation import Generated, store_shards
 from tasks.evaluation.running.open_models import ModelSpec
 from tasks.evaluation.running.planning import PlannedTask, read_items
-from tasks.sandbox.languages import find_language_name
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 """Ends of the names of files with recorded answers."""
@@ -63,8 +60,6 @@ class RecordedLine(NamedTuple):
     repeats: list[list[str]]
     """The turns of each repeat; an answer that the file has as null has no turns."""
     line: int
-    language: str | None = None
-    """Language of a program, as the line names it."""
 
 
 class RecordedAnswers(dict[str, list[RecordedLine]]):
@@ -78,15 +73,7 @@ class RecordedAnswers(dict[str, list[RecordedLine]]):
     @property
     def repeats(self) -> int:
         """Number of answers to each item; of programs the most that an item has."""
-        most = 1
-        for lines in self.values():
-            # in one language; lines that name none count in each
-            by_language = Counter(find_language_name(line.language) for line in lines if line.language)
-            most = max(
-                most,
-                sum(len(line.repeats) for line in lines) - by_language.total() + max(by_language.values(), default=0),
-            )
-        return most
+        return max((sum(len(line.repeats) for line in lines) for lines in self.values()), default=1)
 
 
 def read_recorded(path: Path) -> RecordedAnswers:
@@ -109,10 +96,7 @@ def read_recorded(path: Path) -> RecordedAnswers:
             item = read_id({"id": row.get("task_id")}) or row_id  # an `id` beside it is the program's own
             if item is None:
                 row.unusable("it has no task_id; give every completion the id of its item")
-            language = row.get("language")
-            if not isinstance(language, str | None):
-                row.unusable(f"language: expected a name such as python, found {type(language).__name__}")
-            recorded.setdefault(item, []).append(RecordedLine(answers, row.line, language or None))
+            recorded.setdefault(item, []).append(RecordedLine(answers, row.line))
             continue
         if is_first:
             numbered, repeats = row_id is None, len(answers)
@@ -134,30 +118,22 @@ def match_responses(items: Iterable[Item], recorded: RecordedAnswers, *, partial
     """Yield the answers in the order of the items, each with its repeats; items without a recorded answer are left out.
 
     partial: `items` are not all of the benchmark, so answers to others are no mistake.
-    Raises DataUnusable naming the line: an id that is no item's, more turns than the item has, an id of another
-    language than the line says, an id that several languages have when the line says none; and when no id matches.
+    Raises DataUnusable naming the line: an id that is no item's or that of several, or more turns than the item has.
     """
-    groups = dict[str, str | None]()
+    first: str | None = None
     used_lines = set[int]()
     for item in items:
-        # a line may name an item by the published ID that several languages share
+        first = first or item.id
+        # a line may name an item by its published ID, without the language before it
         published = item.detail.get("task_id") if recorded.programs else None
         names = (item.id, published) if isinstance(published, str) and published != item.id else (item.id,)
-        groups |= dict.fromkeys(names, item.group)
-        language = find_language_name(item.group) if item.group else None  # an item of none takes every line
-        item_lines = [
-            entry
-            for name in names
-            for entry in recorded.get(name, ())
-            if not language or not entry.language or find_language_name(entry.language) == language
-        ]
+        item_lines = [entry for name in names for entry in recorded.get(name, ())]
         repeat, turn_count = count(), len(item.prompts)
         for entry in sorted(item_lines, key=lambda entry: entry.line):
             place = f"{recorded.path}, line {entry.line}"
             if entry.line in used_lines:
                 raise DataUnusable(
-                    f"{place}: several languages have an item of this id, {item.id!r} among them; say in `language` "
-                    "which one is meant"
+                    f"{place}: several items have this id, {item.id!r} among them; name the one that is meant so"
                 )
             used_lines.add(entry.line)
             for turns in entry.repeats:
@@ -168,17 +144,11 @@ def match_responses(items: Iterable[Item], recorded: RecordedAnswers, *, partial
                     )
                 replies = tuple(Reply(text=text) for text in turns)
                 yield Response(item=item.id, repeat=next(repeat), turns=replies)
-    unmatched = [
-        (entry.line, name, entry)
-        for name, item_lines in recorded.items()
-        for entry in item_lines
-        if entry.line not in used_lines
-    ]
+    lines = ((entry.line, name) for name, entries in recorded.items() for entry in entries)
+    unmatched = [(line, name) for line, name in lines if line not in used_lines]
     if unmatched and not (partial and used_lines):
-        line, name, entry = min(unmatched)  # the first of them in the file
-        why = f"the benchmark has no item {name!r}; its first is {next(iter(groups), None)!r}"
-        if name in groups:
-            why = f"its language is {entry.language!r}, and item {name!r} is one of {groups[name]}"
+        line, name = min(unmatched)  # the first of them in the file
+        why = f"the benchmark has no item {name!r}; its first is {first!r}"
         raise DataUnusable(f"{recorded.path}, line {line}: {why}")
 
 
