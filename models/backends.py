@@ -16,13 +16,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, SecretStr, ValidationError
 
 from models.model_errors import ModelUnavailable
-from models.openai import AS_ASKED, BRIEFLY, OpenAIChat, Thinking
+from models.openai import AS_ASKED, BRIEFLY, CuratorChat, OpenAIChat, ProviderAccess, Thinking, find_access
 from models.permissions import read_variable, require_code
 from models.protocols import Chat
-from models.response_format import ResponseFormat
 from models.weight_files import GENERATOR_FILES, digest_files, digest_folder, gguf_in, hub_folder, split_gguf
 
 ENTRY_POINTS = "trivet.backends"
@@ -36,6 +35,8 @@ IDENTITY_ARGS = ("identity", "assume_same_weights")
 """Arguments about which weights answer at an endpoint: their digest, and that its name is to be trusted."""
 CALLER_ARGS = {"api_key_env", "max_retries", *IDENTITY_ARGS, *chain.from_iterable(RATE_NAMES.values())}
 """Arguments about keys, rates and identity, which whoever opens a backend reads; each kind leaves them alone."""
+REMOVED_ARGS = {"response_format": "describe the format in the prompt"}
+"""Arguments of earlier versions, and what to do instead."""
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")  # not 0123: a revision may look like that too
 DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}
@@ -51,6 +52,12 @@ class BackendArgs(BaseModel):
     """Accepted by every backend, used by those that run in this process."""
 
 
+def _plain_dtype(name: object) -> object:
+    return name.removeprefix("torch.") if isinstance(name, str) else name
+
+
+HFDtype = Annotated[Literal["auto", "float32", "bfloat16", "float16", "float64"], BeforeValidator(_plain_dtype)]
+VLLMDtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], BeforeValidator(_plain_dtype)]
 WHICH_WEIGHTS = ("revision", "gguf_file", "trust_remote_code")
 """Arguments that say which files of a folder or of the hub a model is."""
 Args = TypeVar("Args", bound=BackendArgs)
@@ -64,8 +71,6 @@ class OpenAIArgs(BackendArgs):
     api_key: SecretStr | None = None
     timeout_s: float | None = Field(default=None, gt=0, validation_alias=AliasChoices("timeout", "timeout_s"))
     reasoning_effort: str | None = None
-    response_format: ResponseFormat = None
-    """The format of each answer: a JSON schema or any JSON object, as models.response_format reads it."""
 
 
 class HFArgs(BackendArgs):
@@ -79,7 +84,7 @@ class HFArgs(BackendArgs):
     gguf_file: str | None = None
     """Name of a GGUF file in the folder `pretrained`, in place of safetensors; `pretrained=FOLDER/FILE.gguf` is the
     same."""
-    dtype: str = Field(default="auto", validation_alias=AliasChoices("dtype", "torch_dtype"))
+    dtype: HFDtype = Field(default="auto", validation_alias=AliasChoices("dtype", "torch_dtype"))
     device: str | None = None
     device_map: str | dict[str, JsonValue] | None = None
     peft: str | None = None
@@ -97,7 +102,7 @@ class VLLMArgs(BackendArgs):
 
     pretrained: str | None = Field(default=None, validation_alias=AliasChoices("pretrained", "model"))
     revision: str | None = None
-    dtype: str = "auto"
+    dtype: VLLMDtype = "auto"
     tensor_parallel_size: int = Field(default=1, ge=1)
     data_parallel_size: Literal[1] = 1
     """Run several engines with `vllm serve --data-parallel-size` and ask the endpoint."""
@@ -111,7 +116,6 @@ class VLLMArgs(BackendArgs):
     trust_remote_code: bool = False
     min_pixels: int | None = Field(default=None, ge=1)
     max_pixels: int | None = Field(default=None, ge=1)
-    response_format: ResponseFormat = None
 
 
 class ReplayArgs(BackendArgs):
@@ -184,6 +188,8 @@ def checked_args(kind: type[Args], request: BackendRequest) -> Args:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"][:1])
+        if name in REMOVED_ARGS:
+            raise ModelUnavailable(f"model_args: {name} was removed; {REMOVED_ARGS[name]}") from None
         if first["type"] == "extra_forbidden":
             arguments = ", ".join(sorted([*kind.model_fields, *CALLER_ARGS]))
             raise ModelUnavailable(f"model_args: {request.kind} has no argument {name}; it has {arguments}") from None
@@ -237,11 +243,8 @@ def _open_endpoint(request: BackendRequest) -> Chat:
         "api_key": args.api_key or request.api_key,
         "timeout_s": args.timeout_s or request.timeout_s,
         "thinking": request.thinking._replace(effort=effort) if effort else request.thinking,
-        "response_format": args.response_format,
     }
     if request.kind == "curator":
-        from models.curator import CuratorChat
-
         return CuratorChat(model, **options)
     return OpenAIChat(model, responses=request.kind == "responses", **options)
 
@@ -397,8 +400,6 @@ def open_chat(
         args = parse_model_args("{" + written) if has_args else {}
         variable = args.pop("api_key_env", None)
         if kind == "curator":
-            from models.curator import ProviderAccess, find_access
-
             base_url, api_key = find_access(rest, ProviderAccess(base_url, api_key))
         if variable:
             api_key = SecretStr(read_variable(str(variable)) or "")
@@ -444,11 +445,9 @@ def require_weights(local: Local, *, pictures: bool = False) -> None:
 
     Raises ModelUnavailable.
     """
-    from models.causal_weights import check_dtype, model_config
+    from models.causal_weights import model_config
 
     check_args(local.kind, local.args)
-    if local.kind == "hf":
-        check_dtype(str(local.args.get("dtype", "auto")))
     revision, gguf_file = local.args.get("revision"), local.args.get("gguf_file")
     patterns = (str(gguf_file) if gguf_file else "config.json",)
     folder = hub_folder(local.pretrained, str(revision) if revision else None, kind="model", patterns=patterns)

@@ -95,8 +95,6 @@ def find_weights(
 
     peft: folder or hub name of a LoRA. merges: the library peft will merge it, so both are checked.
     """
-    check_dtype(dtype)
-    dtype = dtype.removeprefix("torch.")
     if gguf_file is not None:
         folder = hub_folder(name, revision, kind="model", patterns=(gguf_file,))
         if peft:
@@ -115,12 +113,6 @@ def find_weights(
         fingerprints = f"{fingerprint}{digest_folder(adapter, patterns)}"
         fingerprint = hashlib.sha256(fingerprints.encode()).hexdigest()[:12]
     return Weights(folder, label, fingerprint, _dtype(config, dtype), adapter, trust_remote_code)
-
-
-def check_dtype(dtype: str) -> None:
-    """Raises ModelUnavailable for what is no dtype that a model can be loaded in."""
-    if dtype.removeprefix("torch.") not in DTYPES:
-        raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}")
 
 
 def model_config(folder: Path) -> dict[str, Any]:
@@ -156,7 +148,7 @@ def load_model(
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": weights.trust_remote_code}
     gguf_source = {"gguf_file": weights.gguf} if weights.gguf else {}
-    with hide_progress(), read_once() if weights.gguf else nullcontext(), name_failures(weights.folder):
+    with read_once() if weights.gguf else nullcontext(), name_failures(weights.folder):
         kind: Any = AutoModelForCausalLM if pixels is None else AutoModelForImageTextToText
         processor: Any = None
         if pixels is None:
@@ -167,11 +159,6 @@ def load_model(
         if weights.gguf is None:
             require_safetensors(weights.folder)
         device = device_for(device)
-        if device_map is not None and importlib.util.find_spec("accelerate") is None:
-            raise ModelUnavailable(
-                f"device_map={device_map} needs the library accelerate, which is not installed; "
-                "run `pip install accelerate`, or name one device (`device=cuda:0`)"
-            )
         model, info = kind.from_pretrained(
             weights.folder,
             **source,
@@ -273,9 +260,10 @@ def hide_progress() -> Generator[None]:
 
 @contextmanager
 def name_failures(folder: Path) -> Generator[None]:
-    """Turn whatever loading raises inside the block into ModelUnavailable, with the remedy in its text."""
+    """Turn whatever loading raises inside the block into ModelUnavailable, with its remedy; hide progress bars."""
     try:
-        yield
+        with hide_progress():
+            yield
     except ModelError:
         raise
     except Exception as error:  # code of others: a damaged file makes it raise anything

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own convention
 
-from models.causal_weights import check_adapter, device_for, hide_progress, merge_adapter, name_failures
+from models.causal_weights import check_adapter, device_for, merge_adapter, name_failures
 from models.prompts import open_picture, replace_surrogates
 from models.weight_files import ClipWeights, find_clip
 
@@ -98,7 +98,7 @@ def load_clip(weights: ClipWeights) -> tuple[Any, Any, Any]:
     from transformers import AutoImageProcessor, AutoTokenizer, CLIPModel
 
     source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with hide_progress(), name_failures(weights.folder):
+    with name_failures(weights.folder):
         model = CLIPModel.from_pretrained(weights.folder, use_safetensors=True, dtype=torch.float32, **source)
         tokenizer = AutoTokenizer.from_pretrained(weights.folder, **source)
         processor = AutoImageProcessor.from_pretrained(weights.folder, backend="pil", **source)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.causal_weights import device_for, hide_progress, name_failures, require_vocabulary
+from models.causal_weights import device_for, name_failures, require_vocabulary
 from models.model_errors import ModelUnavailable
 from models.prompts import replace_surrogates
 from models.weight_files import digest_folder, hub_folder, label_of, read_json, require_safetensors
@@ -140,7 +140,7 @@ def _require_whole_weights(folder: Path, *, unused: str | None = None) -> Genera
     report, log = Report(logging.WARNING), logging.getLogger("transformers.modeling_utils")
     log.addHandler(report)
     try:
-        with hide_progress(), name_failures(folder):
+        with name_failures(folder):
             yield
     finally:
         log.removeHandler(report)

@@ -1,24 +1,27 @@
 """OpenAI-compatible endpoints: OpenAI itself, vLLM, llama.cpp, Ollama, LM Studio, and providers by LiteLLM's names.
 
-models.endpoint reaches them. Retries are left to tasks/calls.py.
+models.endpoint reaches them. Retries are left to tasks/calls.py. The names `provider/model` are those of curator;
+bespokelabs-curator itself is not used: it pins older libraries, and every provider has an OpenAI-compatible endpoint.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
+import os
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import JsonValue
+import yaml
+from pydantic import JsonValue, SecretStr
 
 from models.endpoint import AnswerFailed, Endpoint
-from models.model_errors import NoSuchPath, RequestRefused
+from models.model_errors import ModelUnavailable, NoSuchPath, RequestRefused
 from models.prompts import Listener, cut_at_stops, picture_size, plain_text, raw_prompt, replace_surrogates
 from models.protocols import ChatRequest, ChatResponse, Message, Text
-from models.response_format import add_schema_name, format_in_id
 
 REASONING_MODELS = re.compile(r"^(gpt-([5-9]|\d\d)(?![\d.]*-chat)|o\d)")  # gpt-5-chat-latest answers at once
 MINIMAL_EFFORT = re.compile(r"^gpt-5(-mini|-nano)?(-\d{4}-\d\d-\d\d)?$")  # later ones, as gpt-5.1, refuse `minimal`
@@ -86,18 +89,13 @@ class OpenAIChat:
         *,
         responses: bool = False,
         thinking: Thinking = BRIEFLY,
-        response_format: Mapping[str, JsonValue] | None = None,
         **endpoint: Any,
     ) -> None:
-        """thinking: by default the least effort that a reasoning model (gpt-5, o3 …) takes.
-
-        response_format: see models.response_format; raw prompts are then refused. endpoint: arguments of Endpoint.
-        """
+        """thinking: by default the least effort that a reasoning model (gpt-5, o3 …) takes. endpoint: of Endpoint."""
         brief = thinking == BRIEFLY or (thinking.effort in (None, LEAST) and not is_reasoning(model))
         effort = "" if brief else f"@effort={thinking.effort or 'own'}"
-        self.id = f"{'responses' if responses else 'openai'}:{model}{effort}{format_in_id(response_format)}"
+        self.id = f"{'responses' if responses else 'openai'}:{model}{effort}"
         self._model, self._thinking, self._responses = model, thinking, responses
-        self._format = None if response_format is None else add_schema_name(response_format)
         self._optional = {"stream", "stream_options", "logprobs", "top_logprobs"}
         """Fields that are left out once the endpoint has refused them by name."""
         if thinking.effort == LEAST:  # an effort that somebody chose is not left out
@@ -154,11 +152,6 @@ class OpenAIChat:
         seed = {} if request.seed is None else {"seed": request.seed}
         body: dict[str, Any] = {"model": self._model}
         if request.template is False:
-            if self._format:
-                raise RequestRefused(
-                    "A format is for chats, and this is a raw prompt; leave out response_format, or "
-                    "`--apply_chat_template False`."
-                )
             return "/completions", body | {"prompt": raw_prompt(request), OLDER: max_tokens} | sampling | stop | seed
         effort = reasoning_effort(self._model, self._thinking)
         if self._responses:
@@ -167,14 +160,11 @@ class OpenAIChat:
             if instructions := [plain_text(message) for message in request.messages if message.role == "system"]:
                 body["instructions"] = "\n\n".join(instructions)
             body |= {"max_output_tokens": max(max_tokens, LEAST_OUTPUT_TOKENS)} | sampling
-            if response_format := self._format:  # this API has the fields of json_schema beside the type
-                body["text"] = {"format": {"type": response_format["type"], **response_format.get("json_schema", {})}}
             return "/responses", body | ({"reasoning": {"effort": effort}} if effort else {})
         body |= {"messages": [_message_fields(message, words="text") for message in request.messages]}
         body |= {NEWER if thinks else OLDER: max_tokens} | sampling | stop | seed
         if request.top_logprobs is not None and not thinks:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        body |= {"response_format": self._format} if self._format else {}
         return "/chat/completions", body | ({"reasoning_effort": effort} if effort else {})
 
     def _send(self, path: str, body: dict[str, Any], listener: Listener | None) -> tuple[_Part, dict[str, JsonValue]]:
@@ -318,3 +308,88 @@ def _read_responses(event: Any) -> _Part:
 
 def _mentions(error: Exception, *fields: str) -> bool:
     return all(re.search(rf"\b{field}\b", str(error)) for field in fields)
+
+
+class Provider(NamedTuple):
+    """The address of a provider's endpoint, and the environment variables that hold its key."""
+
+    base_url: str
+    variables: Sequence[str]  # environment variables that may hold its key, the usual one first
+    asks_for_a_key: bool = True
+    ignores_effort: bool = False  # it takes reasoning_effort and does not heed it
+
+
+_by_provider = yaml.safe_load(Path(__file__).with_name("providers.yaml").read_text("utf-8"))
+PROVIDERS = {name: Provider(**about) for name, about in _by_provider.items()}
+
+
+def parse_litellm_name(name: str) -> tuple[str, str]:
+    """Return provider and model of `lm_studio/NAME`, `hosted_vllm/NAME` …; a name without a provider is OpenAI's.
+
+    Raises ModelUnavailable for a provider that is not known here.
+    """
+    provider, slash, model = name.partition("/")
+    if not slash:
+        provider, model = "openai", name
+    if provider not in PROVIDERS or not model:
+        raise ModelUnavailable(
+            f"{name!r} is no provider/model; the providers are {', '.join(sorted(PROVIDERS))}. At a server of your "
+            "own, write hosted_vllm/ or openai/ before the model's name, and api_base in model_args."
+        )
+    return provider, model
+
+
+class ProviderAccess(NamedTuple):
+    """Address and key by which a model is reached when neither arguments nor options name them."""
+
+    base_url: str | None  # None: where its provider listens
+    api_key: SecretStr | None
+
+
+def find_access(name: str, of_openai: ProviderAccess) -> ProviderAccess:
+    """Return the address and key of a model's provider; a key is sent to its own provider alone.
+
+    of_openai: holds for `openai/…` alone. Raises ModelUnavailable.
+    """
+    provider, _ = parse_litellm_name(name)
+    if provider == "openai":
+        return of_openai
+    keys = (os.environ.get(variable) for variable in PROVIDERS[provider].variables)
+    return ProviderAccess(None, next((SecretStr(value) for value in keys if value), None))
+
+
+class CuratorChat(OpenAIChat):
+    """A model by LiteLLM's name, at its provider or at `base_url`.
+
+    endpoint: timeout_s.
+    A seed is left out where the server has refused it by name (Gemini does), and `sent` shows that.
+    Raises ModelUnavailable where the provider asks for a key and there is none, and for what it would not heed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: SecretStr | None = None,
+        thinking: Thinking = AS_ASKED,
+        **endpoint: Any,
+    ) -> None:
+        provider, model = parse_litellm_name(name)
+        settings = PROVIDERS[provider]
+        if base_url in (None, settings.base_url):  # a server of one's own may heed what the provider does not
+            if settings.ignores_effort and thinking.effort not in (None, LEAST):
+                raise ModelUnavailable(
+                    f"{name}: the OpenAI endpoint of {provider} takes reasoning_effort and does not heed it; "
+                    "leave it out"
+                )
+            if settings.asks_for_a_key and not api_key:
+                raise ModelUnavailable(
+                    f"{name}: {provider} asks for a key and none is set; set {' or '.join(settings.variables)}, or "
+                    "name the variable that has it: --model_args api_key_env=NAME"
+                )
+        self.base_url = base_url or settings.base_url
+        endpoint |= {"base_url": self.base_url, "api_key": api_key}
+        super().__init__(model, thinking=thinking, **endpoint)
+        self.id = f"curator:{name}{self.id.removeprefix(f'openai:{model}')}"
+        self._optional.add("seed")

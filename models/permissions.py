@@ -36,7 +36,7 @@ def read_variable(name: str) -> str | None:
 
 def _permitted_variables() -> Container[str | None]:
     """Return the names in TRIVET_KEYS, or the usual ones, and those in the file of TRIVET_MODELS."""
-    from models.curator import PROVIDERS
+    from models.openai import PROVIDERS
     from models.registry import registered_models
 
     usual = ["OPENAI_BASE_URL", *(name for provider in PROVIDERS.values() for name in provider.variables)]

@@ -80,13 +80,10 @@ class Listener:
 
     def __call__(self, text: str) -> None:
         """Take the whole text so far, and pass on what no stop can take back."""
-        self._tell(settled_text(text, self._stops))
+        self.end(settled_text(text, self._stops))
 
     def end(self, text: str) -> None:
         """Take the whole answer, cut at its stops; it is passed on unless all of it was already."""
-        self._tell(text)
-
-    def _tell(self, text: str) -> None:
         if text != self._heard:
             self._heard = text
             self._on_text(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,21 +14,18 @@ from models.causal_weights import (
     context_tokens_of,
     end_tokens_of,
     find_weights,
-    hide_progress,
     kind_of,
     name_failures,
     read_processor,
     sight_of,
 )
 from models.decoding import decode_answer, seed_of
-from models.model_errors import ContextOverflow, ModelError, ModelUnavailable, RequestRefused
+from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.prompts import cut_at_stops, pictures_of
 from models.protocols import ChatRequest, ChatResponse, LogProb
-from models.response_format import format_in_id, schema_of
 from models.token_likelihoods import Window, encode, pair_windows, prompt_tokens, sum_windows, text_windows
 from models.vllm_engine import Job, JobRefused, Setup, ask_engine
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 JOBS_AT_ONCE = 256
 """Jobs of one call of `generate`, as many as vLLM runs together; the next ones begin when all of them are answered."""
 SEEN_AT_ONCE = 64
@@ -67,21 +64,11 @@ class VLLMChat:
         trust_remote_code: bool = False,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
-        response_format: Mapping[str, JsonValue] | None = None,
         **engine: Any,
     ) -> None:
-        """min_pixels, max_pixels: bounds of a resized picture; None: the model's own.
-
-        response_format: see models.response_format; not for likelihoods. engine: fields of models.vllm_engine.Setup.
-        """
-        if dtype.removeprefix("torch.") not in DTYPES:
-            raise ModelUnavailable(f"dtype={dtype} is none of {', '.join(DTYPES)}, which vLLM has")
+        """min_pixels, max_pixels: bounds of a resized picture; None: the model's own. engine: fields of Setup."""
         options: dict[str, Any] = {"revision": revision, "dtype": dtype, "trust_remote_code": trust_remote_code}
         weights = find_weights(pretrained, peft=peft, merges=False, **options)  # vLLM adds a LoRA itself
-        self._format: dict[str, JsonValue] | None = None  # in the words of vLLM's StructuredOutputsParams
-        if response_format is not None:
-            schema = schema_of(response_format)
-            self._format = {"json_object": True} if schema is None else {"json": schema}
         pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels}
         pixels = {name: count for name, count in pixels.items() if count is not None}
         self._setup = Setup(
@@ -96,7 +83,7 @@ class VLLMChat:
         shaping = {"": self._setup.max_model_len, "quantization=": self._setup.quantization}
         shaping |= {f"{name}=": count for name, count in pixels.items()}
         suffix = "".join(f":{name}{value}" for name, value in shaping.items() if value)
-        self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{suffix}{format_in_id(response_format)}"
+        self.id = f"vllm:{weights.label}@{weights.fingerprint}:{weights.dtype}{suffix}"
         self._lock = threading.RLock()  # the tokenizer is this object's own, beside the engine's; one thread at a time
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
@@ -179,7 +166,7 @@ class VLLMChat:
 
         folder, setup = self._setup.folder, self._setup
         source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": setup.trust_remote_code}
-        with hide_progress(), name_failures(folder):
+        with name_failures(folder):
             config = AutoConfig.from_pretrained(folder, **source)
             sight = sight_of(read_processor(folder, dict(setup.pixels)), config) if setup.sees else None
             tokenizer = sight.processor.tokenizer if sight else AutoTokenizer.from_pretrained(folder, **source)
@@ -210,14 +197,9 @@ class VLLMChat:
         return Prompt(number, request, tokens, pngs, min(request.max_tokens, context_tokens - length))
 
     def _sampling_params(self, prompt: Prompt) -> Any:
-        from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
-            SamplingParams,
-            StructuredOutputsParams,
-        )
+        from vllm.sampling_params import SamplingParams  # pyright: ignore[reportMissingImports]
 
-        sampling: dict[str, Any] = dict(self._sampling(prompt))
-        if structure := sampling.pop("structured_outputs", None):
-            sampling["structured_outputs"] = StructuredOutputsParams(**structure)
+        sampling: dict[str, Any] = self._sampling(prompt)
         # the text is made here, of the tokens, as transformers makes it of them
         return SamplingParams(**sampling, detokenize="stop" in sampling)  # vLLM looks for stops in a text of its own
 
@@ -225,7 +207,6 @@ class VLLMChat:
         """Return the sampling parameters of an answer under vLLM's names; a seed only where tokens are drawn."""
         request, defaults = prompt.request, self._loaded.model
         sampling: dict[str, Any] = {"max_tokens": prompt.limit, "temperature": max(0.0, request.temperature)}
-        sampling["structured_outputs"] = self._format
         if request.temperature > 0:
             top_p = defaults.top_p if request.top_p is None else request.top_p
             # vLLM refuses a top_p of 0; a top_k of 0 is none in a model's generation config
@@ -284,5 +265,4 @@ class VLLMChat:
                     remedy = "shorten it, or choose another max_model_len"
                     yield ContextOverflow(f"vLLM refuses this prompt: {reason}; {remedy}.")
                 else:
-                    remedy = "change response_format, or leave it out" if self._format else "change it"
-                    yield RequestRefused(f"vLLM refuses this prompt: {reason}; {remedy}.")
+                    yield RequestRefused(f"vLLM refuses this prompt: {reason}; change it.")

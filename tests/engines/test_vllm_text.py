@@ -161,7 +161,7 @@ def test_an_engine_that_cannot_be_opened_names_what_to_change(
     ("args", "said"),
     [
         ({"pretrained": "/nowhere"}, "there is no folder /nowhere"),
-        ({"dtype": "float64"}, "dtype=float64 is none of auto, float32"),
+        ({"dtype": "float64"}, "dtype: Input should be 'auto', 'float32'"),
         ({"data_parallel_size": 2}, "data_parallel_size"),
         ({"peft": "/nowhere"}, "there is no folder /nowhere with a LoRA"),
     ],

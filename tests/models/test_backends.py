@@ -89,7 +89,7 @@ def test_recorded_and_scripted_answers_are_opened(tmp_path: Path):
         ("openai", {}, "--model_name NAME"),
         ("openai", {"model": "m", "color": 1}, "openai has no argument color; it has .*reasoning_effort"),
         ("openai", {"model": "m", "timeout": "soon"}, "timeout: .*valid number"),
-        ("hf", {"pretrained": "m", "response_format": {}}, "hf has no argument response_format; it has"),
+        ("hf", {"pretrained": "m", "response_format": {}}, "response_format was removed; describe the format"),
         ("hf", {"pretrained": "m", "batch_size": 0}, "batch_size"),
         ("hf", {"pretrained": "m", "batch_size": "many"}, "batch_size"),
         ("vllm", {"pretrained": "org/m", "tensor_parallel_size": 2}, "vLLM .*`vllm serve org/m`"),

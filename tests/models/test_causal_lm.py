@@ -228,7 +228,6 @@ def test_the_id_names_model_weights_and_precision(folder: Path, model: CausalLM)
         ("/nowhere/model", {}, "no folder"),
         ("nobody/nothing-of-the-kind", {}, "neither a folder nor"),
         ("not a name", {}, "neither a folder nor"),
-        ("FOLDER", {"dtype": "float31"}, "dtype=float31 is none of auto, float32"),
         ("FOLDER", {"device": "abacus"}, "is no device"),
         ("EMPTY", {}, "no config.json"),
         ("FOLDER", {"max_length": 4097}, r"max_length=4097 is more than the 4096 tokens that .* has positions for"),

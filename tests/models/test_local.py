@@ -72,7 +72,7 @@ def test_a_model_that_can_do_without_its_eyes_has_them_only_where_pictures_are_s
         ("text", "max_pixels=64", "for text alone, without max_pixels; leave it out"),
         ("seeing", "trust_remote_code=true", "with its eyes, without trust_remote_code; leave it out"),
         ("seeing", "max_pixels=0", "max_pixels: "),
-        ("seeing", "dtype=int4", "dtype=int4 is none of"),
+        ("seeing", "dtype=int4", "dtype: Input should be 'auto', 'float32'"),
         ("seeing", "nonsense", "'nonsense' is no name=value"),
         ("nowhere", "", "there is no folder"),
         ("empty", "", "there is no config.json in it"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from models.backends import local_of, open_chat
-from models.curator import CuratorChat
+from models.backends import open_chat
 from models.model_errors import ModelUnavailable
+from models.openai import CuratorChat
 from models.protocols import ChatRequest, Message, Text
 from models.registry import (
     VARIABLE,
@@ -117,17 +117,6 @@ def test_a_process_that_does_not_find_the_file_goes_on_without_rates(
     file.unlink()
     assert rates_of(name) == {}
     assert "rates of models are not known here" in caplog.text
-
-
-def test_the_order_of_the_fields_of_an_answer_is_kept(file: Path) -> None:
-    schema = '{"type": "object", "properties": {"why": {"type": "string"}, "grade": {"type": "number"}}}'
-    said = f'{{"type": "json_schema", "json_schema": {{"schema": {schema}}}}}'
-    file.write_text(f"mine: {{backend: vllm, name: m, args: {{response_format: {said}, dtype: float32}}}}\n")
-    name = spelled("mine")
-    assert name == f'vllm:m,{{"dtype": "float32", "response_format": {said}}}'
-    local = local_of(name)
-    assert local is not None
-    assert local.name == name
 
 
 def test_a_spelled_name_needs_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

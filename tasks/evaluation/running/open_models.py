@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -10,9 +9,9 @@ from itertools import chain
 from threading import Lock
 from typing import Any, cast
 
-from pydantic import Field, JsonValue, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
-from models.backends import IDENTITY_ARGS, RATE_NAMES, backends, kinds, open_backend
+from models.backends import IDENTITY_ARGS, RATE_NAMES, kinds, open_backend
 from models.endpoint_identity import Fingerprint, identify
 from models.local import release_model
 from models.model_errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
@@ -95,15 +94,6 @@ class ModelSpec(Record):
             )
         return args
 
-    @field_validator("args")
-    @classmethod
-    def _keeps_order(cls, args: dict[str, JsonValue], info: ValidationInfo) -> dict[str, JsonValue]:
-        """Store a schema as JSON text: step keys and the database would sort its fields, whose order matters."""
-        schema = args.get("response_format")
-        if info.data.get("backend") not in backends() or not isinstance(schema, dict):
-            return args
-        return args | {"response_format": json.dumps(schema, ensure_ascii=False)}
-
     @property
     def in_process(self) -> bool:
         """Whether the model's weights are loaded in this process and occupy a device."""
@@ -143,7 +133,7 @@ def open_model(spec: ModelSpec) -> Chat:
 @cache
 def _open_cached(spec_json: str) -> Chat:
     spec = ModelSpec.model_validate_json(spec_json)
-    from models.curator import ProviderAccess, find_access
+    from models.openai import ProviderAccess, find_access
 
     defaults = ProviderAccess(resources().openai_base_url, resources().api_key)
     # curator models use the address and key of their own provider
