@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from functools import cache
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, func, select, tuple_
@@ -33,7 +33,6 @@ from storage.evaluated import (
 )
 from storage.records import Record
 from storage.responses import escape, unescape, unescape_row
-from storage.sample_pages import KEY_COLUMNS, sample_of
 from storage.storage_errors import UnknownRun
 from storage.tables import datasets, eval_results, eval_runs, eval_settings, eval_tasks, models, samples
 
@@ -42,6 +41,23 @@ ROWS_PER_STATEMENT = 500  # most samples in memory at once
 LISTED_RUNS = 5  # runs that an error names
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 GRADED_PER_PAGE = 5_000
+KEY_COLUMNS = ("run", "task", "dataset", "settings")
+SampleKind = Literal["all", "wrong", "unscored", "truncated", "missing"]
+KINDS: dict[SampleKind, ColumnElement[bool]] = {
+    "all": sa.true(),
+    "wrong": (samples.c.status == "scored") & (samples.c.score < 1),
+    "unscored": samples.c.status == "unscored",
+    "truncated": samples.c.truncated,
+    "missing": samples.c.missing,
+}
+"""Kind → its samples; `wrong` is less than a full score."""
+
+
+class After(NamedTuple):
+    """The last sample of the page before, after which the next one begins."""
+
+    item: str
+    repeat: int
 
 
 class RunScore(NamedTuple):
@@ -109,6 +125,12 @@ class Evaluations:
             raise UnknownRun(f"{len(runs)} or more runs begin with {which}: {ids}; give more of the id")
         return runs[0]
 
+    def comparable(self, run: str) -> set[str]:
+        """Return IDs of the other runs that share a task with this one, whatever their settings."""
+        tasks = select(eval_tasks.c.task).where(eval_tasks.c.run == escape(run))
+        query = select(eval_tasks.c.run).where(eval_tasks.c.task.in_(tasks), eval_tasks.c.run != escape(run)).distinct()
+        return {unescape(row["run"]) for row in self._database.rows(query)}
+
     def read(self, run: str) -> list[Evaluated]:
         """Return the run's results with all samples: one value per task and data set; empty if there are none."""
 
@@ -157,21 +179,66 @@ class Evaluations:
             item, extracted, gold = unescape(row["item"]), unescape(row["extracted"]), unescape(row["gold"])
             yield Graded(item, row["status"], row["score"], extracted, gold, row["missing"])
 
+    def sample_page(
+        self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, since: str = ""
+    ) -> list[Sample]:
+        """Return the samples of a kind by item and repeat, from the one after `after` on.
+
+        since: another run; only those whose score or extracted answer is another one there.
+        """
+        conditions = [KINDS[kind]]
+        if since:
+            before = samples.alias("before")
+            same_task = before.c.run == escape(since), before.c.task == escape(task)
+            same_sample = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
+            score, extracted = before.c.score, before.c.extracted
+            moved = score.is_distinct_from(samples.c.score) | extracted.is_distinct_from(samples.c.extracted)
+            data = before.c.dataset.in_(self._datasets(since, task))
+            conditions.append(sa.exists().where(*same_task, data, *same_sample, moved))
+        pages = (
+            self._page(run, task, dataset, samples.c, *conditions, after=after, most=most)
+            for dataset in self._datasets(run, task)[:1]
+        )
+        return [sample_of(row) for page in pages for row in page]
+
     def _pages(self, run: str, task: str, columns: Iterable[ColumnElement[Any]], *, rows: int) -> Iterator[RowMapping]:
-        """Yield samples by data set, item and repeat, in pages; the primary key leads straight to each page."""
-        place = tuple_(samples.c.item, samples.c.repeat)
-        data = set[int]()
-        for table in (eval_tasks, eval_results):  # selectors have results and no task
-            query = select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task)).distinct()
-            data.update(row["dataset"] for row in self._database.rows(query))
-        for dataset in sorted(data):
-            query = _select_samples(run, task, columns).where(samples.c.dataset == dataset).limit(rows)
-            page = self._database.rows(query)
-            yield from page
-            while len(page) == rows:
-                last = tuple_(sa.literal(page[-1]["item"], sa.Text), sa.literal(page[-1]["repeat"], sa.Integer))
-                page = self._database.rows(query.where(place > last))
+        """Yield samples by data set, item and repeat, in pages."""
+        for dataset in self._datasets(run, task):
+            after = None
+            while True:
+                page = self._page(run, task, dataset, columns, after=after, most=rows)
                 yield from page
+                if len(page) < rows:
+                    break
+                after = After(unescape(page[-1]["item"]), page[-1]["repeat"])
+
+    def _datasets(self, run: str, task: str) -> list[int]:
+        """Return the data sets of a task of a run; selectors have results and no task."""
+        tables = (eval_tasks, eval_results)
+        query = sa.union(
+            *(
+                select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task))
+                for table in tables
+            )
+        )
+        return sorted(row["dataset"] for row in self._database.rows(query))
+
+    def _page(
+        self,
+        run: str,
+        task: str,
+        dataset: int,
+        columns: Iterable[ColumnElement[Any]],
+        *conditions: ColumnElement[bool],
+        after: After | None,
+        most: int,
+    ) -> Sequence[RowMapping]:
+        """Return samples of one data set by item and repeat; the primary key leads straight to those after `after`."""
+        query = _select_samples(run, task, columns).where(samples.c.dataset == dataset, *conditions).limit(most)
+        if after:
+            last = tuple_(sa.literal(escape(after.item), sa.Text), sa.literal(after.repeat, sa.Integer))
+            query = query.where(tuple_(samples.c.item, samples.c.repeat) > last)
+        return self._database.rows(query)
 
     def sample(self, run: str, task: str, item: str) -> list[Sample]:
         """Return the repeats of one item; none where there is no such item."""
@@ -246,6 +313,13 @@ class Evaluations:
             f"{run.id} ({run.model.name if run.model else run.kind})" for run in self.runs(limit=LISTED_RUNS)
         )
         return f"the latest are {names}" if names else "none has been kept yet"
+
+
+def sample_of(row: RowMapping) -> Sample:
+    """Return the sample in a row of the table."""
+    fields = {column: field for field, column in SAMPLE_COLUMNS.items()}
+    values = unescape_row(row, *KEY_COLUMNS)
+    return Sample.model_validate({fields.get(name, name): value for name, value in values.items()})
 
 
 def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: int) -> list[Run]:

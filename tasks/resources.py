@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from storage.incidents import Incidents
     from storage.lineage import Lineage
     from storage.responses import OptionalResponses, Responses
-    from storage.sample_pages import SamplePages
     from storage.sessions import Sessions
     from tasks.budget import Budget, Spending
     from tasks.calls import Limits
@@ -194,14 +193,6 @@ def evaluations() -> Evaluations:
     from storage.evaluations import Evaluations
 
     return Evaluations(_database)
-
-
-@_open_once
-def sample_pages() -> SamplePages:
-    """Return the reader of evaluation samples, page by page."""
-    from storage.sample_pages import SamplePages
-
-    return SamplePages(_database)
 
 
 @_open_once

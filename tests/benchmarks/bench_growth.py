@@ -30,9 +30,8 @@ from storage import connections
 from storage.artifacts import Artifacts
 from storage.embedded import Cluster
 from storage.evaluated import Dataset, EvalSettings, Evaluated, Model, Result, Run, Task
-from storage.evaluations import Evaluations
+from storage.evaluations import After, Evaluations
 from storage.responses import Responses
-from storage.sample_pages import After, SamplePages
 from tasks.evaluation.evaluation_records import (
     EvalReport,
     ModelFacts,
@@ -246,16 +245,14 @@ def _compared(place: Place, first: EvalReport, second: EvalReport) -> Figures:
 
 def _paged(place: Place, first: EvalReport, second: EvalReport, *, middle: str) -> Figures:
     """What the pages of samples ask for."""
-    pages, task = SamplePages(lambda: place.url), first.results[0].task
-    page = partial(pages.page, second.run.id, task, most=51)
+    task = first.results[0].task
+    page = partial(place.evaluations.sample_page, second.run.id, task, most=51)
     ways: dict[str, Callable[[], object]] = {
         "first page of all samples": partial(page, kind="all", after=None),
         "page in the middle": partial(page, kind="all", after=After(middle, 0)),
         "wrong ones, page in the middle": partial(page, kind="wrong", after=After(middle, 0)),
         "unscored ones, of which there are none": partial(page, kind="unscored", after=None),
         "those that differ from the other run": partial(page, kind="all", after=None, since=first.run.id),
-        "flips, first page": partial(pages.flips, first.run.id, second.run.id, task, worse=True, start=0, most=51),
-        "pairs of scores": partial(pages.pairs, first.run.id, second.run.id, task),
         "one item": partial(place.evaluations.sample, second.run.id, task, middle),
     }
     for name, way in ways.items():

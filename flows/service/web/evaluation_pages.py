@@ -11,18 +11,12 @@ from fastapi.responses import Response
 
 from flows.service.web.visits import ROOT, Pages, Problem, Visit
 from storage.evaluated import Run
-from storage.sample_pages import After, SampleKind
+from storage.evaluations import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
 from tasks.evaluation.results.finding_runs import FoundRun, find_stored_run, look_up
 from tasks.evaluation.results.ranking import page_values, rank
-from tasks.evaluation.results.run_comparison import (
-    Comparison,
-    compare_pairs,
-    find_differences,
-    flatten_settings,
-    is_regression,
-)
+from tasks.evaluation.results.run_comparison import TaskComparison, compare_task, flatten_settings
 from tasks.grading.reading import READINGS, readings_of
 from tasks.measure.page_style import axis_around
 
@@ -63,12 +57,9 @@ def show_run(visit: Visit) -> Response:
 
 def _comparable(visit: Visit, run: str) -> list[Run]:
     """Return other runs that share a task with this one, the last first."""
-    from tasks.resources import sample_pages
-
-    comparable = sample_pages().comparable(run)
-    return [
-        other_run for other_run in visit.workplace.evaluations().runs(limit=MOST_RUNS) if other_run.id in comparable
-    ]
+    evaluations = visit.workplace.evaluations()
+    comparable = evaluations.comparable(run)
+    return [other_run for other_run in evaluations.runs(limit=MOST_RUNS) if other_run.id in comparable]
 
 
 def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
@@ -117,8 +108,6 @@ def _result_of_task(stored_run: FoundRun, task: str) -> TaskResult:
 @pages.get("/runs/{run}/samples")
 def show_samples(visit: Visit) -> Response:
     """Show a page of the samples of a task that are of one kind."""
-    from tasks.resources import sample_pages
-
     stored_run, task = _find_run(visit, visit.path["run"]), visit.query.get("task", "")
     result, kind = _result_of_task(stored_run, task), visit.query.get("kind", "all")
     if kind not in get_args(SampleKind):
@@ -128,7 +117,8 @@ def show_samples(visit: Visit) -> Response:
     run, item = stored_run.report.run.id, visit.query.get("item")
     after = None if item is None else After(item, visit.number("repeat"))
     since = _find_run(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
-    page = sample_pages().page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
+    evaluations = visit.workplace.evaluations()
+    page = evaluations.sample_page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
 
     def link(name: str = kind, after: After | None = None) -> str:
         return _samples_link(run, task, name, after, since=since)
@@ -187,8 +177,6 @@ def _shorten(value: object) -> str:
 @pages.get("/compare")
 def show_comparison(visit: Visit) -> Response:
     """Show two runs of a task with the items that one of them alone has right."""
-    from tasks.resources import sample_pages
-
     first, second = (_find_run(visit, visit.query.get(name, "")) for name in ("a", "b"))
     tasks_of_second = {result.task for result in second.report.results}
     shared_tasks = [result.task for result in first.report.results if result.task in tasks_of_second]
@@ -196,14 +184,10 @@ def show_comparison(visit: Visit) -> Response:
         raise Problem(404, "the two runs have no task in common; compare runs of the same benchmark")
     task = visit.query.get("task") or shared_tasks[0]
     kind = "better" if visit.query.get("kind") == "better" else "worse"
-    before, after = _result_of_task(first, task), _result_of_task(second, task)
-    higher_is_better = after.headline.higher_is_better if after.headline else True
-    a, b = first.report.run, second.report.run
-    differs, ended = find_differences(before, after), (str(a.ended_at), str(b.ended_at))
-    compared = _compare_runs(a.id, b.id, task, differs, higher_is_better, ended)
-    start = visit.number("start")
-    fell = (kind == "worse") == higher_is_better  # where lower is better, a score that rose is worse
-    flips = sample_pages().flips(a.id, b.id, task, worse=fell, start=start, most=PAGE + 1)
+    a, b, start = first.report.run, second.report.run, visit.number("start")
+    comparison = _compare_runs(a.id, b.id, task, (str(a.ended_at), str(b.ended_at)))
+    compared = comparison.comparison
+    flips = (compared.better if kind == "better" else compared.worse)[start : start + PAGE + 1]
 
     def link(**changed: Any) -> str:
         return f"{ROOT}/compare?{urlencode({'a': a.id, 'b': b.id, 'task': task, 'kind': kind} | changed)}"
@@ -215,7 +199,7 @@ def show_comparison(visit: Visit) -> Response:
         task=task,
         tasks=[(name, link(task=name)) for name in shared_tasks],
         compared=compared,
-        is_worse=is_regression(compared.difference, compared.p, higher_is_better=higher_is_better),
+        is_worse=comparison.regressed,
         kinds=[("worse", compared.losses, link(kind="worse")), ("better", compared.wins, link(kind="better"))],
         kind=kind,
         rows=[
@@ -226,14 +210,14 @@ def show_comparison(visit: Visit) -> Response:
     )
 
 
-@lru_cache(maxsize=64)
-def _compare_runs(
-    a: str, b: str, task: str, differs: tuple[str, ...], higher_is_better: bool, _ended: tuple[str, str]
-) -> Comparison:
+@lru_cache(maxsize=8)
+def _compare_runs(a: str, b: str, task: str, _ended: tuple[str, str]) -> TaskComparison:
     """Compare two runs; the result is kept by when they ended, since a run that has ended does not change."""
-    from tasks.resources import sample_pages
+    from tasks.resources import evaluations
 
+    first, second = (find_stored_run(run, evaluations()) for run in (a, b))
+    results = _result_of_task(first, task), _result_of_task(second, task)
     try:
-        return compare_pairs(sample_pages().pairs(a, b, task), differs=differs, higher_is_better=higher_is_better)
+        return compare_task(results[0], first.graded(task), results[1], second.graded(task))
     except ResultsUnusable as error:
         raise ResultsUnusable(f"{task}: {error}") from error

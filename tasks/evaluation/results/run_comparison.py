@@ -90,51 +90,28 @@ def compare(
         if shared:
             why = f"none of the {len(shared)} items that both runs have was scored in both; score them again first"
         raise ResultsUnusable(why)
-    comparison = compare_pairs(
-        [(pair.before.mean, pair.after.mean, 1) for pair in paired], differs=differs, higher_is_better=higher_is_better
-    )
+    moved = [pair.after.mean - pair.before.mean for pair in paired]
+    binary = is_binary(scores.mean for pair in paired for scores in (pair.before, pair.after))
+    interval, p, method = paired_test(moved, binary=binary, seed=0)  # the same resamples each time
     better = [pair for pair in paired if (pair.gain > 0 if higher_is_better else pair.gain < 0)]
     worse = [pair for pair in paired if (pair.gain < 0 if higher_is_better else pair.gain > 0)]
-    return comparison.model_copy(
-        update={
-            "better": _build_changes(better),
-            "worse": _build_changes(worse),
-            "only_before": tuple(item for item in first if item not in second),
-            "only_after": tuple(item for item in second if item not in first),
-            "unscored": tuple(item for item in shared if not (first[item].n and second[item].n)),
-        }
-    )
-
-
-def compare_pairs(
-    pairs: Sequence[tuple[float, float, int]], *, differs: Sequence[str] = (), higher_is_better: bool = True
-) -> Comparison:
-    """Compare two runs by triples of score before, score after and number of items; no item is named in the result.
-
-    Raises ResultsUnusable without any item.
-    """
-    n = sum(count for _, _, count in pairs)
-    if n == 0:
-        raise ResultsUnusable("no item was scored in both runs; compare runs of the same task on the same data")
-    # one difference for each item, since the tests are of items; a pair only says how many items share two scores
-    moved = [after - before for before, after, count in pairs for _ in range(count)]
-    gains = [(after - before if higher_is_better else before - after, count) for before, after, count in pairs]
-    binary = is_binary(score for before, after, _ in pairs for score in (before, after))
-    interval, p, method = paired_test(moved, binary=binary, seed=0)  # the same resamples each time
     return Comparison(
-        n=n,
-        before=fsum(before * count for before, _, count in pairs) / n,
-        after=fsum(after * count for _, after, count in pairs) / n,
-        difference=fsum(moved) / n,
+        n=len(paired),
+        before=fsum(pair.before.mean for pair in paired) / len(paired),
+        after=fsum(pair.after.mean for pair in paired) / len(paired),
+        difference=fsum(moved) / len(paired),
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         p=p,
         method=method,
-        wins=sum(count for gain, count in gains if gain > 0),
-        ties=sum(count for gain, count in gains if gain == 0),
-        losses=sum(count for gain, count in gains if gain < 0),
-        better=(),
-        worse=(),
+        wins=len(better),
+        ties=len(paired) - len(better) - len(worse),
+        losses=len(worse),
+        better=_build_changes(better),
+        worse=_build_changes(worse),
+        only_before=tuple(item for item in first if item not in second),
+        only_after=tuple(item for item in second if item not in first),
+        unscored=tuple(item for item in shared if not (first[item].n and second[item].n)),
         differs=tuple(differs),
     )
 

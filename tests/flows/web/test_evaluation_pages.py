@@ -13,9 +13,8 @@ import sqlalchemy as sa
 
 from storage import connections
 from storage.embedded import Cluster
-from storage.evaluations import Evaluated, Evaluations
+from storage.evaluations import After, Evaluated, Evaluations
 from storage.incidents import Incident, IncidentEvent, Incidents
-from storage.sample_pages import After, Flip, Pairs, SamplePages
 from tasks.evaluation.evaluation_records import Counts, Sample
 from tasks.evaluation.results.results_file import build_rows
 from tasks.nightly.night_history import store_night
@@ -196,15 +195,13 @@ def test_a_run_is_never_a_file(served: Site, tmp_path: Path) -> None:
     assert (reply.status_code, "no results file, no run and no model" in reply.text) == (404, True)
 
 
-def test_pages_of_samples_join_and_pairs_and_flips_are_means_over_repeats(served: Site) -> None:
-    pages = SamplePages(lambda: connections.locate(None, Path(os.environ["TRIVET_HOME"])))
-    first = pages.page(FIRST, "Sums", kind="all", after=None, most=2)
-    rest = pages.page(FIRST, "Sums", kind="all", after=After(first[-1].item, first[-1].repeat), most=9)
+def test_pages_of_samples_join(served: Site) -> None:
+    evaluations = Evaluations(lambda: connections.locate(None, Path(os.environ["TRIVET_HOME"])))
+    first = evaluations.sample_page(FIRST, "Sums", kind="all", after=None, most=2)
+    after = After(first[-1].item, first[-1].repeat)
+    rest = evaluations.sample_page(FIRST, "Sums", kind="all", after=after, most=9)
     joined = [(one.item, one.repeat) for one in (*first, *rest)]
     assert (len(joined), joined) == (6, sorted(joined))
-    assert pages.pairs(FIRST, SECOND, "Sums") == [Pairs(0.5, 1, 1), Pairs(1, 0, 1), Pairs(1, 1, 1)]
-    [flip] = pages.flips(FIRST, SECOND, "Sums", worse=True, start=0, most=9)
-    assert flip == Flip("a", 1, 0, f"1{SCRIPT}", f"0{SCRIPT}", "1")
 
 
 MANY = sa.text("""
