@@ -187,16 +187,10 @@ class Contents:
 
     def put(self, kind: str, data: bytes) -> Ref:
         """Write `data` as a file of the version, and return its Ref."""
-        ref = Ref.of(kind, data)
-
-        def write_data(_: Ref) -> Path:
-            path = self._folder / "made"
-            path.unlink(missing_ok=True)
-            path.write_bytes(data)
-            return path
-
-        self.take(ref, write_data)
-        (self._folder / "made").unlink(missing_ok=True)
+        ref, made = Ref.of(kind, data), self._folder / "made"
+        made.write_bytes(data)
+        self.take(ref, lambda _: made)
+        made.unlink()
         return ref
 
     def empty(self) -> Segment:

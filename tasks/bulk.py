@@ -194,10 +194,11 @@ class _Sender:
         self._ended = Event()
         self._failures, self._failing_since = 0, 0.0
         self._refusals: int | None = 0  # None: it has answered, so that a refusal concerns its own request
-        self._is_storing = False
-        self._unstored: dict[str, tuple[StoredResponse, SimpleQueue[bool]]] = {}
-        """Answers that wait for the transaction under way; each thread is told there whether to store them."""
+        self._unstored: dict[str, StoredResponse] = {}
+        """Answers that wait for the transaction under way."""
         self._threads = ThreadPoolExecutor(limits.settings.concurrency, thread_name_prefix="model-calls")
+        self._storing = Lock()
+        """Held while a thread stores all answers that wait."""
 
     def begin(self, questions: Iterable[_Question], *, is_answering: bool = False) -> None:
         """Queue the questions, and start as many as the concurrency allows.
@@ -311,32 +312,21 @@ class _Sender:
             lock.release()
 
     def _store(self, key: str, row: StoredResponse) -> None:
-        """Store an answer, in one transaction with all others that have come while the last one was stored.
+        """Store an answer, in one transaction with all others that have come while the last ones were stored.
 
         One that cannot be stored is given all the same: it was paid for.
         """
-        shall_store: SimpleQueue[bool] = SimpleQueue()
         with self._guard:
-            self._unstored[key] = row, shall_store
-            is_first, self._is_storing = not self._is_storing, True
-        # no lock: those whose answers were stored together would pass it one by one, each a switch of threads
-        if not is_first and not shall_store.get():
-            return
-        with self._guard:
-            stored, self._unstored = self._unstored, {}
-        try:
-            self._responses.put_many({key: row for key, (row, _) in stored.items()})
-        except Exception as error:  # noqa: BLE001 raised when all that is under way is given
+            self._unstored[key] = row
+        with self._storing:  # by the thread that asked: it does so even while the process ends
             with self._guard:
-                self._fail(error)
-        finally:
-            with self._guard:
-                _, successor = next(iter(self._unstored.values()), (None, None))
-                self._is_storing = successor is not None
-            if successor:
-                successor.put(True)
-            for _, told in stored.values():
-                told.put(False)
+                waiting, self._unstored = self._unstored, {}
+            try:
+                if waiting:  # else the thread before has stored it
+                    self._responses.put_many(waiting)
+            except Exception as error:  # noqa: BLE001 raised when all that is under way is given
+                with self._guard:
+                    self._fail(error)
 
 
 def _ask_in_windows(
