@@ -6,7 +6,6 @@ A vector is kept as fp16, which is also what an index stores: a row from here ha
 from __future__ import annotations
 
 import hashlib
-import logging
 import sqlite3
 import struct
 import threading
@@ -22,13 +21,11 @@ from numpy.typing import NDArray
 from storage.files import make_folder
 from storage.storage_errors import StoreUnreachable
 
-log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 WAIT_FOR_WRITERS_S = 30.0
 KEYS_PER_QUERY = 500  # SQLite before 3.32 takes 999 parameters at most
 SECONDS_PER_DAY = 86_400
-DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used_day INTEGER NOT NULL)"
 # fresh and cached rows are equal only as long as both are rounded here
 ROW = np.dtype("<f2")
@@ -37,8 +34,7 @@ ROW = np.dtype("<f2")
 class EmbeddingCache:
     """A cache of vectors by embedder and text that survives kill -9 and is shared by processes and threads.
 
-    A damaged file is set aside as `NAME.damaged` and begun anew; a damaged row counts as absent.
-    Raises StoreUnreachable if the file cannot be read or written.
+    A damaged row counts as absent. Raises StoreUnreachable if the file is damaged, or cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,16 +103,10 @@ class EmbeddingCache:
             self._disconnect()
 
     def _run(self, work: Callable[[sqlite3.Connection], Value]) -> Value:
-        """Return what `work` gives in one transaction, begun anew on an empty file if this one is damaged."""
+        """Return what `work` gives in one transaction."""
         with self._lock:
             try:
-                try:
-                    return self._transaction(work)
-                except sqlite3.DatabaseError as error:
-                    if error.sqlite_errorcode & 0xFF not in DAMAGED:  # extended codes hold the primary in this byte
-                        raise
-                    self._set_aside(error)
-                    return self._transaction(work)
+                return self._transaction(work)
             except (sqlite3.DatabaseError, OSError) as error:
                 self._disconnect()
                 raise StoreUnreachable(
@@ -144,16 +134,6 @@ class EmbeddingCache:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        damaged = self._path.with_name(f"{self._path.name}.damaged")
-        log.warning("embedding cache damaged, begun anew: path=%s aside=%s error=%s", self._path, damaged, error)
-        self._disconnect()
-        # another process may have been first, so each file may be gone already
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        if self._path.exists():
-            self._path.replace(damaged)
 
 
 def cache_key(embedder_id: str, text: str) -> bytes:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from storage import embeddings
 from storage.embeddings import EmbeddingCache, cache_key
+from storage.storage_errors import StoreUnreachable
 
 WRITER = """
 import sys, numpy as np
@@ -83,14 +84,11 @@ def test_writers_at_the_same_time_all_succeed(path: Path) -> None:
     assert len(found) == 300
 
 
-@pytest.mark.parametrize("damage", [b"not a database at all" * 300, b""], ids=["other-bytes", "emptied"])
-def test_a_damaged_file_is_begun_anew(path: Path, damage: bytes) -> None:
-    cache = EmbeddingCache(path)
-    cache.put_many("m", ["a"], rows(1))
-    cache.close()
-    path.write_bytes(damage)
-    cache.put_many("m", ["b"], rows(2))
-    assert list(cache.get_many("m", ["a", "b"])) == ["b"]
+def test_a_damaged_file_is_refused_with_the_remedy(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"not a database at all" * 300)
+    with pytest.raises(StoreUnreachable, match="delete the file: it is only a cache"):
+        EmbeddingCache(path).get_many("m", ["a"])
 
 
 def test_a_flipped_bit_in_a_vector_counts_as_absent(path: Path) -> None:
