@@ -81,22 +81,6 @@ print(won)
     arena.attack(ASKS + source)
 
 
-def test_a_call_of_another_kind_of_processor_ends_the_program(arena: Arena):
-    """The numbers of 32-bit calls mean others: a filter that looked at the number only would let them by."""
-    if not arena.is_filtered:
-        pytest.skip("no filter: pyseccomp or libseccomp is missing")
-    source = """
-import ctypes, mmap
-code = bytes.fromhex('b8140000 00cd80c3'.replace(' ', ''))  # mov eax, 20 (getpid of 32 bits); int 0x80; ret
-page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-page.write(code)
-call = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
-print('called', call())
-won.append('answered')
-"""
-    assert arena.attack(source, reason=None).reason in ("it died of SIGSYS", "it died of SIGSEGV")
-
-
 @pytest.fixture(scope="module", params=["root", "user"])
 def unfiltered(request: pytest.FixtureRequest) -> Iterator[Arena]:
     """A sandbox as it is where there is no pyseccomp."""

@@ -60,22 +60,6 @@ def errors_of(*calls: tuple[int, ...]) -> list[int]:
     return json.loads(behind_it(TRIED, json.dumps(calls)).stdout)
 
 
-def number_of(call: str) -> int:
-    """Negative: there is none here."""
-    import pyseccomp
-
-    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), call)
-    return seccomp.NEWER.get(call, number) if number == seccomp.UNKNOWN else number
-
-
-def test_calls_that_reach_beyond_a_program_are_refused():
-    here = [call for call in seccomp.REFUSED if number_of(call) >= 0]
-
-    errors = errors_of(*((number_of(call), *NOTHING) for call in here))
-
-    assert {call: error for call, error in zip(here, errors, strict=True) if error != errno.EPERM} == {}
-
-
 @on_x86_64
 @pytest.mark.parametrize("flag", [f"{flag:#x}" for flag in seccomp.NAMESPACE_FLAGS])
 def test_clone_makes_no_namespaces(flag: str):

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import socket
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tasks.sandbox import Execution, Program, Sandbox, walls
-from tasks.sandbox.bubblewrap import Engine, find_engine
-from tasks.sandbox.languages import LANGUAGES
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
-from tasks.sandbox.sandbox_python import Interpreter
+from tasks.sandbox.bubblewrap import Engine
 from tasks.sandbox.sandbox_records import broken_execution
-from tasks.sandbox.walls import Inspection, Probe
-from tests.sandbox.attacking import watchdog
 
 HOME = Path.home()
 KINDS = ("pid", "mnt", "net", "ipc", "uts")
@@ -90,52 +83,6 @@ def sees(**changed: object) -> Answer:
 
 def fallen(answer: Answer) -> list[tuple[str, str]]:
     return [(probe.name, probe.detail) for probe in walls.inspect_walls(Answering(answer)).probes if not probe.held]
-
-
-@pytest.fixture(scope="module")
-def inspection() -> Iterator[Inspection]:
-    """Of this machine."""
-    with Sandbox(workers=1) as sandbox, watchdog(sandbox):
-        try:
-            yield walls.inspect_walls(sandbox)
-        except SandboxUnavailable as why:
-            pytest.skip(str(why))
-
-
-def test_the_walls_of_this_machine_stand_and_each_is_told_of_once(inspection: Inspection):
-    assert [probe for probe in inspection.probes if not probe.held] == []
-    assert inspection.ok
-    assert inspection.python == ".".join(map(str, sys.version_info[:3])) or "TRIVET_SANDBOX_PYTHON" in os.environ
-    assert [probe.name for probe in inspection.probes] == [
-        *(f"{kind} namespace" for kind in KINDS),
-        *("user", "capabilities", "no new privileges", "system calls", "network", "reading /etc/shadow"),
-        *(f"reading {walls.__file__}", f"reading {HOME}", "processes", "memory", "files", "kill"),
-    ]
-    details = {probe.name: probe.detail for probe in inspection.probes}
-    assert "Errno" in details["network"]
-    assert details["reading /etc/shadow"].startswith(("FileNotFoundError", "PermissionError"))
-    assert details["processes"].endswith("children were allowed of 12")
-    assert list(inspection.languages) == [language.name for language in LANGUAGES]
-    assert inspection.languages["python"] is None
-
-
-def test_an_engine_that_shows_too_much_is_found_out(inspection: Inspection, tmp_path: Path):
-    """Harmless: what it shows as /etc/shadow is a file of the test's own."""
-    shadow = tmp_path / "shadow"
-    shadow.write_text("nobody:*:1::::::\n")
-
-    class Shows(Engine):
-        def command(self, python: Interpreter, etc: dict[str, int]) -> list[str]:
-            command = super().command(python, etc)
-            place = command.index("--remount-ro")
-            return [*command[:place], "--ro-bind", str(shadow), "/etc/shadow", *command[place:]]
-
-    engine = find_engine()
-    assert engine
-    with Sandbox(workers=1, engine=Shows(engine.bwrap, engine.privileged)) as sandbox, watchdog(sandbox):
-        found = walls.inspect_walls(sandbox)
-    fell = [probe for probe in found.probes if not probe.held]
-    assert (found.ok, fell) == (False, [Probe("reading /etc/shadow", held=False, detail="it can be read")])
 
 
 @pytest.mark.parametrize(
