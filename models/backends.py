@@ -37,8 +37,7 @@ CALLER_ARGS = {"api_key_env", "max_retries", *IDENTITY_ARGS, *chain.from_iterabl
 """Arguments about keys, rates and identity, which whoever opens a backend reads; each kind leaves them alone."""
 REMOVED_ARGS = {"response_format": "describe the format in the prompt"}
 """Arguments of earlier versions, and what to do instead."""
-WHOLE = re.compile(r"-?(0|[1-9]\d*)")  # not 0123: a revision may look like that too
-DECIMAL = re.compile(r"-?\d+\.\d*([eE][+-]?\d+)?|-?\d+[eE][+-]\d+")  # not 1e5: a revision may look like that
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]\d+)?")  # not 0123, nor 1e5: a revision may look like that
 WORDS: dict[str, JsonValue] = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -220,12 +219,7 @@ def parse_model_args(text: str) -> dict[str, JsonValue]:
         if name.strip() in args:
             raise ModelUnavailable(f"model_args: {name.strip()} is given twice")
         word = value.strip()
-        if WHOLE.fullmatch(word):
-            args[name.strip()] = int(word)
-        elif DECIMAL.fullmatch(word):
-            args[name.strip()] = float(word)
-        else:
-            args[name.strip()] = WORDS.get(word.lower(), word)
+        args[name.strip()] = json.loads(word) if NUMBER.fullmatch(word) else WORDS.get(word.lower(), word)
     return args
 
 

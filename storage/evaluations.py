@@ -131,22 +131,9 @@ class Evaluations:
         query = select(eval_tasks.c.run).where(eval_tasks.c.task.in_(tasks), eval_tasks.c.run != escape(run)).distinct()
         return {unescape(row["run"]) for row in self._database.rows(query)}
 
-    def read(self, run: str) -> list[Evaluated]:
-        """Return the run's results with all samples: one value per task and data set; empty if there are none."""
-
-        def whole(connection: Connection) -> Iterator[Evaluated]:
-            for dataset, evaluation in _read_results(connection, run):
-                task = evaluation.task.task if evaluation.task else ""
-                items = _select_samples(run, task).where(samples.c.dataset == dataset)
-                repeats = tuple(map(sample_of, connection.execute(items).mappings()))
-                yield evaluation.model_copy(update={"samples": repeats})
-
-        return self._database.run(lambda connection: [*whole(connection)])
-
     def task_results(self, run: str) -> list[Evaluated]:
         """Return the run's results without samples: one value per task and data set."""
-        results = self._database.run(lambda connection: [*_read_results(connection, run)])
-        return [evaluation for _, evaluation in results]
+        return self._database.run(lambda connection: [*_read_results(connection, run)])
 
     def scores_of(self, runs: Collection[str], *, metrics: Collection[str]) -> dict[tuple[str, str], list[RunScore]]:
         """Return each task's headline and its scores over all items by these metrics, by run and task; in one query."""
@@ -214,14 +201,12 @@ class Evaluations:
 
     def _datasets(self, run: str, task: str) -> list[int]:
         """Return the data sets of a task of a run; selectors have results and no task."""
-        tables = (eval_tasks, eval_results)
-        query = sa.union(
-            *(
-                select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task))
-                for table in tables
-            )
+        queries = (
+            select(table.c.dataset).where(table.c.run == escape(run), table.c.task == escape(task))
+            for table in (eval_tasks, eval_results)
         )
-        return sorted(row["dataset"] for row in self._database.rows(query))
+        either = sa.union(*queries).subquery()
+        return sorted(row["dataset"] for row in self._database.rows(select(either)))
 
     def _page(
         self,
@@ -332,8 +317,8 @@ def _read_runs(connection: Connection, *conditions: ColumnElement[bool], limit: 
     return [Run.model_validate(unescape_row(row) | {"model": model_of.get(row["model"])}) for row in rows]
 
 
-def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evaluated]]:
-    """Yield the results of a run without samples, each with the id of its data set: by task and data set."""
+def _read_results(connection: Connection, run: str) -> Iterator[Evaluated]:
+    """Yield the results of a run without samples, by task and data set."""
     # rows of the run by task, data set and settings; texts as they are stored
     results_by_key = dict[tuple[str, int, str], list[RowMapping]]()
     tasks_by_key = dict[tuple[str, int, str], list[RowMapping]]()
@@ -350,15 +335,12 @@ def _read_results(connection: Connection, run: str) -> Iterator[tuple[int, Evalu
         results = [Result.model_validate(unescape_row(row, *KEY_COLUMNS)) for row in results_by_key.get(key, ())]
         task_rows = (unescape_row(row, "run", "dataset", "settings") for row in tasks_by_key.get(key, ()))
         tasks = [Task.model_validate(row) for row in task_rows]
-        yield (
-            dataset,
-            Evaluated(
-                run=runs[0],
-                dataset=Dataset.model_validate(data[dataset]),
-                settings=EvalSettings.model_validate(settings_of[settings]),
-                results=tuple(results),
-                task=with_values(tasks[0], results) if tasks else None,
-            ),
+        yield Evaluated(
+            run=runs[0],
+            dataset=Dataset.model_validate(data[dataset]),
+            settings=EvalSettings.model_validate(settings_of[settings]),
+            results=tuple(results),
+            task=with_values(tasks[0], results) if tasks else None,
         )
 
 

@@ -110,9 +110,9 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
     if not tables:
         return []
     with _connect(threads=1) as connection:
-        wanted = ", ".join("(?, ?)" for _ in tables)
-        query = f'SELECT * FROM read_parquet({_path_list(paths)}) WHERE (document, "table") IN ({wanted})'
-        values = [value for pair in tables for value in pair]
+        pairs = ", ".join("(?, ?)" for _ in tables)
+        query = f'SELECT * FROM read_parquet({_path_list(paths)}) WHERE (document, "table") IN ({pairs})'
+        values = [value for table in tables for value in table]
         return _fetch(connection.execute(f'{query} ORDER BY document, "table", "row", col', values)).records()
 
 

@@ -187,10 +187,10 @@ class Contents:
 
     def put(self, kind: str, data: bytes) -> Ref:
         """Write `data` as a file of the version, and return its Ref."""
-        ref, made = Ref.of(kind, data), self._folder / "made"
-        made.write_bytes(data)
-        self.take(ref, lambda _: made)
-        made.unlink()
+        ref, temporary = Ref.of(kind, data), self._folder / "made"
+        temporary.write_bytes(data)
+        self.take(ref, lambda _: temporary)
+        temporary.unlink()
         return ref
 
     def empty(self) -> Segment:

@@ -140,8 +140,8 @@ def _read_statement(match: re.Match[str]) -> Iterator[Scale]:
         in_unit = introduced and (plural or closed or bool(unit_behind) or bool(behind and behind["of"]))
         accepted = bool(mark) or named or in_unit or (opened and closed) or (bool(match["bare"]) and closed)
     if accepted:
-        found = [unit for unit in units if unit] or [unit_behind]
-        yield from (Scale(_factor_of(match), unit) for unit in found)
+        stated = [unit for unit in units if unit] or [unit_behind]
+        yield from (Scale(_factor_of(match), unit) for unit in stated)
 
 
 def _factor_of(match: re.Match[str]) -> Decimal:

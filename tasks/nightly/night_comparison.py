@@ -18,7 +18,6 @@ from storage.evaluated import Sample
 from storage.evaluations import Evaluations, RunScore
 from storage.incidents import Incident, IncidentEvent, Pin
 from tasks.evaluation.evaluation_errors import ResultsUnusable
-from tasks.evaluation.evaluation_records import Estimate
 from tasks.evaluation.results.foreign_results import dict_or_empty
 from tasks.evaluation.results.run_comparison import compare, describe_differences, is_regression
 from tasks.keys import content_key
@@ -54,17 +53,9 @@ class Cell(NamedTuple):
     @property
     def measure(self) -> Measure:
         """The score as reports hold it; it is not validated again, since a page draws thousands of scores."""
-        score = self.score
-        return Measure.model_construct(
-            metric=score.metric,
-            part=score.part,
-            value=score.value,
-            low=score.low,
-            high=score.high,
-            n=score.n,
-            run=self.run,
-            higher_is_better=score.higher_is_better,
-        )
+        fields = self.score._asdict()
+        values = {name: fields[name] for name in Measure.model_fields if name in fields}
+        return Measure.model_construct(run=self.run, **values)
 
 
 class History(NamedTuple):
@@ -168,7 +159,7 @@ def compare_score(now: Cell, earlier: Iterable[Cell], *, evaluations: Evaluation
             _read_samples(before, evaluations), _read_samples(now, evaluations), higher_is_better=higher_is_better
         )
     except ResultsUnusable:  # no samples were kept, or none that both could score: the two intervals are compared
-        new, old = (Estimate.model_validate(cell.measure.model_dump(exclude={"run"})) for cell in (now, before))
+        new, old = now.measure, before.measure
         difference, p = new.value - old.value, newcombe(new, old)
         verdict: Verdict = "worse" if is_regression(difference, p, higher_is_better=higher_is_better) else "better"
         beyond_noise = p is not None and p < SIGNIFICANT and abs(difference) >= least_drop

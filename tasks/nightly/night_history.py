@@ -261,7 +261,7 @@ def _build_measures(rows: _Rows, run: str | None) -> Iterator[Measure]:
     part = next((result.part for result in results if result.headline), "")
     for result in results:
         if row and result.part == part and not result.metric.startswith(("correct.", "gain.")):
-            yield Measure(run=row.run.id, **result.model_dump(exclude={"std_err", "headline"}))
+            yield Measure(run=row.run.id, **result.model_dump())
 
 
 def _build_facts(model: ModelRun, rows: _Rows) -> ModelFactsOfNight:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from storage.evaluated import Result
 from storage.incidents import Incident
 from storage.records import FiniteRecord, Record
 from tasks.evaluation.evaluation_records import Counts
@@ -95,18 +96,10 @@ class Nights(Record):
     nights: tuple[Night, ...] = ()
 
 
-class Measure(FiniteRecord):
+class Measure(Result):
     """A score with its interval and its run."""
 
-    metric: str
-    part: str = ""
-    """Subset of the items, such as `selector=grpo`; empty for all."""
-    value: float
-    low: float | None = None
-    high: float | None = None
-    n: int
     run: str
-    higher_is_better: bool = True
 
 
 class Score(FiniteRecord):

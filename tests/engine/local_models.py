@@ -132,5 +132,5 @@ def write_questions(folder: Path, **sizes: int) -> dict[str, bytes]:
 def samples_of(run: str) -> list[Any]:
     from tasks.resources import evaluations
 
-    [found] = evaluations().read(run)
-    return list(found.samples)
+    [found] = evaluations().task_results(run)
+    return list(evaluations().samples(run, found.task.task if found.task else ""))

@@ -163,11 +163,11 @@ def test_samples_lead_to_the_answers_that_made_them(world: World) -> None:
     from tasks.resources import evaluations, responses
 
     run = world.first.json["run"]
-    [found] = evaluations().read(run)
+    [found] = evaluations().task_results(run)
     headline = next(result for result in found.results if result.headline)
     assert headline.metric == "accuracy.grpo"
     assert headline.value == pytest.approx(world.first.json["grpo"]["accuracy"])
-    [first, *_] = found.samples
+    [first, *_] = evaluations().samples(run, "")
     assert first.keys
     kept = responses().many(first.keys)
     assert set(kept) == set(first.keys)

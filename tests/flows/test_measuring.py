@@ -142,9 +142,9 @@ def kept() -> Iterator[Evaluations]:
 def test_figures_and_items_are_in_the_database(index: Path, tmp_path: Path, kept: Evaluations) -> None:
     file = questions(tmp_path, PRICE, NOBODY)
     told = run_here("rag", "eval", file, "--index", index, "--strategy", "bm25", "--json").json
-    (evaluated,) = kept.read(told["run"])
+    (evaluated,) = kept.task_results(told["run"])
     figures = {result.metric: result.value for result in evaluated.results}
     assert figures["page.hit@1"] == told["page"]["hit@1"]["value"]
     assert figures["answers.abstention.false_answer_rate"] == 0.0
-    assert [sample.item for sample in evaluated.samples] == ["nobody", "price"]
+    assert [sample.item for sample in kept.samples(told["run"], "")] == ["nobody", "price"]
     assert evaluated.settings.parameters["strategy"] == "bm25"

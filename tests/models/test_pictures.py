@@ -2,14 +2,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from models.model_errors import RequestRefused
-from models.prompts import MOST_PIXELS, open_picture, picture_size
-from tests.models.tiny_vision import make_huge_png, make_png, make_png_without_pixels
+from models.prompts import MOST_PIXELS, picture_size
+from tests.models.tiny_vision import make_huge_png, make_png
 
 READ_WITH_LITTLE_MEMORY = """
 import resource, sys
@@ -38,15 +34,3 @@ def test_a_picture_of_900_million_pixels_is_refused_within_32_megabytes(tmp_path
     command = [sys.executable, "-c", READ_WITH_LITTLE_MEMORY, str(tmp_path / "huge.png"), str(tmp_path / "small.png")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stderr, done.stdout.count(f"no more than {MOST_PIXELS:,} pixels are decoded")) == ("", 2)
-
-
-@pytest.mark.parametrize("read", [picture_size, open_picture])
-def test_a_picture_without_a_header_is_refused(read: Callable[[bytes], object]):
-    with pytest.raises(RequestRefused, match="cannot be read"):
-        read(make_png(0)[:20])
-
-
-@pytest.mark.parametrize("read", [picture_size, open_picture])
-def test_a_picture_whose_data_are_no_pixels_is_refused(read: Callable[[bytes], object]):
-    with pytest.raises(RequestRefused, match="give a whole PNG"):
-        read(make_png_without_pixels())

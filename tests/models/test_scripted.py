@@ -67,25 +67,6 @@ def test_words_are_told_one_by_one_and_line_breaks_stay():
     assert heard == ["Two", "Two  words", "Two  words\nand", "Two  words\nand a", "Two  words\nand a line."]
 
 
-@pytest.mark.parametrize(
-    ("stop", "most", "answer"),
-    [
-        (("one ",), 9, ("", "stop", 0)),
-        (("two",), 9, ("one ", "stop", 1)),
-        (("wo", "two th"), 9, ("one t", "stop", 2)),
-        (("three",), 1, ("one", "length", 1)),
-        (("four",), 9, ("one two three", "stop", 3)),
-    ],
-    ids=["at once", "before a word", "two of them", "behind the limit", "never"],
-)
-def test_an_answer_ends_at_a_stop_and_none_is_told(stop: tuple[str, ...], most: int, answer: tuple[str, str, int]):
-    asked = ChatRequest(messages=(Message(role="user", content=(Text(text="x"),)),), stop=stop, max_tokens=most)
-    heard: list[str] = []
-    got = ScriptedChat([Rule(answer="one two three")]).complete(asked, on_text=heard.append)
-    assert (got.text, got.finish_reason, got.completion_tokens) == answer
-    assert all(answer[0].startswith(text) for text in heard)
-
-
 def test_a_text_scores_the_share_of_the_words_that_it_has():
     texts = ["The price.", "The red door has a price", "예산 3억 원", ""]
     assert ScriptedReranker().score("the door's PRICE", texts).tolist() == [0.5, 0.75, 0.0, 0.0]

@@ -131,14 +131,6 @@ def test_log_probabilities_are_those_of_a_bare_forward_pass(model: HFVision, kin
     assert found == pytest.approx(sum(logs[place, token].item() for place, token in enumerate(answer)), abs=1e-3)
 
 
-@TEMPLATES
-def test_pictures_matter_and_so_does_their_order(qwen: HFVision, template: bool):
-    one, two = make_png(0), make_png(1)
-    asked = [request(*pngs, "Look", template=template) for pngs in ((one, two), (two, one), (one, one))]
-    logs = log_probs(qwen, [(question, "word1") for question in asked])
-    assert len({round(log, 2) for log in logs}) == 3
-
-
 def test_words_without_a_template_go_as_they_stand(qwen: HFVision):
     asked = request(make_png(0), "Question:a Short answer:b", make_png(1), "Question:c Short answer:", template=False)
     tokens = qwen._prompt(0, asked).tokens

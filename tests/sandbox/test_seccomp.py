@@ -35,8 +35,6 @@ def error_of(call):
     return ctypes.get_errno() if result == -1 else 0
 print(json.dumps([error_of(call) for call in json.loads(sys.argv[2])]))
 """
-NOTHING = (-1,) * 5
-"""Arguments with which the kernel does nothing should the filter let a call pass."""
 THIRTY_TWO_BITS = """
 import mmap
 code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)

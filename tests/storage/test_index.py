@@ -63,18 +63,6 @@ def generations(out: Path) -> list[str]:
     return sorted(path.name.partition("-")[0] for path in (out / "generations").iterdir())
 
 
-def test_what_was_published_can_be_read_row_by_row(tmp_path: Path) -> None:
-    put(tmp_path, NEW)
-    with open_index(tmp_path) as index:
-        assert [json.loads(index.chunk(row))["text"] for row in range(len(index))] == NEW
-        assert [index.document(row).name for row in range(len(index))] == ["a.pdf", "b.pdf", "c.pdf"]
-        assert index.rows_of(["c" * 64, "a" * 64]).tolist() == [True, False, True]
-        assert index.vectors.size == 3
-        assert index.lexical is not None
-        assert index.lexical.search(["third"], 9).rows.tolist() == [2]
-        index.verify()
-
-
 def test_an_index_of_a_former_format_is_refused_by_name_and_replaced_by_publishing(tmp_path: Path) -> None:
     put(tmp_path, NEW)
     pointer = json.loads((tmp_path / "CURRENT").read_text())

@@ -72,6 +72,6 @@ def test_a_figure_is_kept_once_and_read_as_it_was_written(url: str) -> None:
     written = evaluated(run("a-run-1", model("a")))
     store.write([written])
     assert rows(url, "select metrics from eval_tasks") == [{"metrics": {"accuracy": None, "run_stats": [{"n": 1}]}}]
-    [read] = store.read("a-run-1")
+    [read] = store.task_results("a-run-1")
     assert read.task == written.task
     assert store.write([written]) == 0
