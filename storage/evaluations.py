@@ -66,6 +66,7 @@ class RunScore(NamedTuple):
     metric: str
     part: str
     value: float
+    std_err: float | None
     low: float | None
     high: float | None
     n: int

@@ -51,7 +51,7 @@ def cell(number: int, value: float, *, settings: str = "", data: str = "a", task
     of_index = task == BY_PAGE
     low, high = max(0.0, value - 0.1), min(1.0, value + 0.1)
     metric = task if of_index else "accuracy"
-    score = RunScore(metric, "", value, low, high, 40, True, True, data, settings)
+    score = RunScore(metric, "", value, None, low, high, 40, True, True, data, settings)
     return Cell("small", task, TWO + timedelta(days=number), run(number), "" if of_index else task, score)
 
 
