@@ -27,7 +27,7 @@ from storage.records import Ref
 from tasks.lever import steps
 from tasks.lever.data.folder_layout import Layout
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec
-from tasks.lever.learning.lever_results import LeverReport, describe_headline
+from tasks.lever.learning.lever_results import LeverReport, describe_gains, describe_verdicts
 from tasks.lever.learning.selector_comparison import Summary
 from tasks.lever.lever_options import OF_LIKELIHOODS
 from tasks.lever.lever_records import Embedded, PoolRecipe, Stage
@@ -54,15 +54,10 @@ def post_train(config: LeverConfig) -> LeverReport:
         judge_file = config.digits.judge
         weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
     dataset = _read_dataset(config, files)
-    if dataset.left_out:
-        lever_run.add_notes(
-            f"{dataset.left_out} items were left out: no whole picture, no answer, or a text that is examined"
-        )
     embedded = _read_embeddings(config, dataset.dataset, files, lever_run, weights=weights)
-    parted = steps.Parted(dataset=dataset.dataset, train_queries=dataset.train_queries)
-    if config.dataset.name not in CPU_WORLDS:  # whose splits are drawn apart
-        parted = steps.part_leaks(dataset.dataset, embedded=embedded)
-        lever_run.add_notes(*parted.notes)
+    # the splits of CPU worlds are drawn apart
+    parted = dataset if config.dataset.name in CPU_WORLDS else steps.part_leaks(dataset, embedded=embedded)
+    lever_run.add_notes(*parted.notes)
     world = World(
         dataset=parted.dataset,
         embedded=embedded,
@@ -90,7 +85,7 @@ def post_train(config: LeverConfig) -> LeverReport:
     if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
         lever_run.summary = steps.summarise(evaluated)
         _publish_results(config, dataset, files, lever_run, lever_run.summary)
-        say(describe_headline(lever_run.summary))
+        say("; ".join([*describe_gains(lever_run.summary)[:1], *describe_verdicts(lever_run.summary)]))
     return lever_run.end()
 
 

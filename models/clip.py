@@ -73,10 +73,6 @@ class ClipEmbedder:
     def _on_device(self, inputs: Any) -> dict[str, Tensor]:
         return {name: value.to(self._device) for name, value in inputs.items()}
 
-    def embed_classes(self, pngs: Sequence[bytes]) -> None:
-        """Return None: a CLIP names no classes, see VisionEmbedder."""
-        del pngs
-
     @torch.inference_mode()
     def _embed(self, items: Sequence[Item], forward: Callable[[Sequence[Item]], Tensor]) -> NDArray[np.float32]:
         vectors = np.empty((len(items), self.dimension), np.float32)

@@ -170,10 +170,6 @@ class VisionEmbedder(Protocol):
         """Return the L2-normalised vectors of texts, (len(texts), dimension); of a long text, that of its beginning."""
         ...
 
-    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32] | None:
-        """Return the L2-normalised class scores of pictures, (len(pngs), classes); None where there are no classes."""
-        ...
-
 
 class Reranker(Protocol):
     """A model that scores how well each text answers a question, reading both together."""

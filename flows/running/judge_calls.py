@@ -7,10 +7,10 @@ from typing import cast
 
 from flows.running.lever_config import STAGES, LeverConfig, StageName
 from storage.records import Record
-from tasks.lever.data.beam_search import count_prompts
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import modality_file
 from tasks.lever.data.folder_layout import Layout
+from tasks.lever.data.rl_data import count_prompts
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, WEIGHTS, available_selectors
 from tasks.lever.lever_options import OF_LIKELIHOODS
@@ -111,6 +111,4 @@ def _available_selectors(config: LeverConfig) -> tuple[str, ...]:
             available.add(modality)
     if config.is_text_task:
         available.add(CLASSES)
-    elif config.encoder == DIGITS and candidate_file is None:
-        available.add("classes")  # the embeddings of the digits' scenes by class, which only that encoder makes
     return available_selectors(available)

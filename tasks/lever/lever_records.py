@@ -34,13 +34,11 @@ DPP = "dpp"
 """Among all candidates near the query and spread out, by the volume that they span (determinantal point process)."""
 SIMILARITY_POOL = "similarity_pool"
 """Nearest neighbours among the candidates of the query's pool alone."""
-SIMILARITY_CLASS = "similarity_class"
-"""Nearest by what the encoder takes the images for, among all candidates."""
 SEED_CHOICES: tuple[Sampler, ...] = ("TextSimSampler", "ImgSimSampler", "MixSampler")
 """Selectors that show the first candidates of a sampler of Lever-Plus; that of RandSampler is `random`."""
 RIVALS = (SIMILARITY, SIMILARITY_VOTE, MMR, DISTINCT, DPP)
 """Rules that cost nothing, of which the best on validation queries is what learning has to beat."""
-RULES = (*RIVALS, SIMILARITY_POOL, *SEED_CHOICES, SIMILARITY_CLASS)
+RULES = (*RIVALS, SIMILARITY_POOL, *SEED_CHOICES)
 UNTRAINED = (ZERO_SHOT, RANDOM, *RULES)
 TRAINED = ("sft", "rce", "grpo")
 SELECTED = "selected"
@@ -200,11 +198,7 @@ class Pools(Record):
 
 
 WITH_ANSWERS = "+answers"
-
-
-def with_answers(encoder: str) -> str:
-    """Return the name of an encoder for a selector that sees candidates with their answers."""
-    return f"{encoder}{WITH_ANSWERS}"
+"""Ending of the encoder's name for a selector that sees candidates with their answers."""
 
 
 class Embedded(Record):
@@ -223,8 +217,6 @@ class Embedded(Record):
     """Images alone, of all items; none in files of the seed."""
     texts: Ref | None = None
     """Questions or texts alone, of all items; none in files of the seed."""
-    classes: Ref | None = None
-    """The encoder's class probabilities of pictures, where it gives them; another baseline."""
     vectors: Literal["joint", "image", "text"] = "joint"
     """Embeddings that a selector reads."""
 
@@ -241,7 +233,7 @@ class Embedded(Record):
     @property
     def visible_encoder(self) -> str:
         """Name of the encoder of what a selector sees, as its checkpoint records it."""
-        return with_answers(self.encoder) if self.shows_answers else self.encoder
+        return f"{self.encoder}{WITH_ANSWERS}" if self.shows_answers else self.encoder
 
     def with_vectors(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
         """Return these embeddings with other vectors for a selector to read. Raises FileUnusable for missing ones."""

@@ -22,9 +22,9 @@ from torch.utils.data import DataLoader, Dataset
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.pointer_files import parse_beam, parse_pool_ids, read_beams, read_by_query, validate
 from tasks.lever.data.rl_data import draw_pointers
-from tasks.lever.judge.rewards import CLIP, clip_reward, needed_score, reward_of
 from tasks.lever.learning import losses
 from tasks.lever.learning.checkpoints import open_selector
+from tasks.lever.learning.training_inputs import REWARD_CLIP, clip_reward, needed_score, reward_of
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, RewardUnusable
 from tasks.lever.lever_options import RewardMode, RlDataSettings
 from tasks.lever.lever_records import PointerRecord
@@ -681,7 +681,7 @@ def compute_reward_for_candidate(
     beta: float = 0.0,
     correctness_mode: Literal["01", "pm1"] = "01",
     use_logprob: bool = False,
-    reward_clip: tuple[float, float] = CLIP,
+    reward_clip: tuple[float, float] = REWARD_CLIP,
 ) -> float:
     """Return hard_weight · h + soft_weight · s + alpha · quality + beta · correctness, clipped, as in Lever-Plus.
 

@@ -39,7 +39,6 @@ from tasks.lever.worlds import (
     open_training,
     open_weights,
     report_progress,
-    training_folder,
 )
 from tasks.resources import artifacts, embed_texts, embedder, embedding_cache
 from tasks.step import Incomplete, slot, step
@@ -50,12 +49,11 @@ EFFORT = ("effort",)  # in no key: a run on another device, or with another budg
 @step(version=1)
 def train_digits_judge(*, steps: int) -> Ref:
     """Train the judge of the CPU worlds, once for all runs, and return the artifact of its weights."""
-    from tasks.lever.digits.digits_training import train_judge
+    from tasks.lever.digits.net import train_judge
     from tasks.lever.learning.training_inputs import single_threaded
 
-    with training_folder("train_digits_judge", steps=steps) as folder, single_threaded("cpu"):
-        weights = train_judge(steps=steps, folder=folder, tell=report_progress("train judge", steps))
-        return artifacts().put(WEIGHTS, weights)
+    with single_threaded("cpu"):
+        return artifacts().put(WEIGHTS, train_judge(steps=steps, tell=report_progress("train judge", steps)))
 
 
 @step(version=1, reads_world=True)
@@ -92,7 +90,7 @@ def write_digits(folder: Path, *, world: str, candidates: int, queries: int, val
     return Written(folder=folder, digest=digest_of_folder(folder))
 
 
-@step(version=2, reads_world=True)
+@step(version=3, reads_world=True)
 def read_dataset(
     name: str,
     *,
@@ -108,14 +106,15 @@ def read_dataset(
 
     sizes: Any = {"train_queries": train_queries, "validation": validation, "test": test}
     items = open_dataset(name, data_dir, **sizes, queries_of=queries_of, metric=metric)
+    left_out = f"{len(items.left_out)} items were left out: no whole picture, no answer, or a text that is examined"
     return DatasetRead(
         dataset=artifacts().save("vqa-dataset", items),  # texts too: results are found by this name
         train_queries=len(items.train_queries),
-        left_out=len(items.left_out),
+        notes=(left_out,) if items.left_out else (),
     )
 
 
-@step(version=2, gpu=True)
+@step(version=3, gpu=True)
 def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     """Embed all pictures and questions, or all texts; a shard that was embedded once is never embedded again."""
     from tasks.lever.data.embeddings import embed_dataset
@@ -125,28 +124,21 @@ def export_embeddings(dataset: Ref, *, encoder: EncoderSpec) -> Embedded:
     return embed_dataset(items, views, artifacts(), tell=report_progress("embed", len(items.items)))
 
 
-class Parted(Record):
-    """A dataset whose candidates and train queries are no test or validation items."""
-
-    dataset: Ref
-    train_queries: int
-    notes: tuple[str, ...] = ()
-    """What was left out, with examples."""
-
-
-@step(version=1)
-def part_leaks(dataset: Ref, *, embedded: Embedded) -> Parted:
+@step(version=2)
+def part_leaks(dataset: DatasetRead, *, embedded: Embedded) -> DatasetRead:
     """Leave candidates and train queries out that are test or validation items again."""
-    from tasks.lever.data.candidate_pools import read_banks
-    from tasks.lever.data.leaks import describe_leaks, find_leaks, without_leaks
+    from tasks.lever.data.candidate_pools import describe_leaks, find_leaks, read_banks, without_leaks
 
-    items = artifacts().load(Dataset, dataset)
+    items = artifacts().load(Dataset, dataset.dataset)
     leaks = find_leaks(items, read_banks(embedded, artifacts()))
     if not leaks:
-        return Parted(dataset=dataset, train_queries=len(items.train_queries))
+        return dataset
     parted = without_leaks(items, leaks)
-    stored = artifacts().save("vqa-dataset", parted)
-    return Parted(dataset=stored, train_queries=len(parted.train_queries), notes=(describe_leaks(leaks),))
+    return DatasetRead(
+        dataset=artifacts().save("vqa-dataset", parted),
+        train_queries=len(parted.train_queries),
+        notes=(*dataset.notes, describe_leaks(leaks)),
+    )
 
 
 @step(version=2, reads_world=True)
@@ -160,10 +152,10 @@ def read_embeddings(*, queries: Path, candidates: Path) -> Embedded:
 @step(version=2)
 def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: int) -> Ref:
     """Draw the candidates of every query, and return the artifact of the Pools."""
-    from tasks.lever.data.candidate_pools import draw_dataset_pools
+    from tasks.lever.data.candidate_pools import draw_pools, read_banks
 
-    items = artifacts().load(Dataset, dataset)
-    return artifacts().save("pools", draw_dataset_pools(items, embedded, artifacts(), recipe=recipe, seed=seed))
+    items, banks = artifacts().load(Dataset, dataset), read_banks(embedded, artifacts())
+    return artifacts().save("pools", draw_pools(items.queries, items.candidates, banks, recipe=recipe, seed=seed))
 
 
 @step(version=3, gpu=True, unkeyed=EFFORT)
@@ -171,7 +163,7 @@ def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
     """Search, for one shard of the train queries, for the demonstrations that help the judge most."""
-    from tasks.lever.data.beam_search import find_beams
+    from tasks.lever.data.rl_data import find_beams
 
     setting = open_setting(world, effort)
     by_id = {item.id: item for item in setting.dataset.train}
@@ -366,7 +358,7 @@ def gate_selector(world: World, *, pools: Ref, selector: Ref, stage: str, learni
     return Gated(weights=weights, verdict=verdict.model_copy(update={"rule": rule}))
 
 
-@step(version=4, gpu=True, unkeyed=EFFORT)
+@step(version=5, gpu=True, unkeyed=EFFORT)
 def evaluate_selector(
     world: World,
     *,
@@ -411,7 +403,7 @@ def evaluate_selector(
     return evaluated
 
 
-@step(version=3)
+@step(version=4)
 def summarise(evaluated: tuple[Ref, ...]) -> Summary:
     """Summarise all seeds: mean scores with intervals, and gains paired by query and seed."""
     from tasks.lever.learning.selector_comparison import summarise
@@ -437,8 +429,8 @@ def read_checkpoint(path: Path, *, heads: int, embedded: Embedded) -> FileRead:
     from tasks.lever.learning.checkpoints import POOLS_OF, open_selector, save_selector
 
     opened = open_selector(path, heads=heads)
-    opened.require_encoder(embedded.encoder, dimension=embedded.dimension, path=path)
-    opened.require_sight(with_answers=embedded.shows_answers, path=path)
+    with_answers = embedded.shows_answers
+    opened.require_encoder(embedded.encoder, dimension=embedded.dimension, path=path, with_answers=with_answers)
     meta = {"read_from": path.name, "encoder": opened.encoder, POOLS_OF: opened.recipe.model_dump(mode="json")}
     weights = artifacts().put("selector", save_selector(opened.selector, meta=meta))
     return FileRead(content=weights, notes=opened.notes, recipe=opened.recipe)
@@ -499,7 +491,7 @@ def write_embeddings(embedded: Embedded, *, dataset: Ref, folder: Path) -> Expor
     return Exported(files={str(path): sha256_of(path) for path in written})
 
 
-@step(version=5)
+@step(version=6)
 def draw_results(summary: Summary, *, seeds: tuple[SeedReport, ...]) -> dict[str, Ref]:
     """Draw up the result files, by name: accuracies in Lever-Plus's JSON, all scores, their plot, and the curves."""
     from tasks.lever.learning.lever_results import draw_plots, result_files

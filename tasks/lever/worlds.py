@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
+from storage.files import alone
 from storage.records import Record, Ref
 from tasks import progress
 from tasks.budget import Spending
@@ -57,12 +57,12 @@ class World(Record):
 
 
 class DatasetRead(Record):
-    """A dataset that was read, with its counts."""
+    """A dataset that was read, with the number of its train queries."""
 
     dataset: Ref
     train_queries: int
-    left_out: int
-    """Items that cannot be used, such as questions without a picture or an answer."""
+    notes: tuple[str, ...] = ()
+    """What was left out, for the user."""
 
 
 class Learning(Record):
@@ -137,18 +137,6 @@ def ids_in_shard(ids: Sequence[str], shard: int) -> Sequence[str]:
     return ids[shard * QUERIES_PER_SHARD : (shard + 1) * QUERIES_PER_SHARD]
 
 
-@contextmanager
-def training_folder(name: str, **inputs: object) -> Generator[Path]:
-    """Lend the folder of a training's state, equal for equal inputs, to one run at a time; it is removed at the end."""
-    from storage.files import alone
-
-    key = content_key(name, TRAINING_VERSION, inputs)[:32]
-    folder = resources().home / "cache" / "training" / key
-    with alone(resources().home, f"training {key}", wait=wait_for_twin):
-        yield folder
-        shutil.rmtree(folder, ignore_errors=True)  # not reached by an error: the next try goes on from the state
-
-
 class Training(NamedTuple):
     """A training that is about to run: its inputs, and how its result is stored."""
 
@@ -193,8 +181,10 @@ def open_training(
     from tasks.lever.learning.training_loop import TrainingRun
 
     device, name = choose_device(effort.device), f"train {stage.upper()}"
-    keyed_inputs = {"world": world, "learning": learning, "pools": pools, **inputs}
-    with training_folder(stage, **keyed_inputs) as folder, single_threaded(device):
+    key = content_key(stage, TRAINING_VERSION, {"world": world, "learning": learning, "pools": pools, **inputs})[:32]
+    home = resources().home
+    folder = home / "cache" / "training" / key  # equal for equal inputs, and of one run at a time
+    with alone(home, f"training {key}", wait=wait_for_twin), single_threaded(device):
         setting, candidates = open_setting(world, effort), artifacts().load(Pools, pools)
         accuracy = make_validation(setting, candidates, shots=learning.shots)
         progress.expect(name, epochs + 1)
@@ -205,6 +195,7 @@ def open_training(
             return value
 
         yield Training(stage, world, setting, candidates, TrainingRun(validate, learning.seed, folder, device))
+        shutil.rmtree(folder, ignore_errors=True)  # not reached by an error: the next try goes on from the state
 
 
 def report_progress(stage: str, count: int) -> Callable[[int], None]:

@@ -24,7 +24,6 @@ SHOWN = (
     "similarity",
     "mmr",
     "similarity_pool",
-    "similarity_class",
     "sft",
     "rce",
     "grpo",

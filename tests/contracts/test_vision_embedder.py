@@ -66,16 +66,6 @@ def test_other_pictures_and_other_texts_have_other_vectors(encoder: VisionEmbedd
     assert not np.allclose(*encoder.embed_texts(TEXTS[:2]))
 
 
-def test_classes_are_a_row_of_unit_length_for_each_picture_or_nothing_at_all(
-    encoder: VisionEmbedder, pngs: Sequence[bytes]
-):
-    classes = encoder.embed_classes(pngs)
-    if classes is not None:
-        assert classes.dtype == np.float32
-        assert len(classes) == len(pngs)
-        assert np.allclose(np.linalg.norm(classes, axis=1), 1, atol=1e-5)
-
-
 def test_what_is_no_picture_is_refused(encoder: VisionEmbedder):
     with pytest.raises(RequestRefused):
         encoder.embed_images([b"no picture"])

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.slow]
 
 SELECTORS = {
     *("zero_shot", "random", "similarity", "mmr", "distinct_questions", "dpp", "similarity_pool"),
-    *("TextSimSampler", "ImgSimSampler", "MixSampler", "similarity_class"),
+    *("TextSimSampler", "ImgSimSampler", "MixSampler"),
     *("sft", "rce", "grpo", "selected", "oracle"),
 }
 
@@ -197,7 +197,6 @@ def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path)
     done = world.run("run", *vectors, results=tmp_path)
     assert done.code == 0, done.stderr
     assert done.json["grpo"] == world.first.json["grpo"]
-    assert "similarity_class" not in done.json
 
 
 def test_a_checkpoint_is_measured_in_its_own_pools_and_in_others_with_a_word(world: World, tmp_path: Path) -> None:

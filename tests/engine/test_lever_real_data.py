@@ -246,7 +246,7 @@ def test_the_script_of_the_seed_runs_on_its_own_files(
     import torch
 
     from models.pointer import PointerConfig
-    from tasks.lever.data.embeddings import read_bank
+    from tasks.lever.data.embeddings import read_embeddings
     from tests.lever.seed_files import lightning, passing_class, save, seed_state
 
     asked = json.loads((folder.data / "OpenEnded_mscoco_train2014_questions.json").read_text())["questions"]
@@ -255,7 +255,7 @@ def test_the_script_of_the_seed_runs_on_its_own_files(
     with passing_class("gone_config", "DictConfig") as kind:
         state = seed_state(PointerConfig(embedding_dim=16))
         checkpoint = save(lightning(state, hyper_parameters={"cfg": kind()}), tmp_path / "x.ckpt")
-    banks = [read_bank(path) for path in (whole / "cache").glob("*_embeddings.pt")]
+    banks = [read_embeddings(path) for path in (whole / "cache").glob("*_embeddings.pt")]
     vectors = {id: vector for bank in banks for id, vector in zip(bank.ids, bank.vectors, strict=True)}
     if old:
         torch.save(vectors, tmp_path / "q.pt")

@@ -23,7 +23,7 @@ PLANNED = {
     "rce": 2 * 3,
     "grpo": 2 * 6 * 3 + 4 * 3,
     "gate": 3 * (1 + 2 + 2 * 4),
-    "evaluate": 4 * (1 + 2 * (10 + 3)),
+    "evaluate": 4 * (1 + 2 * (9 + 3)),
     "oracle": 10,
 }
 """Ten selectors without training beside zero-shot, and three with it, in the digits' world; the last of these is
@@ -57,7 +57,7 @@ def test_files_replace_stages(tmp_path: Path) -> None:
     assert planned("prior=similarity") == {
         "grpo": 2 * 6 * 3 + 3 * 3,
         "gate": PLANNED["gate"],
-        "evaluate": 4 * (1 + 2 * (10 + 1)),
+        "evaluate": 4 * (1 + 2 * (9 + 1)),
         "oracle": 10,
     }
 

@@ -77,10 +77,9 @@ class ColourEncoder:
     id = "colours:1"
     dimension = 4
 
-    def __init__(self, *, classes: bool = True, dies_after: int | None = None) -> None:
+    def __init__(self, *, dies_after: int | None = None) -> None:
         self.pictures: list[bytes] = []
         self.texts: list[str] = []
-        self._classes = classes
         self._dies_after = dies_after
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
@@ -93,11 +92,6 @@ class ColourEncoder:
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.texts += texts
         return np.array([[0, 0, sum(map(text.count, "aeiou")), len(text)] for text in texts], np.float32)
-
-    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32] | None:
-        if not self._classes:
-            return None
-        return np.array([[1, 0] if one == png(255) else [0, 1] for one in pngs], np.float32)
 
 
 class Verdicts:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.learning.training_inputs import Groups, Labelled
+from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import Trained, TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
 from tasks.lever.lever_options import GrpoSettings
@@ -85,11 +85,6 @@ class GreedyReward:
         groups, device = self.groups, next(selector.parameters()).device
         chosen = selector.greedy(groups.queries.to(device), groups.bank[groups.pools].to(device), shots=SHOTS)
         return feature_reward(groups, chosen[:, None].cpu()).mean().item()
-
-
-def small_labelled(groups: Groups) -> Labelled:
-    """The first pointer of each group as a label."""
-    return Labelled(groups.ids, groups.queries, groups.bank, groups.pools, groups.pointers[:, 0])
 
 
 def small_grpo(folder: Path | None = None, *, settings: GrpoSettings = GRPO, **changes: Any) -> Trained:

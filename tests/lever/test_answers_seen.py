@@ -118,7 +118,8 @@ def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifact
 @pytest.mark.parametrize(("encoder", "here"), [("hand@1", True), ("hand@1+answers", False)])
 def test_a_checkpoint_that_saw_something_else_is_refused(encoder: str, here: bool) -> None:
     opened = OpenedSelector(SELECTOR, (), encoder, PoolRecipe(sampler="RandSampler", size=2))
-    opened.require_encoder("hand@1", dimension=2, path=Path("w.safetensors"))
-    opened.require_sight(with_answers=not here, path=Path("w.safetensors"))
+    how: dict[str, Any] = {"dimension": 2, "path": Path("w.safetensors")}
+    opened.require_encoder("hand@1", **how)
+    opened.require_encoder("hand@1", with_answers=not here, **how)
     with pytest.raises(FileUnusable, match="train it anew"):
-        opened.require_sight(with_answers=here, path=Path("w.safetensors"))
+        opened.require_encoder("hand@1", with_answers=here, **how)

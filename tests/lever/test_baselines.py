@@ -12,12 +12,10 @@ from tasks.lever.learning.choosing import (
     BEST_OF,
     Demonstrations,
     choose_at_random,
-    choose_by_sampler,
     choose_by_vote,
     choose_distinct,
     choose_diverse,
     choose_nearest,
-    choose_nearest_of_pool,
     choose_spread,
     search_best,
     untrained_selectors,
@@ -39,7 +37,9 @@ def similar(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Demonstration
 
 
 def similar_in_pool(shots: int, candidates: EmbeddingBank = CANDIDATES) -> Demonstrations:
-    return choose_nearest_of_pool(["q", "r"], POOLS, (QUERIES, candidates), shots=shots)
+    pair = (QUERIES, candidates)
+    made = untrained_selectors(["q", "r"], "abcd", {"joint": pair}, pools=POOLS, classes={}, seed=0)
+    return made["similarity_pool"](shots=shots)
 
 
 def test_the_most_similar_of_all_is_shown_last() -> None:
@@ -93,8 +93,9 @@ def test_random_candidates_are_distinct_and_a_query_s_own() -> None:
 def test_a_sampler_shows_what_it_would_draw_first_last() -> None:
     vectors = torch.cat([QUERIES.vectors, CANDIDATES.vectors])
     every = make_bank((*"qrabcd",), vectors, encoder="by hand", where="test")
-    banks = {"texts": (every, every)}
-    assert choose_by_sampler(["q", "r"], "abcd", banks, sampler="TextSimSampler", shots=2, seed=0) == similar(2)
+    banks = {"joint": (every, every), "texts": (every, every)}
+    made = untrained_selectors(["q", "r"], "abcd", banks, pools=POOLS, classes={}, seed=0)
+    assert made["TextSimSampler"](shots=2) == similar(2)
 
 
 def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing() -> None:
@@ -102,7 +103,7 @@ def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing
     assert list(made) == ["zero_shot", "random", "similarity", "similarity_vote", "mmr", "dpp", "similarity_pool"]
     assert made["zero_shot"](shots=0) == {"q": ()}
     pair = (QUERIES, CANDIDATES)
-    every = {"joint": pair, "images": pair, "texts": pair, "classes": pair}
+    every = {"joint": pair, "images": pair, "texts": pair}
     assert list(untrained_selectors(["q"], "abcd", every, pools=POOLS, classes=CLASSES, seed=0)) == list(UNTRAINED)
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from models.pointer import PointerConfig, PointerSelector
-from tasks.lever.data.beam_search import count_prompts, find_beams
-from tasks.lever.data.rl_data import draw_pointers, judge_pointers
+from tasks.lever.data.rl_data import count_prompts, draw_pointers, find_beams, judge_pointers
 from tasks.lever.judge.judging import Judgment, PromptedQuery
 from tasks.lever.lever_options import BeamSettings, RlDataSettings
 from tasks.lever.lever_records import PointerRecord, PoolRecipe, Pools, VqaItem

@@ -17,11 +17,9 @@ from storage.records import Ref
 from tasks.lever.data import embeddings
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
-    QueryPools,
     embed_dataset,
     ids_file,
     make_bank,
-    read_bank,
     read_embeddings,
 )
 from tasks.lever.judge.demonstration_task import picture_views
@@ -83,14 +81,6 @@ def test_image_and_question_are_normalised_averaged_and_normalised_again(store: 
     assert opened(store, embedded.images).rows(["t3"])[0].tolist() == pytest.approx([0, 1, 0, 0])
 
 
-def test_classes_are_kept_where_the_encoder_names_them(store: Artifacts, pictures: Path) -> None:
-    with_classes = embed(small(pictures), ColourEncoder(), store)
-    assert opened(store, with_classes.classes).rows(["t1", "t3"]).tolist() == [[1, 0], [0, 1]]
-    other = ColourEncoder(classes=False)
-    other.id = "colours:2"
-    assert embed(small(pictures), other, store).classes is None
-
-
 def test_equal_pictures_and_equal_questions_are_embedded_once(store: Artifacts, pictures: Path) -> None:
     encoder = ColourEncoder()
     embed(small(pictures), encoder, store)
@@ -129,7 +119,7 @@ def saved(folder: Path, content: object, ids: object = None) -> Path:
     ],
 )
 def test_embeddings_are_found_by_id(tmp_path: Path, content: object, ids: object) -> None:
-    bank = read_bank(saved(tmp_path, content, ids))
+    bank = read_embeddings(saved(tmp_path, content, ids))
     assert torch.equal(bank.rows(["9", "7"]), ROWS[[2, 0]])
     assert bank.vectors.dtype == torch.float32
     assert not bank.vectors.requires_grad
@@ -148,9 +138,8 @@ NAMED = {"ids": [100, 101], "candidates": [[7, 8], [8, 9]]}
 )
 def test_pools_of_queries_keep_their_candidates(tmp_path: Path, content: object, ids: object) -> None:
     read = read_embeddings(saved(tmp_path, content, ids))
-    assert isinstance(read, QueryPools)
     assert read.pools == {"100": ("7", "8"), "101": ("8", "9")}
-    assert torch.equal(read.bank.rows(["7", "8", "9"]), ROWS)
+    assert torch.equal(read.rows(["7", "8", "9"]), ROWS)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +234,6 @@ def test_an_export_is_a_plain_tensor_with_its_ids_beside(tmp_path: Path) -> None
 def test_vectors_of_other_lengths_are_scaled_and_a_zero_one_is_refused(tmp_path: Path) -> None:
     vectors = torch.tensor([[3.0, 4.0], [0.6, 0.8], [1e-3, 0.0]])
     read = read_embeddings(saved(tmp_path, {str(row): vector for row, vector in enumerate(vectors)}, None))
-    assert isinstance(read, EmbeddingBank)
     torch.testing.assert_close(read.vectors, torch.tensor([[0.6, 0.8], [0.6, 0.8], [1.0, 0.0]]))
     assert read.vectors[1].equal(vectors[1]), "one of length one stays as it is"
     with pytest.raises(FileUnusable, match=r"the embedding of b is zero; embed it again"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.judge.demonstration_task import PromptSettings
 from tasks.lever.learning.checkpoints import OpenedSelector, add_to_meta, open_selector, save_selector
-from tasks.lever.learning.choosing import choose_diverse, choose_nearest, choose_nearest_last
+from tasks.lever.learning.choosing import choose_diverse, choose_nearest, show_nearest_last
 from tasks.lever.learning.gate import compare
 from tasks.lever.learning.predicting import predict_files
 from tasks.lever.lever_records import SelectionRule, Verdict
@@ -64,8 +65,9 @@ def test_queries_that_the_judge_refused_are_left_out_of_the_test() -> None:
 @pytest.mark.parametrize("latest_pick", ["first", "last"])
 def test_rules_show_the_nearest_next_to_the_question(latest_pick: str) -> None:
     prompts = PromptSettings.model_validate({"latest_pick": latest_pick})
-    picks = choose_nearest_last(lambda *, shots: {"q": ("far", "near")}, prompts.in_order, shots=2)
-    assert prompts.in_order(picks["q"]) == ("far", "near")
+    setting: Any = SimpleNamespace(judging=SimpleNamespace(task=SimpleNamespace(prompts=prompts)))
+    rules = show_nearest_last({"rule": lambda *, shots: {"q": ("far", "near")}}, setting)
+    assert prompts.in_order(rules["rule"](shots=2)["q"]) == ("far", "near")
 
 
 @pytest.mark.parametrize("is_learned", [True, False])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.lever.data.leaks import describe_leaks, find_leaks, without_leaks
+from tasks.lever.data.candidate_pools import describe_leaks, find_leaks, without_leaks
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, TextItem, VqaItem
 from tests.lever.small_dataset import bank, dataset

@@ -62,7 +62,7 @@ def rows(of: Dataset = TEST, seeds: list[Evaluated] = SEEDS, id: str = "r1") -> 
 def test_each_figure_and_gain_is_a_row_with_its_interval() -> None:
     results = {(one.metric, one.part): one for one in rows().results}
     assert {metric for metric, _ in results} == {
-        *(f"{kind}.{name}" for kind in ("accuracy", "correct") for name in ("random", "similarity", "grpo")),
+        *(f"accuracy.{name}" for name in ("random", "similarity", "grpo")),
         "gain.grpo-similarity",
         "gain.similarity-random",
     }

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from tasks.lever import compute_reward_for_candidate
-from tasks.lever.judge.rewards import reward_of
+from tasks.lever.learning.training_inputs import reward_of
 from tasks.lever.lever_errors import RewardUnusable
 from tasks.lever.lever_options import RewardMode
 from tasks.lever.lever_records import PointerRecord

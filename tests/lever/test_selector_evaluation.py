@@ -119,12 +119,3 @@ def test_the_headline_is_of_the_last_stage_at_the_shots_that_it_was_trained_for(
     assert gain
     assert (gain.better, gain.shots, gain.accuracy.value) == ("sft", 2, 0.5)
     assert summarise([seed_of(0, {"random": [1.0, 0.0], "grpo": [1.0, 1.0]})]).headline is None
-
-
-def test_the_way_from_similarity_to_the_oracle_is_a_share() -> None:
-    # similarity .2, oracle 1: grpo at .8 is three quarters of the way, random at 0 a quarter back
-    right = {"random": 0, "similarity": 1, "grpo": 4, "oracle": 5}
-    summary = summarise([seed_of(0, {name: [0.0] * (5 - one) + [1.0] * one for name, one in right.items()})])
-    back, way = summary.ways
-    assert (back.selector, back.share) == ("random", pytest.approx(-0.25))
-    assert (way.selector, way.share) == ("grpo", pytest.approx(0.75))

@@ -2,21 +2,30 @@
 
 A query's pool depends on the query, the candidates and the seed alone: not on the other queries, nor on the order of
 the dataset. A query is never its own candidate, by id; another question about the same picture may be one.
+
+Leaks are left out before: training items that are validation or test items again, by picture, words or vectors. Splits
+of official files are parted by the number of a picture alone, and files of one's own as they are: the same picture may
+have two numbers, or be saved a second time. Whoever is examined on what may be shown learns nothing of it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.artifacts import Artifacts
 from tasks.lever.data.embeddings import EmbeddingBank
-from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
-from tasks.lever.lever_records import Dataset, Embedded, PoolRecipe, Pools
+from tasks.lever.lever_errors import DatasetUnusable, FileUnusable, PoolTooSmall
+from tasks.lever.lever_records import Dataset, Embedded, Item, PoolRecipe, Pools, VqaItem
 
 Rows = NDArray[np.int64]
 Vectors = NDArray[np.float32]
@@ -30,7 +39,7 @@ DECIMALS = 9
 Pair = tuple[EmbeddingBank, EmbeddingBank]
 """The vectors of the queries, and those of the candidates."""
 Banks = Mapping[str, Pair]
-"""Embeddings by name: `joint`, `images`, `texts` and `classes`, as far as there are any."""
+"""Embeddings by name: `joint`, `images` and `texts`, as far as there are any."""
 
 
 def read_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
@@ -39,7 +48,6 @@ def read_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
         "joint": (embedded.queries, embedded.candidates),
         "images": (embedded.images, embedded.images),
         "texts": (embedded.texts, embedded.texts),
-        "classes": (embedded.classes, embedded.classes),
     }
     banks = {ref: EmbeddingBank.from_bytes(artifacts.get(ref)) for pair in refs.values() for ref in pair if ref}
     return {
@@ -47,16 +55,6 @@ def read_banks(embedded: Embedded, artifacts: Artifacts) -> dict[str, Pair]:
         for name, (of_queries, of_candidates) in refs.items()
         if of_queries and of_candidates
     }
-
-
-def draw_dataset_pools(
-    dataset: Dataset, embedded: Embedded, artifacts: Artifacts, *, recipe: PoolRecipe, seed: int
-) -> Pools:
-    """Draw the pools of the train, validation and test queries from the train items.
-
-    Raises PoolTooSmall, FileUnusable for an id without an embedding.
-    """
-    return draw_pools(dataset.queries, dataset.candidates, read_banks(embedded, artifacts), recipe=recipe, seed=seed)
 
 
 def draw_pools(
@@ -92,35 +90,32 @@ def draw_pools(
         )
         return find_most_similar(*stacked, own=own, count=count).tolist()
 
-    drawn = (
-        _draw_rows(query, int(own_row), len(ids), size=size, seed=seed)
-        for query, own_row in zip(queries, own, strict=True)
-    )
+    near_count = size  # candidates that are near; the others are drawn at random
     match recipe.sampler:
         case "RetrievalSampler":
             if not recipe.modalities:  # where none of those of a checkpoint is here
                 raise FileUnusable("no embedding by which candidates are near is here; export it, or use RandSampler")
-            near_count = size - round(size * recipe.others)
+            near_count -= round(size * recipe.others)
             rankings = [rank_by_modality(modality, near_count) for modality in recipe.modalities]
-            picks = list[list[int]]()
-            for *ranked, more in zip(*rankings, drawn, strict=True):
-                # the first of each ranking, then the second, each once; then what was drawn
-                nearest = list(dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True))))[:near_count]
-                picks.append(list(dict.fromkeys([*nearest, *more]))[:size])
         case "RandSampler":
-            picks = drawn
+            rankings = []
         case "TextSimSampler":
-            picks = rank_similar("texts", size)
+            rankings = [rank_similar("texts", size)]
         case "ImgSimSampler":
-            picks = rank_similar("images", size)
+            rankings = [rank_similar("images", size)]
         case "MixSampler":
-            quarter = size // 4
-            by_text, by_image = rank_similar("texts", quarter), rank_similar("images", 2 * quarter)  # half may repeat
-            picks = list[list[int]]()
-            for text, image, more in zip(by_text, by_image, drawn, strict=True):
-                similar_rows = dict.fromkeys([*text, *[row for row in image if row not in text][:quarter]])
-                # what was drawn twice is replaced by what was drawn next
-                picks.append([*similar_rows, *(row for row in more if row not in similar_rows)][:size])
+            near_count = 2 * (size // 4)
+            by_image = rank_similar("images", near_count)  # half of these may be among those by text
+            rankings = [
+                [[*text, *image] for text, image in zip(rank_similar("texts", size // 4), by_image, strict=True)]
+            ]
+    picks = list[list[int]]()
+    for number, (query, own_row) in enumerate(zip(queries, own, strict=True)):
+        # the first of each ranking, then the second, each once; then what was drawn
+        in_turn = chain.from_iterable(zip(*(ranking[number] for ranking in rankings), strict=True))
+        nearest = list(dict.fromkeys(in_turn))[:near_count]
+        drawn = _draw_rows(query, int(own_row), len(ids), size=size, seed=seed) if len(nearest) < size else []
+        picks.append(list(dict.fromkeys([*nearest, *drawn]))[:size])
     pools = {query: tuple(ids[row] for row in rows) for query, rows in zip(queries, picks, strict=True)}
     return Pools(recipe=recipe, seed=seed, pools=pools)
 
@@ -191,3 +186,132 @@ def _draw_rows(query: str, own: int, count: int, *, size: int, seed: int) -> lis
     drawn = rng.choice(count - (own >= 0), size, replace=False)
     # rows from `own` on move up by one: the others stay equally likely, and `own` is never drawn
     return (drawn + (drawn >= own) if own >= 0 else drawn).tolist()
+
+
+EXAMPLES = 3
+"""Leaks that a report names."""
+SUSPECTS = 5
+"""Nearest examined items that are compared with a training item in full."""
+SUSPICIOUS = 0.9
+"""Cosine of vectors from which two items are compared in full."""
+SAME_VECTOR = 0.9999
+"""Cosine from which two items are the same to the encoder."""
+HASH_SIDE, HASH_BITS = 16, 12
+"""Rows of a perceptual hash of 256 bits, and bits that may differ: pictures that were saved anew, resized or made
+brighter differ in up to 10, drawn pictures of other digits in 26 and more."""
+SAME_WORDS = 0.9
+"""Share of words that two texts have in common to be the same."""
+_WORD = re.compile(r"\w+")
+
+
+class Leak(NamedTuple):
+    """An examined item that a training item is again, and by what."""
+
+    examined: str
+    by: str
+    """`picture` (the same bytes), `perceptual hash`, `text`, or `embedding`."""
+
+
+def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
+    """Return the leak of each training item that has one, by its id. banks: embeddings, as far as there are any."""
+    examined = (*dataset.validation, *dataset.test)
+    first_with = {_content_of(item): item.id for item in reversed(examined)}
+    leaks = {
+        item.id: Leak(first_with[content], "picture" if isinstance(item, VqaItem) else "text")
+        for item in dataset.train
+        if (content := _content_of(item)) in first_with
+    }
+    by_id = {item.id: item for item in examined}
+    for item, nearest in _suspects([item for item in dataset.train if item.id not in leaks], examined, banks):
+        for name, cosine in nearest.items():
+            if by := _likeness(item, by_id[name], cosine):
+                leaks[item.id] = Leak(name, by)
+                break
+    return leaks
+
+
+def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
+    """Return the dataset whose candidates and train queries are none of these; files may still name them.
+
+    Raises DatasetUnusable if none is left.
+    """
+    reasons = {name: f"it is {leak.examined} of validation or test again, by {leak.by}" for name, leak in leaks.items()}
+    parted = dataset.model_copy(
+        update={
+            "shown": tuple(name for name in dataset.candidates if name not in leaks),
+            "train_queries": tuple(name for name in dataset.train_queries if name not in leaks),
+            "left_out": dataset.left_out | reasons,
+        }
+    )
+    if not parted.shown or not parted.train_queries:
+        raise DatasetUnusable(
+            f"all {len(dataset.candidates)} training items are validation or test items again "
+            f"({describe_leaks(leaks)}); give others"
+        )
+    return parted
+
+
+def describe_leaks(leaks: Mapping[str, Leak]) -> str:
+    """Describe in a sentence how many items leaked, by what, and the first few."""
+    kinds = ", ".join(f"{count} by {by}" for by, count in Counter(leak.by for leak in leaks.values()).most_common())
+    examples = ", ".join(f"{name} is {leak.examined}" for name, leak in islice(leaks.items(), EXAMPLES))
+    return (
+        f"{len(leaks)} training items were left out, as they are validation or test items again: {kinds} ({examples}"
+        f"{', …' if len(leaks) > EXAMPLES else ''}); all results are without them"
+    )
+
+
+def _content_of(item: Item) -> str:
+    """Return the digest of a picture, or the words of a text."""
+    return item.image_sha256 if isinstance(item, VqaItem) else " ".join(_words(item.text)) or item.text
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _suspects(train: Sequence[Item], examined: Sequence[Item], banks: Banks) -> list[tuple[Item, dict[str, float]]]:
+    """Return the training items with the examined items whose vectors are near, nearest first, and their cosines."""
+    bank_name = "images" if examined and isinstance(examined[0], VqaItem) else "texts"
+    if bank_name not in banks or not train:
+        return []
+    bank = banks[bank_name][1]
+    rows, targets = (bank.rows([item.id for item in items]).numpy() for items in (train, examined))
+    nearest = find_most_similar(
+        rows, targets, own=np.full(len(train), -1), count=min(SUSPECTS, len(examined))
+    )  # (N, suspects)
+    cosines = np.einsum("nd,nsd->ns", rows, targets[nearest])
+    return [
+        (
+            item,
+            {examined[at].id: float(cosine) for at, cosine in zip(places, values, strict=True) if cosine >= SUSPICIOUS},
+        )
+        for item, places, values in zip(train, nearest, cosines, strict=True)
+        if values.max() >= SUSPICIOUS
+    ]
+
+
+def _likeness(item: Item, examined: Item, cosine: float) -> str | None:
+    """Return by what two items with near vectors are the same, or None."""
+    if isinstance(item, VqaItem) and isinstance(examined, VqaItem):
+        if int((_perceptual_hash(item.image) != _perceptual_hash(examined.image)).sum()) <= HASH_BITS:
+            return "perceptual hash"
+    elif not isinstance(item, VqaItem) and not isinstance(examined, VqaItem):
+        own, other = {*_words(item.text)}, {*_words(examined.text)}
+        if len(own & other) >= SAME_WORDS * len(own | other):
+            return "text"
+    return "embedding" if cosine >= SAME_VECTOR else None
+
+
+@cache
+def _perceptual_hash(path: str) -> NDArray[np.bool_]:
+    """Return whether each cell of a small grey picture is brighter than the one to its left.
+
+    Source: the difference hash of Krawetz 2013, https://www.hackerfactor.com/blog/?/archives/529-Kind-of-Like-That.html.
+    """
+    from PIL import Image as Decoder
+
+    with Decoder.open(Path(path)) as picture:
+        small = picture.convert("L").resize((HASH_SIDE + 1, HASH_SIDE), Decoder.Resampling.BOX)
+    grey = np.asarray(small, np.int16)
+    return grey[:, 1:] > grey[:, :-1]

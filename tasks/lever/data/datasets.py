@@ -323,7 +323,10 @@ def _open_own(path: Path, *, metric: str | None, train_queries: int, validation:
     """
     records = _read_own(path)
     of_pictures = any(record.image for record in records)
-    metric = metric or _usual_metric(records, of_pictures=of_pictures)
+    if metric is None and not of_pictures and any(record.label for record in records):
+        metric = "label"
+    elif metric is None:  # VQA accuracy needs several people
+        metric = "vqa" if min(len(record.answers) for record in records) > ENOUGH else "exact"
     if metric == "label" and of_pictures:
         raise DatasetUnusable(f"{path}: labels of pictures are not weighed; take the metric exact, or leave it out")
     if metric != "label":
@@ -373,13 +376,6 @@ ANY_QUESTION = "What is this?"
 """Asked of a picture that has no question."""
 FEWEST_OWN = 6
 """Items of a user's own dataset of which one can learn, choose and measure at all."""
-
-
-def _usual_metric(records: Sequence[OwnRecord], *, of_pictures: bool) -> str:
-    """Return the metric that the fields of the items call for; VQA accuracy needs several people."""
-    if not of_pictures and any(record.label for record in records):
-        return "label"
-    return "vqa" if min(len(record.answers) for record in records) > ENOUGH else "exact"
 
 
 def _read_own(path: Path) -> list[OwnRecord]:

@@ -13,7 +13,7 @@ from storage.artifacts import Artifacts
 from storage.records import Ref
 from tasks.lever.data import pointer_files
 from tasks.lever.data.candidate_pools import read_banks
-from tasks.lever.data.embeddings import EmbeddingBank, modality_file, read_bank, solved_file
+from tasks.lever.data.embeddings import EmbeddingBank, modality_file, read_embeddings, solved_file
 from tasks.lever.data.pointer_files import BeamQuery, Beams
 from tasks.lever.lever_errors import FileUnusable, PointerUnusable, PoolTooSmall
 from tasks.lever.lever_records import BeamPart, Dataset, Embedded, Modality, PointerRecord, Pools
@@ -116,7 +116,7 @@ def take_queries_from(dataset: Dataset, path: Path) -> Dataset:
     The file holds beam data, RL data or embeddings. Raises FileUnusable if none of its queries is in the dataset.
     """
     if path.suffix == ".pt":
-        queries = read_bank(path).ids
+        queries = read_embeddings(path).ids
     elif path.name.startswith("rl_data"):
         queries = tuple(query for query, _ in pointer_files.iter_rl_data(path))
     else:
@@ -164,7 +164,7 @@ def import_embeddings(queries: Path, candidates: Path, artifacts: Artifacts) -> 
     }
     complete = {modality: paths for modality, paths in files_of.items() if all(path.is_file() for path in paths)}
     solved = [path for path in (solved_file(candidates),) if path.is_file()]
-    banks = {path: read_bank(path) for path in (*all_files, *solved, *chain.from_iterable(complete.values()))}
+    banks = {path: read_embeddings(path) for path in (*all_files, *solved, *chain.from_iterable(complete.values()))}
     reference = banks[queries]
     for path, bank in banks.items():
         for label, field in (("encoder", "encoder"), ("width", "dimension")):

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
@@ -55,6 +56,8 @@ class EmbeddingBank(NamedTuple):
     """The vectors of the ids, (N, d) float32, in their order."""
     encoder: str
     """Name and revision of the encoder that made them; empty where it is not known."""
+    pools: dict[str, tuple[str, ...]] | None = None
+    """The candidates of each query, where they stand in a `[Q, K, d]` file; the vectors are theirs, each once."""
 
     @property
     def dimension(self) -> int:
@@ -165,21 +168,39 @@ def read_header(data: bytes) -> Mapping[str, str]:
     return json.loads(data[8 : 8 + length])["__metadata__"]
 
 
-class QueryPools(NamedTuple):
-    """The candidates of each query with their embeddings, as `[Q, K, d]` files have them."""
+class IdsFile(BaseModel):
+    """The JSON file about embeddings: their ids, what made them, and the content that it was written for."""
 
-    pools: dict[str, tuple[str, ...]]
-    bank: EmbeddingBank
-    """Embeddings of all candidates, each once."""
+    ids: list[int | str] | None = Field(default=None, strict=True)
+    candidates: list[list[int | str]] | None = Field(default=None, strict=True)
+    """Of a `[Q, K, d]` file the candidates of each query."""
+    encoder: str = ""
+    revision: str = ""
+    sha256: str | None = None
+
+    @classmethod
+    def read(cls, path: Path, ids: Path | None) -> Self:
+        """Read the named file about the embeddings in `path`, else the one beside them, else nothing.
+
+        Raises FileUnusable.
+        """
+        place = ids or ids_file(path)
+        if ids is None and not place.exists():
+            return cls()
+        try:
+            content = json.loads(place.read_bytes())
+            about = cls.model_validate({"ids": content} if isinstance(content, list) else content)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise FileUnusable(f"the ids of {path}: {place} cannot be read as JSON with ids ({reason})") from error
+        if about.sha256 not in (None, sha256_of(path)):
+            raise FileUnusable(
+                f"{place} was written for another content of {path.name} (its sha256 differs); export both again"
+            )
+        return about
 
 
-def read_bank(path: Path, *, ids: Path | None = None) -> EmbeddingBank:
-    """Read embeddings as `read_embeddings` does, and return one bank: of a `[Q, K, d]` file that of the candidates."""
-    embeddings = read_embeddings(path, ids=ids)
-    return embeddings if isinstance(embeddings, EmbeddingBank) else embeddings.bank
-
-
-def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | QueryPools:
+def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank:
     """Read embeddings by id from a file of any of the three shapes; nothing in the file is executed.
 
     ids: a JSON file with the ids, where none lies beside the embeddings.
@@ -194,29 +215,25 @@ def read_embeddings(path: Path, *, ids: Path | None = None) -> EmbeddingBank | Q
         raise FileUnusable(f"{path} holds more than tensors, or is damaged; export the embeddings again") from error
     by_id = cast("Mapping[Any, Any]", content) if isinstance(content, Mapping) else {"": content}
     for id, value in by_id.items():
-        if by_id is content and not isinstance(value, Tensor):
+        if not isinstance(value, Tensor):
             raise FileUnusable(f"{path}: nothing but tensors by id is expected, and {str(id)[:80]!r} is none")
-        if (
-            isinstance(value, Tensor)
-            and value.layout == torch.strided
-            and value.nbytes > value.untyped_storage().nbytes()  # expanded: a few bytes could fill the memory
-        ):
+        # expanded: a few bytes could fill the memory
+        if value.layout == torch.strided and value.nbytes > value.untyped_storage().nbytes():
             raise FileUnusable(f"{path}: its embeddings repeat the same numbers; export them again as they are")
 
-    about = _read_ids(path, ids)
-    encoder = "@".join(str(about[key]) for key in ("encoder", "revision") if about.get(key))
-    if isinstance(content, Mapping) and content:  # a dict tells its ids itself
-        by_id = cast("Mapping[Any, Tensor]", content)
+    about = IdsFile.read(path, ids)
+    encoder = "@".join(part for part in (about.encoder, about.revision) if part)
+    if isinstance(content, Mapping) and by_id:  # a dict tells its ids itself
         if len({tuple(vector.shape) for vector in by_id.values()}) > 1:
             raise FileUnusable(f"{path}: embeddings of different shapes; all must be [d], or [K, d]")
         names, vectors = tuple(map(str, by_id)), torch.stack(list(by_id.values()))
     elif isinstance(content, Tensor) and content.ndim in (2, 3):
-        if "ids" not in about:
+        if about.ids is None:
             raise FileUnusable(
                 f"{path} is {list(content.shape)} without ids: no {ids_file(path).name} lies beside it; "
                 "name a JSON list of ids, one for each row, by --ids FILE"
             )
-        names, vectors = _read_names(about["ids"], f"{path}: `ids`"), content
+        names, vectors = tuple(map(str, about.ids)), content
     else:
         description = list(content.shape) if isinstance(content, Tensor) else type(content).__name__
         raise FileUnusable(f"{path}: {description} are no embeddings; a dict by id, [N, d] or [Q, K, d] is expected")
@@ -263,52 +280,18 @@ def load_torch(path: Path, *, with_classes: bool = False) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _read_ids(path: Path, ids_path: Path | None) -> dict[str, Any]:
-    """Read the JSON file about embeddings: the named one, else the one beside them, else nothing."""
-    place = ids_path or ids_file(path)
-    if ids_path is None and not place.exists():
-        return {}
-    try:
-        content: Any = json.loads(place.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FileUnusable(f"the ids of {path}: {place} cannot be read as JSON ({error})") from error
-    about = cast(dict[str, Any], content) if isinstance(content, dict) else {"ids": content}
-    if about.get("sha256") not in (None, sha256_of(path)):
-        raise FileUnusable(
-            f"{place} was written for another content of {path.name} (its sha256 differs); export both again"
-        )
-    return about
-
-
-def _read_names(value: Any, where: str) -> tuple[str, ...]:
-    members = cast(list[Any], value) if isinstance(value, list) else [None]
-    if not all(isinstance(member, str | int) and not isinstance(member, bool) for member in members):
-        raise FileUnusable(f"{where} is no list of ids")
-    return tuple(map(str, members))
-
-
-def _read_pools(
-    queries: tuple[str, ...], vectors: Tensor, about: Mapping[str, Any], encoder: str, path: Path
-) -> QueryPools:
+def _read_pools(queries: tuple[str, ...], vectors: Tensor, about: IdsFile, encoder: str, path: Path) -> EmbeddingBank:
     """Return the pools of a `[Q, K, d]` file; `vectors` are (Q, K, d).
 
     Raises FileUnusable, also if one id has different embeddings in different pools.
     """
-    listed = about.get("candidates")
-    if not isinstance(listed, list):
+    listed, ids = about.candidates or [], tuple(map(str, about.ids or []))
+    pool_of = {query: tuple(map(str, pool)) for query, pool in zip(ids, listed, strict=False)}
+    if sorted(ids) != sorted(queries) or not len(pool_of) == len(listed) == len(queries) == len(vectors):
         raise FileUnusable(
-            f"{path} is {list(vectors.shape)}, candidates of each query, and nothing names them; "
+            f"{path} is {list(vectors.shape)}, candidates of {len(vectors)} queries, and its ids name {len(ids)} "
+            f"queries and {len(listed)} pools, which are not these; "
             'give --ids FILE with {"ids": [queries], "candidates": [[ids of the candidates] of each query]}'
-        )
-    ids = _read_names(about.get("ids"), f"{path}: `ids`")
-    lists = [
-        _read_names(members, f"{path}: `candidates[{row}]`") for row, members in enumerate(cast(list[Any], listed))
-    ]
-    pool_of = dict(zip(ids, lists, strict=False))
-    if sorted(ids) != sorted(queries) or not len(pool_of) == len(lists) == len(queries) == len(vectors):
-        raise FileUnusable(
-            f"{path} holds pools of {len(vectors)} queries; its ids name {len(ids)} queries and {len(lists)} pools, "
-            "which are not these"
         )
     pools = {query: pool_of[query] for query in queries}
     if wrong := next((query for query in queries if len(set(pools[query])) != vectors.shape[1]), None):
@@ -319,11 +302,9 @@ def _read_pools(
         for id, vector in zip(pool, embeddings, strict=True):
             if not torch.equal(rows.setdefault(id, vector), vector):
                 raise FileUnusable(f"{path}: candidate {id} has one embedding in one pool, another in another")
-    return QueryPools(pools, make_bank(list(rows), torch.stack(list(rows.values())), encoder=encoder, where=str(path)))
+    bank = make_bank(list(rows), torch.stack(list(rows.values())), encoder=encoder, where=str(path))
+    return bank._replace(pools=pools)
 
-
-Shard = dict[str, Vectors]
-"""Arrays with a row for each item: `vectors`, and `classes` of pictures where the encoder gives them."""
 
 PER_SHARD = 256
 """Pictures, questions or texts that are embedded and kept together; a kill loses at most so many."""
@@ -342,10 +323,10 @@ def embed_dataset(
     """
     items, encoder = dataset.items, views.encoder
     silent: Callable[[int], None] = lambda _: None  # noqa: E731 - as `tell`: where pictures are counted, texts are not
-    images = _embed_view(views.images, items, encoder, artifacts, tell) if views.images else {}
-    texts = _embed_view(views.texts, items, encoder, artifacts, silent if images else tell)["vectors"]
-    joint = _normalize_rows(images["vectors"] + texts, items) if images else texts  # the mean of two unit vectors
-    answers = _embed_view(views.answers, items, encoder, artifacts, silent)["vectors"] if views.answers else None
+    images = _embed_view(views.images, items, encoder, artifacts, tell) if views.images else None
+    texts = _embed_view(views.texts, items, encoder, artifacts, tell if images is None else silent)
+    joint = texts if images is None else _normalize_rows(images + texts, items)  # the mean of two unit vectors
+    answers = _embed_view(views.answers, items, encoder, artifacts, silent) if views.answers else None
     row_of = {item.id: number for number, item in enumerate(items)}
 
     def keep(ids: Sequence[str], vectors: Vectors) -> Ref:
@@ -358,36 +339,30 @@ def embed_dataset(
         candidates=keep(dataset.candidates, joint),
         queries=keep(dataset.queries, joint),
         solved=None if answers is None else keep(dataset.candidates, _normalize_rows(joint + answers, items)),
-        images=keep(list(row_of), images["vectors"]) if images else None,
+        images=None if images is None else keep(list(row_of), images),
         texts=keep(list(row_of), texts),
-        classes=keep(list(row_of), images["classes"]) if "classes" in images else None,
     )
 
 
 def _embed_view(
     view: View, items: Sequence[Item], encoder: str, artifacts: Artifacts, tell: Callable[[int], None]
-) -> Shard:
+) -> Vectors:
     """Embed each distinct key once, shard by shard, recalling stored shards; return a row for each item."""
     keys = [view.key(item) for item in items]
     # of items with one key the first stands for all, so that an error names the first
     use_counts, item_of = Counter(keys), dict(reversed(list(zip(keys, items, strict=True))))
-    remaining, shards = iter(use_counts), list[Shard]()
+    remaining, shards = iter(use_counts), list[Vectors]()
     while names := list(islice(remaining, PER_SHARD)):
         key = content_key(f"lever.embed_{view.name}", VERSION, {"encoder": encoder, view.name: names})
         if ref := artifacts.recall(key):
-            shards.append(load_arrays(artifacts.get(ref)))
+            shards.append(load_arrays(artifacts.get(ref))["vectors"])
         else:
             batch = [item_of[name] for name in names]
-            arrays = view.embed(batch)
-            shards.append(
-                {name: _normalize_rows(vectors, batch) for name, vectors in arrays.items() if vectors is not None}
-            )
-            artifacts.remember(key, artifacts.put("embedded-shard", save_arrays(shards[-1])))
+            shards.append(_normalize_rows(view.embed(batch), batch))
+            artifacts.remember(key, artifacts.put("embedded-shard", save_arrays({"vectors": shards[-1]})))
         tell(sum(use_counts[name] for name in names))
     row_of = {name: place for place, name in enumerate(use_counts)}
-    rows = [row_of[name] for name in keys]
-    common_names = set(shards[0]).intersection(*shards)  # an encoder may not tell classes in every shard
-    return {name: np.concatenate([shard[name] for shard in shards])[rows] for name in common_names}
+    return np.concatenate(shards)[[row_of[name] for name in keys]]
 
 
 def _normalize_rows(vectors: Vectors, items: Sequence[Item]) -> Vectors:

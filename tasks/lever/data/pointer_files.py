@@ -99,45 +99,44 @@ class _NewBeams(BaseModel):
 
 def parse_beam(query: str, value: Mapping[str, Any], where: str) -> BeamQuery:
     """Read the sequences of one query in either format. Raises FileUnusable naming `where` and the field."""
-    scored: list[tuple[tuple[str, ...], float]] = []
+    sequences: dict[str, tuple[list[str], float]] = {}  # by the field that an error names
     pool: tuple[str, ...] = ()
     if "pointer_candidates" in value:
         pool = parse_pool_ids(value, where)
         for place, record in enumerate(validate(_NewBeams, value, where).pointer_candidates):
             field = f"pointer_candidates[{place}].pointer"
-            if outside := [at for at in record.pointer if not 0 <= at < len(pool)]:
-                raise FileUnusable(f"{where}: `{field}` has {outside[0]}; positions are 0 to {len(pool) - 1}")
+            _check_positions(record.pointer, pool, f"{where}: `{field}`")
             if record.score is not None:
-                scored.append(
-                    (_check_demonstrations(query, [pool[at] for at in record.pointer], where, field), record.score)
-                )
+                sequences[field] = [pool[at] for at in record.pointer], record.score
     elif {"id_list", "score_list"} <= value.keys():
         old = validate(_OldBeams, value, where)
         if len(old.id_list) != len(old.score_list):
-            raise FileUnusable(
-                f"{where}: `id_list` has {len(old.id_list)} sequences, `score_list` {len(old.score_list)} scores"
-            )
+            raise FileUnusable(f"{where}: `id_list` and `score_list` differ in length; write the file again")
         for place, (listed, score) in enumerate(zip(old.id_list, old.score_list, strict=True)):
             *demonstrations, last = map(str, listed or [""])
             if last != query:
                 raise FileUnusable(
                     f"{where}: `id_list[{place}]` ends with {last[:80]!r}; the query's own id is expected there"
                 )
-            scored.append((_check_demonstrations(query, demonstrations, where, f"id_list[{place}]"), score))
+            sequences[f"id_list[{place}]"] = demonstrations, score
     else:
         raise FileUnusable(
             f"{where}: neither `pointer_candidates` nor `id_list` and `score_list`, but {list(value)[:5]}"
         )
-    ranked = sorted(scored, key=lambda pair: -pair[1])  # equals stay in their order
-    return BeamQuery(tuple(ids for ids, _ in ranked), tuple(score for _, score in ranked), pool)
+    for field, (ids, _) in sequences.items():
+        if not ids or len(set(ids)) < len(ids) or query in ids:
+            raise FileUnusable(
+                f"{where}: `{field}` shows {ids[:9]}; at least one demonstration, each once, none the query itself"
+            )
+    ranked = sorted(sequences.values(), key=lambda pair: -pair[1])  # equals stay in their order
+    return BeamQuery(tuple(tuple(ids) for ids, _ in ranked), tuple(score for _, score in ranked), pool)
 
 
-def _check_demonstrations(query: str, ids: Sequence[str], where: str, field: str) -> tuple[str, ...]:
-    if not ids or len(set(ids)) < len(ids) or query in ids:
-        raise FileUnusable(
-            f"{where}: `{field}` shows {list(ids)[:9]}; at least one demonstration, each once, none the query itself"
-        )
-    return tuple(ids)
+def _check_positions(pointer: Sequence[int], pool: Sequence[str], where: str) -> None:
+    if outside := [at for at in pointer if not 0 <= at < len(pool)]:
+        raise FileUnusable(f"{where} has {outside[0]}; positions are 0 to {len(pool) - 1}")
+    if len(set(pointer)) < len(pointer):
+        raise FileUnusable(f"{where}: pointer {list(pointer)} repeats a position; nobody is shown the same twice")
 
 
 def parse_pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -178,14 +177,9 @@ def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[
     for key, value in entries.items():
         place = f"{where}: query {key}"
         if "candidate_pool_ids" not in value:  # the seed's own files name their candidates in `candidate_pool` alone
-            pool = cast(list[Any], value["candidate_pool"]) if isinstance(value.get("candidate_pool"), list) else []
-            entries_of_pool = [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in pool]
-            value = {
-                "meta": {},
-                **value,
-                "candidate_pool": entries_of_pool,
-                "candidate_pool_ids": parse_pool_ids(value, place),
-            }
+            ids = parse_pool_ids(value, place)
+            pool = [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in value["candidate_pool"]]
+            value = {"meta": {}, **value, "candidate_pool": pool, "candidate_pool_ids": ids}
         query = validate(RlQuery, value, place)
         if not shots and query.pointer_candidates:
             shots = len(query.pointer_candidates[0].pointer)
@@ -216,25 +210,17 @@ def serialize_rl_data(data: RlData) -> bytes:
 
 def _check_query(key: str, query: RlQuery, where: str, *, shots: int | None) -> None:
     """Check a query of RL data beyond its types. Raises FileUnusable."""
-    pool = query.candidate_pool_ids
-    duplicate = first_duplicate(pool)
-    if duplicate is not None:
-        raise FileUnusable(f"{where}: `candidate_pool_ids` names {duplicate} twice")
+    pool = parse_pool_ids({"candidate_pool_ids": list(query.candidate_pool_ids)}, where)
     if key in pool:
         raise FileUnusable(f"{where}: `candidate_pool_ids` names the query itself; nobody may be shown its answer")
     if not query.pointer_candidates:
         raise FileUnusable(f"{where}: `pointer_candidates` is empty; generate its pointers, or leave it out")
     number_of: dict[tuple[int, ...], int] = {}
     for number, record in enumerate(query.pointer_candidates):
-        pointer, entry = list(record.pointer), f"{where}: `pointer_candidates[{number}]"
-        if len(pointer) != shots or not pointer:
-            raise FileUnusable(f"{entry}`: pointer {pointer[:9]} has {len(pointer)} positions, {shots} are expected")
-        if outside := [at for at in pointer if not 0 <= at < len(pool)]:
-            raise FileUnusable(
-                f"{entry}`: pointer {pointer} leaves its pool: {outside[0]} is none of 0 to {len(pool) - 1}"
-            )
-        if len(set(pointer)) < len(pointer):
-            raise FileUnusable(f"{entry}`: pointer {pointer} repeats a position; nobody is shown the same twice")
+        entry = f"{where}: `pointer_candidates[{number}]"
+        if len(record.pointer) != shots or not shots:
+            raise FileUnusable(f"{entry}.pointer` has {len(record.pointer)} positions, {shots} are expected")
+        _check_positions(record.pointer, pool, f"{entry}.pointer`")
         if record.status == "judged" and (record.vqa_correct is None or record.vqa_acc_score is None):
             raise FileUnusable(
                 f"{entry}`: no `vqa_correct` or no `vqa_acc_score`, and `status` is not `eval_failed`: judge it again"

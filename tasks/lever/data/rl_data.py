@@ -1,13 +1,24 @@
-"""The RL data of a trained selector: the pointers that it draws, and how the judge answers with them.
+"""Pointers to learn from: those that a selector draws, judged, and sequences to imitate, which the judge likes best.
 
-beam, sample, random (in this order, each ordered pointer once, refilled at random) ─► judged
+RL data: beam, sample, random (in this order, each ordered pointer once, refilled at random) ─► judged
+
+Beams: a search over P(answer | sequence) that asks the judge only about what looks promising. Every candidate is
+weighed alone. Then, for each further pick, the best sequence grows by the better half of the candidates, and what helps
+it there is tried in another order and behind the other sequences that are kept. With 5 beams over 16 candidates and 2
+shots that is 33 prompts a query. Without screening every kept sequence grows by every candidate: 92 prompts.
+
+Source of InfoScore: Yang et al. 2023, "Lever LM: Configuring In-Context Sequence to Lever Large Vision Language
+Models", arXiv:2312.10104. That of a sequence is P(answer | sequence) - P(answer | nothing shown): the gains of its
+picks add up to it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,8 +27,8 @@ from models.pointer import PointerSelector
 from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, pool_rows
 from tasks.lever.lever_errors import PoolTooSmall
-from tasks.lever.lever_options import RlDataSettings
-from tasks.lever.lever_records import Method, Pointer, PointerRecord, Pools, RlData, RlQuery
+from tasks.lever.lever_options import BeamSettings, RlDataSettings
+from tasks.lever.lever_records import Item, Method, Pointer, PointerRecord, Pools, RlData, RlQuery
 
 
 def make_rl_data(
@@ -77,45 +88,39 @@ def draw_pointers(
     if size < shots:
         raise PoolTooSmall(f"pools of {size} candidates, {shots} shots: lower the shots or widen the pools")
 
-    def at_random() -> PointerRecord:
-        return _make_record(torch.randperm(size, generator=generator)[:shots].tolist(), "random")
+    drawn: list[dict[Pointer, PointerRecord]] = [{} for _ in ids]  # of each query: each ordered pointer once
 
-    proposed = list[list[list[PointerRecord]]]()  # by priority, then by query
+    def at_random() -> list[int]:
+        return torch.randperm(size, generator=generator)[:shots].tolist()
+
+    def propose(pointers: Sequence[Sequence[Sequence[int]]], method: Method, temperature: float | None = None) -> None:
+        for of_query, group in zip(drawn, pointers, strict=True):
+            for number, pointer in enumerate(map(tuple, group)):
+                rank = number if method == "beam" else None
+                record = PointerRecord(pointer=pointer, gen_method=method, beam_rank=rank, temperature=temperature)
+                of_query.setdefault(pointer, record)
+
     if settings.beams:
         width = min(settings.beams, math.perm(size, shots))  # a small pool has fewer pointers than beams
-        beams = selector.beam(queries, pools, shots=shots, width=width).pointers.tolist()
-        proposed.append(
-            [[_make_record(pointer, "beam", rank=rank) for rank, pointer in enumerate(query)] for query in beams]
-        )
+        propose(selector.beam(queries, pools, shots=shots, width=width).pointers.tolist(), "beam")
     if settings.retrieval:
         # flipped: the most similar is picked last, as demonstrations are shown in the order of the picks
-        closest = torch.einsum("bd,bkd->bk", queries, pools).topk(shots).indices.flip(-1).tolist()
-        proposed.append([[_make_record(pointer, "retrieval")] for pointer in closest])
+        propose(torch.einsum("bd,bkd->bk", queries, pools).topk(shots).indices.flip(-1)[:, None].tolist(), "retrieval")
     for temperature in settings.temperatures if settings.samples else ():
         sampling: Any = {"draws": settings.samples, "temperature": temperature, "generator": generator}
-        sampled = selector.sample(queries, pools, shots=shots, **sampling).pointers.tolist()
-        proposed.append(
-            [[_make_record(pointer, "sample", temperature=temperature) for pointer in query] for query in sampled]
-        )
-    if settings.random:
-        proposed.append([[at_random() for _ in range(settings.random)] for _ in ids])
-
-    count, groups = min(settings.total, math.perm(size, shots)), list[list[PointerRecord]]()
-    for row in range(len(ids)):
-        # each ordered pointer once: another order is another prompt; filled up at random
-        distinct: dict[Pointer, PointerRecord] = {}
-        for record in (proposal for group in proposed for proposal in group[row]):
-            distinct.setdefault(record.pointer, record)
-        while len(distinct) < count:  # ends: a pool has at least so many ordered pointers
-            record = at_random()
-            distinct.setdefault(record.pointer, record)
-        groups.append(list(distinct.values()))
+        propose(selector.sample(queries, pools, shots=shots, **sampling).pointers.tolist(), "sample", temperature)
+    propose([[at_random() for _ in range(settings.random)] for _ in ids], "random")
+    count = min(settings.total, math.perm(size, shots))
+    for of_query in drawn:
+        while len(of_query) < count:  # ends: a pool has at least so many ordered pointers
+            pointer = tuple(at_random())
+            of_query.setdefault(pointer, PointerRecord(pointer=pointer, gen_method="random"))
     with torch.no_grad():
-        pointers = torch.tensor([[record.pointer for record in query] for query in groups], device=queries.device)
+        pointers = torch.tensor([list(of_query) for of_query in drawn], device=queries.device)
         steps = selector.log_probs(queries, pools, pointers).double().cpu()  # (B, G, S)
     records_of: dict[str, list[PointerRecord]] = {name: [] for name in ids}
-    for name, records, log_probs in zip(ids, groups, steps, strict=True):
-        for record, picks in zip(records, log_probs, strict=True):
+    for name, of_query, log_probs in zip(ids, drawn, steps, strict=True):
+        for record, picks in zip(of_query.values(), log_probs, strict=True):
             total = picks.sum().item()
             update: dict[str, float] = {"behaviour_logp": total}
             if record.gen_method in ("beam", "sample"):
@@ -124,12 +129,6 @@ def draw_pointers(
                 update["beam_score"] = picks.exp().sum().item()
             records_of[name].append(record.model_copy(update=update))
     return records_of
-
-
-def _make_record(
-    pointer: Sequence[int], method: Method, *, rank: int | None = None, temperature: float | None = None
-) -> PointerRecord:
-    return PointerRecord(pointer=tuple(pointer), gen_method=method, beam_rank=rank, temperature=temperature)
 
 
 def judge_pointers(
@@ -151,3 +150,158 @@ def judge_pointers(
         if judgment.retryable:
             postponed[f"query {query}, pointer {list(record.pointer)}"] = judgment.failed or ""
     return pointers, postponed
+
+
+TRIED_AGAIN = 8
+"""For each kept sequence beside the best, one in so many candidates is tried again, at least one."""
+
+
+class Growth(NamedTuple):
+    """Sequences that a pick weighs beyond the first one."""
+
+    of_best: int
+    """Number of sequences that are the best one so far with one candidate more."""
+    of_others: int
+    """Number of other orders of these, and of other kept sequences with one of these candidates."""
+
+
+def count_growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
+    """Return how many sequences the next pick weighs when `picked` of `candidates` are in the best one.
+
+    A single beam, and a search without screening, weigh every candidate that remains.
+    """
+    remaining = candidates - picked
+    if width == 1 or not screened:
+        return Growth(remaining, (min(width, math.perm(candidates, picked)) - 1) * remaining)  # beams that exist
+    return Growth(max(1, remaining // 2), min(remaining, (width - 1) * max(1, candidates // TRIED_AGAIN)))
+
+
+def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
+    """Return, by number of demonstrations, how many sequences a search asks the judge about."""
+    candidates = min(settings.candidates or pool, pool)
+    later_picks = {
+        picked + 1: sum(count_growth(settings.width, candidates=candidates, picked=picked, screened=screened))
+        for picked in range(1, shots)
+    }
+    query_count = min(queries, settings.queries or queries)
+    return {length: query_count * count for length, count in {0: 1, 1: candidates, **later_picks}.items()}
+
+
+def find_beams(
+    queries: Sequence[Item],
+    pools: Pools,
+    judging: Judging,
+    *,
+    shots: int,
+    settings: BeamSettings,
+    screened: bool,
+    seed: int,
+) -> dict[str, tuple[PointerRecord, ...]]:
+    """Return the sequences with the highest InfoScore for each query, best first, with the score as `beam_score`.
+
+    The judge is asked about all queries at once. screened: it is asked only about sequences that look promising.
+    Raises PoolTooSmall, JudgeUnusable.
+    """
+    beams = {
+        item.id: _Beam(
+            _draw_positions(item.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened
+        )
+        for item in queries
+    }
+
+    def weigh(sequences_of: Mapping[str, list[Pointer]]) -> None:
+        pairs = [(query, sequence) for query, sequences in sequences_of.items() for sequence in sequences]
+        prompts = [PromptedQuery(query, tuple(pools.pools[query][at] for at in sequence)) for query, sequence in pairs]
+        for (query, sequence), log_prob in zip(pairs, judging.answer_log_probs(prompts), strict=True):
+            beams[query].record_score(sequence, log_prob)
+
+    weigh({query: [()] for query in beams})
+    weigh({query: [(position,) for position in beam.positions] for query, beam in beams.items()})
+    for _ in range(1, shots):
+        weigh({query: beam.extend_best() for query, beam in beams.items()})
+        weigh({query: beam.extend_others() for query, beam in beams.items()})
+    return {query: beam.best_records() for query, beam in beams.items()}
+
+
+class _Beam:
+    """The beam search of one query: it proposes sequences, and records how likely the answer is behind them."""
+
+    def __init__(self, tried: Sequence[int], width: int, screened: bool) -> None:
+        self.positions, self._width, self._screened = tried, width, screened
+        self._growth, self._log_prob_without = Growth(0, 0), 0.0
+        self._worth: dict[int, float] = {}  # of a candidate: the best score of a sequence that it is in
+        self._best_sequences: list[Pointer] = []
+        self._scores: dict[Pointer, float] = {}  # of the sequences of this pick
+
+    def record_score(self, sequence: Pointer, log_prob: float) -> None:
+        """Record log P(answer | sequence); with NaN the sequence is dropped, as one of its items cannot be shown."""
+        if not sequence:
+            self._log_prob_without = log_prob
+        elif not math.isnan(log_prob):
+            self._scores[sequence] = log_prob
+            for position in sequence:
+                self._worth[position] = max(log_prob, self._worth.get(position, -math.inf))
+
+    def extend_best(self) -> list[Pointer]:
+        """Keep the best sequences of the last pick; return the best one extended by candidates of the better half.
+
+        Nothing if none is kept.
+        """
+        self._best_sequences, self._scores = self._rank()[: self._width], {}
+        if not self._best_sequences:
+            return []
+        best, candidates = self._best_sequences[0], len(self.positions)
+        self._growth = count_growth(self._width, candidates=candidates, picked=len(best), screened=self._screened)
+        return [(*best, position) for position in self._rank_additions()[: self._growth.of_best]]
+
+    def extend_others(self) -> list[Pointer]:
+        """Return further sequences: what helped the best one most, in front of it and behind the other kept ones.
+
+        Without screening, every candidate is put behind every other kept sequence.
+        """
+        if not self._best_sequences:
+            return []
+        best_sequence, *others = self._best_sequences
+        if not self._screened:
+            return [(*rest, position) for rest in others for position in self.positions if position not in rest]
+        gained = [sequence[-1] for sequence in self._rank()]
+        ordered = [*gained, *(position for position in self._rank_additions() if position not in gained)]
+        extended = (
+            (*rest, position) if rest != best_sequence else (position, *best_sequence)
+            for position in ordered
+            for rest in self._best_sequences
+            if position not in rest
+        )
+        return list(islice(extended, self._growth.of_others))
+
+    def best_records(self) -> tuple[PointerRecord, ...]:
+        """Return the kept sequences, best first, each with its rank and InfoScore."""
+        return tuple(
+            PointerRecord(
+                pointer=sequence,
+                gen_method="beam",
+                beam_rank=rank,
+                beam_score=math.exp(self._scores[sequence]) - math.exp(self._log_prob_without),
+            )
+            for rank, sequence in enumerate(self._rank()[: self._width])
+        )
+
+    def _rank_additions(self) -> list[int]:
+        """Return the candidates that the best sequence lacks, the most promising first, unscored ones last."""
+        lacking = (position for position in self.positions if position not in self._best_sequences[0])
+        return sorted(lacking, key=lambda position: -self._worth.get(position, -math.inf))
+
+    def _rank(self) -> list[Pointer]:
+        """Return the sequences of this pick, best first; of equal scores the one that was asked about first."""
+        return sorted(self._scores, key=lambda sequence: -self._scores[sequence])
+
+
+def _draw_positions(query: str, pools: Pools, *, shots: int, settings: BeamSettings, seed: int) -> list[int]:
+    """Draw the positions in the pool that the search may pick. Raises PoolTooSmall."""
+    size = len(pools.pools[query])
+    count = min(settings.candidates or size, size)
+    if count < shots:
+        raise PoolTooSmall(f"query {query}: {count} candidates are tried for {shots} shots; try more, or show fewer")
+    digest = hashlib.sha256(f"{seed}:{query}".encode()).digest()  # draws do not depend on the other queries
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7]))
+    return sorted(torch.randperm(size, generator=generator)[:count].tolist())

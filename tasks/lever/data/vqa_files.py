@@ -276,29 +276,19 @@ class Pictures:
 
     def __call__(self, item: VqaItem) -> Image:
         """Return the picture of an item. Raises DatasetUnusable: missing, damaged, too large, or changed."""
-        try:
-            return self._cached(item.image, item.image_sha256)
-        except _Unusable as error:
-            raise DatasetUnusable(f"question {item.id}: its picture {item.image} {error}") from error
+        return self._cached(item.image, item.image_sha256)
 
     def _read(self, path: str, sha256: str) -> Image:
         try:
             data = Path(path).read_bytes()
         except OSError as error:
-            raise _Unusable(f"cannot be read ({error.strerror}); put the file back") from error
+            raise DatasetUnusable(f"picture {path} cannot be read ({error.strerror}); put the file back") from error
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise _Unusable("is another than when the dataset was read; read the dataset again")
+            raise DatasetUnusable(f"picture {path} is another than when the dataset was read; read the dataset again")
         try:
             return Image(png=_to_png(data))
-        except TOO_LARGE as error:
-            raise _Unusable(f"has more than the {MOST_PIXELS:,} pixels that are read; make it smaller") from error
-        except UNREADABLE as error:
-            why = " ".join(str(error).split())[:120]
-            raise _Unusable(f"is damaged, or no picture ({why}); leave the question out") from error
-
-
-class _Unusable(Exception):
-    """A picture that cannot be used; its text is the end of a sentence that begins with the path."""
+        except (*TOO_LARGE, *UNREADABLE) as error:
+            raise DatasetUnusable(f"picture {path} {_describe_damage(error)}; leave the question out") from error
 
 
 def find_damage(data: bytes) -> str | None:
@@ -312,11 +302,15 @@ def find_damage(data: bytes) -> str | None:
                 picture.verify()
             else:
                 picture.load()
-    except TOO_LARGE:
-        return f"has more than {MOST_PIXELS:,} pixels"
-    except UNREADABLE as error:
-        return f"is damaged, or no picture in a known format ({type(error).__name__})"
+    except (*TOO_LARGE, *UNREADABLE) as error:
+        return _describe_damage(error)
     return None
+
+
+def _describe_damage(error: Exception) -> str:
+    if isinstance(error, TOO_LARGE):
+        return f"has more than {MOST_PIXELS:,} pixels"
+    return f"is damaged, or no picture in a known format ({type(error).__name__})"
 
 
 def _open_picture(data: bytes) -> Decoder.Image:

@@ -23,7 +23,7 @@ from models.model_errors import ContextOverflow, ModelError, RequestRefused
 from models.prompts import cut_at_stops
 from models.protocols import ChatRequest, ChatResponse, Image
 from tasks.lever.digits import scenes
-from tasks.lever.digits.net import CODE, PER_ITEM, Tower, from_bytes
+from tasks.lever.digits.net import PER_ITEM, Tower, from_bytes
 from tasks.lever.digits.scenes import END, QUESTIONS, UNKNOWN, seeded_generator, tokens_of
 
 CHUNK = 64
@@ -162,10 +162,6 @@ class DigitsEncoder:
         """Return (len(texts), dimension): a random direction for each distinct text."""
         directions = [torch.randn(TEXT_WIDTH, generator=seeded_generator(0, text)) for text in texts]
         return _normalize_rows(directions, width=self.dimension, start=self.dimension - TEXT_WIDTH)
-
-    def embed_classes(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
-        """Return (len(pngs), 20): probabilities of the left digit and of the right one, L2-normalised."""
-        return _normalize_rows([self._see(png).code for png in pngs], width=CODE)
 
 
 def _chunk_items(items: Sequence[tuple[int, Tensor]]) -> Iterator[tuple[list[int], Tensor]]:

@@ -56,8 +56,8 @@ class View(NamedTuple):
     """Name of the part, in cache keys and on the screen: `pictures`, `questions`, `texts` or `answers`."""
     key: Callable[[Any], str]
     """Returns the key of an item; items with equal keys have equal vectors and are embedded once."""
-    embed: Callable[[Sequence[Any]], Mapping[str, Vectors | None]]
-    """Embeds items: `vectors`, a row for each, and perhaps `classes`, the encoder's class probabilities."""
+    embed: Callable[[Sequence[Any]], Vectors]
+    """Embeds items, a row for each."""
 
 
 class Views(NamedTuple):
@@ -167,12 +167,11 @@ def picture_views(encoder: VisionEmbedder) -> Views:
 
     pictures = Pictures(capacity=0)  # each is needed once
 
-    def embed_pictures(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
-        pngs = [pictures(item).png for item in items]
-        return {"vectors": encoder.embed_images(pngs), "classes": encoder.embed_classes(pngs)}
+    def embed_pictures(items: Sequence[VqaItem]) -> Vectors:
+        return encoder.embed_images([pictures(item).png for item in items])
 
-    def embed_questions(items: Sequence[VqaItem]) -> Mapping[str, Vectors | None]:
-        return {"vectors": encoder.embed_texts([item.question for item in items])}
+    def embed_questions(items: Sequence[VqaItem]) -> Vectors:
+        return encoder.embed_texts([item.question for item in items])
 
     return Views(
         encoder=encoder.id,
@@ -271,7 +270,7 @@ def text_views(embedder: Embedder) -> Views:
     """Return text and class as the parts that an embedder embeds."""
 
     def view(name: str, words: Callable[[TextItem], str]) -> View:
-        return View(name, words, lambda items: {"vectors": embedder.embed([words(item) for item in items])})
+        return View(name, words, lambda items: embedder.embed([words(item) for item in items]))
 
     texts, answers = view("texts", lambda item: item.text), view("answers", lambda item: item.label)
     return Views(embedder.id, embedder.dimension, images=None, texts=texts, answers=answers)

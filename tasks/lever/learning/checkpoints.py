@@ -106,7 +106,8 @@ def list_keys(keys: Iterable[str]) -> str:
 
 SEED_SUFFIXES = (".ckpt", ".pt", ".pth")
 PREFIX = "lever_lm.pointer_selector."
-ENCODERS = "lever_lm."
+HEADS_IN = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
+"""Entries of a checkpoint that may hold the number of heads."""
 LAYER = re.compile(r"(?:cross_attn_layers|attn_norms)\.(\d+)\.")
 LOOKED_AT_MOST = 20_000
 """Values of the hyper-parameters that are searched for the number of heads."""
@@ -131,8 +132,12 @@ class OpenedSelector(NamedTuple):
         """Whether it was trained on candidates with their answers."""
         return bool(self.encoder and self.encoder.endswith(WITH_ANSWERS))
 
-    def require_encoder(self, encoder: str, *, dimension: int, path: Path) -> None:
-        """Raise FileUnusable unless it reads vectors of this encoder; with answers or without them does not count."""
+    def require_encoder(self, encoder: str, *, dimension: int, path: Path, with_answers: bool | None = None) -> None:
+        """Raise FileUnusable unless it reads vectors of this encoder.
+
+        with_answers: whether candidates are shown to it with their answers; None does not look. One that does not name
+        its encoder may have been trained on either.
+        """
         own, theirs = ((name or "").removesuffix(WITH_ANSWERS) for name in (self.encoder, encoder))
         if own and theirs and own != theirs:
             raise FileUnusable(f"{path} was trained with vectors of {own}, and these are of {theirs}; embed anew")
@@ -142,17 +147,10 @@ class OpenedSelector(NamedTuple):
                 f"{path} reads vectors of {width} numbers, and these have {dimension}; "
                 "take the encoder that it was trained with"
             )
-
-    def require_sight(self, *, with_answers: bool, path: Path) -> None:
-        """Raise FileUnusable unless it was trained on candidates with their answers, or without, as it sees them now.
-
-        One that does not name its encoder may have been trained on either.
-        """
-        if self.encoder and self.sees_answers != with_answers:
-            own, now = ("without", "with") if with_answers else ("with", "without")
+        if own and with_answers not in (None, self.sees_answers):
             raise FileUnusable(
-                f"{path} was trained on candidates {own} their answers, and here it would see them {now}; "
-                "train it anew, or give the embeddings that it was trained with"
+                f"{path} was trained on candidates {'with' if self.sees_answers else 'without'} their answers, and "
+                "here it would see them otherwise; train it anew, or give the embeddings that it was trained with"
             )
 
 
@@ -196,35 +194,23 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
             f"{path} is no whole checkpoint ({reason}); name a .ckpt or .pt file, copy or download it again, or save "
             "one of a torch before 1.6 again"
         ) from error
-    if top is None:
-        raise FileUnusable(f"{path} holds no dict of weights, and is no checkpoint; name a .ckpt or .pt file")
 
     # Lightning's `state_dict` has the network below a prefix, beside its encoders; GRPO's `model_state_dict` is bare
-    state, grpo_state = _string_entries(top.get("state_dict")), _string_entries(top.get("model_state_dict"))
-    lightning_state = next(
-        (mapping for mapping in (state, top) if mapping and any(key.startswith(PREFIX) for key in mapping)), None
-    )
-    notes: list[str] = []
-    if lightning_state is not None:
-        network = {key.removeprefix(PREFIX): value for key, value in lightning_state.items() if key.startswith(PREFIX)}
-        outside = [key for key in lightning_state if not key.startswith(PREFIX)]
-        encoders = [key for key in outside if key.startswith(ENCODERS)]
-        if encoders:
-            notes.append(f"{len(encoders)} weights of the image and text encoders were not read")
-        if any("lora_" in key for key in encoders):
-            notes.append(
-                "its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from"
-            )
-        if len(outside) > len(encoders):
-            notes.append(f"{len(outside) - len(encoders)} entries of other parts were not read")
-    elif grpo_state is not None:
-        network = grpo_state
-    else:
-        keys = [key[:100] for key in state or top]
+    places = [_string_entries(part) for part in ((top or {}).get("state_dict"), top)]
+    lightning_state = next((part for part in places if part and any(key.startswith(PREFIX) for key in part)), {})
+    network = {key.removeprefix(PREFIX): value for key, value in lightning_state.items() if key.startswith(PREFIX)}
+    network = network or _string_entries((top or {}).get("model_state_dict"))
+    if not network:
+        keys = [key[:100] for key in next(filter(None, places), {})]
         raise FileUnusable(
             f"{path} holds no pointer network: nothing below `{PREFIX}`, no `model_state_dict`; "
             f"its keys are {list_keys(keys) or 'none'}. Name a v2 or v3 checkpoint of Lever-Plus"
         )
+    notes: list[str] = []
+    if outside := [key for key in lightning_state if not key.startswith(PREFIX)]:
+        notes.append(f"{len(outside)} weights of the image and text encoders, and other entries, were not read")
+    if any("lora_" in key for key in outside):
+        notes.append("its encoders carry LoRA weights: embeddings of the plain encoders are not those it learnt from")
 
     weights = {key: value for key, value in network.items() if isinstance(value, Tensor) and value.is_floating_point()}
     if wrong := network.keys() - weights.keys():
@@ -233,15 +219,23 @@ def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[Point
         )
     if sum(weight.nbytes for weight in weights.values()) > path.stat().st_size:  # views of one number, expanded
         raise FileUnusable(f"{path}: its weights share their numbers, and would unfold to more than the file holds")
-    config, config_notes = _derive_config(weights, top, heads, path)
+    if heads is None:
+        head_counts = {number for place in HEADS_IN for number in _find_head_counts((top or {}).get(place))} or {1}
+        if len(head_counts) > 1:
+            raise FileUnusable(
+                f"{path}: its hyper-parameters name num_heads {sorted(head_counts)}; say which one by `heads`"
+            )
+        [heads] = head_counts
+        notes.append(f"{heads} heads, as its hyper-parameters say, or by default where these are silent")
+    config = _derive_config(weights, heads, path)
+    if not config.gate:
+        notes.append("it has no state gate (`gate=False`): every pick sees the same state")
     selector = build_selector(config, {key: weight.float().contiguous() for key, weight in weights.items()}, str(path))
-    return selector, [*notes, *config_notes]
+    return selector, notes
 
 
-def _derive_config(
-    weights: Mapping[str, Tensor], top: Mapping[str, Any], heads: int | None, path: Path
-) -> tuple[PointerConfig, list[str]]:
-    """Derive the configuration from the shapes of the weights; return it and notes.
+def _derive_config(weights: Mapping[str, Tensor], heads: int, path: Path) -> PointerConfig:
+    """Derive the configuration from the shapes of the weights.
 
     Distinct numbers of layers are counted; a gap in them is found later, by missing keys.
     """
@@ -251,31 +245,15 @@ def _derive_config(
     hidden = projection.shape[0]
     layers = len({match[1] for match in map(LAYER.match, weights) if match})
     gate = any(key.startswith("query_update_gate.") for key in weights)
-    notes = [] if gate else ["it has no state gate (`gate=False`): every pick sees the same state"]
-    if not layers:
-        notes.append("it has no cross-attention (`layers=0`): it is a bi-encoder")
-    if heads is None:
-        places = ("hyper_parameters", "datamodule_hyper_parameters", "model_config")
-        head_counts = {number for place in places for number in _find_integers("num_heads", top.get(place))}
-        if len(head_counts) > 1:
-            raise FileUnusable(
-                f"{path}: its hyper-parameters name num_heads {sorted(head_counts)}; say which one by `heads`"
-            )
-        heads = head_counts.pop() if head_counts else None
-        heads_note = f"{heads} heads, as its hyper-parameters say"
-        notes.append(
-            heads_note if heads else "nothing in it says how many heads it has; 1 is taken, the default of Lever-Plus"
-        )
     try:
         dimension = input_projection.shape[-1] if input_projection is not None and input_projection.ndim else hidden
-        config = PointerConfig(embedding_dim=dimension, hidden=hidden, layers=layers, heads=heads or 1, gate=gate)
+        return PointerConfig(embedding_dim=dimension, hidden=hidden, layers=layers, heads=heads, gate=gate)
     except ValidationError as error:
         raise FileUnusable(f"{path}: {heads} heads, {hidden} wide: {error.errors()[0]['msg']}") from error
-    return config, notes
 
 
-def _find_integers(name: str, value: Any) -> Iterator[int]:
-    """Yield small integers under this key at any depth, and those that OmegaConf wraps with a `_val`."""
+def _find_head_counts(value: Any) -> Iterator[int]:
+    """Yield small integers under `num_heads` at any depth, and those that OmegaConf wraps with a `_val`."""
     waiting, visited = [value], set[int]()
     while waiting and len(visited) < LOOKED_AT_MOST:
         current = waiting.pop()
@@ -284,9 +262,9 @@ def _find_integers(name: str, value: Any) -> Iterator[int]:
             continue
         visited.add(id(current))
         waiting.extend(mapping.values())
-        entry = mapping.get(name)
-        node = _string_entries(entry.state) if isinstance(entry, Inert) else None
-        entry = node.get("_val") if node else entry
+        entry = mapping.get("num_heads")
+        if isinstance(entry, Inert):
+            entry = (_string_entries(entry.state) or {}).get("_val")
         if type(entry) is int and 0 < entry < MOST_HEADS:
             yield entry
 

@@ -8,7 +8,7 @@ nearest last: it is shown next to the question.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, permutations
@@ -35,7 +35,6 @@ from tasks.lever.lever_records import (
     SEED_CHOICES,
     SELECTED,
     SIMILARITY,
-    SIMILARITY_CLASS,
     SIMILARITY_POOL,
     SIMILARITY_VOTE,
     UNTRAINED,
@@ -71,7 +70,6 @@ NEEDED: dict[str, set[str]] = {
     "TextSimSampler": {"texts"},
     "ImgSimSampler": {"images"},
     "MixSampler": {"images", "texts"},
-    SIMILARITY_CLASS: {"classes"},
 }
 """What each selector cannot choose without: names of embeddings, as of `Banks`, and `CLASSES`."""
 
@@ -95,20 +93,25 @@ def untrained_selectors(
 
     classes: the class of each candidate; empty where items have none. tuned: weights of rules, as in `Verdict`.
     """
-    joint: Any = banks.get("joint")  # missing only where nothing that needs it is given
-    classed: Any = banks.get("classes")
+
+    def choose_in_pools(*, shots: int) -> Demonstrations:
+        return {query: choose_nearest([query], pools[query], banks["joint"], shots=shots)[query] for query in queries}
+
+    def choose_by_sampler(sampler: Sampler, *, shots: int) -> Demonstrations:
+        """Choose what a sampler draws for a pool of `shots`, its first last. Raises PoolTooSmall, FileUnusable."""
+        drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
+        return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}
+
     choosers: dict[str, Choose] = {
         ZERO_SHOT: lambda **_: dict.fromkeys(queries, ()),
         RANDOM: partial(choose_at_random, queries, candidates, seed=seed),
-        SIMILARITY_POOL: partial(choose_nearest_of_pool, queries, pools, joint),
-        SIMILARITY_CLASS: partial(choose_nearest, queries, candidates, classed),
+        SIMILARITY_POOL: choose_in_pools,
     }
+    choosers |= {sampler: partial(choose_by_sampler, sampler) for sampler in SEED_CHOICES}
     for name in RIVALS:
         weight = (tuned or {}).get(name, WEIGHTS.get(name, (0.0,))[-1])
         rule = SelectionRule.model_validate({"name": name, "weight": weight, "classes": classes})
         choosers[name] = partial(choose_by_rule, rule, queries, candidates, banks)
-    for sampler in SEED_CHOICES:
-        choosers[sampler] = partial(choose_by_sampler, queries, candidates, banks, sampler=sampler, seed=seed)
     return {name: choosers[name] for name in available_selectors({*banks, *([CLASSES] if classes else [])})}
 
 
@@ -118,18 +121,18 @@ def choose_by_rule(
     """Choose by a rule that learning has to beat. Raises FileUnusable for missing embeddings, PoolTooSmall."""
     if missing := NEEDED[rule.name] - {*banks, CLASSES, "images"}:
         raise FileUnusable(f"{rule.title} needs the embeddings of {', '.join(sorted(missing))}; export them as well")
-    joint = banks["joint"]
+    among = queries, candidates, banks["joint"]
     match rule.name:
         case "similarity":
-            return choose_nearest(queries, candidates, joint, shots=shots)
+            return choose_nearest(*among, shots=shots)
         case "similarity_vote":
-            return choose_by_vote(queries, candidates, joint, rule.classes, shots=shots)
+            return choose_by_vote(*among, rule.classes, shots=shots)
         case "mmr":
-            return choose_diverse(queries, candidates, joint, shots=shots, weight=rule.weight)
+            return choose_diverse(*among, shots=shots, weight=rule.weight)
         case "distinct_questions":
-            return choose_distinct(queries, candidates, joint, banks["texts"][1], shots=shots)
+            return choose_distinct(*among, banks["texts"][1], shots=shots)
         case "dpp":
-            return choose_spread(queries, candidates, joint, shots=shots, weight=rule.weight)
+            return choose_spread(*among, shots=shots, weight=rule.weight)
 
 
 def choose_at_random(queries: Sequence[str], candidates: Sequence[str], *, shots: int, seed: int) -> Demonstrations:
@@ -177,13 +180,6 @@ def choose_by_vote(
         for query, names in of_class.items():
             demonstrations[query] = tuple(reversed(list(dict.fromkeys([*names, *others[query]]))[:shots]))
     return {query: demonstrations[query] for query in queries}
-
-
-def choose_nearest_of_pool(
-    queries: Sequence[str], pools: Mapping[str, Sequence[str]], vectors: Pair, *, shots: int
-) -> Demonstrations:
-    """Choose the nearest of each pool, the nearest last; ties by id. Raises FileUnusable for an id without a vector."""
-    return {query: choose_nearest([query], pools[query], vectors, shots=shots)[query] for query in queries}
 
 
 WEIGHTS: dict[str, tuple[float, ...]] = {MMR: (0.3, 0.5, 0.7, 1.0), DPP: (0.02, 0.05, 0.1, 0.2)}
@@ -271,14 +267,6 @@ def _pick_in_turn(
     return demonstrations
 
 
-def choose_by_sampler(
-    queries: Sequence[str], candidates: Sequence[str], banks: Banks, *, sampler: Sampler, shots: int, seed: int
-) -> Demonstrations:
-    """Choose what a sampler draws for a pool of `shots`, its first last. Raises PoolTooSmall, FileUnusable."""
-    drawn = draw_pools(queries, candidates, banks, recipe=PoolRecipe(sampler=sampler, size=shots), seed=seed)
-    return {query: tuple(reversed(names)) for query, names in drawn.pools.items()}
-
-
 Judge = Callable[[Sequence[PromptedQuery]], Sequence[Judgment]]
 """One judgment for each question, in order."""
 ALL_UP_TO_SHOTS = 2
@@ -301,32 +289,22 @@ def measure_selectors(
     trained_shots: int,
     oracle: OracleSettings,
     seed: int,
-    verdict: Verdict | None = None,
+    verdict: Verdict,
 ) -> tuple[SelectorResult, ...]:
     """Evaluate every selector with every number of shots on the test queries, zero-shot, and the oracle.
 
     verdict: which of the last trained selector and a rule is `selected`, and the weights of rules.
     """
     queries = [item.id for item in setting.dataset.test]
-    test_pools = {query: pools.pools[query] for query in queries}
-    candidates, classes = setting.dataset.candidates, classes_of(setting)
-    tuned = verdict.tuned if verdict else None
-    rules = untrained_selectors(queries, candidates, banks, pools=test_pools, classes=classes, seed=seed, tuned=tuned)
-    in_order = setting.judging.task.prompts.in_order
-    choosers = {name: partial(choose_nearest_last, choose, in_order) for name, choose in rules.items()}
-
-    def choose_by(selector: PointerSelector, *, shots: int) -> Demonstrations:
-        predictions = predict_greedily(selector, setting.queries, setting.candidates, test_pools, shots=shots)
-        return {query: prediction.demonstrations for query, prediction in predictions.items()}
-
-    choosers |= {name: partial(choose_by, selector) for name, selector in selectors.items()}
+    about: Any = {"pools": pools.pools, "classes": classes_of(setting), "seed": seed, "tuned": verdict.tuned}
+    choosers = show_nearest_last(untrained_selectors(queries, setting.dataset.candidates, banks, **about), setting)
+    choosers |= {name: choose_by_selector(network, setting, pools, queries) for name, network in selectors.items()}
     judge = _with_progress(setting.judging, "evaluate")
     results = judge_selectors(choosers, queries, pools, judge, shots=sorted({0, *shots}))  # 0: zero-shot, always a row
-    if verdict:
-        source = verdict.stage if verdict.is_learned else verdict.rule.name
-        results += tuple(
-            result.model_copy(update={"selector": SELECTED}) for result in results if result.selector == source
-        )
+    source = verdict.stage if verdict.is_learned else verdict.rule.name
+    results += tuple(
+        result.model_copy(update={"selector": SELECTED}) for result in results if result.selector == source
+    )
     if oracle.most_judgments == 0:
         return results
     judge, limit = _with_progress(setting.judging, "search best"), oracle.most_judgments
@@ -343,9 +321,25 @@ def classes_of(setting: Setting) -> dict[str, str]:
     return {name: judging.items[name].shown_answer for name in names}
 
 
-def choose_nearest_last(choose: Choose, in_order: Callable[[Any], Any], *, shots: int) -> Demonstrations:
-    """Return what a rule chooses in the order of picks that shows the nearest next to the question, as RICES does."""
-    return {query: in_order(names) for query, names in choose(shots=shots).items()}
+def show_nearest_last(rules: Mapping[str, Choose], setting: Setting) -> dict[str, Choose]:
+    """Return rules in the order of picks that shows the nearest next to the question, as RICES does."""
+    in_order = setting.judging.task.prompts.in_order
+
+    def choose(rule: Choose, *, shots: int) -> Demonstrations:
+        return {query: in_order(names) for query, names in rule(shots=shots).items()}
+
+    return {name: partial(choose, rule) for name, rule in rules.items()}
+
+
+def choose_by_selector(selector: PointerSelector, setting: Setting, pools: Pools, queries: Sequence[str]) -> Choose:
+    """Return a trained selector as one that chooses for these queries from their pools."""
+    of_queries = {query: pools.pools[query] for query in queries}
+
+    def choose(*, shots: int) -> Demonstrations:
+        predictions = predict_greedily(selector, setting.queries, setting.candidates, of_queries, shots=shots)
+        return {query: prediction.demonstrations for query, prediction in predictions.items()}
+
+    return choose
 
 
 def judge_selectors(
@@ -422,60 +416,49 @@ def search_best(
     results: of other selectors; their pointers count as tried, so that no selector is better than the oracle.
     most_judgments: limit of the search; the best so far counts, and `search` says whether it is a lower bound.
     """
-    outcomes_of: dict[str, list[Outcome]] = defaultdict(list)
+    best = {query: Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged") for query in queries}
+    scored: dict[str, set[tuple[str, ...]]] = {query: set() for query in queries}
+
+    def add(outcome: Outcome) -> None:
+        if outcome.accuracy is not None:
+            scored[outcome.query].add(outcome.shown)
+        best_so_far = best[outcome.query]
+        if not best_so_far.shown or _accuracy_of(outcome) > _accuracy_of(best_so_far):
+            best[outcome.query] = outcome  # a failure too, which says whether the judge may answer another time
+
+    def is_settled(query: str) -> bool:
+        """Return whether no other pointer can be better: one is entirely right, or all of the pool were scored."""
+        pool = pools.pools[query]
+        # what is shown from outside the pool may be the best, but is none of the pointers to be tried
+        count = sum(map(set(pool).issuperset, scored[query]))
+        return _accuracy_of(best[query]) >= PERFECT or count == math.perm(len(pool), shots)
+
+    def draw_untried(query: str) -> Iterator[PromptedQuery]:
+        pool, rng = pools.pools[query], generator_of(query, seed=seed, purpose=f"oracle {shots}")
+        for pointer in _draw_pointers(len(pool), shots=shots, rng=rng):
+            demonstrations = tuple(pool[at] for at in pointer)
+            if demonstrations not in scored[query]:
+                yield PromptedQuery(query, demonstrations)
+
     for outcome in (tried for result in results if result.shots == shots for tried in result.outcomes):
-        outcomes_of[outcome.query].append(outcome)
-    searches = {query: _OracleSearch(query, outcomes_of[query], pools, shots=shots, seed=seed) for query in queries}
+        if outcome.accuracy is not None:
+            add(outcome)
+    untried = {query: draw_untried(query) for query in queries}
     judged, size = 0, FIRST_ROUND
-    while prompts := [prompt for search in searches.values() for prompt in search.take(size)]:
+    while prompts := [prompt for query in queries if not is_settled(query) for prompt in islice(untried[query], size)]:
         affordable = prompts[: None if most_judgments is None else max(0, most_judgments - judged)]
         for outcome in judge_prompts(affordable, pools, judge):
-            searches[outcome.query].add(outcome)
+            add(outcome)
         judged += len(affordable)
         if len(affordable) < len(prompts):
             break
         size = min(2 * size, LARGEST_ROUND)
-    settled = sum(search.is_settled for search in searches.values())
     return SelectorResult(
         selector=ORACLE,
         shots=shots,
-        outcomes=tuple(search.best for search in searches.values()),
-        search=Search(judged=judged, settled=settled, queries=len(queries)),
+        outcomes=tuple(best.values()),
+        search=Search(judged=judged, settled=sum(map(is_settled, queries)), queries=len(queries)),
     )
-
-
-class _OracleSearch:
-    """The oracle's search of one query: the pointers to be tried, and the best outcome so far."""
-
-    def __init__(self, query: str, outcomes: Iterable[Outcome], pools: Pools, *, shots: int, seed: int) -> None:
-        self._query, self._pool = query, pools.pools[query]
-        self._unscored = math.perm(len(self._pool), shots)
-        self.best = Outcome(query=query, pointer=(), shown=(), failed="no pointer was judged")
-        scored = {outcome.shown: outcome for outcome in outcomes if outcome.accuracy is not None}
-        for outcome in scored.values():
-            self.add(outcome)
-        rng = generator_of(query, seed=seed, purpose=f"oracle {shots}")
-        tried = {outcome.pointer for outcome in scored.values()}
-        self._untried = (
-            pointer for pointer in _draw_pointers(len(self._pool), shots=shots, rng=rng) if pointer not in tried
-        )
-
-    @property
-    def is_settled(self) -> bool:
-        """True when no further pointer can be better: one is entirely right, or all were scored."""
-        return _accuracy_of(self.best) >= PERFECT or self._unscored == 0
-
-    def take(self, count: int) -> list[PromptedQuery]:
-        """Return the next pointers to try as prompts; none when the search is settled."""
-        pointers = [] if self.is_settled else islice(self._untried, count)
-        return [PromptedQuery(self._query, tuple(self._pool[at] for at in pointer)) for pointer in pointers]
-
-    def add(self, outcome: Outcome) -> None:
-        """Count an outcome as tried, and keep it if it is the best so far."""
-        # what is shown from outside the pool may be the best, but is none of the pointers to be tried
-        self._unscored -= outcome.accuracy is not None and bool(outcome.pointer)
-        if not self.best.shown or _accuracy_of(outcome) > _accuracy_of(self.best):
-            self.best = outcome
 
 
 def _draw_pointers(size: int, *, shots: int, rng: np.random.Generator) -> Iterator[Pointer]:

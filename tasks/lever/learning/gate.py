@@ -13,17 +13,18 @@ from statistics import fmean
 
 from models.pointer import PointerSelector
 from tasks.lever.data.candidate_pools import Banks
-from tasks.lever.judge.judging import PromptedQuery
 from tasks.lever.learning.choosing import (
     CLASSES,
     WEIGHTS,
-    Demonstrations,
+    Choose,
     available_selectors,
     choose_by_rule,
-    choose_nearest_last,
+    choose_by_selector,
     classes_of,
+    judge_selectors,
+    show_nearest_last,
 )
-from tasks.lever.learning.training_inputs import Setting, judge_all, predict_greedily
+from tasks.lever.learning.training_inputs import Setting, judge_all
 from tasks.lever.lever_records import RIVALS, SIMILARITY_VOTE, Pools, SelectionRule, Verdict
 from tasks.measure.paired_tests import paired_test
 
@@ -46,21 +47,15 @@ def judge_gate(
     stage: the name of the selector. Raises as the rules do, and JudgeUnusable.
     """
     queries = [item.id for item in setting.dataset.validation]
-    in_order, candidates = setting.judging.task.prompts.in_order, setting.dataset.candidates
     rules = list_rules(banks, classes_of(setting))
-    chosen: dict[str, Demonstrations] = {
-        rule.title: choose_nearest_last(
-            partial(choose_by_rule, rule, queries, candidates, banks), in_order, shots=shots
-        )
-        for rule in rules
+    choosers: dict[str, Choose] = {
+        rule.title: partial(choose_by_rule, rule, queries, setting.dataset.candidates, banks) for rule in rules
     }
-    pooled = {query: pools.pools[query] for query in queries}
-    predictions = predict_greedily(selector, setting.queries, setting.candidates, pooled, shots=shots)
-    learned: Demonstrations = {query: prediction.demonstrations for query, prediction in predictions.items()}
-    prompts = [PromptedQuery(query, shown[query]) for shown in (*chosen.values(), learned) for query in queries]
-    judged = iter(judge_all(setting, prompts))
-    *of_rules, of_selector = ({query: next(judged).accuracy for query in queries} for _ in (*chosen, learned))
-    return compare(dict(zip(chosen, of_rules, strict=True)), rules, of_selector, stage=stage)
+    choosers = show_nearest_last(choosers, setting) | {stage: choose_by_selector(selector, setting, pools, queries)}
+    results = judge_selectors(choosers, queries, pools, partial(judge_all, setting), shots=[shots])
+    accuracies = {result.selector: {item.query: item.accuracy for item in result.outcomes} for result in results}
+    learned = accuracies.pop(stage)
+    return compare(accuracies, rules, learned, stage=stage)
 
 
 def list_rules(banks: Banks, classes: Mapping[str, str]) -> list[SelectionRule]:

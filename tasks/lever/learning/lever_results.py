@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from storage import evaluated as rows
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
-from tasks.lever.learning.lever_plots import LearningCurve, draw_accuracy, draw_curves
+from tasks.lever.learning.lever_plots import draw_accuracy, draw_curves
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, SelectorScore, Summary
 from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
 
@@ -72,15 +72,6 @@ def lever_plus_json(summary: Summary) -> dict[str, dict[str, float]]:
     return table
 
 
-def describe_headline(summary: Summary) -> str:
-    """Describe the run in a line: `digits, 2 shots: grpo − similarity +0.061 (+0.020 – +0.102); zero_shot 0.004, …`."""
-    about = summary.conditions
-    gain = f"{_describe_gain(summary.headline)}; " if summary.headline else ""
-    gain += "".join(f"{line}; " for line in describe_verdicts(summary))
-    accuracies = ", ".join(f"{score.selector} {score.accuracy.value:.3f}" for score in summary.compared())
-    return f"{about.dataset}, {about.trained_shots} shot{'s' if about.trained_shots != 1 else ''}: {gain}{accuracies}"
-
-
 def describe_verdicts(summary: Summary) -> list[str]:
     """Describe what the selectors are after their comparison with rules, a line for each seed or one for all."""
     lines = [verdict.description for verdict in summary.verdicts]
@@ -90,9 +81,8 @@ def describe_verdicts(summary: Summary) -> list[str]:
 
 
 def _describe_gain(gain: Gain) -> str:
-    estimate = gain.accuracy
-    interval = "—" if estimate.low is None or estimate.high is None else f"{estimate.low:+.3f} – {estimate.high:+.3f}"
-    return f"{gain.better} − {gain.worse} {estimate.value:+.3f} ({interval})"
+    names = f"{gain.better} − {gain.worse}".replace("_", " ")
+    return f"{names}: {gain.accuracy.value:+.3f}  ({_format_interval(gain.accuracy)})"
 
 
 def accuracy_table(summary: Summary) -> list[list[str]]:
@@ -119,18 +109,8 @@ def accuracy_table(summary: Summary) -> list[list[str]]:
 
 
 def describe_gains(summary: Summary) -> list[str]:
-    """Describe the gains at the trained shots, with their intervals, and GRPO's way to the oracle, a line each."""
-    shots = summary.conditions.trained_shots
-    gains = [gain for gain in summary.gains if gain.shots == shots]
-    lines = [
-        f"{gain.better} − {gain.worse}: ".replace("_", " ")
-        + f"{gain.accuracy.value:+.3f}  ({_format_interval(gain.accuracy)})"
-        for gain in gains
-    ]
-    headways = [headway for headway in summary.ways if headway.shots == shots and headway.selector == "grpo"]
-    return lines + [
-        f"{headway.selector} is {headway.share:.0%} of the way from similarity to the oracle" for headway in headways
-    ]
+    """Describe the gains at the trained shots, with their intervals, a line each."""
+    return [_describe_gain(gain) for gain in summary.gains if gain.shots == summary.conditions.trained_shots]
 
 
 def _format_interval(estimate: SeedEstimate) -> str:
@@ -177,7 +157,6 @@ def database_rows(
     for score in summary.figures:
         is_headline = headline is not None and score == headline
         results.append(_make_result(f"accuracy.{score.selector}", score.shots, score.accuracy, headline=is_headline))
-        results.append(_make_result(f"correct.{score.selector}", score.shots, score.correct))
     results += [_make_result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy) for gain in summary.gains]
     checksum = hashlib.sha256()  # of the items and the content of their pictures, wherever these lie
     for item in dataset.test:
@@ -247,17 +226,7 @@ def _make_samples(
 
 def draw_plots(summary: Summary, seeds: Sequence[SeedReport], artifacts: Artifacts) -> dict[str, bytes]:
     """Draw the plots of a run, as PNGs by file name."""
-    trainings = [
-        LearningCurve(
-            selector.stage,
-            seed.seed,
-            artifacts.load(Curve, selector.curve).points,
-            selector.validation,
-            selector.chosen_epoch,
-        )
-        for seed in seeds
-        for selector in seed.trained
-    ]
+    trainings = [(selector, artifacts.load(Curve, selector.curve)) for seed in seeds for selector in seed.trained]
     return {"accuracy.png": draw_accuracy(summary)} | (
         {"curves.png": draw_curves(trainings, about=summary.conditions.dataset)} if trainings else {}
     )

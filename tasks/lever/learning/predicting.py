@@ -18,10 +18,8 @@ from storage.records import Record
 from tasks.lever.data.candidate_pools import Banks, Pair, draw_pools
 from tasks.lever.data.embeddings import (
     EmbeddingBank,
-    QueryPools,
     make_bank,
     modality_file,
-    read_bank,
     read_embeddings,
     solved_file,
 )
@@ -70,25 +68,25 @@ def predict_files(
     opened: a checkpoint, or a rule alone.
     Raises PoolTooSmall, FileUnusable; also where the recipe needs embeddings that do not lie beside these files.
     """
-    candidate_file = read_embeddings(candidates, ids=candidate_ids)
-    bank = candidate_file if isinstance(candidate_file, EmbeddingBank) else candidate_file.bank
-    query_bank = read_bank(queries, ids=ids)
+    bank, query_bank = read_embeddings(candidates, ids=candidate_ids), read_embeddings(queries, ids=ids)
     require_equal_encoders(query_bank, bank)
     rule, warnings = (opened, ()) if isinstance(opened, SelectionRule) else (None, ())
     if isinstance(opened, OpenedSelector):
         opened.require_encoder(query_bank.encoder, dimension=query_bank.dimension, path=checkpoint)
         if opened.verdict and not opened.verdict.is_learned:
             rule, warnings = opened.verdict.rule, (f"{checkpoint.name}: {opened.verdict.description}",)
-    if rule:
-        pools_of = candidate_file.pools if isinstance(candidate_file, QueryPools) else {}
-        banks: dict[str, Pair] = {"joint": (query_bank, bank)}
-        if "texts" in NEEDED[rule.name]:
-            of_questions = read_bank(modality_file(candidates, "texts"))
-            banks["texts"] = of_questions, of_questions  # a rule reads those of the candidates alone
-        return FilePredictions(
-            _predict_by_rule(rule, query_bank.ids, bank.ids, banks, pools_of, shots=shots),
-            warnings,
+    banks: dict[str, Pair] = {"joint": (query_bank, bank)}
+    pools = bank.pools or {}
+    if missing := [query for query in query_bank.ids if pools and query not in pools]:
+        raise FileUnusable(
+            f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
         )
+    pools = {query: pools[query] for query in query_bank.ids} if pools else {}
+    if rule:
+        if "texts" in NEEDED[rule.name]:
+            of_questions = read_embeddings(modality_file(candidates, "texts"))
+            banks["texts"] = of_questions, of_questions  # a rule reads those of the candidates alone
+        return FilePredictions(_predict_by_rule(rule, banks, pools, shots=shots), warnings)
     assert isinstance(opened, OpenedSelector)
 
     visible_bank = bank
@@ -99,54 +97,47 @@ def predict_files(
                 f"{checkpoint} was trained on candidates with their answers, and {path} is not there; "
                 "export it (`trivet lever run --until embed`)"
             )
-        visible_bank = read_bank(path)
+        visible_bank = read_embeddings(path)
         opened.require_encoder(visible_bank.encoder, dimension=visible_bank.dimension, path=checkpoint)
         visible_bank.positions(bank.ids)  # raises for one that is missing
-
-    if isinstance(candidate_file, QueryPools):
-        if missing := [query for query in query_bank.ids if query not in candidate_file.pools]:
-            raise FileUnusable(
-                f"{len(missing)} queries have no pool ({', '.join(missing[:5])}); give queries that have one"
-            )
-        pools = {query: candidate_file.pools[query] for query in query_bank.ids}
+    if pools:
         return FilePredictions(predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots), ())
 
     own_recipe = opened.recipe
-    size = pool_size or own_recipe.size or USUAL_SIZE
-    overrides: dict[str, object] = {"sampler": sampler or own_recipe.sampler, "size": size}
+    overrides: dict[str, object] = {"sampler": sampler, "size": pool_size or own_recipe.size or USUAL_SIZE}
     if sampler == "RetrievalSampler" and not own_recipe.modalities:
         overrides["modalities"] = ("joint",)
-    recipe = PoolRecipe.model_validate(own_recipe.model_dump() | overrides)
-    banks: dict[str, Pair] = {"joint": (query_bank, bank)}
+    stored = own_recipe.model_dump() | {name: value for name, value in overrides.items() if value}
+    recipe = PoolRecipe.model_validate(stored)
     for modality in OF_SAMPLERS.get(recipe.sampler, tuple(name for name in recipe.modalities if name != "joint")):
         paths = modality_file(queries, modality), modality_file(candidates, modality)
         if all(path.is_file() for path in paths):
-            banks[modality] = read_bank(paths[0]), read_bank(paths[1])
+            banks[modality] = read_embeddings(paths[0]), read_embeddings(paths[1])
         elif sampler is None:
             raise FileUnusable(
                 f"{checkpoint} was trained in {own_recipe.description}, and {paths[0]} and {paths[1]} are not both "
                 "there; export them (`trivet lever run --until embed`), or name the --sampler of other pools"
             )
     recipe = recipe.limited_to(banks)
-    # with few candidates the pool is all of them, one fewer where a query is a candidate: it may not be its own
-    size = min(recipe.size, len(bank.ids) - bool({*query_bank.ids} & {*bank.ids}))
-    fitting = recipe.model_copy(update={"size": size})
-    pools = draw_pools(query_bank.ids, bank.ids, banks, recipe=fitting, seed=seed).pools
+    pools = _draw_pools(recipe, banks, seed=seed)
     warning = f"{checkpoint.name} was trained in {own_recipe.description}; it chooses from {recipe.description}"
     choices = predict_greedily(opened.selector, query_bank, visible_bank, pools, shots=shots)
     return FilePredictions(choices, () if own_recipe.matches(recipe) else (warning,))
 
 
+def _draw_pools(recipe: PoolRecipe, banks: Banks, *, seed: int) -> dict[str, tuple[str, ...]]:
+    """Draw the pools of all queries; with few candidates they are all of them, and a query is never its own."""
+    queries, candidates = (bank.ids for bank in banks["joint"])
+    size = min(recipe.size or USUAL_SIZE, len(candidates) - bool({*queries} & {*candidates}))
+    fitting = recipe.model_copy(update={"size": size})
+    return draw_pools(queries, candidates, banks, recipe=fitting, seed=seed).pools
+
+
 def _predict_by_rule(
-    rule: SelectionRule,
-    queries: Sequence[str],
-    candidates: Sequence[str],
-    banks: Banks,
-    pools: Mapping[str, Sequence[str]],
-    *,
-    shots: int,
+    rule: SelectionRule, banks: Banks, pools: Mapping[str, Sequence[str]], *, shots: int
 ) -> dict[str, Prediction]:
     """Return the choices of a rule, which are certain. pools: of each query, where these are given; else empty."""
+    queries, candidates = (bank.ids for bank in banks["joint"])
     if pools:
         chosen = {query: choose_by_rule(rule, [query], pools[query], banks, shots=shots)[query] for query in queries}
     else:
@@ -220,9 +211,7 @@ def choose_examples(
     if trained.verdict and not trained.verdict.is_learned:
         rule = trained.verdict.rule.model_copy(update={"classes": texts.answers})  # those of these examples vote
         return choose_by_rule(rule, queries, candidates, banks, shots=count)
-    size = min(trained.recipe.size or USUAL_SIZE, len(candidates))
-    recipe = trained.recipe.limited_to(banks).model_copy(update={"size": size})
-    pools = draw_pools(queries, candidates, banks, recipe=recipe, seed=seed).pools
+    pools = _draw_pools(trained.recipe.limited_to(banks), banks, seed=seed)
     if trained.sees_answers:
         answers = _vectors(embed, [texts.answers[example] for example in texts.examples])
         sums = F.normalize(of_examples.vectors, dim=-1) + F.normalize(answers, dim=-1)

@@ -7,7 +7,7 @@ selector and in every seed. On simulated runs of 5 seeds and 400 queries the 95 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import fsum, sqrt
 from statistics import fmean
@@ -28,7 +28,6 @@ from tasks.lever.lever_records import (
     ZERO_SHOT,
     Conditions,
     Evaluated,
-    Outcome,
     Verdict,
 )
 from tasks.measure.bootstrap import Values, percentiles, resample_crossed
@@ -57,8 +56,6 @@ class SelectorScore(Record):
     selector: str
     shots: int
     accuracy: SeedEstimate
-    correct: SeedEstimate
-    """Share of answers that reach the threshold."""
     unscored: int
     """Answers that the judge could not give, over all seeds; in no mean."""
     is_lower_bound: bool = False
@@ -75,17 +72,8 @@ class Gain(Record):
     accuracy: SeedEstimate
 
 
-class Headway(Record):
-    """How far a selector gets from similarity towards the oracle: 0 is the nearest neighbours among all candidates, 1
-    the best that was found; below 0 it is worse than similarity."""
-
-    selector: str
-    shots: int
-    share: float
-
-
 class Summary(Record):
-    """The scores, gains and headway of a run, under equal conditions."""
+    """The scores and gains of a run, under equal conditions."""
 
     conditions: Conditions
     seeds: tuple[int, ...]
@@ -94,7 +82,6 @@ class Summary(Record):
     headline: Gain | None = None
     """The last trained stage over the strongest rule on these very queries, at the shots that it was trained for."""
     gains: tuple[Gain, ...]
-    ways: tuple[Headway, ...]
     verdicts: tuple[Verdict, ...] = ()
     """Whether a trained selector or a rule is `selected`, in the order of the seeds."""
 
@@ -112,10 +99,8 @@ class Summary(Record):
 def summarise(evaluated: Sequence[Evaluated]) -> Summary:
     """Summarise the evaluations of several seeds under the same conditions."""
     seeds = [seed_results.seed for seed_results in evaluated]
-    accuracy = _tabulate(evaluated, lambda outcome: outcome.accuracy)
+    accuracy = _tabulate(evaluated)
     accuracy_means = _resample_means(accuracy)
-    correct = _tabulate(evaluated, lambda outcome: outcome.correct)
-    correct_means = _resample_means(correct)
     scores: dict[Key, SelectorScore] = {}
     for key, table in accuracy.items():
         results = [
@@ -128,7 +113,6 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
             selector=key[0],
             shots=key[1],
             accuracy=_estimate(table, accuracy_means[key], seeds),
-            correct=_estimate(correct[key], correct_means[key], seeds),
             unscored=sum(result.unscored for result in results),
             is_lower_bound=any(result.search.is_lower_bound for result in results if result.search),
         )
@@ -138,13 +122,6 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         Gain(better=better[0], worse=worse[0], shots=better[1], accuracy=_estimate(table, drawn_gain, seeds))
         for ((better, worse), table), drawn_gain in zip(pairs.items(), _resample_means(pairs).values(), strict=True)
     )
-    # how far from similarity to the oracle, where both are known and apart
-    headways: list[Headway] = []
-    for (selector, shots), score in scores.items():
-        start, end = scores.get((SIMILARITY, shots)), scores.get((ORACLE, shots))
-        if start and end and selector not in (SIMILARITY, ORACLE) and end.accuracy.value > start.accuracy.value:
-            share = (score.accuracy.value - start.accuracy.value) / (end.accuracy.value - start.accuracy.value)
-            headways.append(Headway(selector=selector, shots=shots, share=share))
     about = evaluated[0].conditions
     # a stage is paired with the strongest rule first
     gain_of = {
@@ -156,13 +133,12 @@ def summarise(evaluated: Sequence[Evaluated]) -> Summary:
         figures=tuple(scores.values()),
         headline=next((gain_of[stage] for stage in reversed(TRAINED) if stage in gain_of), None),
         gains=gains,
-        ways=tuple(headways),
         verdicts=tuple(seed_results.verdict for seed_results in evaluated if seed_results.verdict),
     )
 
 
-def _tabulate(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float | None]) -> dict[Key, Values]:
-    """Return values (R seeds, Q queries) by selector and shots, NaN where not scored; tables of NaN are left out."""
+def _tabulate(evaluated: Sequence[Evaluated]) -> dict[Key, Values]:
+    """Return accuracies (R seeds, Q queries) by selector and shots, NaN where not scored, without tables of NaN."""
     results = [result for seed_results in evaluated for result in seed_results.results]
     queries = dict.fromkeys(outcome.query for result in results for outcome in result.outcomes)
     column = {query: number for number, query in enumerate(queries)}
@@ -172,9 +148,8 @@ def _tabulate(evaluated: Sequence[Evaluated], value: Callable[[Outcome], float |
             key = result.selector, result.shots
             table = tables.setdefault(key, np.full((len(evaluated), len(column)), np.nan))
             for outcome in result.outcomes:
-                measurement = value(outcome)
-                if measurement is not None:
-                    table[row, column[outcome.query]] = measurement
+                if outcome.accuracy is not None:
+                    table[row, column[outcome.query]] = outcome.accuracy
     rank_of = {selector: float(number) for number, selector in enumerate(SELECTORS)}  # others stand before the oracle
     ordered = sorted(tables, key=lambda key: (key[1], rank_of.get(key[0], rank_of[ORACLE] - 0.5), key[0]))
     return {key: tables[key] for key in ordered if not np.isnan(tables[key]).all()}

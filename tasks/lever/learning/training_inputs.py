@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from models.pointer import PointerSelector
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.data.pointer_files import iter_rl_data
 from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
-from tasks.lever.judge.rewards import reward_of
 from tasks.lever.lever_errors import FileUnusable, JudgeUnusable, OptionUnusable, PoolTooSmall, RewardUnusable
 from tasks.lever.lever_options import OF_LIKELIHOODS, RewardMode
 from tasks.lever.lever_records import Dataset, Pointer, PointerRecord, Pools, RlQuery
@@ -63,16 +62,6 @@ def choose_device(name: str | None) -> str:
     return name
 
 
-class Labelled(NamedTuple):
-    """One pointer to imitate for each query."""
-
-    ids: tuple[str, ...]
-    queries: Tensor  # (Q, d)
-    bank: Tensor  # (N, d) all candidates; a batch gathers its pools, so that (Q, K, d) is nowhere in memory
-    pools: Tensor  # (Q, K) int64 rows of `bank`
-    labels: Tensor  # (Q, S) int64 positions in the pool
-
-
 class Groups(NamedTuple):
     """Several judged pointers for each query."""
 
@@ -94,7 +83,7 @@ class Material(NamedTuple):
     pools: Tensor  # (Q, K) rows of `bank`
 
     @classmethod
-    def of(cls, data: Labelled | Groups, selector: PointerSelector, *, device: torch.device) -> Material:
+    def of(cls, data: Groups, selector: PointerSelector, *, device: torch.device) -> Material:
         """Move the queries and candidates of `data` to `device`, in the precision of `selector`."""
         dtype = next(selector.parameters()).dtype
         return cls(data.queries.to(device, dtype), data.bank.to(device, dtype), data.pools.to(device))
@@ -113,18 +102,21 @@ def pool_rows(pools: Iterable[Sequence[str]], candidates: EmbeddingBank) -> Tens
     return torch.tensor(candidates.positions(list(chain.from_iterable(pool_ids)))).view(len(pool_ids), -1)
 
 
-def make_labelled(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Labelled:
-    """Return the best pointer of each query as the label to imitate. Raises FileUnusable if there is none."""
-    ids = tuple(query for query, records in beams.items() if records)
-    if not ids:
+def make_labelled(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[PointerRecord]]) -> Groups:
+    """Return groups of one, the best pointer of each query to imitate. Raises FileUnusable if there is none."""
+    best = {query: records[0].pointer for query, records in beams.items() if records}
+    if not best:
         raise FileUnusable("the beam data hold no pointer of any train query; search for beams again")
-    return Labelled(
-        ids=ids,
-        queries=setting.queries.rows(ids),
-        bank=setting.candidates.vectors,
-        pools=pool_rows((pools.pools[query] for query in ids), setting.candidates),
-        labels=torch.tensor([beams[query][0].pointer for query in ids]),
-    )
+    pointers = [[pointer] for pointer in best.values()]
+    return _gather_groups(setting.queries, setting.candidates, {query: pools.pools[query] for query in best}, pointers)
+
+
+def make_unjudged(setting: Setting, pools: Pools, *, shots: int) -> Groups:
+    """Return the train queries with their pools, and no judged pointer."""
+    pool_of = {query: pools.pools[query] for query in setting.dataset.train_queries}
+    group = [tuple(range(shots))] * 2  # a group has two members at least
+    rewards = [[None, None]] * len(pool_of)
+    return _gather_groups(setting.queries, setting.candidates, pool_of, [group] * len(pool_of), rewards)
 
 
 def make_groups(
@@ -136,7 +128,7 @@ def make_groups(
     embedding and for pools of different sizes.
     """
     usable: dict[str, RlQuery] = {}
-    rewards: list[list[float]] = []
+    rewards: list[list[float | None]] = []
     for query, rl_query in iter_rl_data(data, shots=shots):
         try:
             query_rewards = [
@@ -146,47 +138,47 @@ def make_groups(
             raise RewardUnusable(f"query {query}: {error}") from error
         if any(reward is not None for reward in query_rewards):
             usable[query] = rl_query
-            rewards.append([reward or 0.0 for reward in query_rewards])
+            rewards.append(query_rewards)
     if not usable:
         raise RewardUnusable("no pointer of the RL data could be judged; see that the judge is there, and judge again")
-    group_size = max(map(len, rewards))
-    groups = [rl_query.pointer_candidates for rl_query in usable.values()]
-    filler_pointer = tuple(range(len(groups[0][0].pointer)))  # padding that can be scored as any other pointer can
-
-    def filled(rows: Iterable[Sequence[Any]], filler: Any) -> Tensor:
-        return torch.tensor([[*row, *[filler] * (group_size - len(row))] for row in rows])
-
-    return Groups(
-        ids=tuple(usable),
-        queries=queries.rows(list(usable)),
-        bank=candidates.vectors,
-        pools=pool_rows((rl_query.candidate_pool_ids for rl_query in usable.values()), candidates),
-        pointers=filled([[record.pointer for record in group] for group in groups], filler_pointer),
-        rewards=filled(rewards, 0.0),
-        judged=filled([[record.status == "judged" for record in group] for group in groups], False),
-        behaviour=filled(
-            [
-                [math.nan if record.behaviour_logp is None else record.behaviour_logp for record in group]
-                for group in groups
-            ],
-            math.nan,
-        ),
+    return _gather_groups(
+        queries,
+        candidates,
+        {query: rl_query.candidate_pool_ids for query, rl_query in usable.items()},
+        [[record.pointer for record in rl_query.pointer_candidates] for rl_query in usable.values()],
+        rewards,
+        [[record.behaviour_logp for record in rl_query.pointer_candidates] for rl_query in usable.values()],
     )
 
 
-def make_unjudged(setting: Setting, pools: Pools, *, shots: int) -> Groups:
-    """Return the train queries with their pools, and no judged pointer."""
-    ids = setting.dataset.train_queries
-    unjudged = torch.zeros(len(ids), 2, dtype=torch.bool)  # a group has two members at least
+def _gather_groups(
+    queries: EmbeddingBank,
+    candidates: EmbeddingBank,
+    pool_of: Mapping[str, Sequence[str]],
+    pointers: Sequence[Sequence[Pointer]],
+    rewards: Sequence[Sequence[float | None]] | None = None,
+    behaviour: Sequence[Sequence[float | None]] | None = None,
+) -> Groups:
+    """Return the groups of these queries; None stands for a reward or log-probability that is not known."""
+    rewards = [[0.0] * len(group) for group in pointers] if rewards is None else rewards
+    size = max(map(len, rewards))
+    filler = tuple(range(len(pointers[0][0])))  # padding that can be scored as any other pointer can
+
+    def filled(rows: Iterable[Sequence[Any]], filler: Any) -> Tensor:
+        return torch.tensor([[*row, *[filler] * (size - len(row))] for row in rows])
+
+    def replaced(rows: Iterable[Sequence[float | None]], missing: float) -> Tensor:
+        return filled([[missing if value is None else value for value in row] for row in rows], missing)
+
     return Groups(
-        ids=ids,
-        queries=setting.queries.rows(ids),
-        bank=setting.candidates.vectors,
-        pools=pool_rows((pools.pools[query] for query in ids), setting.candidates),
-        pointers=torch.arange(shots).expand(len(ids), 2, shots),
-        rewards=torch.zeros(unjudged.shape),
-        judged=unjudged,
-        behaviour=torch.full(unjudged.shape, math.nan),
+        ids=tuple(pool_of),
+        queries=queries.rows(list(pool_of)),
+        bank=candidates.vectors,
+        pools=pool_rows(pool_of.values(), candidates),
+        pointers=filled(pointers, filler),
+        rewards=replaced(rewards, 0.0),
+        judged=filled([[reward is not None for reward in row] for row in rewards], False),
+        behaviour=replaced(behaviour or [[None] * len(group) for group in pointers], math.nan),
     )
 
 
@@ -294,3 +286,53 @@ def judge_all(setting: Setting, prompts: Sequence[PromptedQuery]) -> list[Judgme
     if len(failed) > MOST_FAILED * len(judged):
         raise JudgeUnusable(f"{len(failed)} of {len(judged)} questions cannot be asked ({failed[0]}); see the dataset")
     return judged
+
+
+REWARD_CLIP = (-5.0, 5.0)
+"""Bounds that every reward is clipped to."""
+BONUS = {"hard_plus_soft": 1, "soft_only": 0, "separated": 2, "hard_plus_gtprob": 1}
+"""Weight of the hard score beside a soft one."""
+
+
+def reward_of(record: PointerRecord, mode: RewardMode) -> float:
+    """Return the reward of a judged pointer, from the hard score h (`vqa_correct`) and the soft score s.
+
+        hard_plus_soft    h + s, the default      hard_only    h      soft_only    s
+        separated         2 + s if right, else s: the worst right answer stands above the best wrong one
+        hard_plus_gtprob  h + p, p how likely the judge finds the right answers
+        gt_logprob        log p, at least -5
+        legacy            .2 · quality + 1 · correctness, as Lever-Plus had it before: `compute_reward_for_candidate`
+                          with use_hard = use_soft = False, alpha .2, beta 1, correctness_mode `pm1`
+
+    Beam scores and log-probabilities of the selector enter `legacy` only; InfoScore enters none.
+    Raises RewardUnusable if the record lacks what its mode needs, ValueError for a mode that there is not.
+    """
+    modes = get_args(RewardMode)
+    if mode not in modes:  # ValueError, as in Lever-Plus
+        raise ValueError(f"Unknown reward_mode: {mode}; choose {', '.join(modes)}")
+    if record.status != "judged":
+        raise RewardUnusable(f"the judge failed ({record.reason}): such a pointer has no reward, leave it out")
+    hard = needed_score(record.vqa_correct, "vqa_correct", mode)
+    if mode == "legacy":
+        return clip_reward((2 * hard - 1) + 0.2 * (record.beam_score or 0.0), REWARD_CLIP)
+    if mode == "hard_only":
+        return clip_reward(hard, REWARD_CLIP)
+    if mode in OF_LIKELIHOODS:
+        probability = needed_score(record.vqa_gt_prob, "vqa_gt_prob", mode)
+        if mode == "gt_logprob":
+            return clip_reward(math.log(probability) if probability else -math.inf, REWARD_CLIP)
+        return clip_reward(BONUS[mode] * hard + probability, REWARD_CLIP)
+    return clip_reward(BONUS[mode] * hard + needed_score(record.vqa_acc_score, "vqa_acc_score", mode), REWARD_CLIP)
+
+
+def needed_score(value: float | None, field: str, by: str) -> float:
+    """Return the value. Raises RewardUnusable where there is none."""
+    if value is None:
+        raise RewardUnusable(f"a pointer without `{field}`, which {by} needs: judge it again, or choose another reward")
+    return float(value)
+
+
+def clip_reward(reward: float, bounds: tuple[float, float]) -> float:
+    if math.isnan(reward):
+        raise RewardUnusable("a reward is NaN: one of the scores that it is made of is no number, judge it again")
+    return max(bounds[0], min(bounds[1], reward))

@@ -117,7 +117,9 @@ class Loop:
             self.saved_tensors = parts.get("held", {})
             self.selector.load_state_dict(parts.get("weights", {}))
             self._best = {name: weight.to(self.device) for name, weight in parts.get("best", {}).items()}
-            restore_moments(self._optimizer, parts.get("adam", {}))
+            moments = _group_by_prefix(parts.get("adam", {}), ".")
+            states = {int(number): tensors for number, tensors in moments.items()}
+            self._optimizer.load_state_dict(self._optimizer.state_dict() | {"state": states})
 
     def epochs(self) -> Iterator[int]:
         """Yield the numbers of the remaining epochs, the current one first; the selector is validated after each.
@@ -218,8 +220,9 @@ class Loop:
         """Replace the state in the run's folder; without a folder nothing is kept. Raises StoreUnreachable."""
         if self.run.folder is None:
             return
-        weights, adam = self.selector.state_dict(), optimizer_moments(self._optimizer)
-        parts = {"weights": weights, "best": self._best, "adam": adam, "held": self.saved_tensors}
+        states = self._optimizer.state_dict()["state"].items()
+        adam = {f"{number}.{name}": value for number, state in states for name, value in state.items()}
+        parts = {"weights": self.selector.state_dict(), "best": self._best, "adam": adam, "held": self.saved_tensors}
         tensors = {
             f"{part}/{name}": tensor.detach().cpu().contiguous()
             for part, entries in parts.items()
@@ -235,18 +238,6 @@ def _group_by_prefix(tensors: Mapping[str, Tensor], separator: str) -> dict[str,
         part, _, name = path.partition(separator)
         parts.setdefault(part, {})[name] = tensor
     return parts
-
-
-def optimizer_moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state of an optimizer as named tensors: `0.exp_avg` …"""
-    states = optimizer.state_dict()["state"].items()
-    return {f"{number}.{name}": value for number, state in states for name, value in state.items()}
-
-
-def restore_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimizer the state that `optimizer_moments` named."""
-    states = {int(number): moments for number, moments in _group_by_prefix(tensors, ".").items()}
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": states})
 
 
 @contextmanager

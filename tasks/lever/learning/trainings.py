@@ -20,7 +20,7 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning import losses
 from tasks.lever.learning.losses import CHUNK, Reference, exact_kl, score_pointers
-from tasks.lever.learning.training_inputs import Groups, Labelled, Material, RewardDrawn
+from tasks.lever.learning.training_inputs import Groups, Material, RewardDrawn
 from tasks.lever.learning.training_loop import (
     Loop,
     Plan,
@@ -43,14 +43,14 @@ EXACT_KL_UP_TO = 100_000
 """Ordered pointers of a pool for which the KL divergence is computed; that of more is estimated (k3)."""
 
 
-def learn_sft(config: PointerConfig, labelled: Labelled, settings: SftSettings, run: TrainingRun) -> Trained:
-    """Train a new selector to imitate the labels by cross-entropy, and return that of the best epoch."""
+def learn_sft(config: PointerConfig, labelled: Groups, settings: SftSettings, run: TrainingRun) -> Trained:
+    """Train a new selector to imitate the first pointer of each group; return that of the best epoch."""
     with seeded_generators(derive_seed(run.seed, "weights"), torch.device("cpu")):
         start = PointerSelector(config).to(labelled.queries.dtype)
     plan = Plan(len(labelled.ids), settings.batch_size, (1,) * settings.epochs)
     loop = Loop(start, plan, settings, run)
     material = Material.of(labelled, start, device=loop.device)
-    labels = labelled.labels.to(loop.device)[:, None]  # (Q, 1, S)
+    labels = labelled.pointers[:, :1].to(loop.device)  # (Q, 1, S)
 
     def imitate(selector: PointerSelector, rows: Tensor) -> UpdateLoss:
         return UpdateLoss(losses.sft_loss(selector.log_probs(*material(rows), labels[rows])[:, 0]), {})
