@@ -275,10 +275,6 @@ class Anchored:
                     yield match
             high, window = low, window * GROWTH
 
-    def last(self, text: str) -> re.Match[str] | None:
-        """Return the match that begins last; None without one."""
-        return next(self.backwards(text), None)
-
 
 _GERMAN = r"(?:[Aa]ntwort|Lösung|Ergebnis)(?:[ \t]+(?:auf|zu|für)\b[^.:\n]{0,80}?)?(?:[ \t]+(?:ist|lautet|beträgt)\b"
 _FRENCH = (

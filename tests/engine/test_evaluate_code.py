@@ -91,7 +91,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 def record(folder: Path, *programs: tuple[str, str, str]) -> None:
     """Language, item, completion; in the order of the file."""
-    lines = [{"task_id": item, "language": language, "completion": text} for language, item, text in programs]
+    lines = [{"task_id": f"{tag}/{item}".removeprefix("python/"), "completion": text} for tag, item, text in programs]
     (folder / "recorded").mkdir()
     (folder / "recorded" / "HumanEval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 

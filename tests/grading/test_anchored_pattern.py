@@ -25,5 +25,5 @@ def test_matches_come_last_first_and_none_is_left_out(parts: list[str]) -> None:
 
 @pytest.mark.parametrize("before", [0, FIRST_WINDOW - 3, 9 * FIRST_WINDOW - 3])
 def test_a_word_across_the_edge_of_a_window_is_found(before: int) -> None:
-    assert (found := Anchored(PATTERN, WORDS).last("Answer: 7" + "." * before)) is not None
+    assert (found := next(Anchored(PATTERN, WORDS).backwards("Answer: 7" + "." * before), None)) is not None
     assert found[1] == "7"

@@ -50,7 +50,7 @@ class RAGQuestions(BaseBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         for row in data.rows(self.files[0]):
             with data.leave_out_odd(row):
-                if _has_gold(row):
+                if row.get("answer") is not None or row.get("answerable") is False:
                     yield self._item(row)
 
     def _item(self, row: Row) -> Item:
@@ -98,10 +98,6 @@ class RAGReading(RAGQuestions):
         # the passages come last, so that braces in them are not filled
         prompt = READING.replace("{question}", _read_text(row, "question")).replace("{context}", passages)
         return _build_item(row, prompt)
-
-
-def _has_gold(row: Row) -> bool:
-    return row.get("answer") is not None or row.get("answerable") is False
 
 
 def _build_item(row: Row, prompt: str) -> Item:

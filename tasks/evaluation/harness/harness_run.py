@@ -39,6 +39,7 @@ from tasks.evaluation.harness.harness_tasks import (
     silence_loggers,
 )
 from tasks.evaluation.record_lines import write_lines
+from tasks.evaluation.results.foreign_results import strip_filter
 from tasks.evaluation.running.open_models import Asking
 from tasks.evaluation.running.planning import RunSettings
 from tasks.evaluation.running.shard_grading import measure_coverage
@@ -59,8 +60,6 @@ SETTINGS = (
 NO_TEMPLATE = "no chat template was applied: log-probabilities are of plain texts"
 HARNESS_YAML = re.compile(r"^(task|group|tag):", re.MULTILINE)
 """Keys of a YAML task of the harness, which ours never have."""
-NO_FILTER = "none"
-"""Name of the harness's filter that changes nothing."""
 NOT_FOUND = ("", "[invalid]")
 """Outputs of the harness's filters for a response without an answer."""
 NOT_DEFINITION = ("metadata", "dataset_kwargs", "num_fewshot", "generation_kwargs", "repeats")
@@ -362,8 +361,8 @@ class _Task:
                         value = -log_likelihood / units if units else None
                     metric_value = _parse_number(value)
                     if metric_value is not None:
-                        values[_strip_filter(f"{metric},{row['filter']}")] = metric_value
-            score = values.get(_strip_filter(self.main))
+                        values[strip_filter(f"{metric},{row['filter']}")] = metric_value
+            score = values.get(strip_filter(self.main))
             values_text = ", ".join(f"{metric} = {value:g}" for metric, value in values.items())
             extracted = _extract_answer(logged[0], generates=self.generates)
             yield Sample(
@@ -401,7 +400,7 @@ def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Se
         scores = {} if keys else tally_samples(samples).scores
         if scores:
             better = all(task.rises(task.main) for task in read)
-            yield estimate(_strip_filter(read[0].main), scores, headline=True, higher_is_better=better)
+            yield estimate(strip_filter(read[0].main), scores, headline=True, higher_is_better=better)
     for task in read:
         task_samples = [sample for sample in samples if len(read) == 1 or sample.group == task.name]
         values, part = tally_samples(task_samples).values, "" if len(read) == 1 else f"task={task.name}"
@@ -410,7 +409,7 @@ def _read_estimates(group: Mapping[str, Any], read: Sequence[_Task], samples: Se
             for task_estimate in _read_estimate(
                 task.results, key, n=n, part=part, headline=headline, better=task.rises(key)
             ):
-                by_item = values.get(_strip_filter(key), {})
+                by_item = values.get(strip_filter(key), {})
                 # where the metric is the mean over the items, the interval is computed as for benchmarks of ours
                 if by_item and math.isclose(
                     task_estimate.value, sum(map(sum, by_item.values())) / len(by_item), abs_tol=1e-9
@@ -428,7 +427,7 @@ def _read_estimate(
     value, std_err = _parse_number(results[key]), _parse_number(results.get(key.replace(",", "_stderr,", 1)))
     if value is not None:
         yield Estimate(
-            metric=_strip_filter(key),
+            metric=strip_filter(key),
             part=part,
             value=value,
             std_err=std_err,
@@ -443,11 +442,6 @@ def _read_estimate(
 def _list_metric_keys(results: Mapping[str, Any]) -> Iterator[str]:
     """Return the keys of metrics, `metric,filter`, without those of standard errors."""
     return (key for key in results if "," in key and "_stderr," not in key)
-
-
-def _strip_filter(key: str) -> str:
-    """Return the name of a metric without the filter `none`."""
-    return key.removesuffix(f",{NO_FILTER}")
 
 
 def _parse_number(value: Any) -> float | None:

@@ -122,13 +122,13 @@ def read_estimates(metrics: Mapping[str, Any], *, n: int) -> Iterator[Estimate]:
         std_errs[name] = next((candidate for candidate in candidates if candidate in numbers), None)
     names = [name for name in numbers if name not in std_errs.values() and name not in NOT_METRICS]
     names = [name for name in names if "_stderr" not in name and "std_err" not in name]
-    headline = next((name for head in HEADLINES for name in names if _strip_filter(name) == head), (*names, "")[0])
+    headline = next((name for head in HEADLINES for name in names if strip_filter(name) == head), (*names, "")[0])
     for name in names:
         std_err = numbers.get(std_errs[name] or "")
-        yield Estimate(metric=_strip_filter(name), value=numbers[name], std_err=std_err, n=n, headline=name == headline)
+        yield Estimate(metric=strip_filter(name), value=numbers[name], std_err=std_err, n=n, headline=name == headline)
 
 
-def _strip_filter(name: str) -> str:
+def strip_filter(name: str) -> str:
     """Return the name of a metric without the filter `none`, which the harness adds behind a comma."""
     return name.removesuffix(",none")
 

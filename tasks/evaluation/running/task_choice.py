@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -68,7 +68,9 @@ def plan_run(
     """
     model, settings, include_path = request.model, request.settings, request.include_path
     earlier_results = None if request.overwrite or settings.debug else evaluations
-    named = list(_expand_families(request.tasks))
+    named = [
+        choice.model_copy(update={"task": member}) for choice in request.tasks for member in expand_family(choice.task)
+    ]
     lacking = _find_lacking([choice.task for choice in named], include_path)
     choices = [choice for choice in named if choice.task not in lacking]
     # before a model is loaded for a typo
@@ -146,11 +148,6 @@ def expand_family(name: str) -> list[str]:
     """Return the benchmarks for which a name of evalchemy stands; else the name alone."""
     families: dict[str, list[str]] = NAMES["families"]
     return next((members for family, members in families.items() if plain_name(family) == plain_name(name)), [name])
-
-
-def _expand_families(choices: Iterable[TaskChoice]) -> Iterator[TaskChoice]:
-    for choice in choices:
-        yield from (choice.model_copy(update={"task": member}) for member in expand_family(choice.task))
 
 
 def _find_lacking(tasks: Sequence[str], include_path: Path | None) -> dict[str, str]:
