@@ -15,7 +15,7 @@ from pydantic import field_validator
 
 from storage.records import Record
 from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
-from tasks.documents.raised_signs import NOTE, join_fractions
+from tasks.documents.marks import NOTE, join_fractions
 
 PROGRESS: ContextVar[Callable[[], None]] = ContextVar("progress", default=lambda: None)
 """Called by a reader between the parts of a long document: from there on, its budget of a page counts anew."""

@@ -14,9 +14,9 @@ from typing import Any, cast
 from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
-from tasks.documents.html_visibility import Element, StyleSheet
-from tasks.documents.raised_signs import raise_signs, shift_signs
+from tasks.documents.marks import raise_signs, shift_signs
 from tasks.documents.text_reader import decode, decode_html, read_bytes
+from tasks.documents.visibility import Element, StyleSheet
 
 _DROPPED = {"script", "style", "head", "desc", "defs", "metadata", "title"}
 """Code, and what names a page or a drawing."""

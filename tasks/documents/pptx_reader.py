@@ -15,8 +15,8 @@ from tasks.documents.blocks import BBox, Cell, ImageCandidate, Kind, Page, PageS
 from tasks.documents.document_errors import CorruptDocument, DocumentError
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, make_page, read_whole
 from tasks.documents.embedded_images import EXTERNAL_IMAGE, EmbeddedImage, make_candidates
+from tasks.documents.marks import shift_signs
 from tasks.documents.office_package import list_unread, local_name, read_chart, read_core_properties, refuse_encrypted
-from tasks.documents.raised_signs import shift_signs
 from tasks.documents.visibility import BLACK, NO_INK, WHITE, Color, explain_unseen, read_color
 
 READER = "trivet pptx 1"

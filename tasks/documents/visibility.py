@@ -1,8 +1,18 @@
-"""Whether letters are seen, by what a file says of their ink, their ground and their size: one rule for all formats."""
+"""Whether letters are seen, by what a file says of their ink, their ground and their size: one rule for all formats.
+
+For HTML these come from the page's own styles: the rules of its sheets for plain tags, classes and ids. Nothing is
+fetched, so letters on a ground that an outside sheet may colour count as seen.
+"""
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
 
 Color = tuple[int, ...]
 """Red, green and blue from 0 to 255, and how far it covers what lies below where that is known."""
@@ -43,3 +53,199 @@ def read_color(text: str | None) -> Color | None:
         return NO_INK if text == "transparent" else ImageColor.getrgb(f"#{text}" if digits else text)
     except ValueError:
         return None
+
+
+_UNSEEN = {"template", "noscript", "iframe", "object", "canvas", "audio", "video", "datalist"}
+"""Text for programs that cannot show something better."""
+_STRUCK = {"del", "s", "strike"}
+_INDENTED = {"ul", "ol", "menu", "dd", "blockquote"}
+"""Elements that browsers set in by 40 pixels."""
+_COLORED = {"button", "mark"}
+"""Elements to which browsers give a ground."""
+_PX = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "rem": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
+_SIZE = re.compile(r"(-?\d*\.?\d+)\s*([a-z%]*)")
+_SELECTOR = re.compile(r"([a-z][\w-]*|\*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
+_FAR_PX = 999
+"""Distance from the page of what is meant for programs that read aloud."""
+_SETTLED = set(
+    "display visibility opacity font-size color background background-color overflow position left top text-indent "  # noqa: SIM905
+    "height max-height width max-width vertical-align padding-left margin-left".split()
+)
+"""Declarations that decide what is seen, and how."""
+_ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open"}
+
+
+class Look(NamedTuple):
+    """What decides whether letters are seen; inherited from element to element."""
+
+    is_visible: bool = True
+    size_px: float = 16.0
+    ink: Color | None = BLACK
+    ground: Color | None = WHITE
+
+
+@dataclass(slots=True)
+class Element:
+    """How an element shows what is in it."""
+
+    look: Look
+    removed: str | None = None
+    """Why nothing below the element is seen, whatever its own look is."""
+    align: str = ""
+    """Its `vertical-align`."""
+    indent_px: float = 0
+    """How far its first line is set in from the left edge of what it stands in."""
+    unseen: str | None = field(init=False)
+    """Why its letters are not seen."""
+    outer: Element | None = None
+    names: frozenset[str] = frozenset()
+    """Its tag, its classes and its id."""
+    inner: dict[Any, Element] = field(default_factory=dict["Any", "Element"])
+    """What elements in it look like, by what decides it: most of them are alike."""
+
+    def __post_init__(self) -> None:
+        seen = explain_unseen(ink=self.look.ink, ground=self.look.ground, size_pt=self.look.size_px / _PX["pt"])
+        self.unseen = seen if self.look.is_visible else "visibility: hidden"
+
+
+class _Rule(NamedTuple):
+    """A selector with its declarations."""
+
+    weight: tuple[int, int, int]
+    """Its ids, classes and parts, by which browsers choose between rules."""
+    number: int
+    parts: tuple[frozenset[str], ...]
+    """Names (`p`, `.note`, `#top`) that the element needs, after those that elements around it need."""
+    style: dict[str, str]
+
+    def holds(self, names: frozenset[str], outer: Element) -> bool:
+        """Return whether it is for an element of these names within another."""
+        *around, own = self.parts
+        element: Element | None = outer
+        while own <= names and around and element is not None:
+            if around[-1] <= element.names:
+                around.pop()
+            element = element.outer
+        return own <= names and not around
+
+
+class StyleSheet:
+    """The rules that a page's own `<style>` elements give, and what comes of them for its elements."""
+
+    def __init__(self, root: ET.Element) -> None:
+        self._rules: dict[str, list[_Rule]] = {}
+        """By a name that their elements have."""
+        order = count()
+        # a sheet that is not read here may colour the page
+        knows_grounds = not any("stylesheet" in node.get("rel", "").lower() for node in root.iter("link"))
+        for node in root.iter("style"):
+            css = re.sub(r"/\*.*?\*/|<!--|-->", "", node.text or "", flags=re.DOTALL)
+            for selectors, body in _rules_of(css):
+                style = _read_style(body)
+                for selector in selectors.split(",") if style else ():
+                    if selector.strip() and all(map(_SELECTOR.fullmatch, selector.split())):
+                        parts = [re.findall(r"[.#]?[^.#]+", part) for part in selector.split()]
+                        weight = selector.count("#"), selector.count("."), len(parts)
+                        names = (
+                            frozenset(name if name[0] in ".#" else name.lower() for name in part) for part in parts
+                        )
+                        rule = _Rule(weight, next(order), tuple(part - {"*"} for part in names), style)
+                        self._rules.setdefault(max(rule.parts[-1], default="*"), []).append(rule)
+                    elif "background" in style or "background-color" in style:
+                        knows_grounds = False
+        used = {name for rules in self._rules.values() for rule in rules for part in rule.parts for name in part}
+        self._ids = {name[1:] for name in used if name[0] == "#"}
+        self._decisive = _ATTRIBUTES | ({"class"} if used else set())
+        self.page = Element(Look() if knows_grounds else Look(ground=None))
+
+    def enter(self, node: Any, outer: Element) -> Element:
+        """Return how an element shows its content; worked out once for all elements that stand alike."""
+        decisive, ids = self._decisive, self._ids
+        key: tuple[Any, ...] = (node.tag, *[pair for pair in node.items() if pair[0] in decisive or pair[1] in ids])
+        if (element := outer.inner.get(key)) is None:
+            names = frozenset((node.tag, *("." + name for name in node.get("class", "").split()), f"#{node.get('id')}"))
+            named = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.holds(names, outer))
+            style = {"background": "url()"} if node.tag in _COLORED else dict[str, str]()
+            for rule in sorted(named, key=lambda rule: rule[:2]):
+                style |= rule.style
+            attributes = dict(key[1:])
+            given = {
+                "color": attributes.get("color") or attributes.get("text"),
+                "background": attributes.get("bgcolor"),
+            }
+            style |= {name: value.lower() for name, value in given.items() if value}
+            style |= {"background": "url()"} if attributes.get("background") else {}
+            style |= _read_style(attributes.get("style", ""))
+            removed, align = _explain_removed(node.tag, attributes, style), style.get("vertical-align", "")
+            indent_px = 40.0 * (node.tag in _INDENTED)
+            indent_px += sum(_pixels(style.get(name), 0) for name in ("padding-left", "margin-left", "text-indent"))
+            element = Element(_inherit(outer.look, style), removed, align, indent_px, outer, names)
+            outer.inner[key] = element
+        return element
+
+
+def _rules_of(css: str) -> Iterator[tuple[str, str]]:
+    """Yield selectors and declarations; `@` is the selector of what holds on some media only."""
+    depth, selectors = 0, ""
+    for part in re.split(r"([{}])", css):
+        if part in "{}" and part:
+            depth = max(depth + (1 if part == "{" else -1), 0)
+        elif depth == 0:
+            selectors = part.rpartition(";")[2].strip()
+        elif depth:
+            yield ("@" if depth > 1 else selectors), part
+
+
+def _read_style(text: str) -> dict[str, str]:
+    declared = (declaration.partition(":") for declaration in text.lower().split(";"))
+    named = ((name.strip(), value.replace("!important", "").strip()) for name, _, value in declared)
+    return {name: value for name, value in named if name in _SETTLED}
+
+
+def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str, str]) -> str | None:
+    if "hidden" in attributes or (tag == "dialog" and "open" not in attributes):
+        return "hidden element"
+    if tag in _STRUCK:
+        return "deleted"
+    if tag in _UNSEEN:
+        return f"<{tag}>"
+    if style.get("display") == "none":
+        return "display: none"
+    if _pixels(style.get("opacity"), 1) == 0:
+        return "opacity: 0"
+    if style.get("overflow") in ("hidden", "clip"):
+        sides = (_pixels(style.get(side), 100) for side in ("height", "max-height", "width", "max-width"))
+        if min(sides) <= 1:
+            return "a box without size"
+    moved = ("left", "top") if style.get("position") in ("absolute", "fixed") else ()
+    if any(_pixels(style.get(side), 0) < -_FAR_PX for side in (*moved, "text-indent")):
+        return "off the page"
+    return None
+
+
+def _pixels(value: str | None, otherwise: float, *, parent: float = 16.0) -> float:
+    """Return a length in pixels; `otherwise` if it is none."""
+    match = _SIZE.fullmatch(value or "")
+    if not match:
+        return otherwise
+    number, unit = float(match[1]), match[2]
+    if unit in ("em", "ex", "%"):
+        return number * parent / (100 if unit == "%" else 1)
+    return number * _PX.get(unit, 1.0)
+
+
+def _inherit(look: Look, style: Mapping[str, str]) -> Look:
+    """Return the look of an element within another."""
+    if (visibility := style.get("visibility")) in ("hidden", "collapse", "visible"):
+        look = look._replace(is_visible=visibility == "visible")
+    if size := style.get("font-size"):
+        named = look.size_px if size in ("inherit", "smaller", "larger") else 16.0
+        look = look._replace(size_px=_pixels(size, named, parent=look.size_px))
+    if (color := style.get("color", "inherit")) != "inherit":
+        look = look._replace(ink=read_color(color))
+    for ground in (style[name] for name in ("background", "background-color") if name in style):
+        if ground not in ("none", "transparent", "inherit", "initial"):
+            words = re.sub(r"\s*,\s*", ",", ground).split()
+            read = next((color for word in words if (color := read_color(word))), None)
+            look = look._replace(ground=None if "(" in ground and "rgb" not in ground else read and read[:3])
+    return look

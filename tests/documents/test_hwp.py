@@ -24,10 +24,8 @@ from tasks.documents.document_errors import (
     UnsupportedDocument,
 )
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.hwp.hwp_assembly import assemble
-from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles
-from tasks.documents.hwp.hwp_reader import open_hwp
-from tasks.documents.hwp.hwpx_reader import open_hwpx, read_hwpx
+from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles, assemble
+from tasks.documents.hwp.hwp_reader import open_hwp, open_hwpx, read_hwpx
 
 PAIRS = [
     "aligns", "borderfill", "charshape", "example", "footnote-endnote", "headerfooter", "hyperlink", "lists",

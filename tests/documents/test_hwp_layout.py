@@ -15,9 +15,8 @@ from PIL import Image
 
 from tasks.documents.blocks import Block, Document
 from tasks.documents.document_readers import PROGRESS, Reader, ReadOptions
-from tasks.documents.hwp import hwp_container, hwp_layout, hwpx_reader
-from tasks.documents.hwp.hwp_reader import open_hwp
-from tasks.documents.hwp.hwpx_reader import open_hwpx
+from tasks.documents.hwp import hwp_container, hwp_layout, hwp_reader
+from tasks.documents.hwp.hwp_reader import open_hwp, open_hwpx
 from tasks.documents.isolation import Job, ReadLimits, read_document, render_pages
 from tasks.documents.page_join import place_on_pages
 
@@ -79,7 +78,7 @@ def test_a_long_document_is_read_in_parts_as_it_is_as_a_whole(
 
     whole, parts = read_body(), list[int]()
     monkeypatch.setattr(hwp_container, "PART_BYTES", 60_000)
-    monkeypatch.setattr(hwpx_reader, "PART_XML_BYTES", 400_000)
+    monkeypatch.setattr(hwp_reader, "PART_XML_BYTES", 400_000)
     token = PROGRESS.set(lambda: parts.append(1))
     in_parts = read_body()
     PROGRESS.reset(token)

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tasks.documents.blocks import Page
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.hwp import hwp_layout, hwp_streams
+from tasks.documents.hwp import hwp_container, hwp_layout
+from tasks.documents.hwp.hwp_container import inflate
 from tasks.documents.hwp.hwp_model import ListCounters, ListHead, ListStyles, NumberingLevel, format_number
 from tasks.documents.hwp.hwp_reader import open_hwp
-from tasks.documents.hwp.hwp_streams import inflate
 from tests.documents.ole_writer import ole_file
 
 
@@ -181,7 +181,7 @@ def encrypt_bit_by_bit(plain: bytes, key: bytes) -> bytes:
 def test_vectorised_cfb_inverts_the_definition(size: int) -> None:
     draw = random.Random(size)
     plain, key = draw.randbytes(size), draw.randbytes(16)
-    assert hwp_streams.decrypt_bitwise_cfb(encrypt_bit_by_bit(plain, key), key) == plain
+    assert hwp_container.decrypt_bitwise_cfb(encrypt_bit_by_bit(plain, key), key) == plain
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tasks.documents.blocks import Block, Cell, PageStatus
 from tasks.documents.document_errors import CorruptDocument, RefusedDocument
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.hwp.hwpx_reader import open_hwpx
+from tasks.documents.hwp.hwp_reader import open_hwpx
 from tests.documents.zips import zipped
 
 HP = 'xmlns:hp="http://www.hancom.co.kr/hwpml/2011/paragraph" xmlns:hs="http://www.hancom.co.kr/hwpml/2011/section"'

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from tasks.documents import list_marks
+from tasks.documents import marks
+from tasks.documents.marks import OFFICE_PLACES
 from tasks.documents.office_package import W, child_value, is_on, word_attribute
-from tasks.documents.raised_signs import OFFICE_PLACES
 from tasks.documents.visibility import Color, explain_unseen, read_color
 
 # Word in Korean names its heading styles 제목 1 and 개요 1
@@ -264,7 +264,7 @@ def format_number(number: int, format: str) -> str:
         return "" if format == "none" else f"{number:02d}"
     if format == "ordinal":
         return f"{number}{'th' if number % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-    return list_marks.format_number(number, _FORMATS.get(format, ""))
+    return marks.format_number(number, _FORMATS.get(format, ""))
 
 
 def _read_lists(root: ET.Element) -> dict[str, _List]:

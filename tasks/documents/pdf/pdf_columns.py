@@ -12,8 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from tasks.documents.pdf.pdf_blocks import group_rows
 from tasks.documents.pdf.pdf_grids import Edge, Edges, Grid, find_grids, join_stripes, merge_edges
-from tasks.documents.pdf.pdf_layout import group_rows
 from tasks.documents.pdf.pdf_rows import HEADER_LINES
 from tasks.documents.pdf.pdf_tables import Table, fill_grids, is_box, remove_table_words
 from tasks.documents.pdf.pdf_text import Fragment, PageText, Word

@@ -8,14 +8,16 @@ twice gives the same pixels twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+import numpy as np
 import pymupdf
 
 from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate
-from tasks.documents.pdf.pdf_charts import Rect, enclosing_rect, find_charts, intersection
 from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
@@ -24,7 +26,7 @@ SAME_PLACE = 0.5  # share of the smaller image that the larger one covers when t
 GROUND_SHARE = 0.85  # an image that covers more of the page is a scan or a background
 GROUND_CHARS = 50  # visible characters from which such an image is the background of a page of text
 MOST_PER_PAGE = 60
-SMALLEST_PT = 1.0
+LEAST_IMAGE_PT = 1.0
 PDF_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, pymupdf.mupdf.FzErrorBase)  # pyright: ignore[reportPrivateImportUsage]
 
 
@@ -64,7 +66,7 @@ def _find_pictures(page: pymupdf.Page) -> tuple[list[Placement], bool]:
     images: list[Placement] = []
     for info in cast("list[dict[str, Any]]", page.get_image_info()):  # inline images and stencils included
         rect = intersection(Rect(*info["bbox"]), upright)
-        if min(rect.width, rect.height) > SMALLEST_PT:
+        if min(rect.width, rect.height) > LEAST_IMAGE_PT:
             # pixels per point across and down; an image that is turned by a quarter swaps its sides
             a, b, c, d = info["transform"][:4]
             across, down = info["width"] / max(math.hypot(a, b), 1e-3), info["height"] / max(math.hypot(c, d), 1e-3)
@@ -157,3 +159,317 @@ def _problem(page: int, n: int, problem: str, *, bbox: BBox | None = None) -> Im
 
 def _shorten(message: object) -> str:
     return " ".join(str(message).split())[:120]
+
+
+RULE_PT = 2.0  # a thinner path is a line: borders are often thin filled shapes
+SLANT_PT = 0.2
+CELL_PT = 5.0
+MOST_CELLS = 600  # grid cells along one side of a page; on a poster the cells are larger
+GAP_CELLS = 2  # paths with at most this many grid cells between them belong together
+SMALLEST_PT = (72.0, 48.0)  # width, height; what is smaller is an icon or a logo
+PAGE_SHARE = 0.85  # a single rectangle that covers more of the page is its border or background
+SHAPE_PT = 24.0
+FILLED_SHAPE_PT = 16.0  # lower filled shapes are letters drawn as outlines
+LABEL_REACH_PT = (40.0, 30.0)  # distance of labels from what they label: sideways, up and down
+LABEL_PT = 160.0  # a longer line that reaches beyond the picture's surroundings belongs to a paragraph
+FEWEST_MARKS = 10  # marks in a scatter plot
+MOST_PATHS = 20_000  # paths on a page that are searched; a map may have millions
+MOST_NODES = 60  # boxes in a diagram; pages with more are forms
+
+Colour = tuple[float, ...]
+
+
+class Element(NamedTuple):
+    """A rule, a box, or a free shape among the drawings of a page."""
+
+    kind: str
+    """`rule`: a straight line along an axis; `box`: a rectangle; `free`: anything with a curve or a slant."""
+    rect: Rect
+    fill: Colour | None
+    segments: int
+
+
+def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[], Sequence[BBox]]) -> list[Rect]:
+    """Return the boxes of the drawn charts and diagrams with their labels, top to bottom.
+
+    paths: as pymupdf's `Page.get_cdrawings()` gives them. words: gives the boxes of the page's words; called only when
+    the drawings look like a picture.
+    """
+    elements = [element for path in paths[:MOST_PATHS] for element in _elements(path) if page.touches(element.rect)]
+    # neither the border of the page nor its background
+    elements = [element for element in elements if element.kind != "box" or element.rect.area <= PAGE_SHARE * page.area]
+    shapes = any(map(_is_shape, elements)) or len(_small_shapes(elements)) >= FEWEST_MARKS
+    if not (shapes or _bar_groups(elements) or _is_diagram(elements)):
+        return []  # most pages end here, before their words are read
+    word_boxes: list[BBox] = []
+    charts: list[Rect] = []
+    for cluster in _clusters(elements, page):
+        box = enclosing_rect(element.rect for element in cluster)
+        word_boxes = word_boxes or list(words())
+        if _is_picture(cluster, box, word_boxes):
+            charts.append(_with_labels(box, word_boxes, page))
+    return sorted(merge_overlapping(charts), key=lambda chart: (chart.y0, chart.x0))
+
+
+def _elements(path: dict[str, Any]) -> list[Element]:
+    """Return the elements of a path; each of its rectangles is one, as a table is often a single path."""
+    fill = path.get("fill") if path.get("fill_opacity") != 0 else None
+    stroked = path.get("color") is not None and path.get("stroke_opacity") != 0
+    if not stroked and (fill is None or min(fill) > 0.99):
+        return []  # invisible, or a white ground
+    rects = [Rect(*item[1]) for item in path["items"] if item[0] == "re"]
+    elements = [Element("rule" if min(r.width, r.height) < RULE_PT else "box", r, fill, 1) for r in rects]
+    lines = [item for item in path["items"] if item[0] != "re"]
+    if not lines:
+        return elements
+
+    rect = enclosing_rect(map(_extent, lines))
+    if min(rect.width, rect.height) < RULE_PT:
+        return [*elements, Element("rule", rect, fill, len(lines))]
+    free = [item for item in lines if _is_free(item)]
+    # one stroke of many upright and level pieces is a step chart; a table is many strokes, a box is four
+    joined = sum(first[2] == second[1] for first, second in pairwise(lines) if first[0] == second[0] == "l")
+    if not free and joined >= 8:
+        return [*elements, Element("free", rect, fill, len(lines))]
+    # the curves and slanted lines of a rounded box are in its corners only
+    corners = [Rect(x, y, x, y).grown(rect.width * 0.3, rect.height * 0.5) for x in rect[::2] for y in rect[1::2]]
+    rounded = len(free) < len(lines) and all(any(corner.holds(_extent(item)) for corner in corners) for item in free)
+    if not free or rounded:
+        closed = fill is not None or path.get("closePath") or len(lines) >= 4
+        return [*elements, Element("box" if closed else "rule", rect, fill, len(lines))]
+    return [*elements, Element("free", rect, fill, len(free))]
+
+
+def _is_free(item: tuple[Any, ...]) -> bool:
+    """Return whether an item is a curve, a quad that is not upright, or a line that follows neither axis."""
+    if item[0] == "qu":
+        xs, ys = {round(point[0]) for point in item[1]}, {round(point[1]) for point in item[1]}
+        return len(xs) > 2 or len(ys) > 2
+    extent = _extent(item)
+    return item[0] == "c" or min(extent.width, extent.height) > SLANT_PT
+
+
+def _extent(item: tuple[Any, ...]) -> Rect:
+    """Return the box of a line or quad; of a curve, the box of its control points."""
+    points = item[1] if item[0] == "qu" else [point for point in item[1:] if isinstance(point, tuple)]
+    xs, ys = [point[0] for point in points], [point[1] for point in points]
+    return Rect(min(xs), min(ys), max(xs), max(ys))
+
+
+def _is_shape(element: Element) -> bool:
+    """Return whether an element is a free shape too large to be a letter, a bullet or an arrowhead."""
+    if element.kind != "free" or max(element.rect.width, element.rect.height) < SHAPE_PT:
+        return False
+    return element.fill is None or min(element.rect.width, element.rect.height) >= FILLED_SHAPE_PT
+
+
+def _small_shapes(elements: Sequence[Element]) -> list[Element]:
+    """Return the small free shapes: marks of a scatter plot and arrowheads, but letters and bullets too."""
+    return [element for element in elements if element.kind == "free" and not _is_shape(element)]
+
+
+def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
+    """Return the elements in groups that lie close together, on the baseline of one bar chart, or in one frame."""
+    from scipy.ndimage import label  # few pages hold drawings that look like a picture
+
+    cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
+    grid = np.zeros((int(page.height / cell_pt) + 2, int(page.width / cell_pt) + 2), dtype=bool)
+    for rect in [*(element.rect for element in elements), *map(enclosing_rect, _bar_groups(elements))]:
+        rows, columns = _grid_span(rect, page, cell_pt, grid.shape)
+        grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
+    labelled: Any = label(grid)  # connected areas, whose neighbours share an edge, by numbers from 1
+    clusters: defaultdict[int, list[Element]] = defaultdict(list)
+    for element in elements:
+        rows, columns = _grid_span(element.rect, page, cell_pt, grid.shape)
+        clusters[int(labelled[0][rows.start, columns.start])].append(element)
+
+    # those as large as a picture, each with the clusters inside its outline
+    hulls = [(enclosing_rect(element.rect for element in cluster), cluster) for cluster in clusters.values()]
+    large = [
+        outer
+        for outer, _ in hulls
+        if outer.width >= SMALLEST_PT[0] and outer.height >= SMALLEST_PT[1] and outer.area <= PAGE_SHARE * page.area
+    ]
+    frames = merge_overlapping(large)
+    return [[element for inner, cluster in hulls if frame.holds(inner) for element in cluster] for frame in frames]
+
+
+def _grid_span(rect: Rect, page: Rect, cell_pt: float, shape: tuple[int, ...]) -> tuple[range, range]:
+    """Return the rows and columns of the grid from the first (`start`) to the last (`stop`) that a box reaches."""
+
+    def cell(offset: float, cells: int) -> int:
+        return int(min(max(offset / cell_pt, 0), cells - 1))
+
+    rows = range(cell(rect.y0 - page.y0, shape[0]), cell(rect.y1 - page.y0, shape[0]))
+    columns = range(cell(rect.x0 - page.x0, shape[1]), cell(rect.x1 - page.x0, shape[1]))
+    return rows, columns
+
+
+def _is_picture(cluster: Sequence[Element], box: Rect, words: Sequence[BBox]) -> bool:
+    """Return whether a cluster is a chart or a diagram, not a table or an ornament."""
+    near = sum(box.grown(*LABEL_REACH_PT).touches(word) for word in words)
+    if near < 2 and len(cluster) < 12:
+        return False  # an ornament: what informs has labels
+    if any(_holds_no_text(bars, words) for bars in _bar_groups(cluster)):
+        return True
+    # three or more lines each way along most of the width or height; slanted lines in it strike out cells
+    across = sum(element.kind == "rule" and element.rect.width > 0.6 * box.width for element in cluster)
+    down = sum(element.kind == "rule" and element.rect.height > 0.6 * box.height for element in cluster)
+    if across >= 3 and down >= 3:
+        return sum(_is_shape(element) and element.segments >= 3 for element in cluster) > 0
+    return any(map(_is_shape, cluster)) or _is_scatter(cluster, box) or _is_diagram(cluster)
+
+
+def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
+    """Return whether small shapes are spread over half of the box both ways, beside an axis or in a frame."""
+    marks = [element.rect for element in _small_shapes(cluster)]
+    if len(marks) < FEWEST_MARKS:
+        return False
+    straight = [element.rect for element in cluster if element.kind != "free"]
+    axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
+    over = enclosing_rect(marks)
+    spread = over.width > box.width / 2 and over.height > box.height / 2
+    return axes and spread and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
+
+
+def _is_diagram(elements: Sequence[Element]) -> bool:
+    """Return whether there are three or more separate boxes, and two or more lines or arrowheads that lead to one."""
+    rects = (element.rect for element in elements if element.kind == "box")
+    boxes = [rect for rect in rects if rect.width >= 30 and rect.height >= 12]  # each could hold a word
+    if not 3 <= len(boxes) <= MOST_NODES:
+        return False
+    apart = [box for box in boxes if not any(near is not box and box.grown(1, 1).touches(near) for near in boxes)]
+    if len(apart) < 3:
+        return False
+    links = [element for element in elements if element.kind != "box"]
+    return sum(any(_leads_to(link, box) for box in apart) for link in links) >= 2
+
+
+def _leads_to(link: Element, box: Rect) -> bool:
+    """Return whether an arrowhead touches the box, or a line meets it at a right angle; table rules run along cells."""
+    line = link.rect
+    if link.kind == "free":
+        return not _is_shape(link) and box.grown(2, 2).touches(line) and not box.holds(line)
+    if line.width > line.height:
+        return box.y0 + 3 < line.y0 < box.y1 - 3 and min(abs(line.x0 - box.x1), abs(line.x1 - box.x0)) <= 3
+    return box.x0 + 3 < line.x0 < box.x1 - 3 and min(abs(line.y0 - box.y1), abs(line.y1 - box.y0)) <= 3
+
+
+def _bar_groups(elements: Sequence[Element]) -> list[list[Rect]]:
+    """Return groups of filled rectangles of one thickness on one baseline, with at least three different lengths."""
+    filled = [element for element in elements if element.kind == "box" and element.fill is not None]
+    groups: list[list[Rect]] = []
+    for axis, baseline in ((0, 1), (0, 3), (1, 0), (1, 2)):  # standing on or hanging from it, to its right or left
+        by_base: defaultdict[tuple[int, int], list[Element]] = defaultdict(list)
+        for element in filled:
+            thickness = element.rect[axis + 2] - element.rect[axis]
+            by_base[round(element.rect[baseline]), round(thickness)].append(element)
+        for bars in by_base.values():
+            lengths = {round(bar.rect[3 - axis] - bar.rect[1 - axis]) for bar in bars}
+            places = {round(bar.rect[axis]) for bar in bars}
+            differ = len(lengths) >= max(3, 0.4 * len(bars)) and len(places) == len(bars)
+            if differ and not _are_cells(bars, filled):
+                groups.append([bar.rect for bar in bars])
+    return groups
+
+
+def _are_cells(bars: Sequence[Element], filled: Sequence[Element]) -> bool:
+    """Return whether the colour of the bars continues beside them, as backgrounds of cells do."""
+    members = set(map(id, bars))
+    continued = sum(
+        any(
+            neighbour.fill == bar.fill and id(neighbour) not in members and bar.rect.grown(1, 1).touches(neighbour.rect)
+            for neighbour in filled
+        )
+        for bar in bars
+    )
+    return continued > len(bars) / 3
+
+
+def _holds_no_text(bars: Sequence[Rect], words: Sequence[BBox]) -> bool:
+    """Return whether at most half of the bars are backgrounds of a line of text or of a cell."""
+    covered = 0
+    for bar in bars:
+        inside = [word for word in words if bar.grown(1, 1).holds(word)]
+        covered += sum(word[2] - word[0] for word in inside) > 0.5 * bar.width
+    return covered <= len(bars) / 2
+
+
+def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
+    """Return the box enlarged by the lines of text close to it: axis labels, legend, title."""
+    lines: list[Rect] = []
+    for word in words:
+        # words that follow each other on a line; a gap as wide as the line is high parts them
+        last = lines[-1] if lines else None
+        if last and abs(last.y1 - word[3]) < 2 and 0 <= word[0] - last.x1 < last.height:
+            lines[-1] = last.union(word)
+        else:
+            lines.append(Rect(*word))
+    reach = box.grown(*LABEL_REACH_PT)
+    for line in lines:
+        if reach.holds(line) or (line.width <= LABEL_PT and reach.touches(line)):
+            box = box.union(line)
+    return intersection(box.grown(3, 3), page)
+
+
+class Rect(NamedTuple):
+    """A rectangle (x0, y0, x1, y1) in points; y grows downwards."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def width(self) -> float:
+        """Return the width in points."""
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        """Return the height in points."""
+        return self.y1 - self.y0
+
+    @property
+    def area(self) -> float:
+        """Return the area in square points."""
+        return self.width * self.height
+
+    def grown(self, dx: float, dy: float) -> Rect:
+        """Return the rectangle with each side moved outwards by `dx` or `dy` points."""
+        return Rect(self.x0 - dx, self.y0 - dy, self.x1 + dx, self.y1 + dy)
+
+    def union(self, box: BBox) -> Rect:
+        """Return the smallest rectangle around this one and `box`."""
+        return Rect(min(self.x0, box[0]), min(self.y0, box[1]), max(self.x1, box[2]), max(self.y1, box[3]))
+
+    def touches(self, box: BBox) -> bool:
+        """Return whether `box` overlaps the rectangle or shares an edge with it."""
+        return self.x0 <= box[2] and box[0] <= self.x1 and self.y0 <= box[3] and box[1] <= self.y1
+
+    def holds(self, box: BBox) -> bool:
+        """Return whether `box` lies within the rectangle."""
+        return self.x0 <= box[0] and self.y0 <= box[1] and box[2] <= self.x1 and box[3] <= self.y1
+
+
+def merge_overlapping(boxes: Sequence[Rect]) -> list[Rect]:
+    """Return the boxes with overlapping ones joined, until none overlap."""
+    apart: list[Rect] = []
+    for box in boxes:
+        while overlapped := next((earlier for earlier in apart if earlier.touches(box)), None):
+            apart.remove(overlapped)
+            box = box.union(overlapped)
+        apart.append(box)
+    return apart
+
+
+def enclosing_rect(rects: Iterable[BBox]) -> Rect:
+    """Return the smallest rectangle around all of them; there must be at least one."""
+    x0s, y0s, x1s, y1s = zip(*rects, strict=True)
+    return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
+
+
+def intersection(first: Rect, second: Rect) -> Rect:
+    """Return the intersection of two rectangles; its sides are zero where they do not overlap."""
+    x0, y0 = max(first.x0, second.x0), max(first.y0, second.y0)
+    return Rect(x0, y0, max(x0, min(first.x1, second.x1)), max(y0, min(first.y1, second.y1)))

@@ -16,19 +16,21 @@ import pymupdf
 
 from tasks.documents.blocks import BBox, HiddenText, Page, PageStatus
 from tasks.documents.document_readers import Header, ReadOptions
+from tasks.documents.marks import raise_signs
 from tasks.documents.pdf import pdf_blocks, pdf_document
 from tasks.documents.pdf.pdf_columns import find_tables
 from tasks.documents.pdf.pdf_grids import find_edges
 from tasks.documents.pdf.pdf_hidden import group_hidden
-from tasks.documents.pdf.pdf_raised import NEAR_EMS, find_place
 from tasks.documents.pdf.pdf_tables import Table, remove_table_words
 from tasks.documents.pdf.pdf_text import (
+    NEAR_EMS,
     Fragment,
     PageText,
     Remark,
     Word,
     count_unreadable,
     extract_text,
+    find_place,
     has_fields,
     is_mostly_unreadable,
     map_box,
@@ -36,7 +38,6 @@ from tasks.documents.pdf.pdf_text import (
     store_drawn,
 )
 from tasks.documents.pdf.pdf_words import enclosing_box
-from tasks.documents.raised_signs import raise_signs
 from tasks.documents.receipt import compare_letters, count_letters
 
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ

@@ -9,8 +9,8 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tasks.documents.blocks import BBox
+from tasks.documents.marks import drop_marks
 from tasks.documents.pdf.pdf_text import Word
-from tasks.documents.raised_signs import drop_marks
 
 NEAR_HEIGHTS = 0.5
 """White within a phrase, in heights of a line."""
