@@ -43,7 +43,7 @@ def _opens_nothing_locked(result: Sequence[Parsed], inputs: dict[str, Any]) -> b
     return not (any(item.locked for item in result) or (refused and inputs["password_env"]))
 
 
-@step(version=5, verify=_opens_nothing_locked)
+@step(version=6, verify=_opens_nothing_locked)
 def parse(
     sources: tuple[Source, ...], *, options: ReadOptions, limits: ReadLimits, password_env: str | None
 ) -> tuple[Parsed, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,7 @@ MOST_PAIRS = 2_000_000  # of letters and marks that are compared at once
 OUTSIDE, CLIPPED = "outside the page", "clipped, or on a hidden layer"
 TINY, UNPAINTED, TRANSPARENT = "too small to read", "never painted", "transparent"
 UNDER_IMAGE, UNDER_SHAPE, SAME_COLOUR = "under a picture", "under a shape", "in the colour of its ground"
+COVERED = {UNDER_IMAGE, UNDER_SHAPE}
 
 SPACE = 32
 GAP_POINTS = 6.0
@@ -121,21 +122,46 @@ def find_hidden(
             Char(span["text"], span["bbox"], span["size"], span["color"], span["alpha"], span["char_flags"])
             for span in spans
         ]
-        if not _suspect(runs, _find_orders(runs, in_order), marks, least=least):
+        reasons = {reason for reason in _suspect(runs, _find_orders(runs, in_order), marks, least=least) if reason}
+        # of a run that is drawn in pieces, the first is older than what lies under the others
+        if not reasons or (reasons <= COVERED and not _are_covered(textpage, in_order, marks, least=least)):
             return []
-    chars, reasons = _list_chars(textpage), dict[int, str]()
+    chars, hidden = _list_chars(textpage), dict[int, str]()
     try:
         if not shows_all:
             shown_chars = chars
             chars, in_order = _list_held(page, layers)
-            reasons, marks = _find_unshown(chars, shown_chars, pymupdf.Rect(page.rect)), _find_marks(in_order)
-        inside = [n for n in range(len(chars)) if n not in reasons]
+            hidden, marks = _find_unshown(chars, shown_chars, pymupdf.Rect(page.rect)), _find_marks(in_order)
+        inside = [n for n in range(len(chars)) if n not in hidden]
         orders = _find_orders(chars, in_order)[inside]
         unseen = _find_unseen(shown, [chars[n] for n in inside], orders, marks, least=least)
     except (_Unclear, RuntimeError, mupdf.FzErrorBase):
         return []  # a page that cannot be drawn keeps its text
-    reasons |= {inside[n]: reason for n, reason in unseen.items()}
-    return [HiddenChar(chars[n], reasons[n]) for n in sorted(reasons)]
+    hidden |= {inside[n]: reason for n, reason in unseen.items()}
+    return [HiddenChar(chars[n], hidden[n]) for n in sorted(hidden)]
+
+
+def _are_covered(textpage: Any, in_order: Sequence[Any], marks: Marks, *, least: float) -> bool:
+    """Return whether something is drawn over a letter after it, by the words of a page.
+
+    A word that is drawn in pieces is looked at again by its letters, as if they were of one width.
+    """
+    boxes = textpage.extractWORDS()
+    words = [Char(text, (x0, y0, x1, y1), (y1 - y0) / 2, 0, 255, PAINTED) for x0, y0, x1, y1, text, *_ in boxes]
+    pieces: list[Char] = []
+    try:
+        reasons = _suspect(words, _find_orders(words, in_order), marks, least=least) or [""] * len(words)
+        for word, reason in zip(words, reasons, strict=True):
+            if reason not in COVERED:
+                pieces.append(word)
+                continue
+            x0, y0, x1, y1 = word.box
+            edges = [x0 + (x1 - x0) * n / len(word.text) for n in range(len(word.text) + 1)]
+            signs = zip(word.text, pairwise(edges), strict=True)
+            pieces += [word._replace(text=sign, box=(left, y0, right, y1)) for sign, (left, right) in signs]
+        return not COVERED.isdisjoint(_suspect(pieces, _find_orders(pieces, in_order), marks, least=least))
+    except _Unclear:
+        return True
 
 
 class _Unclear(Exception):
@@ -189,8 +215,8 @@ def _are_odd(spans: Sequence[dict[str, Any]], least: float) -> bool:
 
 def _find_orders(chars: Sequence[Char], in_order: Sequence[Any]) -> Array:
     """Return the number of the block in which each letter or run is drawn. Raises _Unclear if blocks hold others."""
-    counts = [len("".join(char.text.split())) for char in chars]
-    texts = [(n, len("".join(block[4].split()))) for n, block in enumerate(in_order) if block[6] == 0]
+    counts = [_count_letters((char.text,)) for char in chars]
+    texts = [(n, _count_letters((block[4],))) for n, block in enumerate(in_order) if block[6] == 0]
     numbers, in_blocks = zip(*texts, strict=True) if texts else ((), ())
     if sum(counts) != sum(in_blocks):
         raise _Unclear
