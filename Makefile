@@ -65,13 +65,12 @@ reader: $(READY)
 	$(BIN)/python -m tests.reader.weigh --indexes build/reader --cache build/reader
 
 bench: $(READY) $(PEERS)/.ready $(INSPECT)/.ready
-	$(BIN)/python -m tests.benchmarks --documents $(MEASURED)/documents/english --filings $(MEASURED)/documents/filings \
-		--tables $(MEASURED)/tables/icdar2013 --peers $(CURDIR)/$(PEERS)/bin/python --inspect $(CURDIR)/$(INSPECT)/bin/python
+	$(BIN)/python -m tests.benchmarks --data $(MEASURED) --peers $(CURDIR)/$(PEERS)/bin/python --inspect $(CURDIR)/$(INSPECT)/bin/python
 
 # up to a million chunks: a quarter of an hour, and 3 GB of disk; then ten million judgments: half an hour, and 16 GB
 bench-large: $(READY) $(PEERS)/.ready
-	$(BIN)/python -m tests.benchmarks.bench_large --documents $(MEASURED)/documents/english --peers $(CURDIR)/$(PEERS)/bin/python
-	$(BIN)/python -m tests.benchmarks.bench_growth --samples 200000 --runs 1000 --judgments 1000000 3000000 10000000
+	$(BIN)/python -m tests.benchmarks large --documents $(MEASURED)/documents/english --peers $(CURDIR)/$(PEERS)/bin/python
+	$(BIN)/python -m tests.benchmarks growth --samples 200000 --runs 1000 --judgments 1000000 --judgments 3000000 --judgments 10000000
 
 # the peers borrow torch and transformers from our environment: equal versions on both sides, and no second download
 $(PEERS)/.ready: tests/benchmarks/peers/peers.txt $(READY)

@@ -21,6 +21,8 @@ PAGES = (
     "storage/README.md",
     "tasks/*/README.md",
     "tests/benchmarks/README.md",
+    "tests/benchmarks/aims.toml",
+    "tests/benchmarks/*.png",
     "tests/recipes/*.md",
     "tests/samples/*.png",
     "tests/samples/lever/*.png",

@@ -5,6 +5,7 @@ Rows come as JSON, a line each, with the fields of `COLUMNS`; the file depends o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
@@ -97,9 +98,8 @@ def select_numbers(
 ) -> Numbers:
     """Return numbers in reading order. names: of the documents, by digest. most: number of rows from row `first` on."""
     with _connect() as connection:
-        query, values = _query(connection, paths, names, "name, n.*", filters)
         page = "" if most is None else f" LIMIT {most:d} OFFSET {first:d}"
-        return _fetch(connection.execute(query + page, values))
+        return _fetch(connection.execute(_query(connection, paths, names, "name, n.*", filters) + page))
 
 
 def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
@@ -110,10 +110,9 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
     if not tables:
         return []
     with _connect(threads=1) as connection:
-        pairs = ", ".join("(?, ?)" for _ in tables)
-        query = f'SELECT * FROM read_parquet({_path_list(paths)}) WHERE (document, "table") IN ({pairs})'
-        values = [value for table in tables for value in table]
-        return _fetch(connection.execute(f'{query} ORDER BY document, "table", "row", col', values)).records()
+        pairs = ", ".join(f"('{_quote(document)}', {number:d})" for document, number in tables)
+        query = f'SELECT * FROM read_parquet({_list_names(paths)}) WHERE (document, "table") IN ({pairs})'
+        return _fetch(connection.execute(f'{query} ORDER BY document, "table", "row", col')).records()
 
 
 def copy_numbers(
@@ -140,8 +139,8 @@ def copy_numbers(
     }[shape]
     options = {"parquet": "parquet, COMPRESSION zstd", "json": "json", "csv": "csv"}[shape]
     with _connect() as connection:
-        query, values = _query(connection, paths, names, columns, filters)
-        connection.execute(f"COPY ({query}) TO '{_quote(out)}' (FORMAT {options})", values)
+        query = _query(connection, paths, names, columns, filters)
+        connection.execute(f"COPY ({query}) TO '{_quote(out)}' (FORMAT {options})")
 
 
 class ListedNumber(NamedTuple):
@@ -165,7 +164,7 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
     period, headers = "coalesce(period.label, 'no period')", "array_to_string(column_path, ' / ')"
     columns = f"name, page, \"table\", value, unit, {period}, {LINE}, {headers}, coalesce(doubt, '')"
     with _connect() as connection:
-        rows = connection.execute(*_query(connection, paths, names, columns, filters)).fetchall()
+        rows = connection.execute(_query(connection, paths, names, columns, filters)).fetchall()
     listed: list[ListedNumber] = []
     for name, page, table, value, *texts in rows:
         amount = f"{value:,f}" if abs(value) <= LARGEST_WHOLE else f"{value:f}"
@@ -176,22 +175,22 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
 
 def _query(
     connection: DuckDBPyConnection, paths: Sequence[Path], names: Mapping[str, str], columns: str, filters: Filters
-) -> tuple[str, list[Any]]:
-    """Return a SELECT of these columns, and the values of its parameters."""
+) -> str:
+    """Return a SELECT of these columns.
+
+    Values stand in it as literals: to bind one, DuckDB imports pandas where it is installed, for longer than the query.
+    """
     _name_documents(connection, names)
-    conditions_on = [("name", word) for word in filters.get("entity", ())]
-    conditions_on += [(LINE, word) for word in filters.get("line", ())]
-    conditions = [f"contains(lower({column}), lower(?))" for column, _ in conditions_on]
-    values: list[Any] = [word for _, word in conditions_on]
+    words = [("name", word) for word in filters.get("entity", ())]
+    words += [(LINE, word) for word in filters.get("line", ())]
+    conditions = ["value IS NOT NULL"]
+    conditions += (f"contains(lower({column}), lower('{_quote(word)}'))" for column, word in words)
     if years := filters.get("years"):
-        conditions.append("period.year BETWEEN ? AND ?")
-        values += years
+        conditions.append(f"period.year BETWEEN {years[0]:d} AND {years[1]:d}")
     if statements := filters.get("statements"):
-        conditions.append("contains(?, statement)")
-        values.append(list(statements))
-    where = f" WHERE {' AND '.join(['value IS NOT NULL', *conditions])}"
-    source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document){where}"
-    return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number", values  # columns of read_parquet
+        conditions.append(f"contains({_list_names(statements)}, statement)")
+    source = f"read_parquet({_list_names(paths)}) n JOIN documents USING (document) WHERE {' AND '.join(conditions)}"
+    return f"SELECT {columns} FROM {source} ORDER BY file_index, file_row_number"  # columns of read_parquet
 
 
 def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> Numbers:
@@ -203,7 +202,7 @@ def query_numbers(paths: Sequence[Path], names: Mapping[str, str], sql: str) -> 
 
     with _connect() as connection:
         _name_documents(connection, names)
-        source = f"read_parquet({_path_list(paths)}) n JOIN documents USING (document) WHERE value IS NOT NULL"
+        source = f"read_parquet({_list_names(paths)}) n JOIN documents USING (document) WHERE value IS NOT NULL"
         connection.execute(f"CREATE TABLE numbers AS SELECT name, n.* FROM {source}")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         try:
@@ -231,16 +230,18 @@ def _connect(**settings: int) -> DuckDBPyConnection:
 def _name_documents(connection: DuckDBPyConnection, names: Mapping[str, str]) -> None:
     connection.execute("CREATE TABLE documents (document VARCHAR, name VARCHAR)")
     if names:
-        connection.execute("INSERT INTO documents SELECT unnest(?), unnest(?)", [list(names), list(names.values())])
+        texts = (_quote(json.dumps(column, ensure_ascii=False)) for column in (list(names), list(names.values())))
+        columns = ", ".join(f"unnest(from_json('{text}', '[\"VARCHAR\"]'))" for text in texts)
+        connection.execute(f"INSERT INTO documents SELECT {columns}")
 
 
 def _fetch(result: DuckDBPyConnection) -> Numbers:
     return Numbers(tuple(column[0] for column in result.description or ()), result.fetchall())
 
 
-def _path_list(paths: Sequence[Path]) -> str:
-    return "[" + ", ".join(f"'{_quote(path)}'" for path in paths) + "]"
+def _list_names(names: Sequence[Path | str]) -> str:
+    return "[" + ", ".join(f"'{_quote(name)}'" for name in names) + "]"
 
 
-def _quote(path: Path) -> str:
-    return str(path).replace("'", "''")
+def _quote(name: Path | str) -> str:
+    return str(name).replace("'", "''")

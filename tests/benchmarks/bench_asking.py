@@ -1,8 +1,6 @@
 """Many people ask one server at once, without a model: latency, errors, and memory from start to end.
 
-    python -m tests.benchmarks.bench_asking [--documents DIR] [--chunks N] [--users N] [--seconds N] [--pause S]
-
-The index is that of bench_retrieval (chunks recombined from the sentences of the PDFs in DIR), with random directions
+The index is that of bench_retrieval (chunks recombined from the sentences of `documents`), with random directions
 in place of embeddings; each question is embedded by MiniLM, planned, searched and answered. A user waits for the
 answer and reads it for an exponentially distributed pause before the next question. Wall milliseconds on this machine.
 """
@@ -25,7 +23,7 @@ import psutil
 
 from models.embedders import family_of, open_embedder
 from tests.benchmarks.bench_retrieval import hard_vectors, publish_chunks, recombined, sentences_of
-from tests.benchmarks.measuring import TRIVET, options, show, status_mb
+from tests.benchmarks.measuring import TRIVET, Figures, status_mb
 
 TIMEOUT_S = 60.0
 QUESTION_WORDS = 10
@@ -38,24 +36,22 @@ class Asked(NamedTuple):
     error: str | None
 
 
-def main() -> None:
-    """Measure once and print it."""
-    parser = options(__doc__)
-    parser.add_argument("--documents", type=Path, help="folder of English PDFs")
-    parser.add_argument("--chunks", type=int, default=100_000)
-    parser.add_argument("--users", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--pause", type=float, default=10, help="mean seconds for which a user reads an answer")
-    chosen = parser.parse_args()
-    sentences, embedder = sentences_of(chosen.documents), open_embedder("minilm")
-    texts = recombined(sentences, chosen.chunks)
+def measure(
+    documents: Path | None = None,
+    chunks: int = 100_000,
+    users: int = 50,
+    seconds: float = 300,
+    pause_s: float = 10,
+) -> Figures:
+    """documents: folder of English PDFs. pause_s: mean of the time for which a user reads an answer."""
+    sentences, embedder = sentences_of(documents), open_embedder("minilm")
+    texts = recombined(sentences, chunks)
     vectors = hard_vectors(len(texts), dimension=embedder.dimension)
     with tempfile.TemporaryDirectory() as folder:
         # an index as `trivet rag index` makes it, but for the vectors
         settings: dict[str, Any] = {"embedder": "minilm"}
         publish_chunks(Path(folder) / "index", texts, vectors, embedder=family_of(embedder.id), settings=settings)
-        figures = of_server(Path(folder), sentences, users=chosen.users, seconds=chosen.seconds, pause_s=chosen.pause)
-    show({"chunks": chosen.chunks, "users": chosen.users, "pause, s": chosen.pause} | figures, as_json=chosen.json)
+        yield from of_server(Path(folder), sentences, users=users, seconds=seconds, pause_s=pause_s).items()
 
 
 def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: float, pause_s: float) -> dict[str, Any]:
@@ -81,15 +77,15 @@ def of_server(folder: Path, sentences: Sequence[str], *, users: int, seconds: fl
     errors = [each.error for each in asked if each.error]
     return {
         "asked": len(asked),
-        "asked a second": round(len(asked) / seconds, 2),
-        "p50, ms": round(times[len(times) // 2]),
-        "p95, ms": round(times[int(len(times) * 0.95)]),
-        "longest, ms": round(times[-1]),
+        "asked a second": len(asked) / seconds,
+        "p50, ms": times[len(times) // 2],
+        "p95, ms": times[int(len(times) * 0.95)],
+        "longest, ms": times[-1],
         "errors": len(errors),
         "first error": errors[0] if errors else None,
-        "CPU ms an answer": round(1000 * cpu_s / len(asked)),
-        "memory before, MB": round(before),
-        "memory after, MB": round(after),
+        "CPU ms an answer": 1000 * cpu_s / len(asked),
+        "memory before, MB": before,
+        "memory after, MB": after,
     }
 
 
@@ -119,7 +115,3 @@ def ask(client: httpx.Client, chance: random.Random, sentences: Sequence[str]) -
     except httpx.HTTPError as failed:
         error = repr(failed)
     return Asked(1000 * (time.monotonic() - started), error)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Many model calls: ours, stored in PostgreSQL, beside the bare OpenAI client on the same requests.
 
-    python -m tests.benchmarks.bench_calls [--calls N] [--latency-ms N] [--concurrency N] [--rounds N] [--json]
-
 The endpoint runs in a process of its own. Each round measures the bare client with threads, ours, and the recall of
 what ours has stored, one after the other; medians over the rounds. CPU seconds are those of this process, PostgreSQL's
 not among them.
@@ -23,7 +21,7 @@ from storage.embedded import Cluster
 from storage.responses import Responses
 from tasks.bulk import ask_all
 from tasks.calls import CallSettings, Limits
-from tests.benchmarks.measuring import medians, options, scratch_home, show, take_turns
+from tests.benchmarks.measuring import Figures, medians, scratch_home, take_turns
 
 MODEL = "bench"
 WORDS = "A problem of about the length that competitions have, with a question at its end. " * 8
@@ -42,37 +40,20 @@ class Bench(NamedTuple):
         return [f"{round_number}-{number}: {WORDS}" for number in range(self.calls)]
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = options(__doc__)
-    parser.add_argument("--calls", type=int, default=1000)
-    parser.add_argument("--latency-ms", type=float, default=50)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    chosen = parser.parse_args()
-    with endpoint(chosen.latency_ms) as base_url, store() as responses:
-        bench = Bench(base_url, responses, chosen.calls, chosen.concurrency)
-        figures = measure(bench, rounds=chosen.rounds)
-    show(figures, as_json=chosen.json)
-
-
-def measure(bench: Bench, *, rounds: int) -> dict[str, float]:
+def measure(calls: int = 1000, latency_ms: float = 50, concurrency: int = 64, rounds: int = 3) -> Figures:
     """Wall and CPU seconds of the same calls, made in two ways, and again by what is stored."""
-    few = bench._replace(calls=bench.concurrency)
-    for way in (bare, ours):  # warms up
-        way(few, few.texts(0))
-    ways = {
-        "bare client, threads": lambda number: bare(bench, bench.texts(number)),
-        "ours, stored": lambda number: ours(bench, bench.texts(number)),
-        "ours, recalled": lambda number: ours(bench, bench.texts(number)),
-    }
-    figures = medians(take_turns(ways, rounds=rounds))
-    ideal = bench.calls / bench.concurrency  # latencies one behind the other
-    stored = figures["ours, stored: wall, s"]
-    return figures | {
-        "rounds of latency behind one another": ideal,
-        "ours / bare, threads: wall": stored / figures["bare client, threads: wall, s"],
-    }
+    with endpoint(latency_ms) as base_url, store() as responses:
+        bench = Bench(base_url, responses, calls, concurrency)
+        few = bench._replace(calls=concurrency)
+        for way in (bare, ours):  # warms up
+            way(few, few.texts(0))
+        ways = {
+            "bare client, threads": lambda number: bare(bench, bench.texts(number)),
+            "ours, stored": lambda number: ours(bench, bench.texts(number)),
+            "ours, recalled": lambda number: ours(bench, bench.texts(number)),
+        }
+        yield from medians(take_turns(ways, rounds=rounds)).items()
+    yield "latencies one behind the other, s", calls / concurrency * latency_ms / 1000
 
 
 def bare(bench: Bench, texts: list[str]) -> None:
@@ -124,7 +105,3 @@ def store() -> Generator[Responses]:
     with scratch_home() as home:
         url = Cluster(home).start()
         yield Responses(lambda: url)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,27 +1,21 @@
 """Chunks per CPU second of the embedders, their start and memory, and look-ups in the embedding cache; one thread.
 
-    python tests/benchmarks/bench_embed.py [--json]
-
 Chunks are 800 characters: of English prose with figures, about 180 tokens each, and of Korean, about 370 tokens of e5.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
-
-os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is first imported
 
 import numpy as np
 
 from models.embedders import open_embedder
 from models.minilm import MiniLM, Precision, native_precision
 from storage.embeddings import EmbeddingCache
-from tests.benchmarks.measuring import cost_of, options, part, peak_mb, run, show
+from tests.benchmarks.measuring import Figures, cost_of, part, peak_mb, run
 
 CHUNKS, CHUNK_CHARS, LOOKUPS = 60, 800, 100_000
 START = "from models.embedders import open_embedder; open_embedder('minilm').embed(['first words'])"
@@ -36,29 +30,24 @@ KOREAN = (
 )
 
 
-def main() -> None:
-    """Measure everything once and print it."""
-    parser = options(__doc__)
-    parser.add_argument("--korean", metavar="EMBEDDER", help="only Korean chunks with this embedder, in this process")
-    chosen = parser.parse_args()
-    if chosen.korean:
-        show(korean(chosen.korean), as_json=True)
-        return
-    figures: dict[str, Any] = {"native precision": native_precision(), "start to first vector, CPU s": start_cpu_s()}
+def measure() -> Figures:
+    """Everything once."""
+    yield "native precision", native_precision()
+    yield "start to first vector, CPU s", min(run([sys.executable, "-c", START]).cpu_s for _ in range(3))
     for precision in ("fp32", "bf16"):
-        figures[f"chunks per CPU s, {precision}"] = chunks_per_cpu_s(precision)
+        yield f"chunks per CPU s, {precision}", chunks_per_cpu_s(precision)
     for name in ("minilm", "e5"):
-        figures |= part("embed", "--korean", name)
-    figures["least cosine of bf16 to fp32"] = least_cosine()
-    figures[f"{LOOKUPS:,} cache look-ups, CPU s"] = lookup_cpu_s()
-    show(figures, as_json=chosen.json)
+        yield from part(korean, name).items()
+    cosines = (MiniLM("fp32").embed(chunks()) * MiniLM("bf16").embed(chunks())).sum(1)
+    yield "least cosine of bf16 to fp32", float(cosines.min())
+    yield f"{LOOKUPS:,} cache look-ups, CPU s", lookup_cpu_s()
 
 
 def chunks_per_cpu_s(precision: Precision) -> float:
     """The better of three rounds, after one that warms up."""
     embedder, texts = MiniLM(precision), chunks()
     embedder.embed(texts)
-    return round(len(texts) / min(cost_of(lambda: embedder.embed(texts)).cpu_s for _ in range(3)), 1)
+    return len(texts) / min(cost_of(lambda: embedder.embed(texts)).cpu_s for _ in range(3))
 
 
 def korean(name: str) -> dict[str, float]:
@@ -67,19 +56,9 @@ def korean(name: str) -> dict[str, float]:
     embedder.embed(["first words"])
     taken_s = cost_of(lambda: embedder.embed(texts)).cpu_s
     return {
-        f"Korean chunks per CPU s, {name}": round(len(texts) / taken_s, 1),
-        f"peak of the process, {name}, MB": round(peak_mb()),
+        f"Korean chunks per CPU s, {name}": len(texts) / taken_s,
+        f"peak of the process, {name}, MB": peak_mb(),
     }
-
-
-def least_cosine() -> float:
-    """Over the chunks; 0.999 is asked."""
-    return round(float((MiniLM("fp32").embed(chunks()) * MiniLM("bf16").embed(chunks())).sum(1).min()), 6)
-
-
-def start_cpu_s() -> float:
-    """Of a new interpreter that opens the embedder and embeds two words; the best of three."""
-    return round(min(run([sys.executable, "-c", START]).cpu_s for _ in range(3)), 2)
 
 
 def lookup_cpu_s() -> float:
@@ -90,7 +69,7 @@ def lookup_cpu_s() -> float:
         cache.put_many("bench", texts, np.ones((LOOKUPS, 384), np.float16))
         taken = cost_of(lambda: cache.get_many("bench", texts)).cpu_s
         cache.close()
-    return round(taken, 2)
+    return taken
 
 
 def chunks() -> list[str]:
@@ -105,7 +84,3 @@ def korean_chunks() -> list[str]:
     rng, words = random.Random(1), KOREAN.split()
     texts = [" ".join(rng.choice([*words, f"{rng.random() * 1e4:,.1f}원"]) for _ in range(300)) for _ in range(20)]
     return [text[:CHUNK_CHARS] for text in texts]
-
-
-if __name__ == "__main__":
-    main()

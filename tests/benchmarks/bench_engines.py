@@ -1,7 +1,5 @@
 """The same chunks in a folder and in PostgreSQL with pgvector: publishing, one change, searches, disk.
 
-    python -m tests.benchmarks.bench_engines [--chunks 20000 100000] [--at DIR] [--json]
-
 Chunks and questions of bench_large. Seconds and milliseconds are those of the clock, for a server's CPU is not ours;
 PostgreSQL is the embedded one, on a socket, as it starts without settings.
 """
@@ -11,7 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,42 +23,31 @@ from storage.segments import Segment, pack_segment
 from tasks.language.tokens import tokenize
 from tasks.rag.retrieval.retrievers import word_scores
 from tests.benchmarks.bench_large import OF_DOCUMENT, Corpus, publish_from, topical, write_segment
-from tests.benchmarks.measuring import cost_of, options, scratch_home, show
+from tests.benchmarks.measuring import Figures, cost_of, scratch_home
 
 QUESTIONS = 40
 
 
-def main() -> None:
-    """Print the figures of each size and place."""
-    parser = options(__doc__)
-    parser.add_argument("--chunks", type=int, nargs="+", default=(20_000, 100_000))
-    parser.add_argument("--at", type=Path, help="folder for the indexes; a temporary one by default")
-    chosen = parser.parse_args()
-    corpus = Corpus(None)
-    for chunks in chosen.chunks:
-        with scratch_home(chosen.at) as folder:
-            for figures in measured(corpus, folder, chunks):
-                show(figures, as_json=chosen.json)
-
-
-def measured(corpus: Corpus, folder: Path, chunks: int) -> Iterator[dict[str, Any]]:
-    """The figures of each place."""
-    documents = chunks // OF_DOCUMENT
-    (folder / "made").mkdir()
-    first, second = (_segments(corpus, folder, documents, changed=changed) for changed in (None, 7))
-    places = {
-        "folder": (folder / "index", folder / "index"),
-        "postgresql": (place_of(Cluster(folder).start(), folder), folder / "postgres"),
-    }
-    before, after = (corpus.entries(documents, changed=changed) for changed in (None, 7))
-    for name, (place, kept) in places.items():
-        figures: dict[str, Any] = {"chunks": chunks, "place": name}
-        empty = _megabytes(kept)
-        figures["publish, s"] = round(cost_of(partial(publish_from, folder, place, first, before)).wall_s, 2)
-        figures["disk, MB"] = round(_megabytes(kept) - empty, 1)
-        figures["one change, s"] = round(cost_of(partial(publish_from, folder, place, second, after)).wall_s, 2)
-        with open_index(place) as index, open_index(folder / "index") as exact:
-            yield figures | _asked(corpus, index, exact)
+def measure(chunks: int = 100_000, at: Path | None = None) -> Figures:
+    """The figures of each place. at: folder for the indexes; a temporary one by default."""
+    corpus = Corpus()
+    with scratch_home(at) as folder:
+        documents = chunks // OF_DOCUMENT
+        (folder / "made").mkdir()
+        first, second = (_segments(corpus, folder, documents, changed=changed) for changed in (None, 7))
+        places = {
+            "folder": (folder / "index", folder / "index"),
+            "postgresql": (place_of(Cluster(folder).start(), folder), folder / "postgres"),
+        }
+        before, after = (corpus.entries(documents, changed=changed) for changed in (None, 7))
+        for name, (place, kept) in places.items():
+            empty = _megabytes(kept)
+            yield f"{name}: publish, s", cost_of(partial(publish_from, folder, place, first, before)).wall_s
+            yield f"{name}: disk, MB", _megabytes(kept) - empty
+            yield f"{name}: one change, s", cost_of(partial(publish_from, folder, place, second, after)).wall_s
+            with open_index(place) as index, open_index(folder / "index") as exact:
+                for figure, value in _asked(corpus, index, exact).items():
+                    yield f"{name}: {figure}", value
 
 
 def _segments(corpus: Corpus, folder: Path, documents: int, *, changed: int | None) -> list[Segment]:
@@ -105,13 +92,9 @@ def _asked(corpus: Corpus, index: Index, exact: Index) -> dict[str, Any]:
 
 def _median(ask: Callable[[Any], object], each: Sequence[Any]) -> float:
     ask(each[0])
-    return round(1000 * statistics.median(cost_of(partial(ask, one)).wall_s for one in each), 2)
+    return 1000 * statistics.median(cost_of(partial(ask, one)).wall_s for one in each)
 
 
 def _megabytes(folder: Path) -> float:
     told = subprocess.run(["du", "-sk", folder], capture_output=True, text=True, check=False).stdout
     return int(told.split()[0]) / 1000 if told else 0.0
-
-
-if __name__ == "__main__":
-    main()

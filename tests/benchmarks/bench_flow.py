@@ -6,37 +6,28 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.measuring import TRIVET, options, scratch_home, show, write_notices
+from tests.benchmarks.measuring import TRIVET, Figures, scratch_home, write_notices
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "documents"
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = options(__doc__)
-    parser.add_argument("--documents", type=int, default=1000, help="how many small documents")
-    chosen = parser.parse_args()
+def measure(documents: int = 1000) -> Figures:
+    """First and unchanged run over small documents of a page each, then commands."""
     with scratch_home() as place:
-        figures = dict([*measure_unchanged(place, chosen.documents), *measure_search(place)])
-    show(figures, as_json=chosen.json)
+        folder = write_notices(place / "small", documents)
+        index = ["rag", "index", str(folder), "--index", str(place / "small-index"), "--json"]
+        (_, first), (wall_s, again) = _run(place, index), _run(place, index)
+        assert again["documents"]["unchanged"] == documents
+        yield "small documents, first: flow, s", first["seconds"]
+        yield "small documents, unchanged: flow, s", again["seconds"]
+        yield "small documents, unchanged: command with Prefect's start, s", wall_s
+        yield from measure_search(place)
 
 
-def measure_unchanged(place: Path, count: int) -> Iterator[tuple[str, float]]:
-    """First and unchanged run over `count` documents of a page each."""
-    folder = write_notices(place / "small", count)
-    index = ["rag", "index", str(folder), "--index", str(place / "small-index"), "--json"]
-    (_, first), (wall_s, again) = _run(place, index), _run(place, index)
-    assert again["documents"]["unchanged"] == count
-    yield f"{count:,} small documents, first: flow, s", first["seconds"]
-    yield f"{count:,} small documents, unchanged: flow, s", again["seconds"]
-    yield f"{count:,} small documents, unchanged: command with Prefect's start, s", wall_s
-
-
-def measure_search(place: Path) -> Iterator[tuple[str, float]]:
+def measure_search(place: Path) -> Figures:
     """Commands on the sample documents, each in a new process; the second of two runs counts."""
     index = str(place / "samples-index")
     _run(place, ["rag", "index", str(SAMPLES), "--index", index, "--json"])
@@ -49,6 +40,8 @@ def measure_search(place: Path) -> Iterator[tuple[str, float]]:
     for name, (question, strategy) in asked.items():
         command = ["rag", "search", question, "--strategy", strategy, "--index", index, "--json"]
         commands[f"search, {name}, to the first hit, s"] = command
+    question, strategy = asked["English bm25"]
+    commands["ask, English bm25, s"] = ["rag", "ask", question, "--strategy", strategy, "--index", index, "--json"]
     for name, command in commands.items():
         yield name, [_run(place, command)[0] for _ in range(2)][1]
 
@@ -62,7 +55,3 @@ def _run(place: Path, arguments: list[str]) -> tuple[float, dict[str, Any]]:
     if done.returncode not in (0, 3):
         raise SystemExit(f"{' '.join(arguments)}: {done.stderr}")
     return wall_s, json.loads(done.stdout) if "--json" in arguments else {}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """What grows with use: samples of one evaluation, runs of a leaderboard, calls and judgments in the store.
 
-    python -m tests.benchmarks.bench_growth [--samples N] [--runs N] [--judgments N …] [--at FOLDER]
-
 Runs and their samples are written by the pipeline's own functions. Judgments are what the lever stores of questions
 with pictures; a thousand are made by it, and COPY repeats them under other keys. Seconds are wall seconds unless said
 otherwise. PostgreSQL's CPU and memory are not among those of this process.
@@ -18,7 +16,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -50,9 +47,9 @@ from tasks.evaluation.running.generation import SHARD_RESPONSES, Generated
 from tasks.evaluation.running.planning import PlannedTask
 from tasks.evaluation.running.shard_grading import Scored, build_result
 from tests.benchmarks.bench_judging import Bench, Instant, asked_in, items_in
-from tests.benchmarks.measuring import TRIVET, options, run, scratch_home, show, status_mb
+from tests.benchmarks.measuring import TRIVET, Figures, run, scratch_home, status_mb
 
-Figures = Iterator[tuple[str, float]]
+JUDGMENTS = [20_000]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TASKS = ("MMLUPro", "GSM8K", "MATH500", "GPQADiamond")
 METRICS = ("accuracy", "accuracy_strict", "accuracy_flexible")
@@ -98,20 +95,17 @@ class Cost(NamedTuple):
     """CPU seconds of PostgreSQL."""
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = options(__doc__)
-    parser.add_argument("--samples", type=int, default=2_000, help="samples of one run")
-    parser.add_argument("--runs", type=int, default=50, help="runs of the leaderboard, each of another model")
-    parser.add_argument("--judgments", type=int, nargs="+", default=[20_000], help="sizes of the store, ascending")
-    parser.add_argument("--at", type=Path, help="where the home is made; a temporary folder by default")
-    chosen = parser.parse_args()
-    with scratch_home(chosen.at) as home:
+def measure(samples: int = 2_000, runs: int = 50, judgments: list[int] = JUDGMENTS, at: Path | None = None) -> Figures:
+    """samples: of one run. runs: of the leaderboard, each of another model. judgments: sizes of the store, ascending.
+
+    at: where the home is made; a temporary folder by default.
+    """
+    with scratch_home(at) as home:
         place = Place(home, Cluster(home).start())
         SERVERS.extend(filter(None, [Cluster(home).status().pid]))
-        measured = (evaluation(place, chosen.samples), leaderboard(place, chosen.runs), store(place, chosen.judgments))
-        for name, value in chain.from_iterable(measured):
-            show({name: float(value)}, as_json=chosen.json)
+        yield from evaluation(place, samples)
+        yield from leaderboard(place, runs)
+        yield from store(place, judgments)
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
@@ -397,7 +391,3 @@ def transaction(url: str) -> Generator[Cursor[Any]]:
         connection.commit()
     finally:
         connection.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Tokens per second of our batches beside a bare `model.generate` loop at its best batch size: same model, same tokens.
 
-    python tests/benchmarks/bench_hf.py [--json] [--requests N] [--tokens N]
-
 A Llama of random weights, about 20 million parameters, on the CPU; prompts of 20 to 200 tokens in mixed order. The
 bare loop takes them as they come, ready tokenised, and is tried with each batch size; ours tokenises, sorts and
 records beside. Answers have no end token, so that both make the same number of tokens.
@@ -13,52 +11,37 @@ import json
 import random
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from models.causal_lm import CausalLM
 from models.protocols import ChatRequest, ChatResponse, Message, Text
-from tests.benchmarks.measuring import options, show
+from tests.benchmarks.measuring import Figures
 from tests.models.tiny import make_tiny_model
 
 BATCH_SIZES = (16, 32, 64)
 ROUNDS = 2
 
 
-def main() -> None:
-    """Measure both and print tokens per second and their ratio; 0.9 is asked."""
-    parser = options(__doc__)
-    parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--tokens", type=int, default=32, help="new tokens of each answer")
-    chosen = parser.parse_args()
+def measure(requests: int = 64, tokens: int = 32) -> Figures:
+    """The best of the rounds; all take their turns in each of them, since a machine drifts. tokens: of each answer."""
     with tempfile.TemporaryDirectory() as folder:
-        subject = CausalLM(str(_model(Path(folder))))
-        show(measure(subject, requests(chosen.requests, chosen.tokens)), as_json=chosen.json)
-
-
-def measure(subject: CausalLM, asked: list[ChatRequest]) -> dict[str, Any]:
-    """The best of the rounds; both take their turns in each of them, since a machine drifts."""
-    ready, tokens = [subject._prompt(0, request).tokens for request in asked], sum(one.max_tokens for one in asked)
-    drawn = [one.model_copy(update={"temperature": 0.7}) for one in asked]
-    generate_all(subject, ready[:8], 8, 8)  # warms up
-    taken_s: dict[tuple[str, int], float] = {}
-    for _ in range(ROUNDS):
-        for size in BATCH_SIZES:
+        subject, asked = CausalLM(str(_model(Path(folder)))), made_requests(requests, tokens)
+        ready = [subject._prompt(0, request).tokens for request in asked]
+        drawn = [one.model_copy(update={"temperature": 0.7}) for one in asked]
+        generate_all(subject, ready[:8], 8, 8)  # warms up
+        taken_s: dict[str, float] = {}
+        for _, size in product(range(ROUNDS), BATCH_SIZES):
             found = {
-                ("bare", size): generate_all(subject, ready, size, asked[0].max_tokens),
-                ("ours, greedy", size): answer_all(subject, asked, size),
-                ("ours, drawn", size): answer_all(subject, drawn, size),
+                "bare": generate_all(subject, ready, size, tokens),
+                "ours, greedy": answer_all(subject, asked, size),
+                "ours, drawn": answer_all(subject, drawn, size),
             }
-            taken_s |= {place: min(seconds, taken_s.get(place, seconds)) for place, seconds in found.items()}
-    figures: dict[str, Any] = {"parameters, million": round(subject._load().model.num_parameters() / 1e6, 1)}
-    best_s = min(seconds for (name, _), seconds in taken_s.items() if name == "bare")
-    for name in ("bare", "ours, greedy", "ours, drawn"):
-        seconds, size = min((seconds, size) for (who, size), seconds in taken_s.items() if who == name)
-        figures[f"{name}, tokens/s (batch {size})"] = round(tokens / seconds)
-        figures[f"{name}, ratio to bare"] = round(best_s / seconds, 2)
-    return figures
+            taken_s |= {name: min(seconds, taken_s.get(name, seconds)) for name, seconds in found.items()}
+        yield "parameters, million", subject._load().model.num_parameters() / 1e6
+        yield from ((f"{name}, tokens/s", requests * tokens / seconds) for name, seconds in taken_s.items())
 
 
 @torch.inference_mode()
@@ -86,7 +69,7 @@ def answer_all(subject: CausalLM, asked: list[ChatRequest], size: int) -> float:
     return taken_s
 
 
-def requests(count: int, tokens: int) -> list[ChatRequest]:
+def made_requests(count: int, tokens: int) -> list[ChatRequest]:
     """Always the same prompts."""
     rng = random.Random(1)
     prompts = [" ".join(f"word{rng.randrange(30)}" for _ in range(rng.randrange(20, 200))) for _ in range(count)]
@@ -103,7 +86,3 @@ def _model(folder: Path) -> Path:
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps(settings | {"eos_token_id": None if name == "config.json" else []}))
     return folder
-
-
-if __name__ == "__main__":
-    main()

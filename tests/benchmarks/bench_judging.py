@@ -1,8 +1,5 @@
 """Judging demonstrations: the VQA metric beside a plain one, and judgments beside the bare client on the same requests.
 
-    python -m tests.benchmarks.bench_judging [--judgments N] [--latency-ms N] [--concurrency N] [--rounds N]
-        [--annotations FILE] [--json]
-
 The endpoint runs in a process of its own and answers everything after a fixed time. Each round measures the bare client
 with threads, ours with its store in PostgreSQL, and ours again by what is stored. Medians over the rounds. Each request
 shows three pictures, the third under the question; the bare client gets the same pictures from memory. CPU seconds are
@@ -15,7 +12,6 @@ import base64
 import hashlib
 import io
 import random
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +27,7 @@ from tasks.lever.judge.demonstration_task import PromptSettings, VqaTask
 from tasks.lever.judge.judging import Judging, PromptedQuery
 from tasks.lever.lever_records import VqaItem
 from tests.benchmarks.bench_calls import MODEL, endpoint, store
-from tests.benchmarks.measuring import cost_of, medians, options, show, take_turns
+from tests.benchmarks.measuring import Figures, cost_of, medians, take_turns
 from tests.benchmarks.peers.plain_vqa import plain_accuracy
 
 ANSWERS = 5_000
@@ -60,27 +56,24 @@ class Bench(NamedTuple):
         return Judging(judge, self.items, task, threshold=0.5, responses=self.responses, limits=limits)
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = options(__doc__)
-    parser.add_argument("--judgments", type=int, default=5000)
-    parser.add_argument("--latency-ms", type=float, default=20)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--annotations", type=Path, help="official VQA annotations; without it answers are made up")
-    chosen = parser.parse_args()
-    figures = measure_metric(read_answers(chosen.annotations) if chosen.annotations else made_up())
+def measure(
+    judgments: int = 5000,
+    latency_ms: float = 20,
+    concurrency: int = 64,
+    rounds: int = 3,
+    annotations: Path | None = None,
+) -> Figures:
+    """annotations: official VQA annotations; without them answers are made up."""
+    yield from measure_metric(read_answers(annotations) if annotations else made_up()).items()
     with (
         tempfile.TemporaryDirectory(prefix="trivet-bench-") as folder,
-        endpoint(chosen.latency_ms) as base_url,
+        endpoint(latency_ms) as base_url,
         store() as responses,
     ):
-        bench = Bench(base_url, responses, items_in(Path(folder)), chosen.concurrency)
-        figures |= measure_instant(bench, chosen.judgments)
-        figures |= measure_endpoint(bench, chosen.judgments, rounds=chosen.rounds)
-    rounds = chosen.judgments / chosen.concurrency
-    figures["rounds of latency behind one another, s"] = rounds * chosen.latency_ms / 1000
-    show(figures, as_json=chosen.json)
+        bench = Bench(base_url, responses, items_in(Path(folder)), concurrency)
+        yield from measure_instant(bench, judgments).items()
+        yield from measure_endpoint(bench, judgments, rounds=rounds).items()
+    yield "latencies one behind the other, s", judgments / concurrency * latency_ms / 1000
 
 
 def made_up() -> list[Answered]:
@@ -115,12 +108,7 @@ def measure_metric(answered: Sequence[Answered]) -> dict[str, float]:
     others: list[float] = []
     cost, beside = cost_of(ours), cost_of(plain)
     assert not [one for one, other in zip(scores, others, strict=True) if abs(one - other) > 1e-9]
-    name = f"VQA accuracy of {len(answered):,} answers"
-    return {
-        f"{name}: ours, CPU s": cost.cpu_s,
-        f"{name}: plain, CPU s": beside.cpu_s,
-        "ours / plain": cost.cpu_s / beside.cpu_s,
-    }
+    return {"VQA accuracy: ours, CPU s": cost.cpu_s, "VQA accuracy: plain, CPU s": beside.cpu_s}
 
 
 def items_in(folder: Path) -> dict[str, VqaItem]:
@@ -189,17 +177,12 @@ def measure_endpoint(bench: Bench, count: int, *, rounds: int) -> dict[str, floa
     ours(bench, asked_in(-2, bench.concurrency))
     nobody = bench._replace(base_url="http://127.0.0.1:9/v1")
     asked = [asked_in(number, count) for number in range(rounds + 1)]
-    names = [f"{count:,} judgments, {name}" for name in ("bare client, threads", "ours, stored", "ours, again")]
-    costs = take_turns(
-        {
-            names[0]: lambda number: bare(bench, asked[number]),
-            names[1]: lambda number: ours(bench, asked[number]),
-            names[2]: lambda number: ours(nobody, asked[number]),  # a new run that has everything in the store
-        },
-        rounds=rounds,
-    )
-    ratios = [mine.wall_s / other.wall_s for other, mine in zip(costs[names[0]], costs[names[1]], strict=True)]
-    return medians(costs) | {"ours / bare client: wall": statistics.median(ratios)}
+    ways = {
+        "bare client, threads": lambda number: bare(bench, asked[number]),
+        "ours, stored": lambda number: ours(bench, asked[number]),
+        "ours, again": lambda number: ours(nobody, asked[number]),  # a new run that has everything in the store
+    }
+    return medians(take_turns(ways, rounds=rounds))
 
 
 def bare(bench: Bench, asked: Sequence[PromptedQuery]) -> None:
@@ -231,7 +214,3 @@ def ours(bench: Bench, asked: Sequence[PromptedQuery]) -> None:
     """With the response store, time-outs, retries and the metric."""
     judged = bench.judging(OpenAIChat(MODEL, base_url=bench.base_url)).judge(asked)
     assert not [one for one in judged if one.failed]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Indexes of 100,000 to millions of chunks: the price of making one, of one change, of opening and of searching it.
 
-    python -m tests.benchmarks.bench_large [--chunks 100000 300000 1000000] [--documents DIR] [--peers PYTHON] [--json]
-
 Documents of 100 chunks from recombined sentences, as in bench_retrieval, with vectors of 384 numbers around topics.
 CPU seconds and milliseconds on one thread; peaks and resident memory of a process that does nothing else. bm25s runs
 beside ours while its index fits into memory. A million chunks take 2.2 GB of disk and, for
@@ -11,8 +9,6 @@ their texts above all, a quarter of an hour.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import random
 import tempfile
 import time
@@ -20,8 +16,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-
-os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at import
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +28,9 @@ from storage.segments import CatalogueEntry, DocumentContent, Packed, Segment, p
 from storage.vectors import EXACT_UP_TO, PER_CENTRE, Centres, Vectors, count_lists, open_faiss, train_centres
 from tasks.language.tokens import tokenize
 from tests.benchmarks.bench_retrieval import chunk_of, recombined, sentences_of
-from tests.benchmarks.measuring import cost_of, import_from, options, part, peak_mb, show, status_mb
+from tests.benchmarks.measuring import Figures, cost_of, import_from, part, peak_mb, status_mb
 
-SIZES = (100_000, 300_000, 1_000_000)
+SIZES = [100_000, 300_000, 1_000_000]
 OF_DOCUMENT, QUESTIONS, DIMENSION, TOPIC_CHUNKS = 100, 200, 384, 250
 PEER_UP_TO = 300_000
 """Chunks: bm25s makes its index in memory, from all tokens."""
@@ -52,33 +46,30 @@ class Made(Record):
     published_s: float
 
 
-def main() -> None:
-    """Measure each size, every part in a process that does nothing else, for its peak."""
-    parser = options(__doc__)
-    parser.add_argument("--chunks", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--documents", type=Path, help="folder of English PDFs; without: words of a Zipf distribution")
-    parser.add_argument("--peers", type=Path, help="python of an environment with bm25s")
-    parser.add_argument("--at", type=Path, help="folder for the indexes; a temporary one by default")
-    parser.add_argument("--part", nargs=2, help="one part of a size in an index folder, in this process")
-    chosen = parser.parse_args()
-    if chosen.part:
-        name, folder = chosen.part
-        print(json.dumps(PARTS[name](Corpus(chosen.documents), Path(folder), chosen.chunks[0], chosen.peers)))
-        return
-    given = [f"--{name}={value}" for name in ("documents", "peers") if (value := getattr(chosen, name))]
-    with tempfile.TemporaryDirectory(dir=chosen.at) as folder:
-        for chunks in chosen.chunks:
-            figures: dict[str, Any] = {"chunks": chunks}
-            for name in PARTS:
-                figures |= part("large", "--part", name, Path(folder, str(chunks)), "--chunks", chunks, *given)
-            show(figures, as_json=chosen.json)
+def measure(
+    chunks: list[int] = SIZES, documents: Path | None = None, peers: Path | None = None, at: Path | None = None
+) -> Figures:
+    """Every part of a size in a process that does nothing else, for its peak.
+
+    documents: folder of English PDFs; without them words of a Zipf distribution. peers: python of an environment with
+    bm25s. at: folder for the indexes; a temporary one by default.
+    """
+    with tempfile.TemporaryDirectory(dir=at) as folder:
+        for size in chunks:
+            place = Path(folder, str(size))
+            for figures in (
+                part(make, documents, place, size),
+                part(change, documents, place, size),
+                part(ask, documents, place, size, peers),
+            ):
+                yield from ((f"{size:,} chunks: {name}", value) for name, value in figures.items())
 
 
 class Corpus:
     """Documents that depend on their number alone."""
 
-    def __init__(self, documents: Path | None) -> None:
-        self.sentences = sentences_of(documents)
+    def __init__(self, documents: str | None = None) -> None:
+        self.sentences = sentences_of(Path(documents) if documents else None)
 
     def digest(self, number: int, edition: int = 0) -> str:
         return hashlib.sha256(f"{number}/{edition}".encode()).hexdigest()
@@ -121,8 +112,9 @@ def _topic(number: int) -> NDArray[np.float32]:
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-def make(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str, Any]:
+def make(sources: str | None, place: str, chunks: int) -> dict[str, Any]:
     """All segments, one after the other, and a generation of them."""
+    corpus, folder = Corpus(sources), Path(place)
     documents = chunks // OF_DOCUMENT
     (folder / "made").mkdir(parents=True)
     started = time.process_time()
@@ -157,8 +149,9 @@ def make(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str,
     }
 
 
-def change(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[str, Any]:
+def change(sources: str | None, place: str, chunks: int) -> dict[str, Any]:
     """One document becomes another: two segments, and a generation."""
+    corpus, folder = Corpus(sources), Path(place)
     made = Made.model_validate_json((folder / "made.json").read_bytes())
     documents, changed = chunks // OF_DOCUMENT, 7
     opened = None if made.centres is None else Centres.open(folder / "made" / made.centres.digest)
@@ -183,9 +176,9 @@ def change(corpus: Corpus, folder: Path, chunks: int, _: Path | None) -> dict[st
     }
 
 
-def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[str, Any]:
+def ask(sources: str | None, place: str, chunks: int, peers: str | None) -> dict[str, Any]:
     """Open the index and search it both ways."""
-    out = folder / "index"
+    corpus, out = Corpus(sources), Path(place) / "index"
     drawn = random.Random(1).choices(corpus.sentences, k=QUESTIONS)
     questions = [words[:10] for words in tokenize(drawn, tokenizer="bigram")]
     open_faiss()  # the time of its import is not that of opening
@@ -213,11 +206,8 @@ def ask(corpus: Corpus, folder: Path, chunks: int, peers: Path | None) -> dict[s
         best = [np.lexsort((np.arange(len(index)), -scores))[:10].tolist() for scores in full[:5]]
         assert best == [lexical.search(words, 10).rows.tolist() for words in questions[:5]]
     if peers and chunks <= PEER_UP_TO:
-        figures |= _bm25s(corpus, chunks, questions, peers)
+        figures |= _bm25s(corpus, chunks, questions, Path(peers))
     return figures
-
-
-PARTS = {"make": make, "change": change, "ask": ask}
 
 
 def _train(corpus: Corpus, folder: Path, documents: int) -> Ref:
@@ -284,7 +274,3 @@ def _written(folder: Path) -> int:
     """Bytes of all files, a file of several names counted once."""
     facts = [path.stat() for path in folder.rglob("*") if path.is_file()]
     return sum({one.st_ino: one.st_size for one in facts}.values())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """What the lever costs: groups of 5,000 queries in memory, and the CPU world from its pictures to its figures.
 
-    python -m tests.benchmarks.bench_lever [--seeds N] [--queries N] [--json]
-
 The CPU world runs as a user runs it, on one thread, in a fresh home: judge, search, training and measuring, with all
 processes that the command starts and waits for (Prefect's API; PostgreSQL's server is not waited for).
 """
@@ -16,35 +14,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.measuring import TRIVET, options, part, peak_mb, processor_s, scratch_home, show
+from tests.benchmarks.measuring import TRIVET, Figures, part, peak_mb, processor_s, scratch_home
 
-SHOWN = (
-    "zero_shot",
-    "random",
-    "similarity",
-    "mmr",
-    "similarity_pool",
-    "sft",
-    "rce",
-    "grpo",
-    "oracle",
-)
+SHOWN = ("zero_shot", "random", "similarity", "mmr", "similarity_pool", "sft", "rce", "grpo", "oracle")
 WIDTH, CANDIDATES, POOL, GROUP = 512, 9_000, 64, 16
 
 
-def main() -> None:
-    """Print the figures, and what is aimed at."""
-    parser = options(__doc__)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--queries", type=int, default=5_000)
-    parser.add_argument("--memory", action="store_true", help="only the groups, in this process")
-    chosen = parser.parse_args()
-    if chosen.memory:
-        print(json.dumps(measure_memory(chosen.queries)))
-        return
-    figures = part("lever", "--memory", "--queries", chosen.queries) | measure_world(chosen.seeds)
-    aims = {"groups, peak of the whole process, GB": 1.5, "CPU world, judge included, processor minutes a seed": 8.0}
-    show(figures, as_json=chosen.json, aims=aims)
+def measure(seeds: int = 1, queries: int = 5_000) -> Figures:
+    """queries: of which groups are held in memory. seeds: of the CPU world; 0 leaves it out."""
+    yield from part(measure_memory, queries).items()
+    if seeds:
+        yield from measure_world(seeds).items()
 
 
 def measure_memory(queries: int) -> dict[str, float]:
@@ -101,17 +81,7 @@ def measure_world(seeds: int) -> dict[str, float]:
     """Of `trivet lever run --dataset digits --seeds N`."""
     with scratch_home() as place:
         single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TRIVET_HOME": str(place / "home")}
-        command = [
-            *TRIVET,
-            "lever",
-            "run",
-            "--dataset",
-            "digits",
-            "--seeds",
-            str(seeds),
-            "--results",
-            str(place / "out"),
-        ]
+        command = [*TRIVET, "lever", "run", "--dataset", "digits", "--seeds", str(seeds), "--results", place / "out"]
         own, started, before = time.process_time(), time.monotonic(), processor_s()
         done = subprocess.run([*command, "--json"], env=os.environ | single, check=True, capture_output=True, text=True)
         wall, spent = time.monotonic() - started, processor_s() - before - (time.process_time() - own)
@@ -121,7 +91,3 @@ def measure_world(seeds: int) -> dict[str, float]:
         "CPU world, wall minutes": wall / 60,
         **{f"CPU world, accuracy, {name}": told[name]["accuracy"] for name in SHOWN},
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.lineage import FILE, Edge, Lineage, StepRun
-from tests.benchmarks.measuring import options, scratch_home, show, write_notices
+from tests.benchmarks.measuring import Figures, scratch_home, write_notices
 
 STEPS = ("scan", "parse", "find_figures", "extract_figures", "chunk", "embed")
 SHARD = 64
@@ -43,15 +43,11 @@ except SystemExit:
 """
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = options(__doc__)
-    parser.add_argument("--documents", type=int, default=300, help="how many small documents are indexed")
-    parser.add_argument("--edges", type=int, default=1_000_000, help="about how many edges are asked")
-    chosen = parser.parse_args()
+def measure(documents: int = 300, edges: int = 1_000_000) -> Figures:
+    """documents: how many small ones are indexed. edges: about how many are asked."""
     with scratch_home() as place:
-        figures = recording(place, chosen.documents) | asking(place, chosen.edges)
-    show(figures, as_json=chosen.json)
+        yield from recording(place, documents).items()
+        yield from asking(place, edges).items()
 
 
 def recording(place: Path, count: int) -> dict[str, float]:
@@ -64,7 +60,7 @@ def recording(place: Path, count: int) -> dict[str, float]:
         raise SystemExit(done.stderr)
     assert json.loads(done.stdout)["documents"]
     noting, whole = map(float, done.stderr.strip().splitlines()[-1].split())
-    return {f"{count} small documents: CPU s of the run": whole, "… share that noting takes": noting / whole}
+    return {"small documents: CPU s of the run": whole, "… share that noting takes": noting / whole}
 
 
 def asking(place: Path, edges: int) -> dict[str, float]:
@@ -101,7 +97,3 @@ def asking(place: Path, edges: int) -> dict[str, float]:
 
 def _digest(step: int, number: int) -> str:
     return f"{step:02x}{number:062x}"
-
-
-if __name__ == "__main__":
-    main()

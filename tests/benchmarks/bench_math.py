@@ -1,8 +1,6 @@
 """Our grading of mathematics beside math-verify's, in CPU seconds with all processes; and long responses.
 
-    python -m tests.benchmarks.bench_math [--data DIR] [--comparisons N] [--responses N]
-
-Compared are the labelled pairs of tests/grading/math and, with DIR, golds of the published benchmarks beside
+Compared are the labelled pairs of tests/grading/math and, where `data` is, golds of the published benchmarks beside
 themselves rewritten and beside the next one. Both graders run in a fresh process each, imports included.
 """
 
@@ -10,41 +8,27 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, islice, pairwise
 from pathlib import Path
-from typing import Any
 
-from tests.benchmarks.measuring import options, part, processor_s
+from tests.benchmarks.measuring import Figures, part, processor_s
 
+DATA = Path(__file__).parents[3] / "shared" / "data"
 PAIRS = Path(__file__).parents[1] / "grading" / "math" / "pairs.jsonl"
 LONG_CHARS = (4_000, 16_000, 40_000, 100_000)
 Case = tuple[str, str, bool]
 
 
-def main() -> None:
-    """Run both graders in processes of their own and print them side by side."""
-    parser = options(__doc__)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data")
-    parser.add_argument("--comparisons", type=int, default=1_000)
-    parser.add_argument("--responses", type=int, default=800)
-    parser.add_argument("--run", choices=["trivet", "math-verify", "long"])
-    parser.add_argument("--cases", type=Path)
-    chosen = parser.parse_args()
-    if chosen.run:
-        print(json.dumps(_measured(_GRADERS[chosen.run], json.loads(chosen.cases.read_text("utf-8")))))
-        return
-    compared = list(islice(cases(chosen.data), chosen.comparisons))
-    ours, theirs = _in_a_process("trivet", compared), _in_a_process("math-verify", compared)
-    long = _in_a_process("long", [(gold, text, True) for gold, text in islice(long_responses(), chosen.responses)])
-    if chosen.json:
-        print(json.dumps({"trivet": ours, "math-verify": theirs, "long": long}))
-        return
-    for name, figures in (("trivet", ours), ("math-verify", theirs)):
-        agreed = f"{figures['agreement']:.1%} agree, {figures['false']} false accepts"
-        print(f"{name:12} {figures['cpu_s']:7.2f} CPU s, {agreed}")
-    print(f"{theirs['cpu_s'] / ours['cpu_s']:.1f} times math-verify's throughput on {len(compared)} comparisons")
-    print(f"{chosen.responses} long responses: {long['cpu_s']:.2f} CPU s, {long['agreement']:.1%} right")
+def measure(data: Path = DATA, comparisons: int = 1_000, responses: int = 800) -> Figures:
+    """Both graders in processes of their own."""
+    compared = list(islice(cases(data), comparisons))
+    long = [(gold, text, True) for gold, text in islice(long_responses(), responses)]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, given in (("trivet", compared), ("math-verify", compared), ("long responses", long)):
+            path = Path(folder) / f"{name}.json"
+            path.write_text(json.dumps(given), "utf-8")
+            yield from ((f"{name}: {figure}", value) for figure, value in part(grade_all, name, path).items())
 
 
 def cases(data: Path) -> Iterator[Case]:
@@ -83,20 +67,15 @@ def long_responses() -> Iterator[tuple[str, str]]:
         )
 
 
-def _in_a_process(run: str, compared: list[Any]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "cases.json"
-        path.write_text(json.dumps(compared), "utf-8")
-        return part("math", "--run", run, "--cases", path)
-
-
-def _measured(grade: Callable[[list[Case]], list[bool]], compared: list[Case]) -> dict[str, Any]:
+def grade_all(name: str, path: str) -> dict[str, float]:
+    """The cost of a grader over the cases of a file, and how far it agrees with their labels."""
+    compared: list[Case] = json.loads(Path(path).read_text("utf-8"))
     before = processor_s()
-    verdicts = grade(compared)
+    verdicts = (_theirs if name == "math-verify" else _ours)(compared)
     cpu_s = processor_s() - before
     right = [verdict == case[2] for verdict, case in zip(verdicts, compared, strict=True)]
     false = sum(verdict and not case[2] for verdict, case in zip(verdicts, compared, strict=True))
-    return {"cpu_s": cpu_s, "agreement": sum(right) / len(right), "false": false}
+    return {"CPU s": cpu_s, "agreement": sum(right) / len(right), "false accepts": false}
 
 
 def _ours(compared: list[Case]) -> list[bool]:
@@ -120,9 +99,3 @@ def _theirs(compared: list[Case]) -> list[bool]:
         return bool(verify(parse(gold), parse(f"${text}$" if bare else text)))
 
     return [equal(gold, text) for gold, text, _ in compared]
-
-
-_GRADERS: dict[str, Callable[[list[Case]], list[bool]]] = {"trivet": _ours, "math-verify": _theirs, "long": _ours}
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """`--model hf`, or vllm, beside lm_eval's own HFLM on the weights of SmolLM2-135M-Instruct, item by item, in fp32.
 
-    python -m tests.benchmarks.bench_parity [--json] [--data FOLDER] [--items N] [--tokens N] [--tasks gsm8k,arc …]
-    .venv-engines/bin/python -m tests.benchmarks.bench_parity --model vllm …        # vLLM on a CPU, beside HFLM
+    .venv-engines/bin/python -m tests.benchmarks parity --model vllm        # vLLM on a CPU, beside HFLM
 
 The tasks are lm_eval's definitions of HellaSwag, ARC, MMLU and GSM8K (2-shot) with data in place of the hub's: GSM8K
 and MMLU from FOLDER, the first items; HellaSwag and ARC of our own in their schemas. Of IFEval the prompts are answered
@@ -16,13 +15,13 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tests.benchmarks.measuring import options
+from tests.benchmarks.measuring import Figures
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 CLOSE = 1e-3
@@ -37,22 +36,20 @@ SOURCES = {
 """Definitions of lm_eval."""
 
 
-def main() -> None:
-    """Ask both and print a line for each task."""
-    parser = options(__doc__)
-    parser.add_argument("--data", type=Path, default=SAMPLES / "benchmarks", help="folder with GSM8K and MMLU")
-    parser.add_argument("--items", type=int, default=12, help="items of each task")
-    parser.add_argument("--tokens", type=int, default=48, help="most new tokens of an answer to GSM8K")
-    parser.add_argument("--model", choices=("hf", "vllm"), default="hf")
-    parser.add_argument("--tasks", default=",".join(TASKS))
-    chosen = parser.parse_args()
+def measure(
+    data: Path = SAMPLES / "benchmarks",
+    items: int = 12,
+    tokens: int = 48,
+    model: Literal["hf", "vllm"] = "hf",
+    tasks: str = ",".join(TASKS),
+) -> Figures:
+    """Ask both. data: folder with GSM8K and MMLU. items: of each task. tokens: most new ones of an answer to GSM8K."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
-        names = chosen.tasks.split(",")
+        names = tasks.split(",")
         for name in names:
-            write_task(Path(folder), name, data=chosen.data, items=chosen.items, tokens=chosen.tokens)
-        for name, told in measure(Path(folder), names, model=chosen.model):
-            print(json.dumps({name: told}) if chosen.json else f"{name:10} {told}", flush=True)
+            write_task(Path(folder), name, data=data, items=items, tokens=tokens)
+        yield from ask_both(Path(folder), names, model=model)
 
 
 def write_task(folder: Path, name: str, *, data: Path, items: int, tokens: int) -> None:
@@ -107,7 +104,7 @@ def _rows(name: str, data: Path) -> Iterable[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def measure(folder: Path, names: Sequence[str], *, model: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def ask_both(folder: Path, names: Sequence[str], *, model: str) -> Figures:
     """Each task, and what agrees."""
     from lm_eval.evaluator import simple_evaluate
     from lm_eval.models.huggingface import HFLM
@@ -124,7 +121,8 @@ def measure(folder: Path, names: Sequence[str], *, model: str) -> Iterator[tuple
             simple_evaluate(model=model, tasks=[f"parity_{name}"], task_manager=manager, log_samples=True)
             for model in (ours, theirs)
         ]
-        yield name, compare(f"parity_{name}", both[0], both[1], theirs)
+        told = compare(f"parity_{name}", both[0], both[1], theirs)
+        yield from ((f"{name}: {figure}", value) for figure, value in told.items())
 
 
 def save_weights(folder: Path) -> Path:
@@ -210,7 +208,3 @@ def gap_where_parted(model: Any, prompt: str, ours: str, theirs: str) -> float:
     with torch.inference_mode():
         best = model.model(torch.tensor([one[:shared]])).logits[0, -1].topk(2).values
     return float(best[0] - best[1])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,7 @@
-"""The PDF reader beside pdfplumber, in one run: CPU seconds, table pages, cell texts.
-
-`python -m tests.benchmarks.bench_pdf DOCUMENTS_DIR [--json] [--peer-pages N] [--file NAME …]`
-"""
+"""The PDF reader beside pdfplumber, in one run: CPU seconds, table pages, cell texts."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from importlib.metadata import version
@@ -14,15 +10,23 @@ from typing import Any
 
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tests.benchmarks.measuring import options
+from tests.benchmarks.measuring import Figures
 
-FILES = ("BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf")
+FILES = ["BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf"]
 SIGNS = "$€£¥₩()% "
 Cells = list[Counter[str] | None]
 """Per page: texts of its non-empty cells; None without a table."""
 
 
-def measure(path: Path, *, peer_pages: int | None) -> dict[str, Any]:
+def measure(documents: Path, file: list[str] = FILES, peer_pages: int | None = None) -> Figures:
+    """documents: folder that holds the files, at any depth. peer_pages: that pdfplumber reads; all by default."""
+    yield from ((f"version of {name}", version(name)) for name in ("pymupdf", "pdfplumber"))
+    for name in file:
+        told = compare(next(iter(sorted(documents.rglob(name)))), peer_pages=peer_pages)
+        yield from ((f"{name}: {figure}", value) for figure, value in told.items())
+
+
+def compare(path: Path, *, peer_pages: int | None) -> dict[str, Any]:
     """Our reader and pdfplumber's default finder over one file; peer_pages: the first N pages only, None for all."""
     text_s, pages = _text_seconds(path)
     ours_s, ours = _our_tables(path)
@@ -31,42 +35,16 @@ def measure(path: Path, *, peer_pages: int | None) -> dict[str, Any]:
     equal = sum((page & (own or Counter())).total() for page, own in zip(peer, ours, strict=False) if page)
     missed = [n for n, (page, own) in enumerate(zip(peer, ours, strict=False), 1) if page is not None and own is None]
     return {
-        "file": path.name,
         "pages": pages,
-        "text_pages_per_cpu_s": pages / text_s,
-        "table_pages_per_cpu_s": pages / ours_s,
-        "pdfplumber_pages_per_cpu_s": len(peer) / peer_s,
-        "speed_ratio": (pages / ours_s) / (len(peer) / peer_s),
-        "pdfplumber_table_pages": sum(page is not None for page in peer),
-        "our_table_pages": sum(page is not None for page in ours),
-        "missed_table_pages": missed,
-        "pdfplumber_cells": wanted,
-        "cells_equal_share": equal / wanted if wanted else 1.0,
+        "text, pages a CPU s": pages / text_s,
+        "with tables, pages a CPU s": pages / ours_s,
+        "pdfplumber, pages a CPU s": len(peer) / peer_s,
+        "pdfplumber's pages with tables": sum(page is not None for page in peer),
+        "our pages with tables": sum(page is not None for page in ours),
+        "missed pages": missed,
+        "share of pdfplumber's pages with tables": 1 - len(missed) / max(1, sum(page is not None for page in peer)),
+        "share of equal cells": equal / wanted if wanted else 1.0,
     }
-
-
-def main() -> None:
-    """Measure each file and print the table."""
-    parser = options(__doc__)
-    parser.add_argument("documents", type=Path, help="folder that holds the files, at any depth")
-    parser.add_argument("--file", action="append", help="name of a file; default: the two filings of the target")
-    parser.add_argument("--peer-pages", type=int, help="pages that pdfplumber reads; default: all")
-    chosen = parser.parse_args()
-    found = [next(iter(sorted(chosen.documents.rglob(name)))) for name in chosen.file or FILES]
-    versions = {name: version(name) for name in ("pymupdf", "pdfplumber")}
-    rows = [measure(path, peer_pages=chosen.peer_pages) for path in found]
-    if chosen.json:
-        print(json.dumps({"versions": versions, "files": rows}))
-        return
-    print("  ".join(f"{name} {number}" for name, number in versions.items()))
-    print(f"{'file':34}{'text p/s':>10}{'tables p/s':>12}{'pdfplumber':>12}{'ratio':>8}{'pages':>9}{'cells =':>9}")
-    for row in rows:
-        seen = row["pdfplumber_table_pages"]
-        print(
-            f"{row['file'][:33]:34}{row['text_pages_per_cpu_s']:>10.0f}{row['table_pages_per_cpu_s']:>12.1f}"
-            f"{row['pdfplumber_pages_per_cpu_s']:>12.1f}{row['speed_ratio']:>7.1f}×"
-            f"{seen - len(row['missed_table_pages']):>5}/{seen:<3}{row['cells_equal_share']:>9.1%}"
-        )
 
 
 def _text_seconds(path: Path) -> tuple[float, int]:
@@ -108,7 +86,3 @@ def _texts(cells: list[str | None] | list[str]) -> Counter[str]:
     Signs around an amount do not count: where they have a column of their own, we put them into the amount's cell.
     """
     return Counter(text for cell in cells if (text := " ".join((cell or "").split()).strip(SIGNS)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """The pointer network beside the straightforward one with the same weights, on one CPU thread.
 
-    python -m tests.benchmarks.bench_pointer [--rounds N] [--json]
-
 Pools of 64 candidates of width 512, two picks, 32 queries at once. Both sides take turns in this process; figures are
 medians of CPU milliseconds. First both must give the same log-probabilities and the same gradients.
 
@@ -16,9 +14,6 @@ medians of CPU milliseconds. First both must give the same log-probabilities and
 from __future__ import annotations
 
 import copy
-import json
-import statistics
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,7 +22,7 @@ from torch import Tensor, nn
 
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.learning.losses import advantages, exact_kl, grpo_loss, score_pointers
-from tests.benchmarks.measuring import cost_of, options
+from tests.benchmarks.measuring import Figures, medians, take_turns
 from tests.benchmarks.peers.straightforward_pointer import StraightforwardPointer
 
 QUERIES, CANDIDATES, SHOTS = 32, 64, 2
@@ -56,44 +51,27 @@ class Sides(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One line of the table."""
+    """What both sides do."""
 
     task: str
-    aim: float
-    """Ours by theirs, at most."""
     ours: Callable[[], object]
     theirs: Callable[[], object]
 
 
-def main() -> int:
-    """Print the table; the exit status is the number of networks whose results differ."""
-    parser = options(__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    chosen = parser.parse_args()
+def measure(rounds: int = 15) -> Figures:
+    """Medians of rounds in turn. Raises ValueError where the results of the two sides differ."""
     torch.set_num_threads(1)
-    work, differ = make_work(), 0
-    if not chosen.json:
-        print(f"{'':38}{'trivet':>8}{'peer':>8}{'ratio':>7}{'aim':>6}")
+    work = make_work()
     for layers in (1, 3):
         sides = make_sides(layers)
         if why := difference(sides, work):
-            differ += 1
-            print(f"layers {layers}: {why}", file=sys.stderr)
-            continue
-        for comparison in comparisons(sides, work):
-            for side in (comparison.ours, comparison.theirs):  # warms up
+            raise ValueError(f"layers {layers}: {why}")
+        for task, ours, theirs in comparisons(sides, work):
+            for side in (ours, theirs):  # warms up
                 side()
-            rounds = [
-                (1000 * cost_of(comparison.ours).cpu_s, 1000 * cost_of(comparison.theirs).cpu_s)
-                for _ in range(chosen.rounds)
-            ]
-            name = f"{comparison.task}, layers {layers}"
-            if chosen.json:
-                print(json.dumps({"task": name, "aim": comparison.aim, "rounds_cpu_ms": rounds}), flush=True)
-                continue
-            ours, theirs = (statistics.median(side) for side in zip(*rounds, strict=True))
-            print(f"{name:38}{ours:8.1f}{theirs:8.1f}{ours / theirs:7.2f}{comparison.aim:6.1f}", flush=True)
-    return differ
+            ways = {"ours": lambda _, ours=ours: ours(), "theirs": lambda _, theirs=theirs: theirs()}
+            for name, seconds in medians(take_turns(ways, rounds=rounds)).items():
+                yield f"{task}, layers {layers}, {name}", seconds
 
 
 def make_work() -> Work:
@@ -175,9 +153,9 @@ def comparisons(sides: Sides, work: Work) -> list[Comparison]:
         _update(updates[2], _plain_grpo(peer.grouped(*work[:3]), old, asked, advantage))
 
     return [
-        Comparison("generation and log-probs", 0.1, generate_ours, generate_theirs),
-        Comparison("grpo step", 0.6, grpo_ours, grpo_theirs),
-        Comparison("grpo step, exact KL", 0.6, grpo_exactly, grpo_theirs),
+        Comparison("generation and log-probs", generate_ours, generate_theirs),
+        Comparison("grpo step", grpo_ours, grpo_theirs),
+        Comparison("grpo step, exact KL", grpo_exactly, grpo_theirs),
     ]
 
 
@@ -192,7 +170,3 @@ def _plain_grpo(new: Tensor, old: Tensor, ref: Tensor, advantage: Tensor) -> Ten
     ratio = (new - old).exp()
     surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
     return -(surrogate - 0.1 * ((ref - new).exp() - (ref - new) - 1)).mean()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,25 +1,21 @@
 """BM25 beside bm25s and rank-bm25, dense search beside fp32, and the opening of an index; CPU milliseconds, one thread.
 
-    python tests/benchmarks/bench_retrieval.py [--documents DIR] [--peers PYTHON] [--chunks N] [--grouped N] [--json]
-
-Chunks are drawn from the sentences of the PDFs in DIR, with other numbers in each, so that words are as frequent as
-in filings; without DIR they are drawn from words of a Zipf distribution. PYTHON is of an environment with bm25s (and
-numba, its fastest backend), in the same Python and numpy. Medians over 200 questions.
+Chunks are drawn from the sentences of the PDFs of a folder, with other numbers in each, so that words are as frequent
+as in filings; without one they are drawn from words of a Zipf distribution. bm25s is asked with numba, its fastest
+backend, and without, in the same Python and numpy. Medians over 200 questions.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read at import
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +27,7 @@ from storage.segments import CatalogueEntry
 from storage.vectors import EXACT_UP_TO, Dense, Vectors, pack_vectors, train_centres
 from tasks.language.tokens import tokenize
 from tasks.rag.indexing.chunks import Chunk
-from tests.benchmarks.measuring import import_from, median_ms, options, read_json, show
+from tests.benchmarks.measuring import Figures, import_from, median_ms, read_json
 from tests.storage.publishing import publish
 
 QUESTIONS, CHUNK_CHARS, DIMENSION, COMPARED = 200, 800, 384, 3_000
@@ -47,28 +43,21 @@ with open_index(Path(sys.argv[1])) as index:
 """
 
 
-def main() -> None:
-    """Measure everything once and print it."""
-    parser = options(__doc__)
-    parser.add_argument("--documents", type=Path, help="folder of English PDFs")
-    parser.add_argument("--peers", type=Path, help="python of an environment with bm25s")
-    parser.add_argument("--chunks", type=int, default=100_000)
-    parser.add_argument("--grouped", type=int, default=300_000, help="rows of the grouped vector files; 0 for none")
-    chosen = parser.parse_args()
-    sentences = sentences_of(chosen.documents)
-    texts = recombined(sentences, chosen.chunks)
+def measure(
+    documents: Path | None = None, peers: Path | None = None, chunks: int = 100_000, grouped: int = 300_000
+) -> Figures:
+    """documents: folder of English PDFs. peers: python with bm25s. grouped: rows of the grouped vector files."""
+    sentences = sentences_of(documents)
+    texts = recombined(sentences, chunks)
     started = time.process_time()
     tokens = tokenize(texts, tokenizer="bigram")
-    rate = round(len(texts) / (time.process_time() - started))
-    figures: dict[str, Any] = {"chunks": len(texts), "tokenize, chunks per CPU s": rate}
+    yield "tokenize, chunks a CPU s", len(texts) / (time.process_time() - started)
     questions = [words[:10] for words in tokenize(random.Random(1).choices(sentences, k=QUESTIONS), tokenizer="bigram")]
     with tempfile.TemporaryDirectory() as folder:
-        figures |= of_index(Path(folder), texts, tokens, questions)
-        if chosen.peers:
-            figures |= of_bm25s(tokens, questions, chosen.peers, ours_ms=figures["bm25 p50, ms"])
-        if chosen.grouped:
-            figures |= of_grouped(Path(folder), chosen.grouped)
-    show(figures, as_json=chosen.json)
+        yield from of_index(Path(folder), texts, tokens, questions).items()
+        if peers:
+            yield from of_bm25s(tokens, questions, peers).items()
+        yield from of_grouped(Path(folder), grouped).items()
 
 
 def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
@@ -76,13 +65,13 @@ def of_index(out: Path, texts: list[str], tokens: list[list[str]], questions: li
     rows = hard_vectors(len(texts))
     started = time.process_time()
     publish_chunks(out, texts, rows, tokens)
-    figures: dict[str, Any] = {"publish, CPU s": round(time.process_time() - started, 1)}
+    figures: dict[str, Any] = {"publish, CPU s": time.process_time() - started}
     opened, imported = read_json([sys.executable, "-c", OPENING, out])
-    figures |= {"open in a new process, CPU s": round(opened, 3), "its imports before, CPU s": round(imported, 3)}
+    figures |= {"open in a new process, CPU s": opened, "its imports before, CPU s": imported}
     with open_index(out) as index:
         lexical = index.lexical
         assert lexical is not None
-        figures["bm25 p50, ms"] = _rounded_ms(lambda words: lexical.search(words, 10), questions)
+        figures["bm25 p50, ms"] = _median_ms(lambda words: lexical.search(words, 10), questions)
         figures |= of_dense("dense", index.vectors, rows, hard_vectors(QUESTIONS, seed=1))
     return figures | of_rank_bm25(tokens[:COMPARED], questions)
 
@@ -92,7 +81,7 @@ def of_dense(name: str, index: Dense, rows: NDArray[np.float32], queries: NDArra
     found = [set(index.search(query, 10).rows) for query in queries]
     truth = np.argpartition(-(queries @ rows.T), 10, axis=1)[:, :10]
     recall = float(np.mean([len(found[at] & set(truth[at])) / 10 for at in range(len(queries))]))
-    return {f"{name} p50, ms": _rounded_ms(lambda query: index.search(query, 10), queries), f"{name} recall@10": recall}
+    return {f"{name} p50, ms": _median_ms(lambda query: index.search(query, 10), queries), f"{name} recall@10": recall}
 
 
 def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
@@ -102,10 +91,10 @@ def of_rank_bm25(tokens: list[list[str]], questions: list[list[str]]) -> dict[st
     postings = [count_postings(tokens)]
     ours, theirs = Lexical(postings, IndexCounts.of(postings)), BM25Okapi(tokens)
     differences = [np.abs(ours.scores(words) - theirs.get_scores(words)).max() for words in questions]
-    return {f"greatest difference to rank-bm25 ({len(tokens)} chunks)": float(max(differences))}
+    return {"greatest difference to rank-bm25": float(max(differences))}
 
 
-def of_bm25s(tokens: list[list[str]], questions: list[list[str]], python: Path, *, ours_ms: float) -> dict[str, Any]:
+def of_bm25s(tokens: list[list[str]], questions: list[list[str]], python: Path) -> dict[str, Any]:
     """The peer, in this process, with each of its backends."""
     import_from(python)
     import bm25s  # pyright: ignore[reportMissingImports]
@@ -114,8 +103,8 @@ def of_bm25s(tokens: list[list[str]], questions: list[list[str]], python: Path, 
     for backend in ("numpy", "numba"):
         peer = bm25s.BM25(method="atire", k1=1.5, b=0.75, backend=backend)
         peer.index(tokens, show_progress=False)
-        peer_ms = _rounded_ms(lambda words, peer=peer: peer.retrieve([words], k=10, show_progress=False), questions)
-        figures |= {f"bm25s p50, {backend}, ms": peer_ms, f"ours / bm25s, {backend}": round(ours_ms / peer_ms, 2)}
+        ask = partial(peer.retrieve, k=10, show_progress=False)
+        figures[f"bm25s p50, {backend}, ms"] = _median_ms(lambda words, ask=ask: ask([words]), questions)
     return figures
 
 
@@ -128,7 +117,7 @@ def of_grouped(folder: Path, count: int) -> dict[str, Any]:
         centres = train_centres(halves[:: max(count // 50_000, 1)], count)
         (folder / name).write_bytes(pack_vectors(halves, centres))
         index = Vectors([folder / name], dimension=rows.shape[1], centres=centres)
-        figures[f"{name}, {count:,} x {rows.shape[1]}, build, CPU s"] = round(time.process_time() - started, 1)
+        figures[f"{name}, build, CPU s"] = time.process_time() - started
         figures[f"{name}, lists probed"] = f"{index.probes} of {index.lists}" if index.lists else "exact"
         random_rows = np.random.default_rng(5).integers(0, count, QUESTIONS)
         queries = _unit(rows[random_rows] + hard_vectors(QUESTIONS, seed=6, dimension=rows.shape[1]))
@@ -209,9 +198,5 @@ def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _rounded_ms(search: Callable[[Any], object], questions: Iterable[Any]) -> float:
-    return round(median_ms(search, questions, warm_up=20), 3)
-
-
-if __name__ == "__main__":
-    main()
+def _median_ms(search: Callable[[Any], object], questions: Iterable[Any]) -> float:
+    return median_ms(search, questions, warm_up=20)

@@ -1,7 +1,5 @@
 """What the service costs: its start, its idling, a run from click to first step, a GPU step, steps beside plain tasks.
 
-    python -m tests.benchmarks.bench_service [--idle SECONDS] [--json]
-
 Everything runs as a user runs it, in a fresh home: `trivet up`, runs of deployments, `trivet down`. The steps of the
 flow of 200 run in a process of their own, ours and plain Prefect tasks in turn, against the server of that home. They
 do nothing, so what they cost more than their functions that are called is overhead: the flow's own start and end too.
@@ -15,7 +13,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,7 +26,7 @@ import psutil
 
 from flows.service.api import auth_of
 from flows.service.server_database import cluster_of
-from tests.benchmarks.measuring import cost_of, options, read_json, show
+from tests.benchmarks.measuring import Figures, cost_of, part_command, read_json
 from tests.service.serviced import ROOT, Running, deploy_doze, diary_of, service_home
 
 if TYPE_CHECKING:
@@ -52,49 +49,24 @@ LOOK_AGAIN_S = 1.0
 NOBODY = "http://127.0.0.1:9/"
 SETTLE_S = 10
 """Until the processes of the last run are gone."""
-AIMS = {
-    "trivet up, first: wall, s": 40,
-    "trivet up, again after down: wall, s": 15,
-    "trigger to first line of a cpu run: wall, s": 15,
-    "GPU step sent to its pool until its process runs: wall, s": 10,
-    "a flow of 200 steps less 200 calls: wall, ms a step": 10,
-    "idle: CPU, % of a core": 8,
-    "idle: memory (PSS), MB": 1_000,
-    "/flow_runs/filter while 1,000 task runs are processed, p95: s": 1,
-    "its page meanwhile, from a click to task runs, slowest: s": 5,
-}
 
 
-def main() -> None:
-    """Print the figures, and what is aimed at."""
-    parser = options(__doc__)
-    parser.add_argument("--idle", type=float, default=60.0, help="seconds to look at a service that does nothing")
-    parser.add_argument("--smallest", action="store_true", help="few steps, once: to see that it runs")
-    parser.add_argument("--steps", help="only a flow of BENCH_STEPS steps, `ours` or `plain`, in this process")
-    chosen = parser.parse_args()
-    if chosen.steps:
-        print(json.dumps(time_steps(chosen.steps)))
-        return
+def measure(idle_s: float = 60, smallest: bool = False) -> Figures:
+    """idle_s: how long to look at a service that does nothing. smallest: few steps, once, to see that it runs."""
+    size = SMALLEST if smallest else USUAL
     with service_home(variables={"TRIVET_NOTIFY_URL": NOBODY}) as running:  # so that there are all automations
-        figures = measure(running, idle_s=chosen.idle, size=SMALLEST if chosen.smallest else USUAL)
-    show(figures, as_json=chosen.json, aims=AIMS)
-
-
-def measure(running: Running, *, idle_s: float, size: Size) -> dict[str, float]:
-    """All figures of a home."""
-    figures = {"trivet up, first: wall, s": timed(running.up)}
-    assert running.trivet("down").code == 0
-    figures["trivet up, again after down: wall, s"] = timed(running.up)
-    doze = deploy_doze(running.api)
-    with tempfile.TemporaryDirectory() as folder:
-        began = [trigger(running, doze, Path(folder, str(number))) for number in range(size.rounds)]
-        figures["trigger to first line of a cpu run: wall, s"] = statistics.median(began)
-        figures |= gpu_step(running, Path(folder))
-        time.sleep(SETTLE_S)
-    figures |= idle(running, idle_s)
-    figures |= steps(running, size)
-    figures |= crowd(running, size.many)
-    return figures
+        yield "trivet up, first: wall, s", timed(running.up)
+        assert running.trivet("down").code == 0
+        yield "trivet up, again after down: wall, s", timed(running.up)
+        doze = deploy_doze(running.api)
+        with tempfile.TemporaryDirectory() as folder:
+            began = [trigger(running, doze, Path(folder, str(number))) for number in range(size.rounds)]
+            yield "trigger to first line of a cpu run: wall, s", statistics.median(began)
+            yield from gpu_step(running, Path(folder)).items()
+            time.sleep(SETTLE_S)
+        yield from idle(running, idle_s).items()
+        yield from steps(running, size).items()
+        yield from crowd(running, size.many).items()
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -164,21 +136,21 @@ def steps(running: Running, size: Size) -> dict[str, float]:
     cpu = {kind: statistics.median(each["cpu"] for each in found) for kind, found in told.items()}
     return {
         "an empty flow: wall, s": statistics.median(each["empty"] for found in told.values() for each in found),
-        "a flow of 200 steps less 200 calls: wall, ms a step": 1e3 * over["ours"] / size.steps,
+        "a flow of steps less their calls: wall, ms a step": 1e3 * over["ours"] / size.steps,
         "... of plain tasks, whose results nobody keeps": 1e3 * over["plain"] / size.steps,
-        "ours / plain: wall": over["ours"] / over["plain"],
-        "ours / plain: CPU": cpu["ours"] / cpu["plain"],
+        "a flow of steps: CPU, s": cpu["ours"],
+        "... of plain tasks: CPU, s": cpu["plain"],
     }
 
 
 def many_steps(running: Running, kind: str, count: int) -> tuple[list[str], dict[str, str]]:
     """Command and environment of a flow that tells this server."""
     shell = running.trivet("status", "--shell", "--json").json
-    environment = running.environment() | shell | {"PREFECT_LOGGING_LEVEL": "CRITICAL", "BENCH_STEPS": str(count)}
-    return [sys.executable, "-m", "tests.benchmarks.bench_service", "--steps", kind], environment
+    environment = running.environment() | shell | {"PREFECT_LOGGING_LEVEL": "CRITICAL"}
+    return part_command(time_steps, kind, count), environment
 
 
-def time_steps(kind: str) -> dict[str, float]:
+def time_steps(kind: str, count: int) -> dict[str, float]:
     """In this process: a flow without steps, and one with many; its own CPU seconds. kind: `ours`, `plain`."""
     from flows.running.settings import configure_steps
 
@@ -191,7 +163,7 @@ def time_steps(kind: str) -> dict[str, float]:
         return 2 * number
 
     work = step(version=1)(double) if kind == "ours" else task(double)
-    count, salt = int(os.environ["BENCH_STEPS"]), os.urandom(4).hex()
+    salt = os.urandom(4).hex()
 
     @flow
     def many(count: int) -> int:
@@ -222,9 +194,9 @@ def crowd(running: Running, many: int) -> dict[str, float]:
         said, _ = process.communicate()
     assert (process.returncode, seen) == (0, many)
     return {
-        "1,000 steps: tasks a second, as the flow does them": many / json.loads(said.splitlines()[-1])["full"],
+        "many steps: tasks a second, as the flow does them": many / json.loads(said.splitlines()[-1])["full"],
         "... as the server has processed them": many / took,
-        "/flow_runs/filter while 1,000 task runs are processed, p95: s": statistics.quantiles(waits, n=20)[-1],
+        "/flow_runs/filter while task runs are processed, p95: s": statistics.quantiles(waits, n=20)[-1],
         "its page meanwhile, from a click to task runs, slowest: s": max(opened),
         "... median": statistics.median(opened),
         "... opened so often": len(opened),
@@ -288,7 +260,3 @@ def asking(running: Running) -> Generator[list[float]]:
     finally:
         ended.set()
         thread.join()
-
-
-if __name__ == "__main__":
-    main()

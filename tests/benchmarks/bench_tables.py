@@ -1,13 +1,11 @@
 """Tables of PDFs beside pdfplumber and PyMuPDF, in one run: adjacency relations (Göbel et al. 2012) and CPU seconds.
 
-`python -m tests.benchmarks.bench_tables FOLDER [--filings FOLDER] [--json]`. FOLDER holds NAME.pdf beside NAME-str.xml,
-as the competition of ICDAR 2013 published them. A relation is two neighbouring texts and a direction; recall and
-precision are means over the documents.
+A folder holds NAME.pdf beside NAME-str.xml, as the competition of ICDAR 2013 published them. A relation is two
+neighbouring texts and a direction; recall and precision are means over the documents.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -20,7 +18,7 @@ from xml.etree import ElementTree
 
 from tasks.documents.document_readers import ReadOptions
 from tasks.documents.pdf.pdf_reader import open_pdf
-from tests.benchmarks.measuring import options
+from tests.benchmarks.measuring import Figures
 
 AMOUNT = re.compile(r"(?<![\w.])\(?[$€₩]?\s?\(?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{2,})\)?(?![\w.])")
 YEAR = re.compile(r"\(?(?:19|20)\d\d\)?")
@@ -118,7 +116,16 @@ def _plain(rows: Sequence[Sequence[str | None]]) -> Table:
 READERS: dict[str, Reader] = {"ours": ours, "pymupdf": with_pymupdf, "pdfplumber": with_pdfplumber}
 
 
-def measure(folder: Path, read: Reader) -> dict[str, Any]:
+def measure(folder: Path, filings: Path | None = None) -> Figures:
+    """folder: NAME.pdf beside NAME-str.xml. filings: PDFs whose rows of amounts are counted."""
+    for name, read in READERS.items():
+        yield f"{name}, version", "" if name == "ours" else version(name)
+        yield from ((f"{name}: {figure}", value) for figure, value in of_reader(folder, read).items())
+    for file in sorted(filings.glob("*.pdf")) if filings else ():
+        yield from ((f"{file.name}: {figure}", count) for figure, count in collapsed(file).items())
+
+
+def of_reader(folder: Path, read: Reader) -> dict[str, float]:
     """Recall, precision and F1 over the documents of a folder, and pages a CPU second."""
     import pymupdf
 
@@ -136,11 +143,10 @@ def measure(folder: Path, read: Reader) -> dict[str, Any]:
         scores.append((both / max(1, wanted.total()), both / given.total() if given else 0.0))
     recall, precision = (fmean(score[side] for score in scores) for side in (0, 1))
     f1 = 2 * recall * precision / (recall + precision) if recall + precision else 0.0
-    figures = {"recall": recall, "precision": precision, "f1": f1, "pages_per_cpu_s": pages / spent}
-    return {"documents": len(scores), "pages": pages} | {name: round(value, 4) for name, value in figures.items()}
+    return {"recall": recall, "precision": precision, "F1": f1, "pages a CPU s": pages / spent}
 
 
-def collapsed(file: Path) -> dict[str, Any]:
+def collapsed(file: Path) -> dict[str, int]:
     """Rows with two amounts or more, and those that keep two of them in one cell; years do not count."""
     rows = shared = 0
     for table in ours(file):
@@ -150,28 +156,4 @@ def collapsed(file: Path) -> dict[str, Any]:
             counts.setdefault(cell.top, []).append(len(amounts))
         rows += sum(sum(row) > 1 for row in counts.values())
         shared += sum(max(row) > 1 for row in counts.values())
-    return {"file": file.name, "rows": rows, "sharing_a_cell": shared}
-
-
-def main() -> None:
-    """Print the figures."""
-    parser = options(__doc__)
-    parser.add_argument("folder", type=Path, help="NAME.pdf beside NAME-str.xml")
-    parser.add_argument("--filings", type=Path, help="PDFs whose rows of amounts are counted")
-    chosen = parser.parse_args()
-    figures = {name: measure(chosen.folder, read) for name, read in READERS.items()}
-    rows = [collapsed(file) for file in sorted(chosen.filings.glob("*.pdf"))] if chosen.filings else []
-    if chosen.json:
-        print(json.dumps({"readers": figures, "filings": rows}))
-        return
-    for name, found in figures.items():
-        print(
-            f"{name:12}{'' if name == 'ours' else version(name):10}recall {found['recall']:.3f}  precision "
-            f"{found['precision']:.3f}  F1 {found['f1']:.3f}  {found['pages_per_cpu_s']:.1f} pages/CPU s"
-        )
-    for row in rows:
-        print(f"{row['file']:40}{row['rows']:>6} rows of amounts, {row['sharing_a_cell']:>4} with two in one cell")
-
-
-if __name__ == "__main__":
-    main()
+    return {"rows of amounts": rows, "of them with two in one cell": shared}

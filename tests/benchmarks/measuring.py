@@ -1,8 +1,7 @@
-"""What benchmarks share: options and tables of figures, what work and commands cost, and a database of their own."""
+"""What benchmarks share: what work and commands cost, parts in a process of their own, and a home of their own."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -20,6 +19,8 @@ from typing import Any, NamedTuple
 from storage.embedded import Cluster
 from tests.sandbox.attacking import descendants
 
+Figures = Iterable[tuple[str, Any]]
+"""What a benchmark measures: names and values as they come."""
 TRIVET = (sys.executable, "-c", "from flows.cli import main; main()")
 
 
@@ -30,24 +31,6 @@ class Cost(NamedTuple):
     cpu_s: float
     memory_mb: float = 0.0
     """Peak of a command itself."""
-
-
-def options(about: str | None) -> argparse.ArgumentParser:
-    """A parser whose help is the docstring of the benchmark, with --json."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
-    return parser
-
-
-def show(figures: Mapping[str, Any], *, as_json: bool, aims: Mapping[str, float] | None = None) -> None:
-    """Print figures by name, or all of them as one JSON object. aims: the most that a figure should be."""
-    if as_json:
-        print(json.dumps(figures), flush=True)
-        return
-    for name, value in figures.items():
-        shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
-        aim = f"   aim ≤ {aims[name]:,}" if aims and name in aims else ""
-        print(f"{name:<76}{shown:>12}{aim}", flush=True)
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
@@ -103,9 +86,16 @@ def read_json(command: Sequence[object], environment: Mapping[str, str] | None =
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def part(name: str, *arguments: object) -> Any:
-    """What `python -m tests.benchmarks.bench_NAME` prints as JSON, in a process of its own."""
-    return read_json([sys.executable, "-m", f"tests.benchmarks.bench_{name}", *arguments])
+def part_command(work: Callable[..., object], *arguments: object) -> list[str]:
+    """A command that prints the result of a function of a module as JSON."""
+    names = f"from {work.__module__} import {work.__name__} as work"
+    code = f"import json, sys; {names}; print(json.dumps(work(*json.loads(sys.argv[1]))))"
+    return [sys.executable, "-c", code, json.dumps(arguments, default=str)]
+
+
+def part(work: Callable[..., object], *arguments: object) -> Any:
+    """The result of a function of a module, in a process that does nothing else."""
+    return read_json(part_command(work, *arguments))
 
 
 def import_from(python: Path) -> None:

@@ -170,11 +170,11 @@ def test_a_table_on_a_rotated_page_is_read_upright(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["BESTBUY_2023_10K.pdf", "ULTABEAUTY_2023Q4_EARNINGS.pdf"])
 def test_tables_are_where_pdfplumber_finds_them_with_the_same_cells(shared: Path, name: str) -> None:
-    from tests.benchmarks.bench_pdf import measure
+    from tests.benchmarks.bench_pdf import compare
 
-    result = measure(shared / "documents" / "english" / name, peer_pages=None)
-    assert result["missed_table_pages"] == []
-    assert result["cells_equal_share"] >= 0.95
+    result = compare(shared / "documents" / "english" / name, peer_pages=None)
+    assert result["missed pages"] == []
+    assert result["share of equal cells"] >= 0.95
 
 
 LEFT, RIGHT, HIGH = 60.0, 420.0, 14.0

@@ -1,9 +1,7 @@
 """What a GPU is worth here, beside the CPU of the same machine; needs neither network nor weights.
 
-    python -m tests.benchmarks.gpu [--small] [--json]
-
 Weights are random and of real shapes; all figures are rates, higher is better. Without a GPU the CPU's are measured
-and the others are said not to have been run; --small has tiny shapes that prove the script, not a machine.
+and the others are said not to have been run; `small` has tiny shapes that prove the script, not a machine.
 
     pointer training   updates of GRPO by tasks.lever.learning.trainings, as `trivet lever run` makes them: 150
                        queries a batch, pools of 64, groups of 12, exact KL. Its limit: the bandwidth, divided by
@@ -18,14 +16,12 @@ and the others are said not to have been run; --small has tiny shapes that prove
 from __future__ import annotations
 
 import io
-import json
 import math
 import platform
 import re
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +43,7 @@ from tasks.lever.learning.training_inputs import Groups
 from tasks.lever.learning.training_loop import TrainingRun
 from tasks.lever.learning.trainings import learn_grpo
 from tasks.lever.lever_options import GrpoSettings
-from tests.benchmarks.measuring import options
+from tests.benchmarks.measuring import Figures
 
 POOL, SHOTS, GROUP, FLOAT = 64, 2, 12, 4
 PEAK_ROUNDS = 5
@@ -93,44 +89,36 @@ SMALL = Shapes(
 )
 
 
-class Rates(NamedTuple):
-    """Of the same work on both devices."""
+def measure(small: bool = False) -> Figures:
+    """Where this runs and what is missing there, then rates on both devices and the most that the device could do.
 
-    cuda: float | None
-    """None: not run."""
-    cpu: float
-
-
-class Row(NamedTuple):
-    """A line of the table; rates as in `Rates`."""
-
-    what: str
-    unit: str
-    cuda: float | None
-    cpu: float
-    limit: float | None = None
-    """Of the GPU, else of the CPU."""
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
-    parser = options(__doc__)
-    parser.add_argument("--small", action="store_true", help="tiny shapes, in seconds; proves the script")
-    chosen = parser.parse_args(arguments)
-    about, missing = machine(), what_is_missing()
-    if not chosen.json:
-        print("\n".join(f"{name}: {value}" for name, value in (about | missing).items()))
-        if chosen.small:
-            print("small: tiny shapes, which prove the script and say nothing of the machine")
-        print(f"\n{'':42}{'unit':<12}{'cuda':>10}{'cpu':>10}{'cuda/cpu':>10}{'limit':>10}{'of limit':>10}")
-    rows: list[Row] = []
-    for row in measure(SMALL if chosen.small else Shapes()):
-        rows.append(row)
-        if not chosen.json:
-            print(_line(row), flush=True)
-    if chosen.json:
-        told = {"machine": about, "not run": missing, "small": chosen.small}
-        print(json.dumps(told | {"rows": [row._asdict() for row in rows]}))
+    small: tiny shapes, in seconds; they prove the script and say nothing of the machine.
+    """
+    shapes = SMALL if small else Shapes()
+    yield from (machine() | what_is_missing()).items()
+    copied = _both(lambda device: bandwidth(device, shapes.copied_mb << 20))
+    peak = copied["cuda"] or copied["cpu"]
+    assert peak
+    yield "bandwidth of a copy, bytes/s", copied
+    steps = _both(lambda device: pointer_updates(device, shapes))
+    yield "pointer training, GRPO, updates/s", steps | {"limit": peak / least_bytes(shapes.batch)}
+    for name, from_png in (("forward", False), ("from PNG", True)):
+        rates = _both(lambda device, from_png=from_png: pictures(device, shapes, from_png=from_png))
+        yield f"CLIP ViT-B/32 of {shapes.clip_layers} layers, {name}, pictures/s", rates
+    with tempfile.TemporaryDirectory() as folder:
+        make_model(Path(folder), dtype="bfloat16", **shapes.model)
+        size = sum(one.stat().st_size for one in Path(folder).glob("*.safetensors"))
+        subjects = {device: CausalLM(folder, device=device, dtype="bfloat16") for device in ("cuda", "cpu")}
+        for batch in shapes.batches:
+            rates = _both(lambda device, batch=batch: tokens(subjects[device], batch, shapes.new_tokens))
+            limit = {"limit": peak / size} if batch == 1 else {}
+            yield f"Qwen2 of {size / 2e6:,.1f} million, batches of {batch}, tokens/s", rates | limit
+    vectors = make_vectors(shapes.vectors, 384)
+    made = {"cuda": build(vectors, gpu=True) if count_gpus() else None, "cpu": build(vectors, gpu=False)}
+    rows = len(vectors)
+    yield f"FAISS lists of {rows:,} x 384, vectors/s", {name: one and rows / one.took_s for name, one in made.items()}
+    recalls = {name: one and one.recall for name, one in made.items()}
+    yield "FAISS lists, recall@10 in an eighth of the lists", recalls
 
 
 def machine() -> dict[str, str]:
@@ -161,31 +149,6 @@ def what_is_missing() -> dict[str, str]:
             f"faiss {faiss.__version__} sees no GPU; lists are made by one CPU thread"
         )
     return missing
-
-
-def measure(shapes: Shapes) -> Iterator[Row]:
-    """The rows of the table, one after the other."""
-    copied = _both(lambda device: bandwidth(device, shapes.copied_mb << 20))
-    peak = copied.cuda or copied.cpu
-    yield Row("bandwidth of a copy", "bytes/s", *copied)
-    steps = _both(lambda device: pointer_updates(device, shapes))
-    yield Row("pointer training, GRPO", "updates/s", *steps, limit=peak / least_bytes(shapes.batch))
-    for name, from_png in (("forward", False), ("from PNG", True)):
-        rates = _both(lambda device, from_png=from_png: pictures(device, shapes, from_png=from_png))
-        yield Row(f"CLIP ViT-B/32 of {shapes.clip_layers} layers, {name}", "pictures/s", *rates)
-    with tempfile.TemporaryDirectory() as folder:
-        make_model(Path(folder), dtype="bfloat16", **shapes.model)
-        size = sum(one.stat().st_size for one in Path(folder).glob("*.safetensors"))
-        subjects = {device: CausalLM(folder, device=device, dtype="bfloat16") for device in ("cuda", "cpu")}
-        for batch in shapes.batches:
-            rates = _both(lambda device, batch=batch: tokens(subjects[device], batch, shapes.new_tokens))
-            name = f"Qwen2 of {size / 2e6:,.1f} million, batches of {batch}"
-            yield Row(name, "tokens/s", *rates, limit=peak / size if batch == 1 else None)
-    vectors = make_vectors(shapes.vectors, 384)
-    on_gpu, on_cpu = build(vectors, gpu=True) if count_gpus() else None, build(vectors, gpu=False)
-    name = f"FAISS lists of {len(vectors):,} x 384"
-    yield Row(name, "vectors/s", on_gpu and len(vectors) / on_gpu.took_s, len(vectors) / on_cpu.took_s)
-    yield Row("… recall@10 in an eighth of the lists", "share", on_gpu and on_gpu.recall, on_cpu.recall)
 
 
 def bandwidth(device: str, size: int) -> float:
@@ -337,8 +300,9 @@ def build(vectors: NDArray[np.float16], *, gpu: bool) -> Built:
     return Built(took_s, float(np.mean([np.isin(*both).mean() for both in zip(truth, found, strict=True)])))
 
 
-def _both(rate: Callable[[str], float]) -> Rates:
-    return Rates(rate("cuda") if torch.cuda.is_available() else None, rate("cpu"))
+def _both(rate: Callable[[str], float]) -> dict[str, float | None]:
+    """Rates of the same work; None where it was not run."""
+    return {"cuda": rate("cuda") if torch.cuda.is_available() else None, "cpu": rate("cpu")}
 
 
 def _seconds(work: Callable[[], object], device: str) -> float:
@@ -359,17 +323,3 @@ def _png() -> bytes:
     noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
     PIL.Image.fromarray(noise).save(file, "PNG")
     return file.getvalue()
-
-
-def _line(row: Row) -> str:
-    def shown(value: float | None) -> str:
-        return "not run" if value is None else f"{value:,.1f}" if 10 <= value < 1e6 else f"{value:.3g}"
-
-    best = row.cpu if row.cuda is None else row.cuda
-    ratio = "" if row.cuda is None else f"{row.cuda / row.cpu:.2f}"
-    limit, share = ("", "") if row.limit is None else (shown(row.limit), f"{best / row.limit:.0%}")
-    return f"{row.what:<42}{row.unit:<12}{shown(row.cuda):>10}{shown(row.cpu):>10}{ratio:>10}{limit:>10}{share:>10}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
