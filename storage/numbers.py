@@ -176,10 +176,8 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
 def _query(
     connection: DuckDBPyConnection, paths: Sequence[Path], names: Mapping[str, str], columns: str, filters: Filters
 ) -> str:
-    """Return a SELECT of these columns.
-
-    Values stand in it as literals: to bind one, DuckDB imports pandas where it is installed, for longer than the query.
-    """
+    """Return a SELECT of these columns; the values of its conditions are literals."""
+    # to bind a value, DuckDB imports pandas where that is installed, which takes longer than the query
     _name_documents(connection, names)
     words = [("name", word) for word in filters.get("entity", ())]
     words += [(LINE, word) for word in filters.get("line", ())]
