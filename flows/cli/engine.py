@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from flows.cli.output import INTERRUPTED, fail, harmless, state
-from flows.running.command_server import has_server, is_served, prefect_api, wait_until_healthy
+from flows.running.command_server import has_server, prefect_api, wait_until_healthy
 from flows.running.ending import end_work, listening_for_signals
 from flows.running.progress_counts import counting
 from flows.running.settings import settings
+from flows.service.api import NotConnected, connect
 from tasks.progress import Stopped
 
 R = TypeVar("R")
@@ -53,8 +54,10 @@ def prefect_for_command(*, quiet: bool) -> Generator[None]:
     # Prefect's services log errors if a refused build ends before they have sent everything
     os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "INFO" if state["debug"] else "CRITICAL")
     home = settings().home
-    if not is_served(home):  # the only wait of seconds before the first bar
-        typer.secho(f"starting a Prefect server for {home}, which the next commands find running", dim=True, err=True)
+    if not os.environ.get("PREFECT_API_URL"):
+        with suppress(NotConnected):
+            connect(home)  # to the service, whose pages show the run
+            os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")  # without which it is called dead
     with progress_bars(quiet), prefect_api(home):
         yield
 

@@ -1,10 +1,10 @@
 """A Prefect API for commands where no server is configured: the commands of a home share one, which ends when idle.
 
-command ─► takes the lock ─► joins the server that the address file names, else starts one ─► holds it till it ends
-server  ─► idle for `IDLE_S`: no command held it ─► ends, with the lock taken
+command ─► holds the server ─► joins the one that the address file names, else starts one ─► lets go as it ends
+server  ─► idle for `IDLE_S`: no command held it ─► ends, and whoever begins meanwhile waits for that
 
-Both locks are the kernel's (flock): those of a killed command or server are free at once.
-`python -m flows.running.command_server SOCKET HOME IDLE_S` serves at SOCKET, an inherited descriptor that listens.
+The locks are the kernel's (flock): those of a killed command or server are free at once.
+`python -m flows.running.command_server SOCKET FOLDER IDLE_S` serves at SOCKET, an inherited descriptor that listens.
 """
 
 from __future__ import annotations
@@ -14,22 +14,18 @@ import hashlib
 import json
 import logging
 import os
-import re
 import secrets
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import IO, Any
+from typing import IO
 
 from pydantic import ValidationError
 
@@ -48,13 +44,11 @@ LOOK_S = 1.0  # seconds between two checks whether a command still holds the ser
 URL, AUTH = "PREFECT_API_URL", "PREFECT_API_AUTH_STRING"
 SERVER_SETTINGS = ("PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_SERVER_", "PREFECT_API_DATABASE_")
 """Prefixes of variables that configure a server; commands that differ in them do not share one."""
-ADDRESS = Path("api", "address.json")
-"""File below the home: address and auth string of the server; mode 0600."""
-STARTING, HOLDERS = Path("api", "starting"), Path("api", "holders")
-"""Locks below the home: to start and end a server, and the one that commands share while they use it."""
+ADDRESS, STARTING, HOLDERS = "address.json", "starting", "holders"
+"""Files of a server's folder: where it is (mode 0600), and the locks to start and to use it."""
+MARK = 12
+"""Digits of the two digests in the name of that folder: of the home, and of Prefect's version and settings."""
 LOG = Path("logs", "prefect-server.log")
-TABLES = Path(__file__).with_name("prefect_tables.sql")
-"""Prefect's empty SQLite database, as its migrations leave it."""
 
 
 class ServerDidNotStart(RuntimeError):
@@ -71,9 +65,6 @@ class Address(Record):
     pid: int
     started: str
     """Start of the process in ticks since boot, which tells it from a later one with the same pid."""
-    home: str
-    made_of: str
-    """Prefect's version, and a digest of the settings that a server reads."""
 
     @property
     def is_alive(self) -> bool:
@@ -95,11 +86,8 @@ def prefect_api(home: Path) -> Generator[None]:
         return
     try:
         address, holding = join_server(home)
-    except OSError as error:
-        raise ServerDidNotStart(files.refusal(home, error)) from error
-    except StoreUnreachable as error:
-        raise ServerDidNotStart(str(error)) from error
-    before = os.environ.get(AUTH)
+    except (OSError, StoreUnreachable) as error:
+        raise ServerDidNotStart(files.refusal(home, error) if isinstance(error, OSError) else str(error)) from error
     os.environ[URL], os.environ[AUTH] = address.url, address.auth
     _joined.append(address)
     with holding:
@@ -117,14 +105,6 @@ def prefect_api(home: Path) -> Generator[None]:
                     worker.drain_all(timeout=END_S, at_exit=False)
             _joined.remove(address)
             del os.environ[URL], os.environ[AUTH]
-            if before is not None:
-                os.environ[AUTH] = before
-
-
-def is_served(home: Path) -> bool:
-    """Return whether a server runs that the commands of this home use, or the user names one."""
-    address = _read_address(home)
-    return bool(os.environ.get(URL)) or (address is not None and address.is_alive)
 
 
 def has_server() -> bool:
@@ -134,46 +114,38 @@ def has_server() -> bool:
 
 def wait_until_healthy(home: Path) -> None:
     """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
-    url = os.environ.get(URL, "")
-    servers, patience_s = [*_joined], START_S if _joined else None
-    why = why_silent(url, patience_s, goes_on=lambda: all(server.is_alive for server in servers)) if url else None
-    if why is None:
+    url = os.environ.get(URL)
+    own = _joined[-1] if _joined else None
+    why = why_silent(url, START_S if own else None, goes_on=lambda: not own or own.is_alive) if url else None
+    if not (url and why):
         return
-    if not servers:
-        message = describe_silence(url, why)
-    elif full := files.describe_full_disk(home):
-        message = full
-    elif not all(server.is_alive for server in servers):
-        message = f"the Prefect API ended as it started; see {home / LOG}"
-    else:
-        log = home / LOG
-        message = (
-            f"the Prefect API at {url} has not answered for {START_S:g} s; see {log}, and end it by `trivet db stop`"
-        )
-    raise ServerDidNotStart(message)
+    if own is None:
+        raise ServerDidNotStart(describe_silence(url, why))
+    state = f"has not answered for {START_S:g} s; `trivet db stop` ends it" if own.is_alive else "ended as it started"
+    raise ServerDidNotStart(files.describe_full_disk(home) or f"the Prefect API at {url} {state}; see {home / LOG}")
 
 
 def join_server(home: Path) -> tuple[Address, IO[str]]:
-    """Return the server of this home, started if need be, and the open lock file that keeps it.
+    """Return the server of this home and these settings, started if need be, and the open lock file that keeps it.
 
-    Raises OSError, StorageError, ServerDidNotStart.
+    Raises OSError, StorageError.
     """
-    files.make_folder((home / ADDRESS).parent)
-    (home / ADDRESS).parent.chmod(0o700)
-    with _hold_lock(home / STARTING):
-        address = _read_address(home)
+    folder = folder_of(home)
+    files.make_folder(folder)
+    folder.parent.chmod(0o700)
+    holding = (folder / HOLDERS).open("a")
+    fcntl.flock(holding, fcntl.LOCK_SH)  # first: while a server ends, this waits until it is gone
+    with _hold_lock(folder / STARTING):
+        address = _read_address(folder)
         # one that is slow is used all the same: `wait_until_healthy` waits for it
-        if address and (not address.is_alive or address.made_of != _settings_digest()):
-            if not _end_server(home, even_in_use=False) and address.is_alive:
-                raise ServerDidNotStart(
-                    f"a command uses the Prefect API of {home}, which has other PREFECT_ settings; wait for that "
-                    "command, or set another TRIVET_HOME"
-                )
-            address = None
-        address = address or start_server(home)
-        holding = (home / HOLDERS).open("a")
-        fcntl.flock(holding, fcntl.LOCK_SH)
-        return address, holding
+        return (address if address and address.is_alive else start_server(home, folder)), holding
+
+
+def folder_of(home: Path) -> Path:
+    """Return the folder of the server for the settings of this process; a copy of the home has another one."""
+    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS))
+    names = (os.path.realpath(home), f"{version('prefect')} {settings!r}")
+    return home / "api" / "-".join(hashlib.sha256(os.fsencode(name)).hexdigest()[:MARK] for name in names)
 
 
 @contextmanager
@@ -184,32 +156,16 @@ def _hold_lock(file: Path, operation: int = fcntl.LOCK_EX) -> Generator[None]:
         yield
 
 
-def make_database(prefect_home: Path) -> None:
-    """Make Prefect's database where there is none: its migrations take 6 s of CPU for what is read from a file here.
-
-    What the installed Prefect has migrated since, its server does; a Prefect that does not know the file makes its own.
-    """
-    package, script = find_spec("prefect"), TABLES.read_text("utf-8")
-    [revision] = re.findall(r"INTO \"alembic_version\" VALUES\('(\w+)'\)", script)
-    migrations = Path(package.origin if package and package.origin else "").parent / "server/database/_migrations"
-    if (prefect_home / "prefect.db").exists() or not [*migrations.glob(f"versions/sqlite/*{revision}*")]:
-        return
-    with files.scratch(prefect_home) as temporary:
-        temporary.touch(mode=0o600)
-        with closing(sqlite3.connect(temporary)) as connection:
-            connection.executescript(script)
-        files.settle(temporary, prefect_home / "prefect.db", durable=False)
-
-
-def start_server(home: Path) -> Address:
+def start_server(home: Path, folder: Path) -> Address:
     """Start a server, whose requests wait until it is ready; without its address file it ends by itself."""
-    make_database(Path(os.environ["PREFECT_HOME"]))
-    auth, own = f"trivet:{secrets.token_urlsafe(32)}", os.path.realpath(home)
+    sys.stderr.write(f"starting a Prefect server for {home}, which the next commands find running\n")
+    auth = f"trivet:{secrets.token_urlsafe(32)}"
     files.make_folder((home / LOG).parent)
     environment = {name: value for name, value in os.environ.items() if name != URL}
     # EPHEMERAL: without Prefect's UI and services; FINAL: less memory, as the process makes no second server;
     # without the blocks that Prefect ships, which take 1 s of CPU: no flow of ours uses one
     environment |= {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+    environment |= {"PREFECT_SERVER_API_AUTH_STRING": auth, "PREFECT_LOGGING_SERVER_LEVEL": "ERROR"}
     environment.setdefault("PREFECT_SERVER_REGISTER_BLOCKS_ON_START", "0")
     with socket.socket() as listening, (home / LOG).open("ab") as output:
         listening.bind(("127.0.0.1", 0))
@@ -217,8 +173,8 @@ def start_server(home: Path) -> Address:
         number = listening.fileno()
         process = subprocess.Popen(
             # -P: no module of the working folder
-            [sys.executable, "-P", "-m", "flows.running.command_server", str(number), own, str(IDLE_S)],
-            env=environment | {"PREFECT_SERVER_API_AUTH_STRING": auth},
+            [sys.executable, "-P", "-m", "flows.running.command_server", str(number), folder, str(IDLE_S)],
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -227,51 +183,41 @@ def start_server(home: Path) -> Address:
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
     process.returncode = 0  # it outlives this process: Python would warn of an abandoned child
-    started = start_of_process(process.pid) or ""
-    address = Address(url=url, auth=auth, pid=process.pid, started=started, home=own, made_of=_settings_digest())
-    with files.scratch((home / ADDRESS).parent) as temporary:
-        temporary.touch(mode=0o600)
-        temporary.write_text(address.model_dump_json())
-        files.settle(temporary, home / ADDRESS, durable=False)
+    address = Address(url=url, auth=auth, pid=process.pid, started=start_of_process(process.pid) or "")
+    files.write(folder / ADDRESS, address.model_dump_json().encode())
+    (folder / ADDRESS).chmod(0o600)
     return address
 
 
 def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
-    """End the shared server of this home; return False if none runs, or a command needs it and not `even_in_use`."""
-    if not (home / ADDRESS).exists():
-        return False
-    with _hold_lock(home / STARTING):
-        return _end_server(home, even_in_use=even_in_use)
+    """End the servers of this home, by force if need be; return whether one ran. even_in_use: a command may use it."""
+    ended = False
+    for file in (home / "api").glob(f"{folder_of(home).name[:MARK]}-*/{ADDRESS}"):
+        with _hold_lock(file.with_name(STARTING)):
+            try:
+                with _hold_lock(file.with_name(HOLDERS), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    pass  # whoever comes to use it now waits for the lock to start one
+            except BlockingIOError:
+                if not even_in_use:
+                    continue
+            address = _read_address(file.parent)
+            file.unlink(missing_ok=True)  # first, so that nobody joins the server that ends
+            for number in (signal.SIGTERM, signal.SIGKILL) if address and address.is_alive else ():
+                with suppress(ProcessLookupError):
+                    os.kill(address.pid, number)
+                deadline = time.monotonic() + END_S
+                while address.is_alive and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                ended = True
+    return ended
 
 
-def _read_address(home: Path) -> Address | None:
-    """Read the address file; None where there is none, or it is of a copied home or of another version."""
+def _read_address(folder: Path) -> Address | None:
+    """Read the address file; None where there is none, or it is damaged."""
     try:
-        address = Address.model_validate_json((home / ADDRESS).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return Address.model_validate_json((folder / ADDRESS).read_bytes())
+    except (FileNotFoundError, ValidationError):
         return None
-    return address if address.home == os.path.realpath(home) else None
-
-
-def _end_server(home: Path, *, even_in_use: bool) -> bool:
-    """End the server of the address file, by force if need be; return False if none runs, or it is in use and stays."""
-    address = _read_address(home)
-    try:
-        with _hold_lock(home / HOLDERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            pass  # nobody can come to use it: the lock to start is taken
-    except BlockingIOError:
-        if not even_in_use:
-            return False
-    (home / ADDRESS).unlink(missing_ok=True)  # first, so that nobody joins the server that ends
-    if address is None or not address.is_alive:
-        return False
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.kill(address.pid, number)
-        deadline = time.monotonic() + END_S
-        while address.is_alive and time.monotonic() < deadline:
-            time.sleep(0.02)
-    return True
 
 
 def start_of_process(pid: int) -> str | None:
@@ -283,41 +229,26 @@ def start_of_process(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]  # state and starttime, fields 3 and 22 of proc(5)
 
 
-def _settings_digest() -> str:
-    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith(SERVER_SETTINGS))
-    return f"{version('prefect')} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
-
-
-def serve(descriptor: str, home: str, idle_s: str) -> None:
+def serve(descriptor: str, folder: str, idle_s: str) -> None:
     """Serve until a signal, until no command has used the server for a while, or the address file names another one."""
     import uvicorn
     from prefect.server.api.server import create_app
 
-    api: Any = create_app()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await api(scope, receive, send)
-        except Exception:
-            if scope["type"] == "lifespan":
-                traceback.print_exc()  # why it cannot start: the log settings of a command's server suppress it
-            raise
-
     os.chdir("/")  # the folder of the first command may be removed or unmounted meanwhile
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=3))
+    server = uvicorn.Server(uvicorn.Config(create_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=3))
 
     def end_when_idle() -> None:
-        address, used, no_wait = Path(home, ADDRESS), time.monotonic(), fcntl.LOCK_EX | fcntl.LOCK_NB
+        address, used = Path(folder, ADDRESS), time.monotonic()
         while True:
             time.sleep(LOOK_S)  # first: whoever starts the server writes its address next
             try:
                 if json.loads(address.read_bytes())["pid"] != os.getpid():
                     break
-                with _hold_lock(Path(home, STARTING), no_wait), _hold_lock(Path(home, HOLDERS), no_wait):
+                with _hold_lock(Path(folder, HOLDERS), fcntl.LOCK_EX | fcntl.LOCK_NB):
                     if time.monotonic() - used >= float(idle_s):
                         address.unlink()
                         server.should_exit = True
-                        time.sleep(60)  # with the locks: the next server starts when this process is gone
+                        time.sleep(60)  # with the lock: the next server starts when this process is gone
             except BlockingIOError:
                 used = time.monotonic()
             except (OSError, ValueError):

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from flows.running.settings import settings
 from flows.service.place import Place
+from storage import files
 from storage.embedded import Cluster
 from storage.records import Record
 from storage.storage_errors import DatabaseUnavailable, WrongPostgresVersion
@@ -50,11 +51,11 @@ def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
         url = environment[variable]
         kind = "sqlite" if url.startswith("sqlite") else "postgresql"
         return Database(kind=kind, kept=False, why=f"{variable} names it", url=url)
-    file = place.database / "prefect.db"
+    file = Path(environment.get("PREFECT_HOME") or place.home / "prefect") / "prefect.db"  # that of commands
     cluster = cluster_of(place)
     begun = cluster.status().state != "absent"
     if file.exists() and not begun:
-        return _open_sqlite(file, f"this home began with it; to change, stop the service and move {file} away")
+        return _open_sqlite(file, f"the runs of this home are in it; to change, stop the service and move {file} away")
     if not begun and not cluster.programs():
         return _open_sqlite(
             file, f"no PostgreSQL with {EXTENSION} is installed (Debian and Ubuntu: apt install postgresql)"
@@ -62,6 +63,8 @@ def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
     try:
         url = cluster.start().replace("postgresql://", "postgresql+asyncpg://", 1)  # the driver of Prefect's server
         why = f"this system's PostgreSQL {cluster.status().major} has {EXTENSION}"
+        if file.exists():
+            why += f"; runs of commands without the service are in {file}"
         return Database(kind="postgresql", kept=True, why=why, url=url)
     except WrongPostgresVersion:
         raise
@@ -72,6 +75,7 @@ def choose_database(place: Place, environment: Mapping[str, str]) -> Database:
 
 
 def _open_sqlite(file: Path, why: str) -> Database:
+    files.make_folder(file.parent)
     file.touch(mode=0o600)  # SQLite gives the files beside it the same mode
     return Database(kind="sqlite", kept=False, why=why, url=f"sqlite+aiosqlite:///{file}")
 

@@ -90,14 +90,15 @@ def test_without_pg_trgm_it_is_sqlite_that_only_we_read(tmp_path: Path, monkeypa
     place.prepare()
     chosen = server_database.choose_database(place, {})
     assert (chosen.kind, "nobody_has_this" in chosen.why) == ("sqlite", True)
-    assert (place.database / "prefect.db").stat().st_mode & 0o777 == 0o600
+    assert (place.home / "prefect" / "prefect.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_home_keeps_the_sqlite_that_it_has_begun_with(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.prepare()
-    (place.database / "prefect.db").touch()
-    assert "this home began with it" in server_database.choose_database(place, {}).why
+def test_the_service_goes_on_with_the_database_in_which_commands_have_kept_their_runs(tmp_path: Path) -> None:
+    file = tmp_path / "prefect" / "prefect.db"
+    file.parent.mkdir()
+    file.touch()
+    chosen = server_database.choose_database(Place(tmp_path), {})
+    assert (chosen.url, "the runs of this home are in it" in chosen.why) == (f"sqlite+aiosqlite:///{file}", True)
 
 
 def test_only_a_postgresql_with_the_extension_is_offered(tmp_path: Path) -> None:
