@@ -21,9 +21,8 @@ from flows.running.answer_models import models_of
 from flows.running.environment import program
 from flows.running.rag_config import AnswerConfig as AnswerConfig
 from flows.running.rag_config import IndexConfig as IndexConfig
-from flows.running.run_reporting import as_part, first_names, say, watched
+from flows.running.run_reporting import first_names, say, watched
 from flows.running.task_runners import task_runner
-from flows.running.watching import watch_changes
 from models.backends import is_in_process, revision_of
 from models.embedders import fingerprint_of
 from models.weight_files import fingerprint
@@ -128,16 +127,6 @@ def _describe_figures(
         distinct.shards, seeing, settings=config.figures, vlm=vlm, revision=seen_by, spending=config.spending
     )
     return described._replace(unfinished=pictured.unfinished | described.unfinished)
-
-
-@flow(name="rag-watch", flow_run_name="watch {config.documents.name}", version=program(), persist_result=False)
-def watch_folder(config: IndexConfig) -> None:
-    """Index a folder, and again whenever files in it have changed and are still; until the run is cancelled."""
-    for changed in watch_changes(config.documents, apart_from=config.index):
-        say(f"{changed:,} files changed" if changed else "the first look at the folder")
-        once = config.model_copy(update={"again": ()}) if changed else config
-        # a failure is shown as that run's; the next change tries again
-        as_part(build_index, config.title)(once, return_state=True)
 
 
 @flow(

@@ -1,22 +1,19 @@
-"""`trivet rag index`: make or update the index of a folder of documents, once or whenever files change."""
+"""`trivet rag index`: make or update the index of a folder of documents."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from flows.cli.commands import ConfigFile, Flag, Json, Options, OptionValues, Settings, report_invalid
-from flows.cli.engine import TERMINATED, handle_signal, prefect_for_command, progress_bars, run_flow
-from flows.cli.output import DONE_WITH_FAILURES, FAILED, INTERRUPTED, REFUSED, Screen, emit, fail, plain_errors
+from flows.cli.engine import prefect_for_command, progress_bars, run_flow
+from flows.cli.output import DONE_WITH_FAILURES, FAILED, REFUSED, Screen, emit, fail, plain_errors
 from flows.cli.shared_options import AnyIndexFolder, default_index, keep_last_index, refuse_unusable
 from flows.running.config_reading import index_place, merge_parameters
 from models.model_errors import ModelUnavailable
@@ -59,9 +56,6 @@ def index(
     index: AnyIndexFolder = None,
     config: ConfigFile = None,
     settings: Settings = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Go on: index again whenever files have changed and are still.")
-    ] = False,
     task_runner: Annotated[
         str | None,
         typer.Option(
@@ -92,35 +86,9 @@ def index(
         emit(figures, as_json, lambda: show_plan(figures))
         return
     try:
-        if watch:
-            _watch(parameters, documents, index, as_json=as_json)
         build_and_show(parameters, index, task_runner=task_runner, as_json=as_json)
     finally:
         keep_last_index(index)
-
-
-def _watch(parameters: dict[str, Any], documents: Path, index: Path, *, as_json: bool) -> NoReturn:
-    """Build whenever files in the folder have changed and are still, until a signal."""
-    from flows.running.command_server import prefect_api
-    from flows.running.settings import settings
-    from flows.running.watching import watch_changes
-
-    stop = Event()
-    # one API for all builds: Prefect keeps the address of the first
-    with handle_signal(signal.SIGTERM, lambda *_: stop.set()), prefect_api(settings().home):
-        try:
-            for changed in watch_changes(documents, apart_from=index, stop=stop):
-                if changed and not as_json:
-                    console.print(f"[dim]{datetime.now(UTC).astimezone():%H:%M:%S}[/dim] {changed:,} files changed")
-                try:
-                    build_and_show(parameters, index, as_json=as_json)
-                except typer.Exit as ended:  # a failure is printed, and the next change tries again
-                    if ended.exit_code in (INTERRUPTED, TERMINATED) or (not changed and ended.exit_code == REFUSED):
-                        raise
-        except KeyboardInterrupt:
-            pass
-    typer.echo(f"no longer watching {documents}", err=True)
-    raise typer.Exit(TERMINATED if stop.is_set() else INTERRUPTED)
 
 
 def build_and_show(parameters: dict[str, Any], index: Path, *, task_runner: str | None = None, as_json: bool) -> None:

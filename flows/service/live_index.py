@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import NamedTuple, Protocol
 
-from flows.running.watching import watch_changes
 from storage.index import Index, pointer_of
 from storage.storage_errors import EngineAway, StorageError
 from tasks.rag.answering.assistant import Answering
@@ -32,6 +31,8 @@ PUBLISHED_CODES = (0, 3)
 """Exit codes of a build that has published an index version; 3: some documents could not be read."""
 LOOK_S = 0.5
 """Seconds between two checks of a run that another process has started."""
+STILL_S, IDLE_SHARE = 2.0, 0.01
+"""Least seconds between two looks at the folder of documents, and most of the time that looking takes."""
 LEAVE_S = 10.0
 """Seconds that a run has to end in order when the server does."""
 
@@ -138,7 +139,8 @@ class Indexing:
         self._failure, self._ended = "", 0
 
     def watch(self) -> None:
-        """Index the folder now unless it is empty, and whenever its files have changed and are still."""
+        """Index the folder now, and whenever its files have changed and are still; an empty one, which a share that is
+        away leaves, is passed over."""
         Thread(target=self._watch, daemon=True, name="watching").start()
 
     def start(self, again: Collection[str] = ()) -> None:
@@ -180,12 +182,14 @@ class Indexing:
             return None
 
     def _watch(self) -> None:
-        try:
-            for _ in watch_changes(self.documents, apart_from=self.index, stop=self._stop):
-                if self._list_files() != self._seen:
-                    self.start()
-        except Exception:
-            log.exception("the folder %s is no longer watched", self.documents)
+        before, pause_s = frozenset[tuple[str, int, int]](), 0.0
+        while not self._stop.wait(pause_s):
+            began = time.monotonic()
+            now = self._list_files()
+            if now and now == before and now != self._seen:  # one that is being copied differs
+                self._seen = now
+                self.start()
+            before, pause_s = now, max(STILL_S, (time.monotonic() - began) / IDLE_SHARE)
 
     def _run(self) -> None:
         while True:

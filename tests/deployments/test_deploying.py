@@ -28,14 +28,13 @@ from flows.running.environment import prepare_environment
 os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"  # the API is gone before Prefect's last flush
 prepare_environment()
 
-from httpx import HTTPStatusError  # noqa: E402
 from prefect import flow  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
 from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate, WorkPoolUpdate  # noqa: E402
 from prefect.client.schemas.objects import FlowRun, State, StateType  # noqa: E402
 from prefect.events import Event  # noqa: E402
 from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: E402
-from prefect.states import Completed, Failed, Paused, Pending, Running, Scheduled  # noqa: E402
+from prefect.states import Completed, Failed, Paused, Running, Scheduled  # noqa: E402
 
 from flows.running.settings import settings  # noqa: E402
 from flows.service.api import Api  # noqa: E402
@@ -47,9 +46,8 @@ from tests.service.serviced import free_port  # noqa: E402
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
 PATIENCE_S = 100.0
-WITH_PARAMETERS = ("evaluation/evaluate", "lever/train", "nightly/nightly", "rag-answer/answer", "rag/index")
 DEPLOYMENTS = {
-    *("rag/index", "rag-watch/watch", "rag-answer/answer", "evaluation/evaluate", "lever/train", "nightly/nightly"),
+    *("rag/index", "rag-answer/answer", "evaluation/evaluate", "lever/train", "nightly/nightly"),
     "gpu-step/gpu",
 }
 
@@ -285,54 +283,9 @@ def test_nights_that_do_not_begin_or_end_and_pools_without_workers_are_told(
     assert len(told) == 3
 
 
-def started(client: SyncPrefectClient, name: str) -> FlowRun:
-    return client.create_flow_run_from_deployment(client.read_deployment_by_name(name).id)
-
-
 def state_of(client: SyncPrefectClient, run: UUID) -> StateType | None:
     state = client.read_flow_run(run).state
     return state.type if state else None
-
-
-@pytest.mark.parametrize("name", WITH_PARAMETERS)
-def test_the_server_takes_a_run_with_the_parameters_of_the_folder(client: SyncPrefectClient, name: str) -> None:
-    run = started(client, name)
-    assert run.parameters == client.read_deployment_by_name(name).parameters
-    client.set_flow_run_state(run.id, Completed(), force=True)
-
-
-def test_a_run_whose_parameters_are_out_of_bounds_never_starts(client: SyncPrefectClient) -> None:
-    found = client.read_deployment_by_name("rag/index")
-    wrong = {"config": found.parameters["config"] | {"chunk_chars": 5}}
-    with pytest.raises(HTTPStatusError, match="5 is less than the minimum of 100"):
-        client.create_flow_run_from_deployment(found.id, parameters=wrong)
-
-
-def test_of_two_runs_at_once_the_second_is_cancelled(client: SyncPrefectClient) -> None:
-    under_way, second = started(client, "nightly/nightly"), started(client, "nightly/nightly")
-    for run in (under_way, second):
-        client.set_flow_run_state(run.id, Pending())
-
-    assert [state_of(client, run.id) for run in (under_way, second)] == [StateType.PENDING, StateType.CANCELLED]
-    client.set_flow_run_state(under_way.id, Completed(), force=True)
-
-
-def test_a_full_pool_hands_out_its_next_run_when_there_is_room(client: SyncPrefectClient) -> None:
-    deployment = client.read_deployment_by_name("gpu-step/gpu")
-    params: dict[str, Any] = {"entry": "tasks.rag.steps.embed", "params": {}}
-    runs = [client.create_flow_run_from_deployment(deployment.id, parameters=params) for _ in range(2)]
-    soon = datetime.now(UTC) + timedelta(minutes=1)
-
-    [handed] = client.get_scheduled_flow_runs_for_work_pool("gpu", scheduled_before=soon)
-    client.set_flow_run_state(handed.flow_run.id, Pending())
-    client.set_flow_run_state(handed.flow_run.id, Running())
-    while_full = client.get_scheduled_flow_runs_for_work_pool("gpu", scheduled_before=soon)
-    client.set_flow_run_state(handed.flow_run.id, Completed())
-    [after] = client.get_scheduled_flow_runs_for_work_pool("gpu", scheduled_before=soon)
-
-    assert while_full == []
-    assert {handed.flow_run.id, after.flow_run.id} == {run.id for run in runs}
-    client.set_flow_run_state(after.flow_run.id, Completed(), force=True)
 
 
 def test_only_a_run_whose_heartbeats_stopped_is_crashed(client: SyncPrefectClient) -> None:

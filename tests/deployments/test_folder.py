@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tomllib
-from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
@@ -22,7 +18,6 @@ prepare_environment()
 
 from prefect import Flow  # noqa: E402
 from prefect.flows import load_flow_from_entrypoint  # noqa: E402
-from prefect.server.schemas.schedules import CronSchedule  # noqa: E402
 from prefect.utilities.callables import parameter_schema  # noqa: E402
 
 from flows.service.api import Api  # noqa: E402
@@ -86,22 +81,6 @@ def test_nothing_runs_by_itself_until_it_is_switched_on() -> None:
         for one in told.get("schedules", [])
     }
     assert runs == {"nightly/nightly": False, "train/weekly": False}
-
-
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
-@pytest.mark.parametrize("around", ["2026-03-05", "2026-03-26", "2026-10-22", "2026-10-29"])
-def test_a_night_comes_once_whether_the_clock_jumps_ahead_or_back(zone: str, around: str) -> None:
-    [nightly] = DEPLOYMENTS["nightly"]["schedules"]
-    start = datetime.fromisoformat(around).replace(tzinfo=ZoneInfo(zone))
-    schedule = CronSchedule(cron=nightly["cron"], timezone=zone)
-
-    nights = asyncio.run(schedule.get_dates(8, start=start))
-
-    local = [night.astimezone(ZoneInfo(zone)) for night in nights]
-    assert [night.date() for night in local] == [start.date() + timedelta(days=day) for day in range(8)]
-    assert {night.hour for night in local} <= {1, 2}  # where 02:00 does not exist it is an hour earlier
-    waits = {later.timestamp() - night.timestamp() for night, later in pairwise(nights)}
-    assert waits <= {hours * 3600.0 for hours in (23, 24, 25)}
 
 
 @pytest.mark.parametrize(
