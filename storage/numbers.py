@@ -88,6 +88,19 @@ class Filters(TypedDict, total=False):
     """Kinds of financial statement to keep: `income`, `balance` …"""
 
 
+def read_filters(entity: str, line: str, period: str) -> Filters:
+    """Return the filters of words: `2019..2021`, `2019..`, `..2021`, `2021` or nothing as period. Raises ValueError."""
+    first, to, last = (part.strip() for part in period.partition(".."))
+    years = (first or "1900", last or "2099") if to else (first, first)
+    if period.strip() and (not all(len(year) == 4 and year.isdecimal() for year in years) or years[0] > years[1]):
+        raise ValueError(f"{period[:40]} is no period; write years such as 2021 or 2019..2021, the earlier one first")
+    return {
+        "entity": entity.split(),
+        "line": line.split(),
+        "years": (int(years[0]), int(years[1])) if period.strip() else None,
+    }
+
+
 def select_numbers(
     paths: Sequence[Path],
     names: Mapping[str, str],

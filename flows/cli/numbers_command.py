@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import re
 import shutil
 import sys
 from collections.abc import Generator, Mapping, Sequence
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from storage.numbers import Filters, Numbers
 
 console = Screen()
-PERIOD = re.compile(r"(?P<first>(?:19|20)\d\d)?(?P<to>\.\.)?(?P<last>(?:19|20)\d\d)?")
 
 
 class _Source(NamedTuple):
@@ -65,9 +63,10 @@ def numbers(
     as_json: Json = False,
 ) -> None:
     """Show the numbers of tables in whole units, with their period and the labels of row and column."""
-    from storage.numbers import query_numbers
+    from storage.numbers import query_numbers, read_filters
 
-    years = _read_years(period)
+    with plain_errors(ValueError, option="--period"):
+        filters = read_filters(document, line, period)
     if file and index:
         fail(f"name a document or an index, not both {file} and --index {index_name(index)}", REFUSED)
     if not (file or index):
@@ -77,7 +76,6 @@ def numbers(
         fail("--sql goes with no other filter, and not with --format parquet; filter in its WHERE", REFUSED)
     if shape == "parquet" and sys.stdout.isatty():
         fail("--format parquet is no text; send it to a file: … --format parquet > numbers.parquet", REFUSED)
-    filters: Filters = {"entity": document.split(), "line": line.split(), "years": years}
     opened = _open_source(index, values, file or Path(), password_env, settings or ())
     with plain_errors(StorageError, option="" if sql is None else "--sql"), opened as source:
         words, names = document.lower().split(), [*source.names.values()]
@@ -132,21 +130,6 @@ def _open_source(
         facts = document_numbers(document.pages, document=digest)
         write_numbers(path, (fact.model_dump_json().encode() + b"\n" for fact in facts))
         yield _Source((path,), {digest: file.name}, {"file": str(file), "reader": document.reader})
-
-
-def _read_years(period: str) -> tuple[int, int] | None:
-    """Return the first and last year of `2021`, `2019..2021`, `2019..` or `..2021`; exits for anything else."""
-    match = PERIOD.fullmatch(period)
-    if not period:
-        return None
-    if not match or not (match["first"] or match["last"]) or (match["first"] and match["last"] and not match["to"]):
-        fail(f"--period {period}: not a year such as 2021, or years such as 2019..2021", REFUSED)
-    first, last = int(match["first"] or 1900), int(match["last"] or 2099)  # the ends of what PERIOD takes
-    if not match["to"]:
-        return first, first
-    if first > last:
-        fail(f"--period {period}: ends before it begins", REFUSED)
-    return first, last
 
 
 def _as_json_value(value: Any) -> Any:

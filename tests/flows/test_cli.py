@@ -286,8 +286,8 @@ def budget(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--period", "2023..2022"), 2, "ends before it begins"),
-        (("--period", "last year"), 2, "not a year such as 2021"),
+        (("--period", "2023..2022"), 2, "the earlier one first"),
+        (("--period", "last year"), 2, "--period: last year is no period"),
         (("--document", "nobody"), 2, "no document is called so; there are a.md"),
         (("--sql", "DELETE FROM numbers"), 2, "is not one SELECT"),
         (("--sql", ""), 2, "is not one SELECT"),

@@ -159,12 +159,12 @@ def show_numbers(visit: Visit) -> Response:
 @pages.get("/numbers.{shape}")
 def download_numbers(visit: Visit) -> Response:
     """Download the numbers that the filters leave, as `trivet rag numbers --format` writes them."""
-    from storage.numbers import copy_numbers
+    from storage.numbers import copy_numbers, read_filters
 
     shape: Any = visit.path["shape"]
     if shape not in SHAPES:
         raise Problem(404, f"numbers come as {', '.join(SHAPES)}")
-    filters = doors.number_filters(**_read_filters(visit))
+    filters = read_filters(**_read_filters(visit))
     with visit.live.borrow() as current, tempfile.TemporaryDirectory(prefix="trivet-") as folder:
         out = Path(folder) / f"numbers.{shape}"
         names = current.index.names

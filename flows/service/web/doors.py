@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
@@ -20,7 +20,6 @@ from flows.service.served_collections import NO_INDEX
 from flows.service.web.visits import Workplace
 from storage.evaluations import Evaluations
 from storage.index import is_published
-from storage.numbers import Filters as NumberFilters
 from storage.storage_errors import StorageError
 from tasks.rag.answers import Answered
 from tasks.rag.numbers.cell_facts import name_of_cell
@@ -61,29 +60,13 @@ def search(live: LiveIndex, question: str, *, top_k: int) -> list[dict[str, Any]
     ]
 
 
-def years_of(period: str) -> tuple[int, int] | None:
-    """Return the first and the last year of `2019..2021` or `2021`. Raises ValueError."""
-    if not period.strip():
-        return None
-    first, _, last = (part.strip() for part in period.partition(".."))
-    years = (first or "1900", (last or "2099") if ".." in period else first)  # as `--period` of the command
-    if not all(len(year) == 4 and year.isdecimal() for year in years) or years[0] > years[1]:
-        raise ValueError(f"{period[:40]} is no period; write years such as 2021 or 2019..2021")
-    return int(years[0]), int(years[1])
-
-
-def number_filters(entity: str, line: str, period: str) -> NumberFilters:
-    """Return the filters from words, as `trivet rag numbers` takes them. Raises ValueError."""
-    return {"entity": entity.split(), "line": line.split(), "years": years_of(period)}
-
-
 def numbers(
     live: LiveIndex, *, entity: str = "", line: str = "", period: str = "", first: int = 0, most: int = MOST_NUMBERS
 ) -> list[dict[str, Any]]:
     """Return numbers of the tables in reading order, in whole units. Raises StorageError, ValueError."""
-    from storage.numbers import select_numbers
+    from storage.numbers import read_filters, select_numbers
 
-    filters = number_filters(entity, line, period)
+    filters = read_filters(entity, line, period)
     with live.borrow() as current:
         names = current.index.names
         rows = select_numbers(
@@ -153,8 +136,8 @@ def routes(workplace: Workplace) -> APIRouter:
     """Return the JSON routes; all but /health ask for the auth string."""
     collections, evaluations = workplace.collections, workplace.evaluations
 
-    def authorize(authorization: Annotated[str, Header()] = "") -> None:
-        if not workplace.keys.is_bearer(authorization):
+    async def authorize(request: Request) -> None:
+        if not await workplace.admits(request):
             message = "send the server's auth string as `Authorization: Bearer …`; the server says where it is kept"
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 

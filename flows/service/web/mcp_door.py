@@ -12,6 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
@@ -20,7 +21,7 @@ from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
 from flows.service.web import doors
 from flows.service.web.place_page import draw
-from flows.service.web.visits import Keys
+from flows.service.web.visits import Workplace
 from storage.evaluations import Evaluations
 from storage.storage_errors import StorageError
 from tasks.documents.isolation import DocumentUnreadable
@@ -125,16 +126,15 @@ async def _call_in_thread(call: Callable[[], Result]) -> Result:
 class McpDoor:
     """The ASGI application behind /mcp: the auth string first, then the SDK's own handling."""
 
-    def __init__(self, server: MCPServer, keys: Keys) -> None:
+    def __init__(self, server: MCPServer, workplace: Workplace) -> None:
         # every request carries the auth string, which a page on a rebound name does not know
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
         self.manager = server.session_manager
-        self._keys = keys
+        self._workplace = workplace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        if not self._keys.is_bearer(header):
+        if not await self._workplace.admits(Request(scope)):
             sentence = "send the server's auth string as `Authorization: Bearer …`"
             refused = JSONResponse({"error": sentence}, 401, {"WWW-Authenticate": "Bearer"})
             await refused(scope, receive, send)

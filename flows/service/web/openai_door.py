@@ -82,14 +82,14 @@ def routes(workplace: Workplace) -> APIRouter:
     models = {name: name for name in workplace.collections.names} or {MODEL: None}
     schema = {"requestBody": {"content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}}
 
-    def authorize(request: Request) -> None:
-        if not workplace.keys.is_bearer(request.headers.get("Authorization", "")):
+    async def authorize(request: Request) -> None:
+        if not await workplace.admits(request):
             raise _Refused(401, "send the server's auth string as the API key")
 
     @router.get("/models", summary="A model for each collection; trivet where there is one")
     async def listed(request: Request) -> Response:
         try:
-            authorize(request)
+            await authorize(request)
         except _Refused as refused:
             return JSONResponse(refused.body, refused.status)
         data = [{"id": name, "object": "model", "owned_by": "trivet"} for name in models]
@@ -98,7 +98,7 @@ def routes(workplace: Workplace) -> APIRouter:
     @router.post("/chat/completions", summary="Answer with sources", openapi_extra=schema)
     async def chat(request: Request) -> Response:
         try:
-            authorize(request)
+            await authorize(request)
             try:
                 body = ChatRequest.model_validate_json(await body_of(request))
             except ValidationError as error:

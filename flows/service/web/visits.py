@@ -94,12 +94,16 @@ class Keys:
         return _are_equal(header, f"Bearer {self._auth}")
 
     def identify(self, cookie: str) -> str:
-        """Return which secret signed a cookie, as `owner 3f2a9c01` with digits of its nonce; empty for none."""
+        """Return which secret signed a cookie, as `owner 3f2a9c01` with digits of its nonce.
+
+        Empty for a cookie that is not ours, has ended, or whose secret is another by now.
+        """
         content, _, signature = cookie.rpartition(".")
-        secrets_by_name = {"owner": self._owner(), "pages": self._auth}
-        for name, secret in secrets_by_name.items() if self.is_cookie(cookie) else ():
-            if secret and _are_equal(signature, self._sign_cookie(content, secret)):
-                return f"{name} {content.partition('.')[2][:8]}"
+        end, _, nonce = content.partition(".")
+        for name, secret in (("owner", self._owner()), ("pages", self._auth)):
+            is_signed = secret and _are_equal(signature, self._sign_cookie(content, secret))
+            if is_signed and self._clock() < int(end):
+                return f"{name} {nonce[:8]}"
         return ""
 
     def cookie(self, secret_word: str) -> str | None:
@@ -111,16 +115,6 @@ class Keys:
             return None
         content = f"{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}"
         return f"{content}.{self._sign_cookie(content, secret)}"
-
-    def is_cookie(self, cookie: str) -> bool:
-        """Return whether a cookie is ours, has not ended, and its secret is still the same."""
-        content, _, signature = cookie.rpartition(".")
-        signed = any(
-            _are_equal(signature, self._sign_cookie(content, secret))
-            for secret in (self._auth, self._owner())
-            if secret
-        )
-        return signed and self._clock() < int(content.partition(".")[0])
 
     def form_token(self, cookie: str) -> str:
         """Return the token of the forms of a browser with this cookie."""
@@ -165,6 +159,11 @@ class WrongSignIns:
         self._counts.pop(address, None)
 
 
+def sender_of(request: Request) -> str:
+    """Return the address that a request comes from, or the one that the proxy of this machine names."""
+    return request.client.host if request.client else "unknown"
+
+
 def _are_equal(text: str, expected: str) -> bool:
     return hmac.compare_digest(text.encode(errors="replace"), expected.encode())  # bytes: not only ASCII is said
 
@@ -186,6 +185,16 @@ class Workplace:
     evaluations: Callable[[], Evaluations]
     described: Callable[[], dict[str, Any]]
     """The OpenAPI description of the routes for programs."""
+
+    async def admits(self, request: Request) -> bool:
+        """Return whether a program sent the auth string; a wrong one is logged, and answered ever later."""
+        header, address = request.headers.get("Authorization", ""), sender_of(request)
+        is_right = self.keys.is_bearer(header)
+        if is_right:
+            self.wrong.forget(address)
+        elif header:
+            await self.wrong.delay(address)
+        return is_right
 
 
 class Visit(NamedTuple):
@@ -224,7 +233,7 @@ class Visit(NamedTuple):
     @property
     def sender(self) -> str:
         """Address of the browser, or the one that the proxy of this machine names."""
-        return self.request.client.host if self.request.client else "unknown"
+        return sender_of(self.request)
 
     @property
     def is_part(self) -> bool:

@@ -91,10 +91,8 @@ def create_app(
     app = FastAPI(title="Trivet", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     workplace = Workplace(asking, collections, Keys(auth, owner=owner), WrongSignIns(), home, evaluations, app.openapi)
 
-    async def refuse(request: Request, error: Exception) -> Response:
+    async def refuse(_: Request, error: Exception) -> Response:
         status, sentence = refusal_of(error)
-        if status == 401 and "Authorization" in request.headers and request.client:
-            await workplace.wrong.delay(request.client.host)
         headers = {"Retry-After": "1"} if isinstance(error, Busy) else getattr(error, "headers", None)
         return JSONResponse({"error": sentence}, status, headers)
 
@@ -133,7 +131,7 @@ def create_app(
     except ImportError:
         log.info("no MCP at /mcp: install trivet[mcp]")
     else:
-        door = McpDoor(create_mcp(asking, collections, evaluations), workplace.keys)
+        door = McpDoor(create_mcp(asking, collections, evaluations), workplace)
         mcp_lifespan = door.manager.run
         app.router.routes.append(Route("/mcp", door))
 
@@ -149,7 +147,7 @@ def _route(workplace: Workplace, page: Page) -> Route:
         language = language_of(request.headers.get("Accept-Language", ""), request.cookies.get(LANGUAGE_COOKIE))
         visit = Visit(workplace, request, language, {}, workplace.collections.first)
         try:
-            if not page.public and not workplace.keys.is_cookie(visit.cookie):
+            if not page.public and not workplace.keys.identify(visit.cookie):
                 if page.method == "POST" or visit.is_part:
                     raise Problem(401, "you are not signed in, or no longer; sign in again")
                 return RedirectResponse(f"{ROOT}/sign-in?to={quote(visit.address, safe='')}", 303)

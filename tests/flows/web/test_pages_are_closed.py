@@ -110,18 +110,18 @@ def test_a_cookie_ends_and_belongs_to_one_auth_string() -> None:
     now = [1_000.0]
     keys, others = (Keys(SecretStr(auth), clock=lambda: now[0]) for auth in (AUTH, AUTH + "2"))
     cookie = keys.cookie(AUTH) or ""
-    assert (keys.is_cookie(cookie), others.is_cookie(cookie)) == (True, False)
+    assert (keys.identify(cookie)[:5], others.identify(cookie)) == ("pages", "")
     now[0] += LASTS_S
-    assert not keys.is_cookie(cookie)
+    assert not keys.identify(cookie)
 
 
 def test_the_owner_of_the_service_signs_in_until_its_secret_changes() -> None:
     secret = [OWNER]
     keys = Keys(SecretStr(AUTH), owner=lambda: secret[0])
     cookie = keys.cookie(OWNER) or ""
-    assert (keys.is_cookie(cookie), keys.cookie("trivet:guess"), keys.cookie("")) == (True, None, None)
+    assert (keys.identify(cookie)[:5], keys.cookie("trivet:guess"), keys.cookie("")) == ("owner", None, None)
     secret[0] = "trivet:another"
-    assert not keys.is_cookie(cookie)
+    assert not keys.identify(cookie)
 
 
 def test_wrong_sign_ins_are_logged_and_answered_ever_later_and_a_right_one_is_not(
@@ -142,6 +142,28 @@ def test_wrong_sign_ins_are_logged_and_answered_ever_later_and_a_right_one_is_no
     with caplog.at_level("INFO", "trivet.acts"), httpx.Client(base_url=served.url, follow_redirects=True) as browser:
         sign_in(browser, OWNER)
     assert re.fullmatch(r"sign-in by=owner [0-9a-f]{8} from=127\.0\.0\.1 about=-", caplog.messages[-1])
+
+
+def test_every_door_counts_a_wrong_auth_string_with_those_of_the_sign_in(
+    served: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    doors = [
+        ("GET", "/search?question=fare"),
+        ("GET", "/v1/models"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/mcp"),
+    ]
+    with httpx.Client(base_url=served.url) as program:
+        program.get("/v1/models", headers={"Authorization": f"Bearer {AUTH}"})  # forgets the guesses of other tests
+        waited = 0.0
+        for method, path in doors:
+            wrong = program.request(method, path, headers={"Authorization": "Bearer wrong"})
+            assert wrong.status_code == 401
+            waited = wrong.elapsed.total_seconds()
+            assert program.request(method, path).status_code == 401, "which is no guess"
+    assert waited > 0.15, "the fourth is answered later"
+    lines = [f"wrong sign-in from=127.0.0.1 count={count}" for count in (1, 2, 3, 4)]
+    assert [line for line in caplog.messages if line.startswith("wrong sign-in")] == lines
 
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites_and_is_for_the_auth_string(served: Site) -> None:
