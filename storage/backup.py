@@ -83,8 +83,7 @@ def backup(
     with files.scratch(target.parent) as file, tempfile.TemporaryDirectory(dir=target.parent) as folder:
         with tarfile.open(file, "w") as tar:
             for name in sorted(entry.name for entry in results.records()):
-                record = results.read(name)
-                if record is not None:  # else removed since it was listed
+                if (record := results.read(name)) is not None:  # else removed since it was listed
                     _add(tar, f"{RESULTS}/{name}", record)
             for key, ref in sorted(store.notes(), key=lambda note: note[0]):
                 _add(tar, f"store/keys/{key[:2]}/{key}", ref.model_dump_json().encode())
@@ -95,8 +94,8 @@ def backup(
             if (home / LINEAGE).exists():
                 copy = Path(folder) / LINEAGE
                 try:
-                    with closing(sqlite3.connect(home / LINEAGE)) as source, closing(sqlite3.connect(copy)) as copied:
-                        source.backup(copied)  # as it is between two writes
+                    with closing(sqlite3.connect(home / LINEAGE)) as source:
+                        source.execute("VACUUM INTO ?", [str(copy)])  # as it is between two writes
                 except sqlite3.Error as error:
                     raise StoreUnreachable(f"{home / LINEAGE} cannot be read ({error}); move it away") from error
                 _add(tar, LINEAGE, copy)
@@ -141,15 +140,8 @@ def _summarise(tar: tarfile.TarFile) -> Manifest:
         data = cast("IO[bytes]", tar.extractfile(member))  # a plain file has content
         while block := data.read(1 << 20):
             digest.update(block)
-    return Manifest(
-        artifacts=counts["artifacts"],
-        keys=counts["keys"],
-        results=counts["results"],
-        files=counts["files"],
-        database=counts["database"] > 0,
-        bytes=size,
-        sha256=digest.hexdigest(),
-    )
+    facts = {kind: counts[kind] for kind in KINDS.values()} | {"bytes": size, "sha256": digest.hexdigest()}
+    return Manifest.model_validate(facts)
 
 
 def restore(source: Path, home: Path, store: Artifacts, database_url: str | None) -> Manifest:
@@ -187,15 +179,14 @@ def restore(source: Path, home: Path, store: Artifacts, database_url: str | None
                     results.write(entry.name, record)
             if manifest.database:
                 _load_database(staging / DATABASE, database.locate(database_url, home))
-            if (staging / LINEAGE).exists():
-                shutil.move(staging / LINEAGE, home / LINEAGE)
-            for name in MADE_BY_PEOPLE:
-                if (staging / MADE / name).exists():
+            for name in (LINEAGE, *MADE_BY_PEOPLE):
+                source = staging / (name if name == LINEAGE else f"{MADE}/{name}")
+                if source.exists():
                     files.make_folder((home / name).parent)
-                    shutil.move(staging / MADE / name, home / name)
+                    shutil.move(source, home / name)
         except BaseException:  # take back what was brought into a home that was empty
             Cluster(home).remove()
-            for name in ("store", RESULTS, *MADE_BY_PEOPLE):
+            for name in ("store", RESULTS):
                 shutil.rmtree(home / name, ignore_errors=True)
             raise
     return manifest
@@ -231,14 +222,10 @@ def _run_client(program: str, url: str, *arguments: str, connect: bool = True) -
         )
     plain_url = address.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
     connection = [f"--dbname={plain_url}", "--no-password"] if connect else []
-    process = subprocess.run(
-        [str(client), *connection, *arguments],
-        # libpq's own variables (certificates, services) hold for its programs as they do for our own connections
-        env={**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": address.password} if address.password else {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # libpq's own variables (certificates, services) hold for its programs as they do for our own connections
+    variables = {**os.environ, "LC_ALL": "C"} | ({"PGPASSWORD": address.password} if address.password else {})
+    command = [str(client), *connection, *arguments]
+    process = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
         reason = next((line for line in lines if "error:" in line.lower()), lines[-1])  # in English: LC_ALL=C

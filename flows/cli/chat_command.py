@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -41,7 +41,6 @@ from flows.cli.output import (
     state,
 )
 from flows.cli.shared_options import IndexFolder
-from flows.running.settings import settings
 from models.model_errors import ModelError
 from storage.engines import lasting_name
 from storage.files import make_folder
@@ -49,8 +48,6 @@ from storage.storage_errors import StorageError
 from tasks.rag.answers import cited_place
 
 if TYPE_CHECKING:
-    from prompt_toolkit.history import History
-
     from storage.sessions import Session
     from tasks.rag.answering.assistant import Assistant
     from tasks.rag.answers import Answered
@@ -227,7 +224,7 @@ def _converse_at_terminal(talk: Conversation) -> int:
     with handle_signal(signal.SIGINT, lambda _number, _frame: None):  # between answers, Ctrl-C must not end the program
         while (line := read()) is not None:
             try:
-                with handle_signal(signal.SIGINT, signal.default_int_handler), no_echo():
+                with handle_signal(signal.SIGINT, signal.default_int_handler):
                     talk.respond(line)
             except KeyboardInterrupt:
                 console.print("[yellow]stopped[/yellow]; the question is not part of the conversation")
@@ -245,25 +242,14 @@ def _note(text: str) -> None:
 def line_editor() -> Callable[[], str | None]:
     """Return a function that reads the next non-empty line; None after Ctrl-D or /quit. Ctrl-C clears the line."""
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    class Past(FileHistory):
-        def store_string(self, string: str) -> None:
-            super().store_string(_without_surrogates(string))
-
-    path = settings().home / "chat_history"
-    try:
-        make_folder(path.parent)
-        path.touch(mode=0o600)
-        history: History = Past(str(path))
-    except (OSError, StorageError):  # the home cannot be written: lines of this conversation alone
-        history = InMemoryHistory()
-    editor = PromptSession[str](history=history)
+    editor = PromptSession[str]()
 
     def read() -> str | None:
         while True:
             try:
-                line = _without_surrogates(editor.prompt("› ")).strip()
+                # lone surrogates stand for bytes that are not UTF-8
+                line = editor.prompt("› ").encode(errors="replace").decode().strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -272,24 +258,3 @@ def line_editor() -> Callable[[], str | None]:
                 return None if line == QUIT else line
 
     return read
-
-
-@contextmanager
-def no_echo() -> Generator[None]:
-    """Keep what is typed during an answer for the next line, and off the screen."""
-    import termios
-
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    silent = termios.tcgetattr(terminal)
-    silent[3] &= ~termios.ECHO  # the local modes, as termios(3) counts them
-    termios.tcsetattr(terminal, termios.TCSADRAIN, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def _without_surrogates(text: str) -> str:
-    """Return `text` with `?` for lone surrogates, which stand for bytes that are not UTF-8."""
-    return text.encode(errors="replace").decode()

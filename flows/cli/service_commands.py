@@ -166,7 +166,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the state of server, workers and pools, and the disk they use; exit 1 unless all is healthy."""
+    """Show the state of server, pages, workers and pools; exit 1 unless all is healthy."""
     from flows.service.lifecycle import status as read_status
 
     if shell:
@@ -193,8 +193,6 @@ def status(
             typer.echo(f"  Prefect's database: {current.database.kind}, because {current.database.why}")
         if current.parts:
             typer.echo(f"  memory: {current.memory_bytes / 1e6:.0f} MB")
-        used = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in current.disk_bytes.items())
-        typer.echo(f"  disk: {used}")
 
     emit(current, as_json, show)
     if current.state != "healthy":

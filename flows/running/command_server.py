@@ -202,13 +202,15 @@ def end_shared_api(home: Path, *, even_in_use: bool = True) -> bool:
                     continue
             address = _read_address(file.parent)
             file.unlink(missing_ok=True)  # first, so that nobody joins the server that ends
-            for number in (signal.SIGTERM, signal.SIGKILL) if address and address.is_alive else ():
+            if address is None or not address.is_alive:
+                continue
+            for number in (signal.SIGTERM, signal.SIGKILL):
                 with suppress(ProcessLookupError):
                     os.kill(address.pid, number)
                 deadline = time.monotonic() + END_S
                 while address.is_alive and time.monotonic() < deadline:
                     time.sleep(0.02)
-                ended = True
+            ended = True
     return ended
 
 

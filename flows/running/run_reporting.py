@@ -32,7 +32,6 @@ from prefect.states import Failed
 from flows.running.ending import ServerAway, ending_in_order, holding_run
 from flows.running.environment import ANSWER_S, LOOPBACK, trust
 from flows.running.progress_counts import counting
-from flows.running.settings import RETRY
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -167,20 +166,6 @@ def _progress_artifacts() -> Generator[None]:
         finally:
             ended.set()
             thread.join(PATIENCE_S)
-
-
-def notes_on_retries() -> tuple[str, ...]:
-    """Return a line for the report of a run that was continued after its process was killed; else nothing."""
-    run = _deployed.get()
-    if run is None or run.run_count < 2:
-        return ()
-    try:
-        with get_client(sync_client=True) as client:
-            states = client.read_flow_run_states(run.id)
-    except (httpx.HTTPError, PrefectException):  # the results are worth more than this line
-        return ()
-    retries = [state.message for state in states if state.message and state.message.startswith(RETRY)]
-    return (f"The run lost its process and was continued. {retries[-1]}",) if retries else ()
 
 
 def say(sentence: str) -> None:

@@ -12,7 +12,6 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from flows.running.environment import environment, git_commit, program_version
-from flows.running.run_reporting import notes_on_retries
 from models.model_errors import ModelError
 from storage.records import Ref
 from storage.storage_errors import StorageError
@@ -132,7 +131,7 @@ class EvaluationRun(RunState):
             skipped=planned.skipped,
             lacking=planned.lacking,
             earlier=earlier,
-            notes=(*planned.notes, *notes_on_retries(), *((trouble,) if trouble else ())),
+            notes=(*planned.notes, *((trouble,) if trouble else ())),
         )
 
 
@@ -198,7 +197,7 @@ class LeverRun(RunState):
             seeds=tuple(self.seeds),
             summary=self.summary,
             files=tuple(self.files),
-            notes=(*self.notes, *notes_on_retries(), *((trouble,) if trouble else ())),
+            notes=(*self.notes, *((trouble,) if trouble else ())),
             unfinished=self.unfinished,
             **self.facts(),
         )

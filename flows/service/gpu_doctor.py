@@ -32,9 +32,7 @@ def examine_gpu(model: Path | None = None) -> Report:
     """Run all checks in a child process; those that it did not come to are missing, with its last line of output."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         command = [*COMMAND, *([str(model.absolute())] if model else [])]
-        child = subprocess.Popen(
-            command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, process_group=0)
         try:
             code = child.wait(MOST_S)
         except subprocess.TimeoutExpired:
@@ -46,10 +44,8 @@ def examine_gpu(model: Path | None = None) -> Report:
         last = ["it said nothing", *filter(None, map(str.strip, errors))][-1]
     ended = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
     why = f"{last}{ended}" if code else "not run: torch sees no GPU"
-    missing_checks = REMEDIES.keys() - {check.name for check in checks}
-    return collect_checks(
-        [*checks, *(check_missing(name, why, REMEDIES[name]) for name in REMEDIES if name in missing_checks)]
-    )
+    checks += [check_missing(name, why, REMEDIES[name]) for name in [*REMEDIES][len(checks) :]]
+    return collect_checks(checks)
 
 
 def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
@@ -66,8 +62,7 @@ def try_all(model: str | None = None, device: str = "cuda") -> Iterator[Check]:
     free = [f"{torch.cuda.mem_get_info(number)[0] / 1e9:.1f} GB free" for number in range(torch.cuda.device_count())]
     yield check_ok("torch", f"{torch.__version__}, CUDA {torch.version.cuda}: {', '.join(free)}")
     for name, works in (("vllm", find_spec("vllm") is not None), ("faiss", count_gpus() > 0)):
-        missing = check_missing(name, "not installed for the GPU", REMEDIES[name])
-        yield check_ok(name, "uses the GPU") if works else missing
+        yield check_ok(name, "uses it") if works else check_missing(name, "not installed for the GPU", REMEDIES[name])
     tiny: Any = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
     weights: Any = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=64, num_key_value_heads=2, **tiny))
     if model:

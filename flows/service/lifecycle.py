@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -41,7 +40,6 @@ from flows.service.run_worker import worker_name
 from flows.service.served_collections import require_own_folders
 from flows.service.server_database import Database, choose_database, cluster_of
 from flows.service.supervising import Part, environment_of, find_processes, programs_of, supervisor_in
-from storage.embedded import Cluster
 from storage.records import Record
 
 HEALTHY_S = 180.0
@@ -114,8 +112,6 @@ class Status(Record):
     pools: tuple[Pool, ...]
     memory_bytes: int
     """Resident, of all processes but PostgreSQL, with their runs; memory that they share counts once for each."""
-    disk_bytes: dict[str, int]
-    """Bytes of each part of the home."""
 
 
 def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Up:
@@ -342,7 +338,6 @@ def status(place: Place, *, store: Path | None) -> Status:
         parts=tuple(parts or ()),
         pools=tuple(pools),
         memory_bytes=memory,
-        disk_bytes=disk_use(place, store=store),
     )
 
 
@@ -379,23 +374,3 @@ def _examine(
     except ApiFailed as error:
         return [], [*problems, str(error)]
     return pools, problems
-
-
-def disk_use(place: Place, *, store: Path | None) -> dict[str, int]:
-    """Return the bytes of each part, as `du` counts them; `store`: folder of the artifacts, if on this machine."""
-    parts: dict[str, set[Path | None]] = {
-        "artifacts": {store},
-        "results": {place.home / "results"},
-        "database": {Cluster(place.home).status().folder},
-        "prefect": {place.database, cluster_of(place).status().folder, place.home / "prefect"},
-        "cache": {place.home / "cache"},
-        "logs": {place.logs},
-    }
-    sizes: dict[str, int] = {}
-    for name, folders in parts.items():
-        sizes[name] = 0
-        if existing := [folder for folder in folders if folder and folder.exists()]:
-            # it counts what lies in two of the folders once, and goes on where a file has gone meanwhile
-            output = subprocess.run(["du", "-sk", *existing], capture_output=True, text=True, check=False).stdout
-            sizes[name] = sum(int(line.split()[0]) for line in output.splitlines()) * 1024
-    return sizes

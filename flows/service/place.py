@@ -183,21 +183,11 @@ def pools_in(option: str) -> tuple[str, ...]:
 
 
 def differences(before: ServiceSettings, now: ServiceSettings) -> list[str]:
-    """Return the changes, in words, that need a restart of the programs."""
-    changed: list[str] = []
-    if before.server != now.server:
-        changed.append(f"server: {now.server or 'one of our own'} in place of {before.server or 'one of our own'}")
-    elif before.port != now.port and not now.server:
-        changed.append(f"port: {now.port} in place of {before.port}")
-    for pool in POOLS:
-        if (pool in before.pools) != (pool in now.pools):
-            changed.append(f"{'a' if pool in now.pools else 'no'} worker for the pool {pool}")
-    if before.collections != now.collections:
-        changed.append("the collections of the pages")
-    if before.programs != now.programs:
-        changed.append(f"{now.programs} in place of {before.programs}")
-    if before.auth != now.auth:
-        return [*changed, "the auth string"]
+    """Return the names of the changed settings and variables that need a restart of the programs."""
+    old, new = (each.model_dump(exclude={"folder", "variables"}) for each in (before, now))
+    changed = [name for name in new if old[name] != new[name]]
+    if "auth" in changed:  # the key of the variables' hashes
+        return changed
     names = sorted(before.variables.keys() | now.variables.keys())
     return changed + [f"the variable {name}" for name in names if before.variables.get(name) != now.variables.get(name)]
 

@@ -48,7 +48,7 @@ def test_a_server_is_named_with_or_without_its_api(server: str) -> None:
 
 def test_another_server_is_a_change() -> None:
     elsewhere = settled(UpOptions(workers_only=True), BEFORE, PREFECT_API_URL="http://host")
-    assert differences(BEFORE, elsewhere) == ["server: http://host/api in place of one of our own"]
+    assert differences(BEFORE, elsewhere) == ["server"]
 
 
 def test_joining_ones_own_server_is_refused() -> None:
@@ -60,8 +60,8 @@ def test_joining_ones_own_server_is_refused() -> None:
     ("wanted", "said"),
     [
         (UpOptions(), []),
-        (UpOptions(port=4301), ["port: 4301 in place of 4300"]),
-        (UpOptions(pools=("cpu",)), ["no worker for the pool gpu"]),
+        (UpOptions(port=4301), ["port"]),
+        (UpOptions(pools=("cpu",)), ["pools"]),
     ],
     ids=["nothing", "port", "gpu"],
 )
@@ -97,13 +97,13 @@ def test_another_shell_and_what_only_deploying_reads_start_nothing_again(name: s
 def test_another_auth_string_is_said_and_tells_nothing_of_variables() -> None:
     """Their hashes have it as their key."""
     old, new = (settle_settings(UpOptions(), None, {"HF_TOKEN": "hf"}, secret=secret) for secret in ("guess", "word"))
-    assert differences(old, new) == ["the auth string"]
+    assert differences(old, new) == ["auth"]
 
 
 def test_collections_stay_until_others_are_named_and_are_only_those_of_our_own_server() -> None:
     shown = UpOptions(collections={"law": Folders(index=Path("/law"))})
     asked = settled(shown, BEFORE)
-    assert differences(BEFORE, asked) == ["the collections of the pages"]
+    assert differences(BEFORE, asked) == ["collections"]
     assert settled(UpOptions(), asked).collections == shown.collections
     with pytest.raises(Refused, match="--index and --documents"):
         settled(shown._replace(workers_only=True), PREFECT_API_URL="http://host:4200")
