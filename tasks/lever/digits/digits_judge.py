@@ -64,16 +64,8 @@ class DigitsJudge:
 
     def complete_many(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatResponse | ModelError]]:
         """Yield number and answer of each request, those with equally many demonstrations together."""
-        items: list[tuple[int, Tensor]] = []
-        for number, request in enumerate(requests):
-            try:
-                if request.temperature > 0:
-                    raise RequestRefused(
-                        f"The temperature is {request.temperature}; the digits' judge does not draw its answers: set 0."
-                    )
-                items.append((number, self._tokenize(request)))
-            except ModelError as error:
-                yield number, error
+        items, refused = self._tokenize(requests)
+        yield from refused.items()
         for numbers, tokens in _chunk_items(items):
             for number, answer in zip(numbers, self._predict_answers(tokens), strict=False):  # filling has no number
                 words = scenes.words_of(answer)
@@ -93,29 +85,24 @@ class DigitsJudge:
 
         Raises RequestRefused for a request that it cannot read, behind all that it can.
         """
-        items: list[tuple[int, Tensor]] = []
-        answers: dict[int, tuple[int, int]] = {}
-        refused: list[RequestRefused] = []
-        for number, (request, answer) in enumerate(pairs):
-            try:
-                tokens, answer_tokens = self._tokenize(request), tokens_of(answer)
-            except RequestRefused as error:
-                refused.append(error)
-                continue
-            if answer_tokens is None or UNKNOWN in answer_tokens:
-                yield number, NEVER
-                continue
-            items.append((number, tokens))
-            answers[number] = answer_tokens
-        for numbers, tokens in _chunk_items(items):
+        items, refused = self._tokenize([request for request, _ in pairs])
+        answers = {number: tokens_of(pairs[number][1]) or (UNKNOWN, UNKNOWN) for number, _ in items}
+        yield from ((number, NEVER) for number, answer in answers.items() if UNKNOWN in answer)
+        for numbers, tokens in _chunk_items([item for item in items if UNKNOWN not in answers[item[0]]]):
             targets = torch.tensor([answers[number] for number in numbers] + [(0, END)] * (CHUNK - len(numbers)))
             yield from zip(numbers, self._score_answers(tokens, targets), strict=False)
         if refused:
-            raise refused[0]
+            raise next(iter(refused.values()))
 
-    def _tokenize(self, request: ChatRequest) -> Tensor:
-        """Return the tokens (3 n, width) of the n items of a request, the last of them without its answer."""
-        return torch.cat([self._tokens_of(*item) for item in read_items(request)])
+    def _tokenize(self, requests: Sequence[ChatRequest]) -> tuple[list[tuple[int, Tensor]], dict[int, ModelError]]:
+        """Return number and tokens (3 n, width) of requests with n items, the last without its answer; and refusals."""
+        tokens, refused = list[tuple[int, Tensor]](), dict[int, ModelError]()
+        for number, request in enumerate(requests):
+            try:
+                tokens.append((number, torch.cat([self._tokens_of(*item) for item in read_items(request)])))
+            except ModelError as error:
+                refused[number] = error
+        return tokens, refused
 
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
@@ -216,6 +203,10 @@ def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] |
 
     Raises RequestRefused, and ContextOverflow for too many demonstrations.
     """
+    if request.temperature > 0:
+        raise RequestRefused(
+            f"The temperature is {request.temperature}; the digits' judge does not draw its answers: set 0."
+        )
     parts = [part for message in request.messages if message.role != "system" for part in message.content]
     pngs = [part.png for part in parts if isinstance(part, Image)]
     kinds, answers = _parse_text("\n".join(part.text for part in parts if not isinstance(part, Image)))
