@@ -35,14 +35,14 @@ BAR = 0.62
 
 def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
     """Draw a bar for each selector with its 95 % interval and a dot per seed, and the gains over the best rule."""
-    about, shots, scores = summary.conditions, summary.conditions.trained_shots, summary.compared()
-    seeds = f"{len(summary.seeds)} seeds" if len(summary.seeds) > 1 else f"seed {summary.seeds[0]}"
+    about, scores, count = summary.conditions, summary.compared(), len(summary.seeds)
+    seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
     questions = max((score.accuracy.n for score in summary.figures), default=0)
     detail = (
         f"{about.dataset} · {questions:,} held-out questions, {seeds} · "
         f"pools of {about.pool_size} by {about.sampler} · judge {about.judge} · lines: 95 % intervals"
     )
-    rule = summary.headline.worse if summary.headline else SIMILARITY
+    shots, rule = about.trained_shots, (summary.headline.worse if summary.headline else SIMILARITY)
     gains = {gain.better: gain.accuracy for gain in summary.gains if gain.shots == shots and gain.worse == rule}
 
     def draw() -> Drawing:
