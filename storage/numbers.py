@@ -128,6 +128,24 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
         return _fetch(connection.execute(f'{query} ORDER BY document, "table", "row", col')).records()
 
 
+def select_statements(
+    paths: Sequence[Path], documents: Sequence[str], statements: Sequence[str]
+) -> list[tuple[str, int]]:
+    """Return the fullest table of each kind of statement in each document, as digest and 0-based number."""
+    if not (documents and statements):
+        return []
+    with _connect(threads=1) as connection:
+        rows = connection.execute(
+            f'SELECT document, "table", statement, count(DISTINCT "row") FROM read_parquet({_list_names(paths)}) '
+            f"WHERE document IN {_list_names(documents)} AND statement IN {_list_names(statements)} GROUP BY ALL"
+        ).fetchall()
+    fullest: dict[tuple[str, str], tuple[int, int]] = {}
+    for document, table, statement, count in rows:
+        key = document, statement
+        fullest[key] = max((count, -table), fullest.get(key, (0, 0)))
+    return sorted((document, -table) for (document, _), (_, table) in fullest.items())
+
+
 def copy_numbers(
     paths: Sequence[Path],
     names: Mapping[str, str],

@@ -45,6 +45,8 @@ def load_check(name: str) -> ModuleType:
 
 FITTED = ("develop", "calibration", "dev")
 """Splits of our own questions that may be fitted on; the others are for measuring."""
+OWN_FOLDERS = ("english", "filings", "hwp", "hwp_pages", "korean")
+"""Folders of documents that our own questions are about, beside the samples."""
 TATQA, FINQA, HITAB = map(load_check, ("tatqa", "finqa", "hitab"))
 
 
@@ -73,13 +75,12 @@ def load_items(name: str) -> list[Item]:
 
 
 def write_documents(name: str, folder: Path) -> None:
-    """Write the documents of a set as HTML, as its check does; those of our own questions are linked."""
+    """Write the documents of a set as HTML, as its check does; those of our own questions are copied."""
     folder.mkdir(parents=True, exist_ok=True)
     data = SHARED / "data" / name
     if name == "own":
-        for source in sorted((SHARED / "data" / "documents").iterdir()):
-            if source.is_dir() and not (folder / source.name).exists():
-                shutil.copytree(source, folder / source.name)
+        for name in OWN_FOLDERS:
+            shutil.copytree(SHARED / "data" / "documents" / name, folder / name, dirs_exist_ok=True)
         shutil.copytree(Path(__file__).parents[1] / "samples" / "documents", folder / "samples", dirs_exist_ok=True)
         return
     if name == "hitab":
@@ -221,6 +222,16 @@ def _gives_own(item: Item, page: Page, candidate: Candidate) -> bool:
     return all(near) and len(values) == len(golds)
 
 
+def _is_drawn(item: Item, page: Page, candidate: Candidate) -> bool:
+    """Return whether a candidate is of the operation and the cells that a drawn question was made of."""
+    if candidate.operation != item.gold["operation"] or page.hits[0].document_name != item.document:
+        return False
+    cells = [page.cells[at].record for at in candidate.cells]
+    places = [(cell["table"], cell["row"], cell["col"]) for cell in cells if cell]
+    gold = item.gold["cells"]
+    return places == gold or (candidate.operation == "sum" and sorted(places) == sorted(gold))
+
+
 def find_targets(item: Item, page: Page, candidates: Sequence[Candidate]) -> tuple[str | None, list[bool]]:
     """Return the operation of the gold, and for each candidate whether it gives the gold by that operation.
 
@@ -233,6 +244,8 @@ def find_targets(item: Item, page: Page, candidates: Sequence[Candidate]) -> tup
         )
         pairs = zip(candidates, right, strict=True)
         return operation, [is_right and candidate.operation == operation for candidate, is_right in pairs]
+    if item.set == "drawn":
+        return item.gold["operation"], [_is_drawn(item, page, candidate) for candidate in candidates]
     if item.set == "open":
         item = item._replace(set="tatqa")
     right = [_looks_right(item, candidate) for candidate in candidates]

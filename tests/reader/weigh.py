@@ -88,7 +88,7 @@ def draft_answers(
     state |= retrieve_chunks(state, desk)
     part = state["parts"][0]
     context = {"is_named": bool(part.plan.filters.documents), "asks_to_work_out": asks_to_work_out(question)}
-    return (draft_in_every_way(part, desk)[0] if len(state["parts"]) == 1 else {}), context
+    return (dict(draft_in_every_way(part, desk).drafts) if len(state["parts"]) == 1 else {}), context
 
 
 def ask_own(indexes: Path, readers: Sequence[Reader]) -> list[Weighed]:

@@ -1,4 +1,4 @@
-"""Builds the requests to models: classify a question, answer it from passages, write a formula, reword an answer.
+"""Builds the requests to models: classify a question, answer it from passages and cells, reword an answer.
 
 Equal inputs give equal requests, whose digests are the keys of the response store.
 """
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from models.protocols import ChatRequest, Message, Text
 from tasks.language.sentences import disarm_marks, language_of, split_sentences, strip_marks
 from tasks.rag.answers import RetrievalPlan, Turn
+from tasks.rag.reading.reader import ShownCell
 from tasks.rag.retrieval.search import Hit
 
 MOST_CONTEXT_TOKENS = 6_000
@@ -159,19 +160,17 @@ def classify_request(question: str, history: Sequence[Turn]) -> ChatRequest:
     return _request("classify.txt", _fenced(parts), max_tokens=CLASSIFY_TOKENS)
 
 
-def answer_request(question: str, context: Context, history: Sequence[Turn], plan: RetrievalPlan) -> ChatRequest:
-    """Return the request for an answer with the numbers of the passages that support it."""
+def answer_request(
+    question: str, context: Context, history: Sequence[Turn], plan: RetrievalPlan, cells: Sequence[ShownCell] = ()
+) -> ChatRequest:
+    """Return the request for an answer with the numbers of its passages, or for what to work out over which cells."""
     passages = [(f"[{block.n}] {disarm_marks(_clean(block.label))}", block.text) for block in context.blocks]
-    parts = [*passages, *_conversation(history), ("question", question)]
+    listed = [("cells", "\n".join(f"{cell.id}  {cell.text}" for cell in cells))] if cells else []
+    parts = [*passages, *listed, *_conversation(history), ("question", question)]
     task = _TASKS[plan.query_type]
     language = "Answer in Korean." if language_of(question) == "ko" else "Answer in the language of the question."
     ending = " ".join(part for part in (task, language, "Cite the passages: [1].") if part)
     return _request("answer.txt", f"{_fenced(parts)}\n\n{ending}", max_tokens=ANSWER_TOKENS)
-
-
-def compute_request(question: str) -> ChatRequest:
-    """Return the request for a formula of the value that is asked for, as JSON."""
-    return _request("compute.txt", _fenced([("question", question)]), max_tokens=ANSWER_TOKENS)
 
 
 def rewrite_request(question: str, draft: str) -> ChatRequest:

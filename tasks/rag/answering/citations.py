@@ -51,6 +51,11 @@ def cite(text: str, hits: Sequence[Hit], *, question: str = "") -> Draft:
     )
 
 
+def is_supported(draft: Draft) -> bool:
+    """Return whether a model's answer cites something that bears out at least one of its sentences."""
+    return bool(draft.citations) and not set(draft.unsupported) >= {each.text for each in split_sentences(draft.text)}
+
+
 def make_citation(n: int, hit: Hit, quote: str) -> Citation:
     """Return citation number `n`, of a hit, with its quote."""
     chunk = hit.chunk

@@ -6,26 +6,20 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
-
-from pydantic import Field, ValidationError
+from typing import Any
 
 from storage.index import Index
-from storage.records import Record
 from tasks.language.sentences import language_of
 from tasks.rag.answers import Draft, RetrievalPlan
 from tasks.rag.numbers.computation_reading import (
-    MOST_YEARS,
     asks_to_work_out,
     read_computation,
-    read_display,
     writes_formula,
 )
-from tasks.rag.numbers.computations import Combined, Computation, Latest, operation, spread_over_periods
+from tasks.rag.numbers.computations import Computation, operation
 from tasks.rag.numbers.concepts import NEARLY, concepts, label_of, mentions, score_concepts, words_of
 from tasks.rag.numbers.document_numbers import TERM
 from tasks.rag.numbers.evaluation import Describe, find_no_cell
-from tasks.rag.numbers.expressions import Line, NoExpression, lines_of, parse
 from tasks.rag.numbers.line_lookup import Lines
 from tasks.rag.numbers.operands import PERCENT, TIMES, list_readings
 from tasks.rag.numbers.periods import Part, Period, When, write_years_out
@@ -87,15 +81,6 @@ def compute_answer(
         question, spoken_names=names, names=tuple(book.among.values()), latest=book.latest, labels=book.labels
     )
     return run_computation(computation, book, describe) if computation else None
-
-
-def compute_from_reply(question: str, reply: str, plan: RetrievalPlan, index: Index) -> Draft | None:
-    """Return the values that a model's formula gives; None where it gives none or one that cannot be worked out."""
-    book = open_book(plan, index)
-    # the model names lines; their numbers are those of the tables
-    computation = parse_computation(reply, read_display(question), book.latest) if book else None
-    draft = run_computation(computation, book) if computation and book else None
-    return draft if draft and not draft.abstained else None
 
 
 def run_computation(computation: Computation, book: Book, describe: Describe = find_no_cell) -> Draft:
@@ -258,41 +243,3 @@ def _with_years(question: str, rows: Iterable[Mapping[str, Any]]) -> str:
         return f"{year}년" if year else term[0]
 
     return TERM.sub(replace_term, question)
-
-
-MOST_FORMULA_CHARS = 500
-
-
-class ModelComputation(Record):
-    """The computation that a model writes."""
-
-    formula: str | None = Field(default=None, max_length=MOST_FORMULA_CHARS)
-    """The formula over names of lines; None where the question asks for something else."""
-    operation: Literal["value", "growth", "difference", "cagr", "average", "sum", "highest", "lowest"] = "value"
-    years: tuple[int, ...] = ()
-    unit: Literal["amount", "%", "times", "days", ""] = ""
-
-
-def parse_computation(text: str, format: Computation, latest: Latest) -> Computation | None:
-    """Return the computation that a model's JSON gives; None where it gives none or none that can be executed.
-
-    format: language, decimals and scale that the question asks for. latest: the period where the model names none.
-    """
-    try:
-        # models write words or a fence around their JSON
-        reply = ModelComputation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
-        expression = parse(reply.formula or "")
-    except (ValidationError, NoExpression):
-        return None
-    if reply.years:
-        span = range(min(reply.years), max(reply.years) + 1)
-        whens = tuple(map(When, span)) if len(span) <= MOST_YEARS else ()
-    else:
-        now = latest()
-        whens = (now,) if now else ()
-    if not reply.formula or not whens or not any(True for _ in lines_of(expression)):
-        return None
-    unit = reply.unit or ("amount" if isinstance(expression, Line) else "")
-    operation = {"value": "", "sum": "total"}.get(reply.operation, reply.operation)
-    tasks = tuple(spread_over_periods(Combined(reply.formula, expression, unit), operation, whens))
-    return format._replace(tasks=tasks, assumed=not reply.years)

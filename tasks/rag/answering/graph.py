@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -24,14 +23,13 @@ from tasks.rag.answering.answer_prompts import (
     Context,
     answer_request,
     classify_request,
-    compute_request,
     pack_context,
     rewrite_request,
 )
 from tasks.rag.answering.cell_figures import compute_from_cells
 from tasks.rag.answering.cell_lookup import look_up_cell, make_describer
-from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, make_citation
-from tasks.rag.answering.computing import compute_answer, compute_from_reply, withhold_uncomputed
+from tasks.rag.answering.citations import MOST_QUOTE_CHARS, cite, cited_hits, is_supported, make_citation
+from tasks.rag.answering.computing import compute_answer, withhold_uncomputed
 from tasks.rag.answering.extractive import Group, extract_answer
 from tasks.rag.answering.notice_answers import answer_from_facts
 from tasks.rag.answering.weighing import Way, choose_draft, weigh_drafts
@@ -53,7 +51,7 @@ from tasks.rag.answers import (
 from tasks.rag.numbers.computation_reading import asks_to_work_out, writes_formula
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.names import stem_of
-from tasks.rag.reading.reader import read_answer
+from tasks.rag.reading.reader import Reading, open_pages, read_answer, show_cells, work_out_reply
 from tasks.rag.retrieval.search import Hit, SearchResult, alternate, retrieve
 
 if TYPE_CHECKING:
@@ -99,6 +97,8 @@ class Part(NamedTuple):
     hits: tuple[Hit, ...] = ()
     drafts: Mapping[Way, Draft] = MappingProxyType({})
     """What each way answers without a model, with the confidence that it has beside the others."""
+    readings: tuple[Reading, ...] = ()
+    """The documents that were found, as the reader reads them."""
 
 
 class State(TypedDict):
@@ -131,6 +131,10 @@ CUT_SHORT = {
     "refusal": "the model refused to answer; the documents' own sentences follow",
 }
 """Notes under an answer, by the reason why the model stopped."""
+
+UNSUPPORTED = "the documents' own words answer, because nothing that the model wrote is borne out by a passage: "
+"""Beginning of the note that quotes the answer of a model of which no sentence is supported."""
+MOST_UNSUPPORTED_CHARS = 400
 
 OTHER_NOTICE = {
     "ko": "질문한 차수의 공고는 문서에 없습니다. 다른 차수의 공고에 따르면:",
@@ -196,37 +200,27 @@ def compute(state: State, desk: Desk) -> Added:
     """Answer each part in every way that needs no model, and weigh the answers against each other.
 
     The reader scores cells and sentences that were found; rules work formulas out from numbers of tables, exactly and
-    with a citation for each input. Where they read no formula, a model writes it.
+    with a citation for each input.
     """
     parts: list[Part] = []
-    calls: tuple[ModelCall, ...] = ()
     for part in state["parts"]:
-        drafts, part_calls = draft_in_every_way(part, desk)
-        calls += part_calls
+        part = draft_in_every_way(part, desk)
         asks = asks_to_work_out(part.question)
         named = bool(part.plan.filters.documents)
-        parts.append(part._replace(drafts=weigh_drafts(drafts, is_named=named, asks_to_work_out=asks)))
-    return {"parts": tuple(parts), "calls": calls}
+        parts.append(part._replace(drafts=weigh_drafts(part.drafts, is_named=named, asks_to_work_out=asks)))
+    return {"parts": tuple(parts)}
 
 
-def draft_in_every_way(part: Part, desk: Desk) -> tuple[dict[Way, Draft], tuple[ModelCall, ...]]:
-    """Return what each way answers of itself, and the calls of the model that wrote a formula."""
+def draft_in_every_way(part: Part, desk: Desk) -> Part:
+    """Return a part of a question with what each way answers of itself."""
     question, plan, hits, index = part.question, part.plan, part.hits, desk.index
-    calls: tuple[ModelCall, ...] = ()
     drafts: dict[Way, Draft | None] = {}
-    # it reads each document by itself: what sides of a comparison have in common the rules put together
-    if not (plan.needs_multi_doc or writes_formula(question)):
-        drafts["read"] = read_answer(question, hits, index, filters=plan.filters, reader=desk.reader)
+    # each document is read by itself: what sides of a comparison have in common the rules put together
+    is_read = not (plan.needs_multi_doc or writes_formula(question))
+    readings = open_pages(question, hits, index, filters=plan.filters) if is_read else ()
+    drafts["read"] = read_answer(readings, index.names, reader=desk.reader)
     describe = make_describer(plan, hits, index, embedder=desk.embedder)
-    computed = compute_answer(question, plan, index, hits=hits, describe=describe)
-    read = drafts.get("read")
-    is_read = read is not None and not read.abstained and _confidence(read) >= desk.least_confidence
-    if computed is None and not is_read and desk.wiring.large and asks_to_work_out(question):
-        with suppress(ModelError):  # a model that is away is told of where the answer is written
-            reply = desk.wiring.ask("compute", compute_request(question))
-            calls += (reply.call,)
-            computed = compute_from_reply(question, reply.text, plan, index)
-    drafts["computed"] = computed
+    drafts["computed"] = compute_answer(question, plan, index, hits=hits, describe=describe)
     # with a large model its answer goes first: nobody has measured it beside cells that words alone put together
     if not desk.wiring.large:
         drafts["cells"] = compute_from_cells(question, plan, hits, index)
@@ -242,7 +236,8 @@ def draft_in_every_way(part: Part, desk: Desk) -> tuple[dict[Way, Draft], tuple[
         groups=[Group(stem_of(index.names[side[0]]), side) for side in sides],  # named by the surest document
     )
     drafts["sentence"] = withhold_uncomputed(question, extracted)
-    return {way: draft for way, draft in drafts.items() if draft is not None}, calls
+    answered = {way: draft for way, draft in drafts.items() if draft is not None}
+    return part._replace(readings=tuple(readings), drafts=answered)
 
 
 def generate(state: State, desk: Desk) -> Added:
@@ -256,7 +251,7 @@ def generate(state: State, desk: Desk) -> Added:
 
 
 def _write_draft(state: State, desk: Desk) -> Added:
-    """Return a model's answer over the context, else one from cells or sentences; a computed answer needs no model."""
+    """Return a model's answer over passages and cells, else one without a model, as where that is of cells and sure."""
     drafts = [choose_draft(part.drafts) for part in state["parts"]]
     # what a sentence states a model says better; what cells give needs none
     all_computed = all(
@@ -266,8 +261,10 @@ def _write_draft(state: State, desk: Desk) -> Added:
     if not desk.wiring.large or not state["search_result"].hits or all_computed:
         return {"draft": _extract_draft(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
+    readings = [reading for part in state["parts"] for reading in part.readings]
+    shown = show_cells(readings, desk.index.names, reader=desk.reader)
     try:
-        request = answer_request(state["question"], state["context"], state["history"], state["plan"])
+        request = answer_request(state["question"], state["context"], state["history"], state["plan"], shown)
         answer = desk.wiring.ask("answer", request, on_text=_report_draft(desk))
     except (NoChatTemplate, RequestRefused) as error:
         lacking = f"{desk.wiring.large.chat.id} has no chat template; name another model with `--llm`"
@@ -277,9 +274,14 @@ def _write_draft(state: State, desk: Desk) -> Added:
         note = f"the answer is made of the documents' own sentences, because the model is away: {error}"
         return {"draft": _extract_draft(state, desk), "notes": (note,), "model_away": True}
     notes = (CUT_SHORT[answer.finish_reason],) if answer.finish_reason in CUT_SHORT else ()
+    if worked_out := work_out_reply(answer.text, shown, desk.index.names):
+        return {"draft": worked_out, "calls": (answer.call,), "notes": unlabelled}
     draft = cite(answer.text, state["context"].hits, question=state["question"])
     if not draft.text or answer.finish_reason == "refusal":
         notes = notes or ("the model gave an empty answer",)
+        draft = _extract_draft(state, desk)
+    elif not (draft.abstained or is_supported(draft)):
+        notes += (f"{UNSUPPORTED}{' '.join(answer.text.split())[:MOST_UNSUPPORTED_CHARS]}",)
         draft = _extract_draft(state, desk)
     return {"draft": draft, "calls": (answer.call,), "notes": (*unlabelled, *notes)}
 

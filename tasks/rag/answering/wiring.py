@@ -13,7 +13,7 @@ from tasks.calls import Limits, ResponseStore, ask
 from tasks.rag.answers import ModelCall
 
 WiringName = Literal["none", "local", "openai"]
-Role = Literal["classify", "compute", "answer", "rewrite"]
+Role = Literal["classify", "answer", "rewrite"]
 
 
 class Models(Record):
@@ -54,7 +54,7 @@ class Wiring(NamedTuple):
 
         on_text: called with the whole text so far while the model writes.
         """
-        model = self.large if role in ("answer", "compute") else self.small
+        model = self.large if role == "answer" else self.small
         assert model is not None, role
         assert self.responses is not None, role
         answer = ask(model.chat, request, responses=self.responses, limits=model.limits, on_text=on_text)

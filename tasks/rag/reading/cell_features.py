@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.rag.reading.pages import Page, Question, words_in_order, words_of
+from tasks.rag.numbers.concepts import label_of, mentions, score_concepts
+from tasks.rag.reading.pages import Cell, Page, Question, words_in_order, words_of
 
 ROW_FEATURES = (
     "row coverage", "row precision", "row run", "path coverage", "parent coverage", "row words beyond", "noun in row",
@@ -22,7 +23,8 @@ COLUMN_FEATURES = (
 OWN_FEATURES = (
     "years matched", "years clash", "question has years", "cell has years", "latest", "uncovered", "in sentence",
     "label", "number", "percent", "percent asked", "currency", "said in question", "how many x number",
-    "who x text", "when x period", "rows", "words known", "hit rank", "document fit",
+    "who x text", "when x period", "rows", "words known", "hit rank", "document fit", "line asked", "another line",
+    "lines asked", "statement of the line",
 )  # fmt: skip
 RELATIVE = ("uncovered", "row coverage", "row precision", "column coverage", "path coverage")
 """Features that come once more as the distance to the best of the page."""
@@ -97,6 +99,7 @@ def describe_cells(page: Page, question: Question) -> Features:
     known_share = sum(word in page.rarity for word in question.bag) / max(1, len(question.bag))
     amounts = question.wh in ("how many", "how much")
     names = question.wh in ("who", "which", "where", "what")
+    lines = {mention.concept.key: mention.concept.statement for mention in mentions(question.text)}
     row_words: dict[int, frozenset[str]] = {}
     for at, cell in enumerate(page.cells):
         if cell.column >= 0:
@@ -131,13 +134,31 @@ def describe_cells(page: Page, question: Question) -> Features:
             min(len(page.rows), 60) / 60,
             known_share,
             min(page.hit_of(cell), 8) / 8,
-            page.document_fit(cell),
+            page.document_fit,
+            *_describe_lines(page, cell, lines),
         )
     for place, name in enumerate(RELATIVE):
         column = out[:, AT[name]]
         best = column.min() if name == "uncovered" else column.max()
         out[:, len(CELL_FEATURES) - len(RELATIVE) + place] = column - best
     return out
+
+
+def _describe_lines(page: Page, cell: Cell, asked: Mapping[str, str | None]) -> tuple[float, float, float, float]:
+    """Return how well a cell's labels name a line of statements that is asked, and how well they name another one.
+
+    asked: concepts that the question names, with the statement that each stands in. Behind them: whether there are
+    any, and whether the table is the statement that the line belongs to.
+    """
+    if not asked or cell.column < 0:
+        return 0.0, 0.0, float(bool(asked)), 0.0
+    labels = [label_of(page.rows[cell.row].path), *page.columns[cell.column].heads[-1:]]
+    scores = [score_concepts(label) for label in labels]
+    fits = {key: max(each.get(key, 0.0) for each in scores) for key in asked}
+    best = max(fits, key=lambda key: fits[key])
+    other = max((score for each in scores for key, score in each.items() if key not in asked), default=0.0)
+    statement = cell.record.get("statement") or "other"
+    return fits[best], other, 1.0, float(fits[best] > 0 and asked[best] == statement)
 
 
 def _describe_row(page: Page, at: int, weigher: Weigher, whole: float, question_run: str) -> tuple[float, ...]:
@@ -189,6 +210,7 @@ HAND = {
     "row coverage": 2.0, "row precision": 1.0, "row run": 0.7, "row text coverage": 1.5, "column coverage": 2.0,
     "column precision": 0.7, "noun in head": 1.0, "years matched": 1.5, "years clash": -1.5, "uncovered": -2.0,
     "in sentence": -0.5, "label": -0.7, "said in question": -1.5, "how many x number": 0.7, "latest": 0.2,
+    "line asked": 1.5,
 }  # fmt: skip
 HAND_WEIGHTS = np.array([HAND.get(name, 0.0) for name in CELL_FEATURES], np.float32)
 """Weights by hand: they choose which cells are combined, and stand in where nothing is fitted."""

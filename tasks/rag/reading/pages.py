@@ -173,7 +173,7 @@ class Page:
         documents: Sequence[str] = (),
         standing: Standing = ALONE,
     ) -> None:
-        """hits: best first. records: rows of storage.numbers, those of all tables that hits are of.
+        """hits: best first. records: rows of storage.numbers, of the tables that hits are of, and of further ones.
 
         documents: digests of those that the question means, the surest first; empty where it names none.
         """
@@ -184,6 +184,9 @@ class Page:
         for rank, hit in enumerate(hits):
             if hit.chunk.table is not None:
                 ranks.setdefault((hit.chunk.document, hit.chunk.table), rank)
+        for record in records:  # a statement that no passage is of
+            if record["document"] == hits[0].chunk.document:
+                ranks.setdefault((record["document"], record["table"]), len(hits))
         self.tables = list(ranks)
         """Document and number of each table, those of the best passages first."""
         self.ranks = list(ranks.values())
@@ -268,16 +271,26 @@ class Page:
         return stems_of_all(self.stems, (*row.path, *texts))
 
     @cached_property
+    def label_stems(self) -> frozenset[str]:
+        """Stems of all row paths and column heads."""
+        labels = {
+            *(text for row in self.rows for text in row.path),
+            *(h for column in self.columns for h in column.heads),
+        }
+        return stems_of_all(self.stems, labels)
+
+    @cached_property
     def latest(self) -> int:
         """The latest year of the tables; 0 without any."""
         return max((year for cell in self.cells if cell.column >= 0 for year in cell.years), default=0)
 
-    def document_fit(self, cell: Cell) -> float:
-        """Return how well its document fits the question: 1 for the surest one, less for others, 0 for none of them."""
-        return self._fit.get(self.hits[self.hit_of(cell)].chunk.document, 0.0) if self._fit else 1.0
+    @cached_property
+    def document_fit(self) -> float:
+        """How well its document fits the question: 1 for the surest one, less for others, 0 for none of them."""
+        return self._fit.get(self.hits[0].chunk.document, 0.0) if self._fit else 1.0
 
     def hit_of(self, cell: Cell) -> int:
-        """Return the rank of the hit that a cell is of, 0 for the best."""
+        """Return the rank of the hit that a cell is of, 0 for the best; the number of hits where it is of none."""
         return self.sentences[cell.row].hit if cell.column < 0 else self.ranks[self.rows[cell.row].table]
 
 
@@ -324,6 +337,8 @@ class Question:
         stated = {*map(str, self.years), *(stem for name in names for stem in stems.of(name))}
         self.stems = [stem for stem in stems.of(text) if stem not in stated]
         self.bag = frozenset(self.stems)
+        stems.add(self.words)
+        self.word_stems = [stems.of(word) for word in self.words]
         self.wh = next((word for word in self.words if word in _WH), "")
         behind = self.words[self.words.index(self.wh) + 1 :] if self.wh else []
         if self.wh == "how" and behind:

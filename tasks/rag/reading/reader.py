@@ -1,23 +1,31 @@
 """Answers a question from the cells and sentences that were found: value, working, and a citation for each cell.
 
 `read_answer` lists what the page could answer, takes the likeliest, and refuses what makes no sense of its units.
+A model may choose the cells and the operation instead; they are worked out and cited in the same way.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import ROUND_HALF_UP, Decimal, DecimalException, localcontext
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError
 
 from storage.index import Index
-from storage.numbers import select_cells
+from storage.numbers import select_cells, select_statements
+from storage.records import Record
 from tasks.documents.blocks import Place
 from tasks.language.sentences import Language, disarm_marks, language_of
 from tasks.rag.answers import CURRENCIES, KOREAN_SCALES, Citation, Draft, Filters, Short, Value
 from tasks.rag.numbers.cell_facts import name_of_cell
+from tasks.rag.numbers.concepts import Concept, mentions
+from tasks.rag.numbers.expressions import Line, lines_of, parse
 from tasks.rag.planning.names import stem_of
 from tasks.rag.reading.candidates import (
     IN_PERCENT,
+    MOST_OPERANDS,
     PLAIN,
     SCALES,
     Candidate,
@@ -25,12 +33,14 @@ from tasks.rag.reading.candidates import (
     scale_of,
     short_texts,
 )
-from tasks.rag.reading.cell_features import describe_cells
+from tasks.rag.reading.cell_features import Features, describe_cells
 from tasks.rag.reading.pages import Amount, Cell, Page, Question, Stems, compare_documents, years_of
 from tasks.rag.reading.scorers import Choice, Reader, answer_key, choose, load_reader
 from tasks.rag.retrieval.search import Hit
 
 ALL = Filters()
+PRIMARY = ("income", "balance", "cash_flow")
+"""Statements that are read where a question names a line of them, whether or not they were found."""
 MOST_DOCUMENTS = 6
 """Most documents that are read for an answer, those found first."""
 LARGEST_OF_KINDS = 150
@@ -62,8 +72,13 @@ WORKINGS = {
 }  # fmt: skip
 WORKED = frozenset([*WORKINGS, "sum", "average"])
 """Operations that work out a number of several cells."""
+PAIRED = frozenset(["difference", "growth", "share", "ratio", "product"])
+"""Operations over two cells, of which a model names the first one first."""
+MOST_SHOWN = 24
+"""Most cells that a model is shown."""
 REFUSALS: Mapping[Language, Mapping[str, str]] = {
     "en": {
+        "years": "No value of {0} was found; the closest are of {1}.",
         "currencies": "Not worked out: the amounts are in several currencies ({0}).",
         "percentage": "Not worked out: a percentage and an amount cannot be put together.",
         "units": "Not worked out: a share needs one unit, and the values have several ({0}).",
@@ -72,6 +87,7 @@ REFUSALS: Mapping[Language, Mapping[str, str]] = {
         "share": "Not worked out: {0}% would be no part of a whole, and the documents do not state it.",
     },
     "ko": {
+        "years": "{0}년의 값은 찾지 못했습니다. 가장 가까운 값은 {1}년의 것입니다.",
         "currencies": "계산하지 않았습니다: 금액의 통화가 서로 다릅니다({0}).",
         "percentage": "계산하지 않았습니다: 백분율과 금액은 함께 계산할 수 없습니다.",
         "units": "계산하지 않았습니다: 비중을 구할 값의 단위가 서로 다릅니다({0}).",
@@ -84,65 +100,167 @@ POINTS: Mapping[Language, str] = {"en": " percentage points", "ko": "%p"}
 _DIGITS = re.compile(r"\d[\d,.'’ ]*\d|\d")
 
 
-def read_answer(
-    question: str,
-    hits: Sequence[Hit],
-    index: Index,
-    *,
-    filters: Filters = ALL,
-    reader: Reader | None = None,
-) -> Draft | None:
-    """Return the likeliest answer of the cells and sentences that were found, with its confidence.
+class Reading(NamedTuple):
+    """A document as it is read for a question."""
 
-    Each document is read by itself, and another document that answers otherwise makes the answer less sure.
+    page: Page
+    question: Question
+    features: Features
+    """(cells, CELL_FEATURES)"""
+
+
+def open_pages(question: str, hits: Sequence[Hit], index: Index, *, filters: Filters = ALL) -> list[Reading]:
+    """Return the documents that were found with their cells, best first. Raises WrongTokenizer.
+
     filters: what the question names, whose words are asked of no cell.
-    None where a whole sentence answers better, or nothing does. It abstains, and shows the cells, where the likeliest
-    answer makes no sense: of two currencies, or a balance as a share of a flow. Raises WrongTokenizer.
     """
-    tables = list(dict.fromkeys((hit.chunk.document, hit.chunk.table) for hit in hits if hit.chunk.table is not None))
-    records, stems = select_cells(index.numbers, tables), Stems(index.manifest.tokenizer)
+    records, stems = select_records(question, hits, index), Stems(index.manifest.tokenizer)
     documents = compare_documents(hits, is_named=bool(filters.documents))
     said = [match.said for match in filters.matches]
-    readings: list[tuple[Choice, Page]] = []
+    readings: list[Reading] = []
     for document in list(documents)[:MOST_DOCUMENTS]:
         own = [hit for hit in hits if hit.chunk.document == document]
         page = Page(own, records, stems, documents=filters.documents, standing=documents[document])
-        if choice := _choose(page, question, said, reader or load_reader()):
-            readings.append((choice, page))
-    if not readings:
+        asked = Question(question, stems, said)
+        readings.append(Reading(page, asked, describe_cells(page, asked)))
+    return readings
+
+
+def read_answer(readings: Sequence[Reading], names: Mapping[str, str], *, reader: Reader | None = None) -> Draft | None:
+    """Return the likeliest answer of the cells and sentences that were found, with its confidence.
+
+    names: of documents, by digest. Each document is read by itself, and another document that answers otherwise makes
+    the answer less sure. None where a whole sentence answers better, or nothing does. It abstains, and shows the cells,
+    where the likeliest answer makes no sense: of two currencies, or a balance as a share of a flow.
+    """
+    choices = [(choice, reading) for reading in readings if (choice := _choose(reading, reader or load_reader()))]
+    if not choices:
         return None
     # one document holds the answer: the odds of each compete, but equal answers support each other
-    odds = [choice.confidence / (1.0001 - choice.confidence) for choice, _ in readings]
-    best = max(range(len(readings)), key=lambda at: odds[at])
-    choice, page = readings[best]
+    odds = [choice.confidence / (1.0001 - choice.confidence) for choice, _ in choices]
+    best = max(range(len(choices)), key=lambda at: odds[at])
+    choice, reading = choices[best]
     candidate = choice.candidate
     if candidate.operation == "span":
         return None
     key = answer_key(candidate)
-    against = [odds[at] for at, (other, _) in enumerate(readings) if answer_key(other.candidate) != key]
+    against = [odds[at] for at, (other, _) in enumerate(choices) if answer_key(other.candidate) != key]
     confidence = odds[best] / (1 + odds[best] + sum(against)) if against else choice.confidence
-    draft = write_answer(page, candidate, language_of(question), index.names, several=len(documents) > 1)
+    language = language_of(reading.question.text)
+    years = reading.question.years
+    draft = write_answer(reading.page, candidate, language, names, several=len(readings) > 1, years=years)
     return draft and draft._replace(confidence=round(confidence, 4))
 
 
-def _choose(page: Page, question: str, names: Sequence[str], reader: Reader) -> Choice | None:
-    """Return the likeliest answer of a page; names: how the question names its documents."""
-    asked = Question(question, page.stems, names)
-    features = describe_cells(page, asked)
-    return choose(reader, page, asked, features, list_candidates(page, asked, features))
+class ShownCell(NamedTuple):
+    """A cell that a model may calculate with."""
+
+    id: str
+    """`c1`, `c2` …"""
+    text: str
+    """Its name and its value: `Revenue, 2019: USD 735 million`."""
+    reading: Reading
+    at: int
+    """Index of the cell in its page."""
+
+
+def show_cells(
+    readings: Sequence[Reading], names: Mapping[str, str], *, reader: Reader | None = None
+) -> list[ShownCell]:
+    """Return the cells with a number that fit the question best, at most MOST_SHOWN, those of the best fit first."""
+    fitted = reader or load_reader()
+    scored: list[tuple[float, Reading, int]] = []
+    for reading in readings:
+        scores = fitted.score_cells(reading.features)
+        scored += [(float(scores[at]), reading, at) for at, cell in enumerate(reading.page.cells) if cell.amount]
+    scored.sort(key=lambda entry: -entry[0])
+    shown: list[ShownCell] = []
+    for number, (_, reading, at) in enumerate(scored[:MOST_SHOWN], 1):
+        answer = _Answer(reading.page, Candidate("value", (at,)), "en", names, len(readings) > 1)
+        shown.append(ShownCell(f"c{number}", answer.list_cells()[0].removesuffix(" [1]"), reading, at))
+    return shown
+
+
+class Calculation(Record):
+    """What a model wants to be worked out, over cells that it was shown."""
+
+    operation: Literal["value", "list", "difference", "growth", "share", "ratio", "product", "sum", "average"]
+    cells: tuple[str, ...] = Field(min_length=1, max_length=MOST_OPERANDS)
+
+
+def work_out_reply(text: str, shown: Sequence[ShownCell], names: Mapping[str, str]) -> Draft | None:
+    """Return what a model's JSON asks to be worked out over the cells that it was shown, with their citations.
+
+    None where it is no such JSON, names a cell that it was not shown, cells of several documents, too few or too many
+    of them, or none with a word or a year of the question.
+    """
+    try:  # models write words or a fence around their JSON
+        reply = Calculation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
+    except ValidationError:
+        return None
+    by_id = {cell.id: cell for cell in shown}
+    chosen = [by_id[name] for name in reply.cells if name in by_id]
+    pair, one = reply.operation in PAIRED, reply.operation == "value"
+    wanted = 2 if pair else 1 if one else max(2, len(reply.cells))
+    if len(chosen) != wanted or len(chosen) != len(reply.cells) or len({id(cell.reading) for cell in chosen}) > 1:
+        return None
+    page, question, _ = chosen[0].reading
+    words = frozenset[object]().union(*(page.cells[cell.at].words | page.cells[cell.at].years for cell in chosen))
+    if words.isdisjoint(question.bag.union(question.years)):
+        return None
+    cells = tuple(cell.at for cell in chosen)
+    candidate = Candidate(reply.operation, cells, tuple(page.cells[at].text for at in cells))
+    language = language_of(question.text)
+    if reply.operation in WORKED:
+        try:
+            number = _Answer(page, candidate, language, names, several=False).work_out()
+        except (ZeroDivisionError, DecimalException):
+            return None
+        candidate = candidate._replace(texts=(), number=number)
+    draft = write_answer(page, candidate, language, names, years=question.years)
+    return draft and draft._replace(reason=f"a model chose the cells: {reply.operation}")
+
+
+def select_records(question: str, hits: Sequence[Hit], index: Index) -> list[dict[str, Any]]:
+    """Return the cells of the tables that hits are of, and of the statements that hold the lines that are asked."""
+    tables = [(hit.chunk.document, hit.chunk.table) for hit in hits if hit.chunk.table is not None]
+    documents = list(dict.fromkeys(hit.chunk.document for hit in hits))[:MOST_DOCUMENTS]
+    asked = [mention.concept for mention in mentions(question)]
+    asked += [line.concept for concept in asked for line in _list_inputs(concept) if line.concept]
+    statements = [statement for statement in PRIMARY if any(concept.statement == statement for concept in asked)]
+    tables += select_statements(index.numbers, documents, statements)
+    return select_cells(index.numbers, list(dict.fromkeys(tables)))
+
+
+def _list_inputs(concept: Concept) -> list[Line]:
+    """Return the lines of a concept's formula."""
+    return list(lines_of(parse(concept.formula))) if concept.formula else []
+
+
+def _choose(reading: Reading, reader: Reader) -> Choice | None:
+    """Return the likeliest answer of a page."""
+    page, question, features = reading
+    return choose(reader, page, question, features, list_candidates(page, question, features))
 
 
 def write_answer(
-    page: Page, candidate: Candidate, language: Language, names: Mapping[str, str], *, several: bool = False
+    page: Page,
+    candidate: Candidate,
+    language: Language,
+    names: Mapping[str, str],
+    *,
+    several: bool = False,
+    years: Sequence[int] = (),
 ) -> Draft | None:
     """Return a candidate as an answer with its cells; None where its cells do not give its number.
 
     names: of documents, by digest. several: whether several documents could be meant, so that they are named.
+    years: those that the question names; cells of other years alone do not answer.
     """
     answer = _Answer(page, candidate, language, names, several)
     if candidate.operation in WORKED and not answer.adds_up():
         return None
-    if refusal := find_nonsense(page, candidate):
+    if refusal := find_nonsense(page, candidate, years):
         kind, values = refusal
         text = f"{REFUSALS[language][kind].format(*values)} {'; '.join(answer.list_cells())}"
         reason = REFUSALS["en"][kind].format(*values).removeprefix("Not worked out: ")
@@ -159,10 +277,18 @@ def write_answer(
 # ---- what makes no sense
 
 
-def find_nonsense(page: Page, candidate: Candidate) -> tuple[str, tuple[str, ...]] | None:
-    """Return why an operation makes no sense over its cells, a key of REFUSALS, with what the message names."""
+def find_nonsense(page: Page, candidate: Candidate, years: Sequence[int] = ()) -> tuple[str, tuple[str, ...]] | None:
+    """Return why an operation makes no sense over its cells, a key of REFUSALS, with what the message names.
+
+    years: those that the question names.
+    """
     operation, number = candidate.operation, candidate.number
     cells = [page.cells[at] for at in candidate.cells]
+    of_cells = [cell.years for cell in cells]
+    # of one year a table may say another name: of a fiscal year, of a season
+    if len(years) > 1 and all(of_cells) and of_cells and frozenset[int]().union(*of_cells).isdisjoint(years):
+        there = sorted(frozenset[int]().union(*of_cells))
+        return "years", (", ".join(map(str, years)), ", ".join(map(str, there)))
     amounts = [cell.amount for cell in cells if cell.amount]
     if operation not in (*WORKED, "yesno") or len(amounts) < 2:
         return None

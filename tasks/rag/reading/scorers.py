@@ -16,11 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.language.tokens import HANGUL
+from tasks.rag.numbers.computation_reading import asks_to_work_out
+from tasks.rag.numbers.computations import operation
 from tasks.rag.reading.candidates import LINKS, OF, OPERATIONS, Candidate, pack
 from tasks.rag.reading.cell_features import AT, CELL_FEATURES, HAND_WEIGHTS, Features
 from tasks.rag.reading.pages import Page, Question, Standing
 
-BUCKETS = 4096
+BUCKETS = 16_384
 """Places that the words of questions are hashed to."""
 LIKELIEST = 6
 """Operations whose candidates are scored."""
@@ -71,23 +74,53 @@ class Reader(NamedTuple):
     confidence: Features
     """(signs,), and behind them the bias."""
 
-    def likely_operations(self, question: Question, *, has_sentences: bool) -> Features:
-        """Return the log-probability of each operation for a question."""
-        scores = self.operations[hash_words(question_words(question, has_sentences=has_sentences))].sum(0)
+    def score_cells(self, features: Features) -> Features:
+        """Return how well each cell fits the question, (cells,)."""
+        return self.cells.score(features) if self.cells and len(features) else features @ HAND_WEIGHTS
+
+    def likely_operations(self, question: Question, page: Page) -> Features:
+        """Return the log-probability of each operation for a question of a page."""
+        words = question_words(question, page.label_stems, has_sentences=bool(page.sentences))
+        scores = self.operations[hash_words(words)].sum(0)
         scores = scores + self.operations_bias
         scores = scores - scores.max()
         return np.maximum(scores - np.log(np.exp(scores).sum()), FLOOR).astype(np.float32)
 
 
-def question_words(question: Question, *, has_sentences: bool) -> list[str]:
-    """Return what the operations are read from: words, stems and pairs of words of a question."""
+def question_words(question: Question, labels: frozenset[str], *, has_sentences: bool) -> list[str]:
+    """Return what the operations are read from: words, stems and pairs of words, and the question as a pattern.
+
+    labels: stems of the page's labels; in the pattern, one to three words at a time, a dot stands for the words of
+    labels. What the rules of formulas read in the question counts as a word, too.
+    """
     words = [
         "#" if word.isdigit() and len(word) != 4 else "year" if word.isdigit() else word for word in question.words
     ]
     pairs = (f"{first} {second}" for first, second in pairwise(words))
     stems = (f"~{stem}" for stem in question.stems)
     more = [f"years {min(3, len(question.years))}", f"sentences {has_sentences}", f"wh {question.wh}"]
-    return [*words, *stems, *pairs, *more]
+    # with the pattern the operation of a left-out TAT-QA question is right in 66 % of all, without it in 52 %
+    pattern = ["<", *_mask_labels(question, labels), ">"]
+    grams = [
+        f"{size}:{' '.join(pattern[at : at + size])}" for size in (1, 2, 3) for at in range(len(pattern) - size + 1)
+    ]
+    asks, says = asks_to_work_out(question.text), operation(question.text)
+    return [*words, *stems, *pairs, *more, *grams, f"asks {asks}", f"says {says}", f"both {asks} {says}"]
+
+
+def _mask_labels(question: Question, labels: frozenset[str]) -> list[str]:
+    """Return the words of a question with one dot for each run of words of labels; Korean keeps the last syllable."""
+    masked: list[str] = []
+    for word, stems in zip(question.words, question.word_stems, strict=True):
+        if word.isdigit():
+            masked.append("year" if len(word) == 4 else "#")
+        elif labels.isdisjoint(stems):
+            masked.append(word)
+        elif HANGUL.search(word):
+            masked.append(f"•{word[-1]}")
+        elif not (masked and masked[-1].startswith("•")):
+            masked.append("•")
+    return masked
 
 
 def hash_words(words: Iterable[str]) -> list[int]:
@@ -144,8 +177,8 @@ def choose(
     reader: Reader, page: Page, question: Question, features: Features, candidates: Sequence[Candidate]
 ) -> Choice | None:
     """Return the best candidate; None where the page gives none."""
-    operations = reader.likely_operations(question, has_sentences=bool(page.sentences))
-    cell_scores = reader.cells.score(features) if reader.cells and len(features) else features @ HAND_WEIGHTS
+    operations = reader.likely_operations(question, page)
+    cell_scores = reader.score_cells(features)
     ranked = describe_candidates(candidates, features, operations, cell_scores)
     if not ranked.candidates:
         return None

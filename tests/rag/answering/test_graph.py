@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,7 @@ TEXTS = [
 ]
 MILLIONS = "Consolidated statements of income, in millions of dollars"
 BUDGET = "What is the budget of the Harbour Ferries ticketing system?"
-ANSWER = "The budget is $1.2 million [1]. It grows to $9,999 [1][7]."
+ANSWER = "The budget is $1.2 million [1]. It grows to $9,999 [1][9]."
 REWRITTEN = "$1.2 million [1]. It grows to $9,999 [1]."
 
 
@@ -73,6 +75,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         Chunk(id=f"{digest[:16]}-{row:05d}", document=digest, page=page, bbox=(1, 2, 3, 4), kind="text", text=text)
         for row, (digest, page, text) in enumerate(TEXTS)
     ]
+    text = "Net sales | 1,500 | 1,200\nNet income | 150 | 90"
+    table = Chunk(id=f"{HARBOUR[:16]}-00009", document=HARBOUR, page=3, bbox=None, kind="table", text=text, table=0)
+    chunks.insert(3, table)
     statement = page(
         [("", "2023", "2022"), ("Net sales", "1,500", "1,200"), ("Net income", "150", "90")], above=MILLIONS
     )
@@ -98,7 +103,7 @@ def server() -> Iterator[Server]:
 
 def role_of(body: dict[str, Any]) -> str:
     """Which part of the graph asked: by the first words of its prompt."""
-    roles = {"You sort": "classify", "You turn": "compute", "You answer": "answer", "You improve": "rewrite"}
+    roles = {"You sort": "classify", "You answer": "answer", "You improve": "rewrite"}
     return next(role for opening, role in roles.items() if system_of(body).startswith(opening))
 
 
@@ -138,23 +143,59 @@ def asked_by(server: Server) -> list[tuple[str, str, str]]:
     ]
 
 
-TOLD = '{"formula": "net income / revenue", "operation": "value", "years": [2023], "unit": "%"}'
+def cells_in(body: dict[str, Any]) -> dict[str, str]:
+    """The cells that a request lists: their names, and the ids that a model may reckon with."""
+    text = body["messages"][1]["content"]
+    return {name: cell for cell, name in re.findall(r"^(c\d+)  (.*?) \(.*\): USD", text, re.MULTILINE)}
+
+
+def share(body: dict[str, Any], first: str = "Net income, 2023", second: str = "Net sales, 2023") -> str:
+    cells = cells_in(body)
+    return json.dumps({"operation": "share", "cells": [cells[first], cells[second]]})
+
+
 ARITHMETIC = "Of every dollar that Harbour Ferries took at the ticket desks in 2023, what fraction of it was retained?"
 
 
 @pytest.mark.parametrize("name", ["local", "openai"])
-def test_what_the_rules_do_not_read_the_model_says_and_the_tables_give(
+def test_a_model_chooses_cells_and_they_are_worked_out_and_cited(
     index: Index, server: Server, name: WiringName
 ) -> None:
-    server.answer = lambda body: TOLD if role_of(body) == "compute" else by_role(body)
+    server.answer = lambda body: f"```json\n{share(body)}\n```" if role_of(body) == "answer" else by_role(body)
     kept = Kept()
     answered = assistant(index, wired(server, name, store=kept)).ask(ARITHMETIC)
-    assert answered.answer == "Net income / revenue FY2023 = 150 [1] ÷ 1,500 [2] = 10.00%"
-    assert [call.role for call in answered.calls] == ["classify", "compute"]
+    assert answered.answer == (
+        "Net income, 2023: USD 150 million [1]; Net sales, 2023: USD 1,500 million [2]. Share = 150 / 1,500 = 10%"
+    )
+    assert [call.role for call in answered.calls] == ["classify", "answer"]
     asked = len(server.requests)
     again = assistant(index, wired(server, name, store=kept)).ask(ARITHMETIC)
     assert all(call.cached for call in again.calls)
     assert (again.answer, len(server.requests)) == (answered.answer, asked), "what was answered is not asked again"
+
+
+MOODS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "nothing": lambda _: "",
+    "no JSON": lambda _: "{operation: share",
+    "a cell that was not shown": lambda _: '{"operation": "growth", "cells": ["c1", "c999"]}',
+    "one cell of two": lambda _: '{"operation": "growth", "cells": ["c1"]}',
+    "an operation that there is not": lambda _: '{"operation": "exec", "cells": ["c1", "c2"]}',
+    "ten thousand cells": lambda _: json.dumps({"operation": "sum", "cells": ["c1"] * 10_000}),
+    "no word and no year of the question": lambda body: share(body, "Net income, 2022", "Net sales, 2022"),
+    "prose that cites nothing": lambda _: "It was 42 percent.",
+    "a number that no passage holds": lambda _: "It was 42 percent [1].",
+    "the question": lambda _: ARITHMETIC,
+}
+
+
+@pytest.mark.parametrize("mood", MOODS.values(), ids=MOODS)
+def test_nothing_that_a_model_makes_up_is_the_answer(
+    index: Index, server: Server, mood: Callable[[dict[str, Any]], str]
+) -> None:
+    server.answer = lambda body: mood(body) if role_of(body) == "answer" else by_role(body)
+    answered = assistant(index, wired(server, "openai")).ask(ARITHMETIC)
+    assert "42" not in answered.answer
+    assert answered.abstained or answered.citations
 
 
 def test_without_a_model_the_answer_is_a_sentence_with_its_place(index: Index) -> None:
@@ -189,7 +230,7 @@ def test_the_answer_cites_only_what_is_there_and_says_which_sentence_no_block_be
     index: Index, server: Server
 ) -> None:
     answered = assistant(index, wired(server, "openai")).ask(BUDGET)
-    assert answered.answer == REWRITTEN, "the mark [7] names no passage and is gone before the rewrite"
+    assert answered.answer == REWRITTEN, "the mark [9] names no passage and is gone before the rewrite"
     [citation] = answered.citations
     assert (citation.document, citation.page, citation.bbox) == (NAMES[HARBOUR], 2, (1, 2, 3, 4))
     assert citation.quote in TEXTS[1][2]
