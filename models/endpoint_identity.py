@@ -98,7 +98,8 @@ class Fingerprint(BaseModel):
             if before.steady and after.steady and not before.agrees_with(after)
         ]
         if numbers:
-            yield f"probe {', '.join(numbers)} of {len(pairs)} differs"
+            said = "probe {} of {} differs" if len(numbers) == 1 else "probes {} of {} differ"
+            yield said.format(", ".join(numbers), len(pairs))
 
     def marked_unsteady(self, again: Fingerprint) -> Fingerprint:
         """Return this fingerprint with those probes unsteady that `again`, of the same weights, answers otherwise."""
