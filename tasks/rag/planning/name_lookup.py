@@ -172,7 +172,7 @@ class NameLookup:
         return mentions
 
     def _find_longest(self, words: Sequence[Word], at: int, *, lower: bool) -> tuple[int, list[Mention]]:
-        """Return the names of the longest run of words from `at` on that is one, and the number of its words."""
+        """Return how many words the longest name from word `at` on has, and what it may mean; 1 and none without."""
         if words[at].form in CONNECTIVES:
             return 1, []
         for size in range(min(MOST_RUN, len(words) - at), 0, -1):
