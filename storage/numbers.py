@@ -207,7 +207,10 @@ def list_numbers(paths: Sequence[Path], names: Mapping[str, str], **filters: Unp
 def _query(
     connection: DuckDBPyConnection, paths: Sequence[Path], names: Mapping[str, str], columns: str, filters: Filters
 ) -> str:
-    """Return a SELECT of these columns; the values of its conditions are literals."""
+    """Return a SELECT of these columns in reading order, with its values as literals.
+
+    It joins the table `documents` of names and digests, which is made on the connection here.
+    """
     # to bind a value, DuckDB imports pandas where that is installed, which takes longer than the query
     _name_documents(connection, names)
     words = [("name", word) for word in filters.get("entity", ())]

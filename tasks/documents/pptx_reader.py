@@ -197,6 +197,7 @@ def _place_shapes(
 
 
 def _add_shape(blocks: BlockList, shape: Any, box: BBox | None, number: int) -> None:
+    """Add a shape of page `number`: its text, its table, its chart as a table, or the description of its picture."""
     if _is_picture(shape):
         blocks.add(
             "figure", shape.element.nvPicPr.cNvPr.get("descr", "").replace("\v", "\n").strip(), page=number, bbox=box

@@ -86,9 +86,9 @@ def _describe_gain(gain: Gain) -> str:
 
 
 def accuracy_table(summary: Summary) -> list[list[str]]:
-    """Return a header and a row for each selector: accuracy by shots, with the interval at the trained shots.
+    """Return a header and a row for each selector: accuracy by shots, and a column for the trained shots' interval.
 
-    Rules whose weight was tuned have it in their names.
+    A "·" stands for no score. Rules whose weight was tuned have it in their names.
     """
     tuned = summary.verdicts[0].tuned if summary.verdicts else {}  # the queries are the same in all seeds
     shots, trained = sorted({score.shots for score in summary.figures}), summary.conditions.trained_shots

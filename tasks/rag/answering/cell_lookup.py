@@ -95,7 +95,7 @@ def _search_best(
     index: Index,
     embedder: Callable[[], Embedder],
 ) -> tuple[CellMatch | None, bool]:
-    """Return the cell that fits best, and whether the question names its document.
+    """Return the cell that fits best, None where none does, and whether the question names the documents searched.
 
     text: the words of the question, which decide whether the embedder can read them.
     """

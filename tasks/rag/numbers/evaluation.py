@@ -178,7 +178,10 @@ class Evaluator:
         raise NotFound(line.name, when)
 
     def _evaluate_formula(self, line: Line, concept: Concept, when: When) -> Value:
-        """Work out a ratio, or a line that no row shows, by its concept's formula. Raises NotFound."""
+        """Work out a ratio, or a line that no row shows, by its concept's formula, and note its inputs in `used`.
+
+        Raises NotFound where an input is missing, `used` being as before then, or where the formula needs itself.
+        """
         if concept.key in self._open:
             raise NotFound(line.name, when)
         used = dict(self.used)

@@ -191,8 +191,8 @@ class Calculation(Record):
 def work_out_reply(text: str, shown: Sequence[ShownCell], names: Mapping[str, str]) -> Draft | None:
     """Return what a model's JSON asks to be worked out over the cells that it was shown, with their citations.
 
-    None where it is no such JSON, names a cell that it was not shown, cells of several documents, too few or too many
-    of them, or none with a word or a year of the question.
+    names: of documents, by digest. None where it is no such JSON, names a cell that it was not shown, cells of several
+    documents, too few or too many of them, or none with a word or a year of the question, and where it divides by 0.
     """
     try:  # models write words or a fence around their JSON
         reply = Calculation.model_validate_json(text[text.find("{") : text.rfind("}") + 1])

@@ -119,7 +119,7 @@ def _wake(*_: object) -> None:
 
 
 def _reset_interpreter(settings: Settings) -> None:
-    """Put the zygote's interpreter into the state that programs find, once all that it needs itself is imported."""
+    """Set up builtins, paths and standard streams as a program finds them, and forget the sandbox's own modules."""
     import _sitebuiltins
 
     for name in ("exit", "quit"):  # what an interpreter without site lacks
