@@ -83,8 +83,12 @@ class Running(NamedTuple):
 
     def pid_of(self, part: str) -> int:
         """Of a part that runs."""
-        [pid] = [each.pid for each in supervising.read_parts(self.place) or [] if each.name == part and each.pid]
+        [pid] = self.pids_of(part)
         return pid
+
+    def pids_of(self, part: str) -> list[int]:
+        """Of a part; none while it starts again."""
+        return [each.pid for each in supervising.read_parts(self.place) or [] if each.name == part and each.pid]
 
     def run(self, deployment: str, diary: Path, **parameters: float) -> str:
         """Have a deployment of ours run; gives the id of the run."""
