@@ -371,6 +371,14 @@ def test_a_table_of_two_rows_has_the_columns_of_its_amounts(sheet: Sheet) -> Non
     assert [cell.col_span for cell in table.cells if "half" in cell.text] == [2, 2]
 
 
+def test_two_tables_side_by_side_are_two(sheet: Sheet) -> None:
+    for n, (label, *amounts) in enumerate(REVENUE * 2):
+        for left in (LEFT, 330.0):
+            sheet.write(left, 130 + HIGH * n, label)
+            sheet.amounts(130 + HIGH * n, *amounts[:2], ends=(left + 110, left + 165))
+    assert [table.text.count("\n") for table in sheet.tables()] == [3, 3]
+
+
 def test_a_range_is_one_value(sheet: Sheet) -> None:
     rows = [(f"Group {n}", f"{n}2 - {n}6", f"0.{n}1 (0.0{n})") for n in range(1, 5)]
     for n, texts in enumerate(rows):

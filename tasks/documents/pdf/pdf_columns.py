@@ -84,6 +84,8 @@ ROW_GAP_EMS = 1.8
 """White between two rows of a table, in font sizes."""
 MAX_LABEL_ROWS = 2
 """Rows with one column (group titles, wrapped labels) that may follow each other inside a table."""
+BETWEEN_TABLES = 1.5
+"""White between two tables side by side, in widths of the widest between their columns."""
 MIN_GUTTER = 3.0
 """Least white between two columns, in points."""
 FILLED_SHARE = 0.4
@@ -204,8 +206,15 @@ def _split_tables(
         gaps = find_gutters([[(s.x0, s.x1) for s in line.segments] for line in shown], least=MIN_GUTTER)
         if not gaps:
             continue
+        if sides := _part_side_by_side(run, gaps):
+            for side in sides:
+                yield from _split_tables(side, rules, words)
+            return
         inside = find_words((left, run[0].y0, right, run[-1].y1), words)
         xs = (left - 1, *(place_line(start - 1, end + 1, inside) for start, end in gaps), right + 1)
+        if (beside := _drop_prose(run, xs)) is not run:
+            yield from _split_tables(beside, rules, words)
+            return
         # what runs on from the labels over half of the table is a title or prose
         running = shown is counted and any(
             s.x0 < xs[1] and s.x1 > (left + right) / 2 for line in run for s in line.segments
@@ -224,6 +233,42 @@ def _split_tables(
         cut = max(range(1, len(run)), key=gape)
         for part in (run[:cut], run[cut:]):
             yield from _split_tables(part, rules, words)
+
+
+def _part_side_by_side(run: list[_Line], gaps: Sequence[tuple[float, float]]) -> list[list[_Line]]:
+    """Return the two tables of a run that stand side by side; none where it is one.
+
+    The widest white by far parts them, with rows on both sides that begin with a label and go on with amounts.
+    """
+    *others, (width, middle) = sorted((end - start, (start + end) / 2) for start, end in gaps)
+    if len(others) < 2 or width < BETWEEN_TABLES * others[-1][0]:
+        return []
+    left = [line._replace(segments=tuple(s for s in line.segments if s.x0 < middle)) for line in run]
+    right = [line._replace(segments=tuple(s for s in line.segments if s.x0 > middle)) for line in run]
+    sides = [[line for line in side if line.segments] for side in (left, right)]
+    for side in sides:
+        rows = [line.segments for line in side if len(line.segments) > 1 and is_number(line.segments[-1].text)]
+        if sum(not is_number(row[0].text) for row in rows) < max(MIN_ROWS, NUMBER_SHARE * len(side)):
+            return []
+    return sides
+
+
+def _drop_prose(run: list[_Line], xs: Sequence[float]) -> list[_Line]:
+    """Return the rows without a first or last column of running text beside rows of amounts: a text beside a table."""
+    for low, high in ((xs[-2], xs[-1]), (xs[0], xs[1])) if len(xs) > 3 else ():
+        texts = [" ".join(s.text for s in line.segments if low <= (s.x0 + s.x1) / 2 < high) for line in run]
+        rest = [[s for s in line.segments if not low <= (s.x0 + s.x1) / 2 < high] for line in run]
+        lines = [text for text in texts if text]
+        if len(lines) <= MIN_ROWS or median(map(len, lines)) <= MAX_MEDIAN_CHARS:
+            continue
+        counted = [any(is_number(s.text) for s in segments) for segments in rest]
+        pairs = [n for n, (a, b) in enumerate(pairwise(texts)) if a and b[:1].islower() and a[-1] not in ".:;"]
+        # a sentence that runs on past two rows of amounts belongs to neither
+        if len(pairs) > len(lines) / 3 and sum(counted[n] and counted[n + 1] for n in pairs) > len(pairs) / 2:
+            return [
+                line._replace(segments=tuple(segments)) for line, segments in zip(run, rest, strict=True) if segments
+            ]
+    return run
 
 
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:

@@ -311,6 +311,7 @@ BEGUN = re.compile(r"[*†‡+#]?\d{1,3}\.\d{1,3}[A-Z]? +(?=[A-Za-z]|(?:19|20)\d
 REFERENCE = re.compile(
     r"\b\d{1,2}/\d{1,2}/\d{2,4}\b|\b[A-Z][a-z]+ \d{1,2}, (?:19|20)\d\d\b|\bNos?\. ?\d|\b\d{1,3}-\d{4,6}\b"
 )
+SUM = re.compile(r"[$€£¥₩%]|\d,\d{3}")
 PAGE_TITLE = re.compile(r"pages?(?: no\.?| number)?|쪽|면|페이지", re.IGNORECASE)
 PAGE = re.compile(r"(?:[A-Z]{1,2}-)?\d{1,3}")
 
@@ -395,6 +396,8 @@ def _numbers_documents(columns: Sequence[Sequence[str]]) -> bool:
     if median(sum(map(is_word, text.split())) for text in titles) < TITLE_WORDS:
         return False
     behind = [text for column in rest for text in column]
+    if any(SUM.search(text) for text in behind):  # sums of money or shares: a table whose rows are numbered
+        return False
     if not behind:
         return max(map(len, titles)) > RUNNING_CHARS and any(REFERENCE.search(text) for text in titles)
     return sum(bool(REFERENCE.search(text)) for text in behind) >= REFERENCE_SHARE * len(behind)

@@ -39,6 +39,8 @@ ERROR = re.compile(r"\(\d*\.\d+\)")
 """What follows an estimate in brackets: its error."""
 BETWEEN = frozenset("-–—±")
 """What joins two numbers to a range or an estimate."""
+MONTH = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?")
+DATE = re.compile(rf"{MONTH.pattern} \d{{1,2}},?(?: (?:19|20)\d\d)?")
 
 
 class Phrase(NamedTuple):
@@ -129,6 +131,8 @@ def _belongs_to_phrase(before: Phrase, word: Word) -> bool:
         return gap < GROUP_HEIGHTS * height
     if gap >= NEAR_HEIGHTS * height or before.text.endswith(("..", "··")):  # leader dots end a label
         return False
+    if MONTH.fullmatch(word.text) and DATE.fullmatch(before.text):
+        return False  # dates that name columns stand close
     if before.text[-1] in UNFINISHED:
         return True
     return is_word(before.text.rpartition(" ")[2]) or is_word(word.text) or bool(SHARE.fullmatch(word.text))

@@ -85,7 +85,8 @@ class DigitsJudge:
 
         Raises RequestRefused for a request that it cannot read, behind all that it can.
         """
-        items, refused = self._tokenize([request for request, _ in pairs])
+        # a likelihood is of an answer that is given: nothing is drawn, whatever the temperature
+        items, refused = self._tokenize([request.model_copy(update={"temperature": 0.0}) for request, _ in pairs])
         answers = {number: tokens_of(pairs[number][1]) or (UNKNOWN, UNKNOWN) for number, _ in items}
         yield from ((number, NEVER) for number, answer in answers.items() if UNKNOWN in answer)
         for numbers, tokens in _chunk_items([item for item in items if UNKNOWN not in answers[item[0]]]):
