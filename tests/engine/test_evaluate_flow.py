@@ -162,7 +162,7 @@ def test_other_weights_under_the_same_name_and_address_are_asked_anew(
     changed = evaluate(server, name, data, tmp_path / "out")
     assert len(server.requests) == 40
     [note] = [note for note in changed.json["notes"] if "weights changed since" in note]
-    assert "probe 1, 2, 3, 4 of 4 differs" in note
+    assert "probes 1, 2, 3, 4 of 4 differ" in note
     revisions = [done.json["run"]["model"]["revision"] for done in (first, again, changed)]
     assert revisions[0] == revisions[1] != revisions[2]
     assert [done.json["results"][0]["metrics"]["num_solved"] for done in (first, changed)] == [18, 0]

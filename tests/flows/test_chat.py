@@ -67,7 +67,7 @@ def ask(terminal: Terminal, question: str, *expected: str) -> str:
 @pytest.mark.slow
 @pytest.mark.postgres
 def test_three_turns_a_follow_up_an_explanation_and_a_reset(index: Path) -> None:
-    with chat(index) as terminal:
+    with chat(index, "--max-wrong", "1") as terminal:
         terminal.expect("3 documents; /help lists the commands")
         ask(terminal, BUDGET, "1,250,000,000원이다 [1]", "[1] 가람시.pdf, page 1", "“")
         ask(terminal, "그럼 기간은?", "6개월", "[1] 가람시.pdf, page 1")
