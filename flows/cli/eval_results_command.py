@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "csv", "markdown", "html"]
 ExportFormat = Literal["inspect", "lm-eval"]
+MODEL_WIDTH = 20
 MOST_ROWS = 100
 """Rows of a table in a terminal; every other format has all of them."""
+LEFT_OUT = ("date", "differing", "n")
+"""Columns that a narrow terminal goes without, the first one first."""
 
 
 def results(
@@ -106,42 +110,59 @@ def _from_files(path: Path, all_runs: bool) -> Sequence[StoredScore]:
 
 
 def show_boards(boards: Sequence[Board]) -> None:
-    """Print the rankings; in a narrow terminal, names are folded and no number is cut."""
+    """Print the rankings; a table that would be too wide goes without some columns, and no heading is cut."""
     console = Screen()
     if not boards:
         console.print("no results yet; evaluate a model with `trivet eval run`, or name a folder with --path")
         return
+    left_out = set[str]()
     for board in boards:
         lower = "" if board.higher_is_better else ", lower is better"
         title = f"[bold]{escape(board.name)}[/bold]  [dim]{escape(board.metric)}{lower}[/dim]"
         console.print(title, soft_wrap=True)
-        console.print(_ranking(board), "")
+        console.print(_ranking(board, console.width, left_out), "")
     if longest := max((len(board.rows) for board in boards if len(board.rows) > MOST_ROWS), default=0):
         note = f"the first {MOST_ROWS} of up to {longest:,} models are shown; --model has others, and --format all"
         console.print(f"[yellow]{note}[/yellow]", "")
     console.print(
         "[dim]95 %: interval · unscored samples are in no score · only equal data and settings are ranked[/dim]"
     )
+    if left_out:
+        console.print(f"[dim]a wider terminal, or --format, has {', '.join(sorted(left_out))} too[/dim]")
 
 
-def _ranking(board: Board) -> Table:
-    """Return the table of a board, with the further columns that some model has values in."""
+def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
+    """Return the table of a board; `left_out` gets the columns for which the terminal is too narrow."""
     from tasks.evaluation.results.ranking import format_day, format_value
 
     further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
-    rows: list[list[str | Text]] = []
+    names = ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run")
+    rows: list[list[Text]] = []
     for row in board.rows[:MOST_ROWS]:
-        score = row.score
-        value = (board.format_score(score.value), board.interval(score), f"{score.n:,}")
+        score, counts = row.score, [(column.is_defect, row.columns[column.name]) for column in further]
+        plain = (str(row.rank), row.name, board.format_score(score.value), board.interval(score), f"{score.n:,}")
         marked = [
-            Text(format_value(count, thousands=","), style="yellow" if column.is_defect and count else "")
-            for column in further
-            for count in (row.columns[column.name],)
+            Text(format_value(value, thousands=","), style="yellow" if bad and value else "") for bad, value in counts
         ]
         date = Text(format_day(score)) if score.status == "completed" else Text(score.status, style="yellow")
-        rows.append([str(row.rank), row.name, *value, *marked, date, score.run[:8]])
-    columns = (">#", "model", ">score", ">95 %", ">n", *(f">{column.name}" for column in further), "date", "run")
-    return make_table(*columns, rows=rows)
+        rows.append([*map(Text, plain), *marked, date, Text(score.run[:8])])
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    widths = {name: max(cell_len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
+    widths["model"] = min(widths["model"], MODEL_WIDTH)
+    for name in LEFT_OUT:
+        if sum(widths.values()) + len(widths) - 1 > width:  # a blank between two columns
+            left_out |= {name} & widths.keys()
+            widths.pop(name, None)
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    for name in [*widths][2:]:  # after the rank and the model
+        table.add_column(
+            name, justify="left" if name in ("date", "run") else "right", min_width=widths[name], no_wrap=True
+        )
+    for cells in zip(*(columns[name] for name in widths), strict=True):
+        table.add_row(*cells)
+    return table
 
 
 def export(
