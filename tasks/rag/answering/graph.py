@@ -261,7 +261,8 @@ def _write_draft(state: State, desk: Desk) -> Added:
     if not desk.wiring.large or not state["search_result"].hits or all_computed:
         return {"draft": _extract_draft(state, desk)}
     unlabelled = (state["unlabelled"],) if "unlabelled" in state else ()
-    readings = [reading for part in state["parts"] for reading in part.readings]
+    # an operation answers one question: of several parts it would lose the others
+    readings = state["parts"][0].readings if len(state["parts"]) == 1 else ()
     shown = show_cells(readings, desk.index.names, reader=desk.reader)
     try:
         request = answer_request(state["question"], state["context"], state["history"], state["plan"], shown)
@@ -446,8 +447,13 @@ def select_answering(drafts: Sequence[Draft]) -> Sequence[Draft]:
 
 
 def _report_draft(desk: Desk) -> Callable[[str], None]:
-    """Return the callback that reports the text a model has written so far."""
-    return lambda text: desk.on_event(Event("draft", text))
+    """Return the callback that reports the text a model has written so far; an operation over cells is none."""
+
+    def report(text: str) -> None:
+        if not text.lstrip().startswith(("{", "```")):
+            desk.on_event(Event("draft", text))
+
+    return report
 
 
 WITHHELD = {"en": "No answer is sure enough.", "ko": "충분히 확실한 답이 없습니다."}
