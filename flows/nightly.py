@@ -57,7 +57,7 @@ OVER_BUDGET = "trivet.night.over-budget"
 
 
 class NightlyConfig(FlowConfig):
-    """What `nightly` needs to know; the Prefect UI draws its form from it."""
+    """Parameters of the flow `nightly`; the Prefect UI draws its form from them."""
 
     suite: Path
     """YAML file of the suite: models, benchmarks, index, selector. A whole path where a worker runs it."""

@@ -63,7 +63,7 @@ class Probe(BaseModel):
 
 
 class Fingerprint(BaseModel):
-    """What is known of the weights behind one name at one address."""
+    """Evidence of which weights answer to one name at one address: the server's card and its answers to probes."""
 
     model_config = ConfigDict(frozen=True)
     address: str

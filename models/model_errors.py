@@ -19,7 +19,7 @@ class ModelError(Exception):
 
 
 class TransientModelError(ModelError):
-    """The same request may succeed later; `retry_after_s` is the wait that the server asked for, if it did."""
+    """The request failed for now and may succeed later; `retry_after_s`: the wait that the server asked for, if any."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)

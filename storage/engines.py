@@ -45,7 +45,7 @@ def is_address(word: str) -> bool:
 
 
 def read_address(word: str) -> Address:
-    """Return an address, and its password apart. Raises NotAnIndex for an engine that there is not."""
+    """Return the engine of a URL such as postgresql://host, its password apart. Raises NotAnIndex for other text."""
     try:
         parts = urlsplit(word)
         password = parts.password

@@ -160,7 +160,7 @@ class Sample(FiniteRecord):
 
     @property
     def outcome(self) -> Outcome:
-        """What came of the item: `unread` is graded as wrong, and `detail` says which unscored ones got no answer."""
+        """Outcome of the item: `unread` is graded as wrong; `detail` says which unscored ones got no answer."""
         if self.status == "scored":
             return "unread" if self.missing else "scored"
         outcome = self.detail.get("outcome")

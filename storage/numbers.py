@@ -131,7 +131,7 @@ def select_cells(paths: Sequence[Path], tables: Sequence[tuple[str, int]]) -> li
 def select_statements(
     paths: Sequence[Path], documents: Sequence[str], statements: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Return the fullest table of each kind of statement in each document, as digest and 0-based number."""
+    """Return each document's fullest table of each kind of statement: the document's digest and a 0-based number."""
     if not (documents and statements):
         return []
     with _connect(threads=1) as connection:

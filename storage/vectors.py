@@ -244,7 +244,7 @@ class _Part:
         return positions if self.order is None else self.order[positions].astype(np.int64)
 
     def mapped(self, starts: NDArray[Any]) -> Any:
-        """Return the file as inverted lists of FAISS; starts: where each list begins, and where the last one ends."""
+        """Return the file, mapped, as FAISS inverted lists; starts: row where each begins, and where the last ends."""
         faiss = open_faiss()
         lists = faiss.OnDiskInvertedLists()
         code_bytes = self.vectors.shape[1] * 2  # of a vector in half precision

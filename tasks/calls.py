@@ -174,7 +174,7 @@ def stop_asking() -> None:
 
 
 def has_stopped() -> bool:
-    """Return whether `stop_asking` was called."""
+    """Return whether `stop_asking` was called, so that this process sends no further request."""
     return _stopped.is_set()
 
 

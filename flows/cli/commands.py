@@ -94,7 +94,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, by section."""
+        """Write the help's list of commands, each under the heading of its section."""
         commands = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
         for section in SECTIONS:
             rows = [
@@ -130,7 +130,7 @@ OptionValues = Mapping[str, Any]
 
 
 class Flag(NamedTuple):
-    """What differs between a command-line option and the field of the configuration that it sets."""
+    """Properties of a command-line option that differ from those of the configuration field that it sets."""
 
     names: str = ""
     """Spellings, such as `--pool-size --candidate-num`, the usual one first; empty: `--` and the field's name."""

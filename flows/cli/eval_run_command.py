@@ -269,7 +269,7 @@ def _format_interval(estimate: Estimate) -> str:
 
 
 def show_estimate(estimated: RunEstimate, *, title: str = "nothing was asked") -> None:
-    """Print the estimate of --dry-run."""
+    """Print how many calls, tokens and how much money a run would take, a row for each task; `--dry-run` does."""
     names = ("items", "repeats", "calls", "stored", "prompt tokens", "answer tokens, at most", "cost, at most")
     rows = [
         (

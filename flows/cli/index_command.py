@@ -176,7 +176,7 @@ def require_variable(variable: str | None) -> str | None:
 
 
 def show_plan(plan: FigurePlan) -> None:
-    """Print the counts of --dry-run."""
+    """Print how many documents, figures and model calls a build would have; `--dry-run` does."""
     console.print(f"{plan.documents:,} documents")
     console.print(f"{plan.found:,} figures found, {plan.kept:,} worth a question, {plan.duplicates:,} duplicates")
     for reason, count in plan.dropped.items():

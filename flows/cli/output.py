@@ -65,7 +65,7 @@ class Screen(Console):
         self.print(markup, soft_wrap=True)
 
     def print_notes(self, notes: Iterable[str]) -> None:
-        """Print notes, a line each."""
+        """Print each note on a line of its own, behind the word `note`."""
         for note in notes:
             self.print_line(f"[yellow]note[/yellow] {escape(note)}")
 

@@ -68,7 +68,7 @@ class Address(Record):
 
     @property
     def is_alive(self) -> bool:
-        """True while that process runs."""
+        """Whether the process that wrote this address still runs, and not another one with its ID."""
         return start_of_process(self.pid) == self.started
 
 

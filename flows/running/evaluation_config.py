@@ -13,7 +13,7 @@ from tasks.evaluation.running.planning import EvaluationRequest
 
 
 class EvaluateConfig(FlowConfig, EvaluationRequest):
-    """Parameters of `evaluate`."""
+    """Parameters of the flow `evaluate`; the Prefect UI draws its form from them."""
 
     output_path: Path = Path("logs")
     """Results file `FILE.json`, or a folder for `MODEL/results_TIME.json`."""

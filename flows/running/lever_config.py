@@ -34,7 +34,7 @@ DATASETS = get_args(DatasetName)
 
 
 class DatasetConfig(Record):
-    """The dataset and its splits."""
+    """Configuration of the dataset: its name, its files, and the sizes of its splits."""
 
     name: DatasetName | Annotated[str, Field(pattern=r"\.jsonl$")] = DIGITS
     """`digits` and `crowded` are generated; the others are read from `data_dir` in their official format; of these
@@ -238,7 +238,7 @@ class LeverConfig(FlowConfig):
 
     @property
     def visible_vectors(self) -> options.Vectors:
-        """What the selector sees: of texts, one that begins as similarity sees no classes, as similarity does not."""
+        """Vectors that the selector sees: of texts, one that begins as `similarity` sees no classes, as that rule."""
         return "text" if self.prior != "none" and self.is_text_task else self.vectors
 
     def with_earlier_files(self, files: Layout) -> LeverConfig:

@@ -19,7 +19,7 @@ from tasks.rag.indexing.figures import FigureSettings
 
 
 class IndexConfig(FlowConfig):
-    """Parameters of `build_index`."""
+    """Parameters of the flow `build_index`; the Prefect UI draws its form from them."""
 
     documents: Path
     """Folder of the documents; subfolders and ZIPs of attachments are read too."""
@@ -106,7 +106,7 @@ class IndexConfig(FlowConfig):
 
 
 class AnswerConfig(FlowConfig):
-    """Parameters of `answer_batch`."""
+    """Parameters of the flow `answer_batch`; the Prefect UI draws its form from them."""
 
     questions: Path
     """JSONL file, one question per line: `{id, question, history?}`."""

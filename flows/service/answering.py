@@ -50,7 +50,7 @@ SESSION_HEADER = "X-Trivet-Session"
 
 
 class Question(Record):
-    """The body of `POST /ask`."""
+    """A question to the service with its conversation and filters: the JSON body of `POST /ask`."""
 
     question: str
     history: tuple[Turn, ...] = ()
@@ -85,7 +85,7 @@ STOPPING = Refusal(503, "the server is stopping; ask again when it is back")
 
 
 class Busy(Exception):
-    """As many questions are being answered and are waiting as the server allows; ask again later."""
+    """The server has no room: as many questions are answered and wait as it allows. Ask again later."""
 
 
 class OtherIndex(Exception):
@@ -278,7 +278,7 @@ async def respond(items: AsyncGenerator[Item], *, stream: bool) -> Response:
 
 
 class Stream(StreamingResponse):
-    """The items as server-sent events.
+    """Response that sends the items of an answer as server-sent events.
 
     A client may be gone before the first one is looked at, and the work is abandoned too.
     """

@@ -97,7 +97,7 @@ class ServiceError(RuntimeError):
 
 
 class Refused(ServiceError):
-    """The request cannot be met."""
+    """The service refuses a request that it cannot meet as it is, such as a port that is taken."""
 
 
 class DidNotStart(ServiceError):
@@ -105,7 +105,7 @@ class DidNotStart(ServiceError):
 
 
 class ApiFailed(ServiceError):
-    """The server answers, and refuses."""
+    """The Prefect API answered with an error; `status`: of HTTP, None where it gave none."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ class NotAdmitted(ApiFailed, Refused):
 
 
 class ApiAway(ApiFailed):
-    """The server does not answer."""
+    """The Prefect API did not answer at all."""
 
 
 class Address(Record, extra="ignore"):

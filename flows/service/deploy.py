@@ -41,7 +41,7 @@ MOST_OUTPUT_LINES = 12
 
 
 class Deployed(Record):
-    """What is on the server now."""
+    """Result of a deployment: the deployments that the server has now."""
 
     deployments: tuple[str, ...]
     """Names of the deployments, `flow/deployment`, sorted."""

@@ -35,7 +35,7 @@ class Folders(Record):
 
 
 class Collection(NamedTuple):
-    """A collection that is served."""
+    """An index that the service offers under a name, with its folder of documents if it has one."""
 
     name: str
     live: LiveIndex

@@ -41,7 +41,7 @@ class UnsupportedDocument(DocumentError):
 
 
 class EmptyDocument(DocumentError):
-    """The file has no bytes."""
+    """The file is empty: it has no bytes."""
 
     reason = "empty"
 

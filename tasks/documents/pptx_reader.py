@@ -133,7 +133,7 @@ def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float,
 
 
 def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
-    """Take the runs out of a slide whose letters nobody sees, and yield each with the reason."""
+    """Remove from a slide the runs whose letters nobody sees, and yield the text of each with the reason."""
     trees = (slide.element, slide.slide_layout.element, slide.slide_layout.slide_master.element)
     background = next((found for tree in trees if (found := tree.find("{*}cSld/{*}bg")) is not None), None)
     colors = trees[-1].find("{*}clrMap")

@@ -53,7 +53,7 @@ class HiddenPiece(Record):
 
 
 class Receipt(Record):
-    """What became of the content of a document."""
+    """Account of a document that was read: its pages, letters and pictures, and how many of them were lost."""
 
     pages: int
     pages_read: int

@@ -76,7 +76,7 @@ _ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "ope
 
 
 class Look(NamedTuple):
-    """What decides whether letters are seen; inherited from element to element."""
+    """Properties that decide whether letters are seen; an element inherits those of the one around it."""
 
     is_visible: bool = True
     size_px: float = 16.0
@@ -109,7 +109,7 @@ class Element:
 
 
 class _Rule(NamedTuple):
-    """A selector with its declarations."""
+    """A CSS selector with its declarations, and the weight by which browsers choose between rules."""
 
     weight: tuple[int, int, int]
     """Its ids, classes and parts, by which browsers choose between rules."""

@@ -58,7 +58,7 @@ class RecordedTask:
     """Finds the item and the response behind a sample of a task; only offsets of lines are held in memory."""
 
     def __init__(self, result: TaskResult, artifacts: Artifacts, *, only: str | None = None) -> None:
-        """Raises MissingArtifact, DamagedArtifact.
+        """Find where each item and response of a task lies. Raises MissingArtifact, DamagedArtifact.
 
         only: an item; lines in which its name does not stand are not parsed, which takes most of the time.
         """

@@ -56,7 +56,7 @@ class Judge(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """What a grader may use besides the item and the response."""
+    """Resources that a grader may use besides the item and the response."""
 
     math: MathGrader
     judge: Judge | None = None

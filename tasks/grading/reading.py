@@ -85,7 +85,7 @@ class Readings(NamedTuple):
 
     @property
     def distinct(self) -> tuple[str | None, ...]:
-        """Return each different reading once."""
+        """Return the readings of all policies, each different one once, in the order of the fields."""
         return tuple(dict.fromkeys(self))
 
 

@@ -60,7 +60,7 @@ class RlDataSettings(Record):
 
     @property
     def total(self) -> int:
-        """Pointers of a query."""
+        """Number of pointers that are drawn for each query, repeats included."""
         return self.beams + len(self.temperatures) * self.samples + self.random + self.retrieval
 
 

@@ -351,7 +351,7 @@ class SelectionRule(Record):
 
     @property
     def title(self) -> str:
-        """The rule in words: `MMR(.7)`."""
+        """Name of the rule with its weight, as tables show it: `MMR(.7)`."""
         words = {"similarity_vote": "vote", "mmr": "MMR", "dpp": "DPP"}.get(self.name, self.name.replace("_", " "))
         return f"{words}({self.weight:g})".replace("(0.", "(.") if self.weight else words
 
@@ -431,7 +431,7 @@ class SelectorResult(Record):
 
 
 class Conditions(Record):
-    """What scores depend on beside the seed; only scores under equal conditions are summarised together."""
+    """Conditions of scores beside the seed; only scores under equal ones are summarised together."""
 
     dataset: str
     judge: str

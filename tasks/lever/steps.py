@@ -412,7 +412,7 @@ def summarise(evaluated: tuple[Ref, ...]) -> Summary:
 
 
 class FileRead(Record):
-    """What was read from a file of an earlier run, ours or Lever-Plus's."""
+    """Artifact made from a file of an earlier run, ours or Lever-Plus's, with notes for the user."""
 
     content: Ref
     notes: tuple[str, ...]

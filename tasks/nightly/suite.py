@@ -80,7 +80,7 @@ class RegressionRules(Record):
 
 
 class NightBudget(Record):
-    """What a night may spend before a warning is sent; the night goes on."""
+    """Limits of a night's cost and tokens, beyond which a warning is sent; the night goes on."""
 
     cost: float | None = Field(default=None, gt=0)
     """Money of the model calls of this night's runs, in the currency of the prices."""
@@ -88,7 +88,7 @@ class NightBudget(Record):
     """Tokens of all model calls that were stored since the night began."""
 
     def exceeded(self, *, cost: float, tokens: int) -> str | None:
-        """Return in words what is over the budget; None within it."""
+        """Return in words what is over the budget, None within it; cost: in the currency of the prices."""
         over: list[str] = []
         if self.cost is not None and cost > self.cost:
             over.append(f"{cost:,.2f} of {self.cost:,.2f} in money")

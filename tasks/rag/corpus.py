@@ -45,7 +45,7 @@ class Source(Record):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the bytes, hex."""
+        """SHA-256 of the file's bytes, in hexadecimal digits."""
         return self.content.digest
 
 
@@ -91,7 +91,7 @@ class Parsed(Record):
 
 
 class Pictured(Record):
-    """A document with its figures."""
+    """A document that was read, with the records of its figures and their counts."""
 
     parsed: Parsed
     figures: Ref | None = None

@@ -93,7 +93,7 @@ def find_figures(
 
 
 class Shards(Record):
-    """Documents with figures, by shard."""
+    """Documents with the records of their figures, grouped as the shards of the build."""
 
     shards: tuple[tuple[Pictured, ...], ...]
 

@@ -73,7 +73,7 @@ class Execution(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the status is ok."""
+        """Whether the program ended by itself with all its tests passed: the status `ok`."""
         return self.status == "ok"
 
 

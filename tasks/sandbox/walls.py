@@ -63,7 +63,7 @@ class Inspection(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether every wall held."""
+        """Whether every probe of the sandbox's walls held."""
         return all(probe.held for probe in self.probes)
 
 

@@ -79,7 +79,7 @@ def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Tur
 
 @pages.get("/")
 def show_new_conversation(visit: Visit) -> Response:
-    """Show an empty conversation."""
+    """Show the page of a conversation without turns, in which the first question begins a new one."""
     return _conversation_page(visit, None, ())
 
 

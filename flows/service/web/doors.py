@@ -158,7 +158,7 @@ def routes(workplace: Workplace) -> APIRouter:
 
     @router.get("/documents", name="documents")
     def catalogue(collection: str | None = None) -> dict[str, Any]:
-        """What the current generation of an index holds."""
+        """Return the documents of the current index version, and the version's name."""
         with collections.find(collection).live.borrow() as current:
             listed = [entry.model_dump(mode="json", exclude={"facts"}) for entry in current.index.catalogue]
             return {"generation": current.index.generation, "documents": listed}

@@ -98,7 +98,7 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
     async def page_image(
         document: str, page: int, box: list[float] | None = None, collection: str | None = None
     ) -> Image:
-        """Return the picture of a page, with a box in a frame: [x0, y0, x1, y1] in points, from the top left."""
+        """Return the PNG of a page (1-based) with a frame round `box`: [x0, y0, x1, y1], points from the top left."""
 
         def picture() -> bytes:
             with live(collection).borrow() as current:

@@ -174,7 +174,7 @@ class Problem(HTTPException):
 
 @dataclass(frozen=True)
 class Workplace:
-    """What the pages are about: collections, conversations, evaluations, and who may see them."""
+    """State that all pages and JSON routes share: collections, keys of the sign-in, evaluations, home."""
 
     asking: Asking
     collections: Collections
@@ -346,7 +346,7 @@ class Pages(list[Page]):
 
 
 class StaticFile(NamedTuple):
-    """A file that pages load."""
+    """A stylesheet, script or font that pages load, with its address."""
 
     kind: str
     content: bytes

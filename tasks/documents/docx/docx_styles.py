@@ -60,7 +60,7 @@ _PLAIN = RunLook()
 
 
 class _Style(NamedTuple):
-    """What a style gives, with what it inherits."""
+    """Properties of paragraphs and runs in a style, those that it inherits included."""
 
     name: str
     heading: int | None

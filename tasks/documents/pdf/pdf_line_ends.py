@@ -38,7 +38,7 @@ _OPEN_END = re.compile(r"[^\W\d_][-‐]$")
 
 
 class _Cut(NamedTuple):
-    """What meets at a line end: two words, or the parts of one, with ASCII hyphens."""
+    """The texts on both sides of a line end: two words, or the parts of one, with ASCII hyphens."""
 
     left: str
     between: str

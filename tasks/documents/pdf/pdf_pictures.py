@@ -422,12 +422,12 @@ class Rect(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Return the width in points."""
+        """Return the width of the rectangle in points."""
         return self.x1 - self.x0
 
     @property
     def height(self) -> float:
-        """Return the height in points."""
+        """Return the height of the rectangle in points."""
         return self.y1 - self.y0
 
     @property

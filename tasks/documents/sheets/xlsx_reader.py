@@ -69,7 +69,7 @@ class SheetPart(NamedTuple):
 
 
 class Style(NamedTuple):
-    """How a cell looks."""
+    """Look of a cell: its number format, why it is not seen if it is not, and its indent."""
 
     format: str
     """Its number format."""
@@ -293,7 +293,7 @@ class Sheet(WithoutDoctype):
 
     @cached_property
     def grid(self) -> VisibleGrid:
-        """Its rows and columns, once all are read."""
+        """Rows and columns of the sheet with those that are hidden; complete once all rows are read."""
         hidden_columns = (number for number, is_hidden in enumerate(self._hidden_columns) if is_hidden)
         return VisibleGrid(Lines(self._hidden_rows), Lines(hidden_columns))
 

@@ -68,7 +68,7 @@ class Defect(Record):
 
 @cache
 def read_defects() -> tuple[Defect, ...]:
-    """Return the register of defects."""
+    """Return all known defects of published benchmarks, as `defects.yaml` lists them."""
     entries = yaml.safe_load(Path(__file__).with_name("defects.yaml").read_text("utf-8"))
     return tuple(Defect.model_validate(entry) for entry in entries)
 

@@ -283,7 +283,7 @@ class Asking:
 
 
 def count_usage(answer: Answer, prices: Prices | None) -> Usage:
-    """Return the usage of one answer; a recalled answer costs nothing."""
+    """Return calls, tokens and cost of one answer: 0 for a recalled one, None without prices."""
     response = answer.response
     tokens = Tokens(response.prompt_tokens or 0, response.completion_tokens or 0)
     return Usage(

@@ -164,7 +164,7 @@ class TaskChoice(Record):
 
 
 class EvaluationRequest(Record):
-    """What a run measures, and how."""
+    """Request for a run: the model, the tasks, where their data are, and the settings."""
 
     model: ModelSpec
     """The model to measure."""
@@ -185,7 +185,7 @@ class EvaluationRequest(Record):
 
 
 class Plan(Record):
-    """What a run will do: the tasks to ask, and those to skip."""
+    """Plan of a run: the tasks to ask, those to skip, and the model that every step opens."""
 
     model: ModelFacts
     spec: ModelSpec

@@ -63,7 +63,7 @@ class MathGrader:
         self.close()
 
     def close(self) -> None:
-        """End the worker process."""
+        """End the process in which sympy runs; a later comparison starts another one."""
         self._worker.close()
 
     def compare(self, gold: str, answer: str, *, extracted: bool = False) -> Verdict:

@@ -298,7 +298,7 @@ class _Reader:
         return texts
 
     def root(self) -> Node:
-        """Read the arguments of `\\sqrt`."""
+        """Read the degree in brackets, if any, and the radicand of `\\sqrt`; without a degree a power of 1/2."""
         degree: Node | None = None
         if self.take("["):
             degree = self.sum()

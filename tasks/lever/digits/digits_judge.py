@@ -54,7 +54,7 @@ class DigitsJudge:
         self._tokens_of = lru_cache(maxsize=REMEMBERED)(self._embed)
 
     def complete(self, request: ChatRequest, *, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """Answer one request. Raises RequestRefused."""
+        """Return the words that answer one request, given to `on_text` at once. Raises RequestRefused."""
         [(_, answer)] = self.complete_many([request])
         if isinstance(answer, ModelError):
             raise answer
@@ -172,7 +172,7 @@ def _normalize_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) ->
 
 
 class Sight(NamedTuple):
-    """What the tower reads from a picture."""
+    """Output of the tower for a picture: its features, and the probabilities of both digits."""
 
     features: Tensor
     """(2 · tower_width,), less their mean over the pictures that the tower was trained on."""

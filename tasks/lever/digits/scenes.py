@@ -178,7 +178,7 @@ second scene."""
 
 
 def write_world(folder: Path, world: str, *, candidates: int, queries: int, validation: int, test: int) -> None:
-    """Write `{world}_{split}_questions.json`, `{world}_{split}_annotations.json` and `images/digits_{split}_*.png`.
+    """Write a world: `{world}_{split}_questions.json`, `…_annotations.json` and `images/digits_{split}_*.png`.
 
     Equal sizes give equal bytes; a split does not depend on the size of another. All annotators of validation and test
     agree; of other questions up to two err, each in another way, so that the majority is right. In `digits`, candidates

@@ -37,7 +37,7 @@ Score = Callable[[str, Sequence[str]], float]
 
 
 class PromptSettings(Record):
-    """How the judge is prompted."""
+    """Form of the judge's prompt: one message or turns, and where the last pick stands."""
 
     style: Literal["completion", "chat"] = "completion"
     """`completion`: one message of images and texts; `chat`: each demonstration is a turn of user and assistant."""

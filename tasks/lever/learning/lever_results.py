@@ -118,7 +118,7 @@ def _format_interval(estimate: SeedEstimate) -> str:
 
 
 def render_markdown(summary: Summary, *, files: Sequence[str] = (), plots: Mapping[str, str] | None = None) -> str:
-    """Describe the run in Markdown.
+    """Return the report of a run as Markdown: gains, a table of accuracies, plots and files.
 
     files: paths that the run wrote for users. plots: addresses of the plots, by name.
     """

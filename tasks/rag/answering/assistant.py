@@ -24,7 +24,7 @@ MOST_QUESTION_CHARS = 8_000
 
 
 class Answering(Protocol):
-    """What the terminal, the server and the flow need of an assistant."""
+    """Protocol of an assistant, as the terminal, the server and the flow call it."""
 
     def ask(
         self,

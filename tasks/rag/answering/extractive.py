@@ -260,7 +260,7 @@ def _asked_columns(question: Question, label: str, columns: list[tuple[str, str]
 
 
 def _column_holds(word: str, name: str) -> bool:
-    """Return whether the name of a column holds a word of the question."""
+    """Return whether a column's name contains `word` of the question, in any case; of digits, as a whole number."""
     lowered = re.sub(r"(?<=\d),(?=\d)", "", name.lower())  # the words of a question hold 1250 for 1,250
     if word[0].isdigit():
         return re.search(rf"(?<!\d){re.escape(word)}(?!\d)", lowered) is not None

@@ -75,7 +75,7 @@ class Passage(NamedTuple):
 
     @property
     def text_with_context(self) -> str:
-        """What a reader gets to see with it: a row has its column names, a list the line that introduces it."""
+        """The passage with its context: a row with its column names, a list with the line that introduces it."""
         return " ".join((self.text, *self.names, self.before if self.is_list else ""))
 
 

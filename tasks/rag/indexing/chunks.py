@@ -65,7 +65,7 @@ class Chunk(Record):
 
 
 class FigureText(Record):
-    """What a vision model read from a picture."""
+    """Description of a picture by a vision model, with the picture's place in the document."""
 
     page: int | None
     """1-based page number; None where the format stores no pages."""

@@ -69,7 +69,7 @@ class FigureSettings(Record):
 
 
 class Measures(Record):
-    """What the filters and the search for duplicates measure in a picture."""
+    """Measures of a picture, by which filters drop it and duplicates of it are found."""
 
     pixels: int
     """Number of pixels of the original, before it was scaled down."""

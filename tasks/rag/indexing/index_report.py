@@ -37,7 +37,7 @@ OF_READING = ("format", "reader", "pages", "notes", "letters", "letters_lost", "
 
 
 class DocumentStatus(Record):
-    """What became of one document or refused file in a build."""
+    """Outcome of one document, or one refused file, in a build."""
 
     document: str
     """Path below the folder, NFC."""
@@ -199,7 +199,7 @@ class DocumentCounts(Record):
 
 
 class FigureCounts(Record):
-    """Numbers of figures by outcome."""
+    """Numbers of figures in an index by outcome; those kept are described, skipped or failed."""
 
     found: int = 0
     kept: int = 0
@@ -212,7 +212,7 @@ class FigureCounts(Record):
 
 
 class IndexReport(Record):
-    """What `trivet rag index --json` prints."""
+    """Report of a build: the index version and its counts, as `trivet rag index --json` prints them."""
 
     generation: str
     documents: DocumentCounts

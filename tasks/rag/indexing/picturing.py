@@ -191,7 +191,7 @@ def _load_figures(item: Pictured, artifacts: Artifacts) -> DocumentFigures:
 
 
 def _store_figures(item: Pictured, records: Sequence[FigureRecord], artifacts: Artifacts) -> Pictured:
-    """Store the records of a document's figures, and count them by status."""
+    """Store a document's figure records; return it with their ref and counts by status, unread ones as they are."""
     if item.figures is None:
         return item
     figures = artifacts.save("figures", DocumentFigures(document=item.parsed.source.digest, figures=tuple(records)))

@@ -131,7 +131,7 @@ class NameLookup:
         return at < len(documents) and int(documents[at]) == document
 
     def rarity(self, word: str) -> float:
-        """Return 1 for a word that the names of one document hold … 0 for a word that those of all hold."""
+        """Return how rare a word is in documents' names: 1 in one document's, by log down to 0 in all or in none."""
         if word not in self._rarities:
             if len(self._rarities) >= MOST_KNOWN:
                 self._rarities.clear()

@@ -46,7 +46,7 @@ class Weigher(NamedTuple):
 
     @property
     def whole(self) -> float:
-        """The weight of the question."""
+        """Sum of the weights of the question's words; 1 where it is 0, since shares are divided by it."""
         return self.weigh(self.question.bag) or 1.0
 
     def cover(self, words: frozenset[str], whole: float) -> float:

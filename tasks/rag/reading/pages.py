@@ -92,7 +92,7 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a table."""
+    """A row of a table: its number there, 0-based, its label with those above it, and its cells."""
 
     table: int
     number: int
@@ -103,7 +103,7 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a table."""
+    """A column of a table: its number there, 0-based, its header cells and its cells."""
 
     table: int
     number: int
@@ -113,7 +113,7 @@ class Column(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence of a passage."""
+    """A sentence of a passage, with the number of its hit and its offset there."""
 
     text: str
     hit: int

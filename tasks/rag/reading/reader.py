@@ -110,7 +110,7 @@ class Reading(NamedTuple):
 
 
 def open_pages(question: str, hits: Sequence[Hit], index: Index, *, filters: Filters = ALL) -> list[Reading]:
-    """Return the documents that were found with their cells, best first. Raises WrongTokenizer.
+    """Return a Reading for each of the best MOST_DOCUMENTS documents among the hits. Raises WrongTokenizer.
 
     filters: what the question names, whose words are asked of no cell.
     """
@@ -182,7 +182,7 @@ def show_cells(
 
 
 class Calculation(Record):
-    """What a model wants to be worked out, over cells that it was shown."""
+    """Operation over cells of the prompt, as a model asks for it in JSON."""
 
     operation: Literal["value", "list", "difference", "growth", "share", "ratio", "product", "sum", "average"]
     cells: tuple[str, ...] = Field(min_length=1, max_length=MOST_OPERANDS)
@@ -374,7 +374,7 @@ class _Answer:
         return number is not None and abs(self.work_out() - number) <= abs(number) * Decimal("1e-9")
 
     def work_out(self) -> Decimal:
-        """Return what the operation gives."""
+        """Return the result of the operation over the values of the cells; growth and shares in per cent."""
         values = self.operands()
         first, second = values[0], values[-1]
         match self.operation:

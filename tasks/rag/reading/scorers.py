@@ -63,7 +63,7 @@ class Network(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """All weights of the reader."""
+    """Weights of the networks that score operations, cells, candidates and confidence."""
 
     operations: Features
     """(BUCKETS, operations)"""

@@ -41,7 +41,7 @@ Step = Callable[[], Any]
 
 
 def main() -> None:
-    """Serve requests; in the fork of a Python program, execute it."""
+    """Serve requests until the host is gone; in the fork of a Python program, execute it and exit with its code."""
     code = 0
     try:
         for _ in map(_call, _serve()):
