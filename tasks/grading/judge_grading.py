@@ -90,7 +90,7 @@ class Judged(NamedTuple, Generic[Verdict]):
 def judge_responses(
     answered: Iterable[tuple[Item, Response]], *, requests_of: RequestsOf, read: ReadVerdict[Verdict], judge: Judge
 ) -> Iterator[Judged[Verdict]]:
-    """Yield each response with its judgments, in order; one without a verdict is requested again as a new draw.
+    """Yield each response with its judgments, in order; one without a verdict is asked for in up to DRAWS draws.
 
     Raises what `read` raises, and what `ask_all` raises: no such judge, a spent budget.
     """

@@ -494,7 +494,7 @@ class BeamDataset(Dataset[Item]):
 
 
 class _GroupsWithEmbedding(Dataset[Item]):
-    """Groups with the embeddings of the query and of its pool, which is gathered when it is asked for."""
+    """Groups with vectors of query (d,) and pool (K, d); PointerUnusable for a label that leaves its pool."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ class Worker:
         self._output.close()
 
     def _start(self, engine: Engine, python: Interpreter, zygote_end: socket.socket, stack: ExitStack) -> None:
-        """Start the zygote, hand over its settings and wait until it serves."""
+        """Start the zygote, hand over its settings and wait until it serves. Raises WorkerLost, OSError."""
         uid, groups = engine.choose_user(), list[int]()
         if engine.bwrap and engine.privileged == (os.geteuid() == 0):  # root that stands for a user makes none
             name, limits = f"trivet-{os.getpid()}-{secrets.token_hex(4)}", Limits()

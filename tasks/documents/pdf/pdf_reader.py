@@ -96,7 +96,7 @@ class PdfReader:
             for passed in [n for n in self._loaded if n < number + NEIGHBOURS[0]]:
                 del self._loaded[passed]
             try:
-                loaded = self._load(number)
+                loaded = self._load_page(number)
                 page = self._read(loaded)
                 if page.status is PageStatus.OK:  # of a scan, letters are known by recognition alone
                     page = compare_letters(page, count_letters(fragment.text for fragment in loaded.text.fragments))
@@ -214,7 +214,7 @@ class PdfReader:
         )
         return _empty_page(loaded, status, reason).model_copy(update={"blocks": blocks})
 
-    def _load(self, number: int) -> _LoadedPage:
+    def _load_page(self, number: int) -> _LoadedPage:
         if number not in self._loaded:
             pymupdf.TOOLS.reset_mupdf_warnings()
             page = self._document.load_page(number - 1)
@@ -235,7 +235,7 @@ class PdfReader:
             page = self._document.load_page(number - 1)
             content_bytes = sum(len(self._document.xref_stream_raw(xref) or b"") for xref in page.get_contents())
             simple = not self._document.get_page_xobjects(number - 1) and not has_fields(page)
-            return self._load(number) if simple and content_bytes <= MAX_PEEK_BYTES else None
+            return self._load_page(number) if simple and content_bytes <= MAX_PEEK_BYTES else None
         except Exception:  # noqa: BLE001 - its own turn will say what is wrong with it
             return None
 

@@ -231,7 +231,7 @@ def find_leaks(dataset: Dataset, banks: Banks) -> dict[str, Leak]:
 
 
 def without_leaks(dataset: Dataset, leaks: Mapping[str, Leak]) -> Dataset:
-    """Return the dataset whose candidates and train queries are none of these; files may still name them.
+    """Return the dataset without the leaks among candidates and train queries; they are listed in `left_out`.
 
     Raises DatasetUnusable if none is left.
     """

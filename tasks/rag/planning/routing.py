@@ -149,7 +149,7 @@ class _Routing:
         self.last = [router.places[digest] for digest in last if digest in router.places]
 
     def filters(self) -> Filters:
-        """Return the documents as filters of a search, with the names that chose them."""
+        """Return the documents that the question names, with the names and sides of a comparison; empty for none."""
         route = self._choose_documents()
         if not route.documents:
             return Filters()

@@ -492,7 +492,7 @@ class _Answer:
         return f"({total}) / {len(values)}" if self.operation == "average" else total
 
     def list_cells(self) -> list[str]:
-        """Return each cell with its name, its value and the mark of its citation."""
+        """Return a text for each cell, `name: value [1]`, or the sentence that holds its value, with its mark."""
         marks = {citation.cell or citation.quote: citation.n for citation in self.citations()}
         texts: list[str] = []
         for cell in self.cells:
