@@ -69,7 +69,7 @@ class Fingerprint(BaseModel):
     address: str
     name: str
     card: dict[str, JsonValue]
-    """Those of CARD_FIELDS that the server tells."""
+    """The server's entry for this model, reduced to CARD_FIELDS."""
     probes: tuple[Probe, ...]
     seen_at: datetime
 

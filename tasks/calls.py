@@ -78,7 +78,7 @@ class CallSettings(Record):
     concurrency: int = Field(default=8, ge=1)
     """Requests under way at once."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """As the endpoint allows."""
+    """Limit of requests in a minute, as the endpoint allows."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
     """Limit on prompt and completion tokens together."""
 

@@ -59,7 +59,7 @@ SEED_OPTIONS = Options(
         "rl_data_copy": Flag("--output-path"),
     },
 )
-"""Those of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it."""
+"""Options of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it."""
 CHOICE = """nothing says what to learn from; choose one (minutes to hours of training; --dry-run counts first):
   trivet lever run --dataset digits                          a small world of pictures and its judge, on this CPU
   trivet lever run --dataset crowded                         the same with near-duplicates among the candidates

@@ -80,7 +80,7 @@ class Up(Service):
     pages_url: str | None
     """Address of the pages; None where the server, and with it the pages, are elsewhere."""
     state: str
-    """What was done: `started`, `restarted` or `unchanged`."""
+    """Outcome of `trivet up`: `started`, `restarted` or `unchanged`."""
     changed: tuple[str, ...] = ()
     """The differences, in words, for which the service was restarted."""
     deployments: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Status(Record):
 
     state: Literal["down", "healthy", "unhealthy"]
     problems: tuple[str, ...]
-    """What is wrong, with the remedy."""
+    """A sentence for each problem, with the remedy."""
     api_url: str | None
     ui_url: str | None
     pages_url: str | None

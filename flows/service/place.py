@@ -28,7 +28,7 @@ DEFAULT_PORT = 8766
 POOLS = ("cpu", "gpu")
 LOOPBACK = "127.0.0.1"
 SOCKET_PATH_BYTES = 80  # sun_path has 104 bytes on macOS, 108 on Linux
-"""What every system allows, less the ending that the supervisor adds while it makes the socket."""
+"""Longest path of a socket on every system, less the ending that the supervisor adds while it makes it."""
 WORKERS_READ = re.compile(
     r"(TRIVET|PREFECT|OPENAI|ANTHROPIC|HF|HUGGING_FACE|TRANSFORMERS|VLLM|TORCH|PYTORCH|CUDA|NVIDIA|NCCL|RAY|DASK|AWS"
     r")_\w+|\w+_(KEY|TOKEN|BASE_URL|API_BASE|NUM_THREADS)|DATABASE_URL|PG[A-Z]+|PYTHONPATH"
@@ -60,7 +60,7 @@ class Place:
         self.pages_port = self.folder / "pages-port"
         """File with the port of the pages; the page server writes it once it listens."""
         self.config = self.folder / "supervisord.conf"
-        """What the supervisor reads; without secrets."""
+        """The supervisor's configuration file, without secrets."""
         self.control = self.folder / "control"
         """The supervisor's socket: here, or in a private folder with a short name where this path is too long."""
         if len(os.fsencode(self.control)) > SOCKET_PATH_BYTES:
@@ -107,7 +107,7 @@ class UpOptions(NamedTuple):
     workers_only: bool = False
     """Work for the server of PREFECT_API_URL."""
     collections: Mapping[str, Folders] = {}
-    """What the pages show; empty: what they showed last."""
+    """Collections that the pages show; empty: those that they showed last."""
 
 
 class ServiceSettings(Record, extra="ignore"):

@@ -25,7 +25,7 @@ MOST_FRAMES = 500
 SCREEN_DPI = 96
 """Resolution of pictures that do not tell theirs."""
 LEAST_DPI, MOST_DPI = 36, 2400
-"""What lies beyond is no resolution."""
+"""Resolutions below and above these, in dots per inch, are taken for mistakes of the file."""
 
 
 def open_image(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001

@@ -256,7 +256,7 @@ class Storage(NamedTuple):
 
     container: olefile.OleFileIO[Any]
     path: str = ""
-    """Of the storage, with a slash at its end; "" for that of the file itself."""
+    """Path of the storage, with a slash at its end; "" for the file itself."""
 
     def read(self, stream: str) -> bytes:
         """Return the bytes of a stream; none if it is missing."""

@@ -138,7 +138,7 @@ class _DrawnLetters:
         self.starts.append(len(letters))
         self.letters = "".join(letters)
         self.hidden_texts = dict[int, list[HiddenText]]()
-        """What was cut from the blocks, by page."""
+        """Texts that were cut from the blocks because nobody sees them, by page."""
         self._used = bytearray(len(letters))
 
     def place_blocks(self, blocks: Sequence[Block]) -> list[Block]:

@@ -368,7 +368,7 @@ class Verdict(Record):
     stage: str
     """The selector that was compared."""
     gain: float
-    """Its mean accuracy less the rule's, on the queries that both were scored on."""
+    """Mean accuracy of the selector less the rule's, on the queries that both were scored on."""
     p: float | None
     """One-sided p of a paired test that the selector is no better; None where there are too few queries for one."""
     n: int

@@ -418,7 +418,7 @@ class FileRead(Record):
     notes: tuple[str, ...]
     """Notes for the user on how the file was read."""
     recipe: PoolRecipe | None = None
-    """Of the pools that a selector was trained in."""
+    """Recipe of the pools that the selector was trained in."""
     pools: Ref | None = None
     """Pools of this run, extended by the candidates that beam data show."""
 

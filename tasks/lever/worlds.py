@@ -62,7 +62,7 @@ class DatasetRead(Record):
     dataset: Ref
     train_queries: int
     notes: tuple[str, ...] = ()
-    """What was left out, for the user."""
+    """Notes for the user on what was left out."""
 
 
 class Learning(Record):

@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     """A score of a night, with the key under which it is compared."""
 
     of: str
-    """What the score is of: the label of a model, `index` or `selector`."""
+    """Subject of the score: the label of a model, `index` or `selector`."""
     task: str
     """Name of the benchmark, or metric of the index or the selector."""
     night: datetime

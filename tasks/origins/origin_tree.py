@@ -20,9 +20,9 @@ class OriginTree(Record):
     what: str
     """`answer`, `claim`, `chunks`, `score`, `model call`, `document` …"""
     name: str = ""
-    """What it says, or what people call it."""
+    """Text of the claim or page, or the name of what was made."""
     key: str = ""
-    """Its digest, or its key in a store."""
+    """Digest of the artifact, or the key of a stored response."""
     step: StepRun | None = None
     """The step that made it."""
     notes: tuple[str, ...] = ()

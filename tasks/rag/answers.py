@@ -230,7 +230,7 @@ class Answered(Record):
     answer: str
     """The text with citation numbers: `… 1,250,000,000원이다 [1].`"""
     short: Short | None = None
-    """What a person would write into a form; None for a withheld answer and where only a sentence answers."""
+    """Answer as a person would write it into a form; None for a withheld one, and where only a sentence answers."""
     value: str | None = None
     """The number that answers, in whole units, as exact decimal text; None where the answer is no single number."""
     unit: str = ""

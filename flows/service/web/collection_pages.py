@@ -62,7 +62,7 @@ STAGING = ".uploading-"
 KEPT_S = 24 * 3600
 """Age from which what is left of an upload belongs to none that is under way."""
 NAME_BYTES, PATH_BYTES, DEPTH = 255, 1_000, 20
-"""What every file system takes."""
+"""Longest name, longest path and deepest folder that every file system takes."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

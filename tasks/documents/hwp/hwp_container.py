@@ -169,9 +169,9 @@ class HwpContents:
     texts: list[str] = field(default_factory=list[str])
     """The text of every paragraph of HWP 5, shown or not."""
     comments: list[str] = field(default_factory=list[str])
-    """Those of hidden comments."""
+    """Texts of hidden comments."""
     memos: list[str] = field(default_factory=list[str])
-    """Those of memos, which the layout engine leaves out."""
+    """Texts of memos, which the layout engine leaves out."""
     word_art: list[str] = field(default_factory=list[str])
     """Words drawn as a picture, which it leaves out, too."""
     numbers: list[int] = field(default_factory=list[int])

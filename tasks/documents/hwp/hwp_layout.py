@@ -52,7 +52,7 @@ CPU_S = 20
 PART_BYTES = 1 << 20
 """Records of HWP 5 in a part: some 30 pages dense with tables."""
 PART_XML_BYTES = 5 * PART_BYTES
-"""The same in HWPX."""
+"""Size in bytes of a part of an HWPX document, whose XML is longer than HWP's records."""
 WHOLE_PARTS = 3
 """A document of no more parts is laid out as a whole, in some ten seconds: the time grows with the length squared."""
 WALL_S = 60.0

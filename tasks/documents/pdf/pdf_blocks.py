@@ -37,7 +37,7 @@ MARK_GAP_EMS = 0.4  # from this gap on, a mark stands apart from the text of its
 INDENT_EMS = 0.8  # a row indented by more than this begins a paragraph
 
 LOOSE_MARK = re.compile(r"o|[+xX]|(?:\d{1,2}\.){1,5}\d{1,2}")
-"""What is a mark only where it stands apart from the text of its item."""
+"""Signs that mark an item only where they stand apart from its text."""
 
 SMALL_WORD = re.compile(r"[a-z]{2,}(?=[\s,;.’']|$)")
 """A word in small letters, with which neither a title nor a sentence begins."""

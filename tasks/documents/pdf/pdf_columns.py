@@ -91,7 +91,7 @@ MIN_GUTTER = 3.0
 FILLED_SHARE = 0.4
 """Share of rows in which a column has text."""
 SPARSE_SHARE = 0.15
-"""The same of a column beside others that hold mostly amounts."""
+"""Least share of filled cells in a column beside others that hold mostly amounts."""
 SHARING_SHARE = 0.1
 """Share of rows in which one column may hold two amounts."""
 CONTENTS_TEXTS = 1.5

@@ -30,7 +30,7 @@ SUSPENDED = frozenset({"and", "or", "to"})
 """What follows a hyphen that stands for the rest of a later word: `short- and long-term`."""
 
 MOST_LETTERS = 60
-"""Of a word before a line end, as far as it is looked at."""
+"""Number of letters of a word before a line end that are looked at."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-‐][^\W\d_]+)*")
 _LAST = re.compile(r"([^\W_]+(?:[-‐'’][^\W_]+)*)([-‐ ]?)$")

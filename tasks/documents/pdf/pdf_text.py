@@ -208,9 +208,9 @@ class PageText(NamedTuple):
     to_page: pymupdf.Matrix | None = None
     """From reading space to the page as it is shown; None where they are the same."""
     note: str | None = None
-    """What was replaced in the text or removed from it; None where nothing was."""
+    """Sentence on what was replaced in the text or removed from it; None where nothing was."""
     hidden: tuple[HiddenChar, ...] = ()
-    """What nobody sees, with boxes on the page as it is shown; it is no part of the text."""
+    """Texts that nobody sees, with boxes on the page as it is shown; they are no part of `text`."""
 
 
 def extract_text(page: pymupdf.Page, *, layers: Sequence[int] = ()) -> PageText:

@@ -69,7 +69,7 @@ class Row(dict[str, Any]):
     def __init__(self, fields: dict[str, Any], *, file: str, line: int, number: int, unit: str = "line") -> None:
         super().__init__(fields)
         self.unit = unit
-        """What `line` counts, as messages call it: `line` or `item`."""
+        """Unit that `line` counts, as messages call it: `line` or `item`."""
         self.file = file
         self.line = line
         """1-based line of a JSONL file; number of the item, from 1, in other files."""

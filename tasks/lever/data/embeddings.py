@@ -173,7 +173,7 @@ class IdsFile(BaseModel):
 
     ids: list[int | str] | None = Field(default=None, strict=True)
     candidates: list[list[int | str]] | None = Field(default=None, strict=True)
-    """Of a `[Q, K, d]` file the candidates of each query."""
+    """IDs of the candidates of each query, for a `[Q, K, d]` file."""
     encoder: str = ""
     revision: str = ""
     sha256: str | None = None

@@ -22,7 +22,7 @@ SIGNS = (
     *WAYS, *(f"{way} confidence" for way in WAYS), "one agrees", "agreeing", "disagreeing", "cited", "is named",
     "one input", "sentence against working",
 )  # fmt: skip
-"""What is known of an answer beside the others."""
+"""Names of the signs by which drafts are weighed against each other, in their order."""
 LEAST_CHANCE = 0.02
 _DIGITS = re.compile(r"\d[\d.,]*\d|\d")
 

@@ -44,7 +44,7 @@ class Chunk(Record):
     """Union of the boxes of the blocks (or lines) that the text comes from."""
     kind: Literal["text", "table", "figure"]
     text: str
-    """What a reader sees; a part of a split table repeats header, caption and unit."""
+    """Text of the chunk as shown; a part of a split table repeats header, caption and unit."""
     heading_path: tuple[str, ...] = ()
     section: int | None = None
     block: int = 0

@@ -57,9 +57,9 @@ class Amount(NamedTuple):
     """A number as a page prints it."""
 
     printed: Decimal
-    """As printed: 4,822 of a table in millions is 4822; (868) is -868; 12 % is 12."""
+    """The number as printed: 4,822 of a table in millions is 4822; (868) is -868; 12 % is 12."""
     factor: Decimal
-    """What turns it into whole units: 1000000 in a table in millions."""
+    """Factor that turns `printed` into whole units: 1000000 in a table in millions."""
     unit: str
     """`USD`, `KRW`, `%`, `shares` …; empty where nothing tells."""
 
@@ -129,7 +129,7 @@ class Standing(NamedTuple):
     place: float = 1.0
     """1 for the document that was found first, 1/2 for the second …"""
     share: float = 1.0
-    """Its share of the hits."""
+    """Share of the hits that are of this document, 0 … 1."""
     lead: float = 1.0
     """Share of the hits that stand before any of another document; below 0 the share that stands before its own."""
     distance: float = 1.0

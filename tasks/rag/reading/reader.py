@@ -158,7 +158,7 @@ class ShownCell(NamedTuple):
     id: str
     """`c1`, `c2` …"""
     text: str
-    """Its name and its value: `Revenue, 2019: USD 735 million`."""
+    """Name and value of the cell: `Revenue, 2019: USD 735 million`."""
     reading: Reading
     at: int
     """Index of the cell in its page."""

@@ -40,7 +40,7 @@ SIGNS = (
     "mean hit rank", "years hit", "mean years clash", "entropy", "mean document fit",
     *(f"document {name}" for name in Standing._fields),
 )  # fmt: skip
-"""What the confidence reads."""
+"""Names of the signs from which the confidence is computed, in their order."""
 _SEVERAL = ("argmax", "argmin", "count", "labels", "list", "max", "min")
 _WORKED = ("difference", "growth", "sum", "average", "share", "ratio", "product", "sum share", "growth difference")
 
@@ -135,7 +135,7 @@ class Ranked(NamedTuple):
     table: Features
     """(candidates, CHOICE_FEATURES)"""
     places: list[int]
-    """Their places in the list of all candidates."""
+    """Positions of the ranked candidates in the list of all."""
 
 
 def describe_candidates(
