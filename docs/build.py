@@ -15,6 +15,7 @@ PAGES = (
     "README.md",
     "CHANGELOG.md",
     "docs/*.md",
+    "docs/site.css",
     "deployments/README.md",
     "flows/README.md",
     "models/README.md",
