@@ -8,10 +8,13 @@ import socket
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from tasks.sandbox import Sandbox
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 SAMPLES = Path(__file__).parent / "samples" / "documents"
@@ -78,6 +81,20 @@ def shared() -> Path:
 def samples() -> Path:
     """The project's own small documents."""
     return SAMPLES
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    """Two programs run in it at a time; tests that ask for it are skipped where no engine works."""
+    from tasks.sandbox import Sandbox
+    from tasks.sandbox.sandbox_errors import SandboxUnavailable
+
+    with Sandbox(workers=2) as opened:
+        try:
+            opened.start()
+        except SandboxUnavailable as why:
+            pytest.skip(str(why))
+        yield opened
 
 
 # a busy machine is slow, not wrong

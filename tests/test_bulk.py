@@ -400,15 +400,6 @@ def test_an_endpoint_that_stumbles_is_asked_again():
         assert len(server.requests) == 23
 
 
-def test_an_endpoint_that_refuses_the_key_ends_the_run():
-    with serving() as server:
-        server.misbehave = lambda path, body: error_reply(401, "Incorrect API key")
-        chat = OpenAIChat(MODEL, base_url=server.base_url, timeout_s=10)
-        with pytest.raises(ModelUnavailable, match="401"):
-            list(ask_all(chat, questions(500), responses=Kept(), limits=limits()))
-        assert len(server.requests) <= 4
-
-
 def test_two_at_once_with_the_same_questions_share_their_answers():
     chat, store, shared = Scripted(takes_s=0.1), Kept(), limits()
     both = [

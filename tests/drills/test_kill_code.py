@@ -18,7 +18,6 @@ import pytest
 from storage.connections import locate
 from storage.evaluations import Evaluations
 from tasks.sandbox import Sandbox
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tests.command import TRIVET, Done
 from tests.drills.evaluating import finished, kill_when, start, wait_until
 from tests.drills.processes import SOON_S, Process, identities, processes_below, survivors
@@ -106,13 +105,9 @@ def test_scoring_ends(number: signal.Signals, code: int, said: str, data: Path, 
 
 
 @pytest.fixture
-def arguments(tmp_path: Path) -> list[str]:
+def arguments(tmp_path: Path, sandbox: Sandbox) -> list[str]:
     """Scores programs that take a while; a skip where nothing walls them in."""
-    with Sandbox(workers=1) as sandbox:
-        try:
-            sandbox.start()
-        except SandboxUnavailable as why:
-            pytest.skip(str(why))
+    sandbox.close()
     recorded = tmp_path / "recorded.jsonl"
     lines = [{"task_id": "HumanEval/0", "completion": program} for program in PROGRAMS]
     recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -11,7 +11,6 @@ from tasks.evaluation.evaluation_records import Counts, Sample, Usage
 from tasks.evaluation.record_lines import read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
 from tasks.evaluation.running.shard_grading import Scored, build_result, collect_notes, measure_coverage
-from tests.evaluation.code.drawn import write_programs
 from tests.evaluation.sums import plan_of, task_of, write_benchmark
 
 GENERATED = Generated(shards=(), responses=3, usage=Usage(calls=3, prompt_tokens=9))
@@ -39,22 +38,6 @@ def test_figures_are_over_all_shards(tmp_path: Path, artifacts: Artifacts) -> No
     assert [one.item for one in read_shards(artifacts, result.samples, Sample)] == ["0", "1", "2"]
     assert (result.usage.calls, result.judge, result.judge_usage, result.notes) == (3, None, None, ())
     assert (result.version, result.settings, result.items) == (task.version, task.settings, task.items)
-
-
-def programs(artifacts: Artifacts, **scores: list[float]) -> list[Scored]:
-    samples = [right(item, score, repeat=repeat) for item, own in scores.items() for repeat, score in enumerate(own)]
-    return [scored(artifacts, *samples)]
-
-
-def test_programs_are_counted_by_the_k_of_the_run(tmp_path: Path, artifacts: Artifacts) -> None:
-    path = str(write_programs(tmp_path / "own"))
-    plain = task_of([], artifacts, benchmark=path, family="code", count=2, repeats=4)
-    shards = programs(artifacts, a=[1, 0, 0, 0], b=[1, 1, 0, 0])
-    assert build_result(plain, GENERATED, shards, artifacts).metrics == {"pass@1": 0.375, "num_total": 2}
-    result = build_result(plain.model_copy(update={"ks": (3, 5)}), GENERATED, shards, artifacts)
-    # of item a 1 - C(3, 3) / C(4, 3), of item b 1
-    assert result.metrics["pass@3"] == pytest.approx((3 / 4 + 1) / 2)
-    assert result.notes == ("pass@5 left out: a has 4 samples",)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tasks.sandbox import Execution, Program, Sandbox
 from tasks.sandbox.languages import LANGUAGES, Language, find_language, find_language_name, why_unavailable
-from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
+from tasks.sandbox.sandbox_errors import LanguageUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = tomllib.loads((ROOT / "tests/samples/sandbox/languages.toml").read_text("utf-8"))
@@ -23,16 +22,6 @@ PASSING: dict[str, list[str]] = PROGRAMS["passing"]
 def programs(kind: str, *names: str) -> Any:
     """Parametrizes by the two texts of each program."""
     return pytest.mark.parametrize(names or ("source", "tests"), PROGRAMS[kind].values(), ids=PROGRAMS[kind])
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(workers=1) as opened:
-        try:
-            opened.run(Program(""))
-        except SandboxUnavailable as why:
-            pytest.skip(str(why))
-        yield opened
 
 
 @pytest.fixture

@@ -15,21 +15,14 @@ import pytest
 
 from tasks.sandbox import Program, Sandbox, sandbox_pool, shared_sandbox
 from tasks.sandbox.inside.runner import REPORT
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 from tests.sandbox.attacking import PROGRAMS, SMALL, watchdog
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    """Of this machine."""
-    with Sandbox(workers=2) as sandbox:
-        try:
-            sandbox.start()
-        except SandboxUnavailable as why:
-            pytest.skip(str(why))
-        with watchdog(sandbox, 240):
-            yield sandbox
+def sandbox(sandbox: Sandbox) -> Iterator[Sandbox]:
+    with watchdog(sandbox, 240):
+        yield sandbox
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from tasks.evaluation.benchmarks.code.bigcodebench import (
 from tasks.evaluation.benchmarks.code.sandbox_libraries import REMEDY, look_up
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tests.evaluation.code.answered import opened_tools
 
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 NAMED = {benchmark.name: benchmark for benchmark in BENCHMARKS}
@@ -37,12 +35,6 @@ def task_func(text, top=3):
     counts = Counter(name.lower() for name in re.findall(r"@(\\w+)", text))
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:top]
 """
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
-    with opened_tools() as opened:
-        yield opened
 
 
 def items_of(name: str) -> dict[str, Item]:

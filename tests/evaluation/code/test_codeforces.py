@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,10 @@ from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.codeforces import BENCHMARK as FORCES
 from tasks.evaluation.evaluation_records import Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tests.evaluation.code.answered import graded, opened_tools
+from tests.evaluation.code.answered import graded
 
 SAMPLES = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 LANTERNS = "input()\nprint(input().split().count('1'))"
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
-    with opened_tools() as opened:
-        yield opened
 
 
 def fenced(code: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tasks.evaluation.benchmarks.base import Tools
 from tasks.evaluation.benchmarks.code.cruxeval import BENCHMARKS, extract_answer
 from tasks.evaluation.evaluation_records import Item, Sample
 from tasks.evaluation.running.benchmark_data import Data
-from tests.evaluation.code.answered import graded, opened_tools
+from tests.evaluation.code.answered import graded
 
 SAMPLES = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
 THINKING, DIRECT = BENCHMARKS
@@ -24,12 +23,6 @@ TURNED = "sample_1"
 PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
 ANSWERS = json.loads((PROGRAMS / "cruxeval_answers.json").read_text("utf-8"))
 """Right and wrong answers to this function, tricks among them; and responses with the answer in them."""
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
-    with opened_tools() as opened:
-        yield opened
 
 
 def sample_of(item: Item, answer: str, tools: Tools) -> Sample:

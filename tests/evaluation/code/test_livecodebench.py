@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ from tasks.evaluation.benchmarks.code.livecodebench import BENCHMARKS, LiveCodeB
 from tasks.evaluation.evaluation_records import Item, Reply, Response
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.grading.code.code_grading import Verdict
-from tasks.grading.math.math_grader import MathGrader
 from tasks.sandbox import Execution, Program, Sandbox
-from tasks.sandbox.sandbox_errors import SandboxUnavailable
 
 PROGRAMS = Path(__file__).parents[2] / "samples" / "programs"
 DATA = Data(Path(__file__).parents[2] / "samples" / "benchmarks")
@@ -29,22 +26,6 @@ CASES = json.loads((PROGRAMS / "livecodebench_programs.json").read_text("utf-8")
 
 PRIVATE = {"livecodebench_v2.jsonl": [3, 2, 3, 3, 3, 3], "livecodebench_v5.jsonl": [2, 3, 3]}
 """How many private tests each item has."""
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(workers=2) as sandbox:
-        try:
-            sandbox.start()
-        except SandboxUnavailable as error:
-            pytest.skip(str(error))
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def tools(sandbox: Sandbox) -> Iterator[Tools]:
-    with MathGrader() as math:
-        yield Tools(math, sandbox=sandbox)
 
 
 def items_of(benchmark: LiveCodeBench) -> dict[str, Item]:

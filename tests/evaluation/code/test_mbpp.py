@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,19 +13,13 @@ from tasks.evaluation.benchmarks.code.mbpp import BENCHMARKS
 from tasks.evaluation.evaluation_records import Reply, Response, Sample
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox import Execution, Program, Sandbox
-from tests.evaluation.code.answered import graded, opened_tools
+from tests.evaluation.code.answered import graded
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "benchmarks"
 BENCHMARK, PLUS = BENCHMARKS
 ITEMS = list(BENCHMARK.items(Data(SAMPLES)))
 RIGHT = "def swap_ends(word):\n    return word[-1:] + word[1:-1] + word[:1] if len(word) > 1 else word"
 PROMPT = (Path(__file__).parents[2] / "samples" / "programs" / "mbpp_prompt.txt").read_text("utf-8")
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
-    with opened_tools() as opened:
-        yield opened
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

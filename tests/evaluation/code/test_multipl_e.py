@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tasks.evaluation.benchmarks.code.humaneval import BENCHMARKS, LANGUAGES, Mu
 from tasks.evaluation.evaluation_records import Item
 from tasks.evaluation.running.benchmark_data import Data
 from tasks.sandbox.languages import find_language, why_unavailable
-from tests.evaluation.code.answered import graded, opened_tools
+from tests.evaluation.code.answered import graded
 
 MULTIPLE = [one for one in BENCHMARKS if isinstance(one, MultiPLE)]
 BY_EXTENSION = {one.extension: one for one in MULTIPLE}
@@ -24,12 +23,6 @@ ROWS: dict[str, tuple[str, str, list[str]]] = json.loads((PROGRAMS / "multipl_e_
 """Extension → prompt, tests and stops in the shape of its translator (nuprl/MultiPL-E, dataset_builder)."""
 WHOLE: dict[str, str] = json.loads((PROGRAMS / "multipl_e_answers.json").read_text("utf-8"))
 """Extension → a whole program with the function."""
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
-    with opened_tools() as opened:
-        yield opened
 
 
 def item_of(extension: str, folder: Path) -> tuple[MultiPLE, Item]:

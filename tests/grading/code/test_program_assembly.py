@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from tasks.grading.code.program_assembly import assemble_program
 from tasks.sandbox import Program, Sandbox
 from tasks.sandbox.languages import find_language, why_unavailable
-from tests.evaluation.code.answered import opened_tools
 
 pytestmark = pytest.mark.machine
 
@@ -38,13 +36,6 @@ def passes(prompt: str, code: str, language: str, tests: str, sandbox: Sandbox) 
         pytest.skip(why)
     source, tests = assemble_program(prompt, code, "twice", language, tests=tests, stops=())
     return sandbox.run(Program(source, language, tests=tests)).status
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with opened_tools() as tools:
-        assert tools.sandbox
-        yield tools.sandbox
 
 
 @pytest.mark.parametrize(("language", "code"), [(row[0], row[2]) for row in CLOSED], ids=[row[1] for row in CLOSED])
