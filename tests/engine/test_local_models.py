@@ -104,26 +104,6 @@ def test_what_does_not_fit_is_said_of_each_figure_and_the_rest_is_indexed(docume
     assert "pictures included" in note
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--vlm", "hf:/nowhere"), "there is no folder /nowhere"),
-        (("--vlm", "hf"), "set qwen3_vl_model_path"),
-        (("--vlm", "hf:FOLDER,dtype=int4"), "dtype=int4"),
-    ],
-    ids=["path", "no path", "argument"],
-)
-def test_a_model_that_cannot_be_used_is_refused_in_a_sentence(
-    documents: Path, tmp_path: Path, options: Sequence[str], says: str
-) -> None:
-    folder = make_tiny_qwen3(tmp_path / "model")
-    chosen = [option.replace("FOLDER", str(folder)) for option in options]
-    done = run_here("rag", "index", documents, "--index", tmp_path / "index", "--json", *PLAIN, *chosen)
-    assert (done.code, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_questions_are_answered_by_weights_on_this_disk(documents: Path, batches: list[int], tmp_path: Path) -> None:
     model = make_tiny_model(tmp_path / "model", says="Four colours stand on the page [1].")
     (documents / "note.txt").write_text("The figures show four colours each.")

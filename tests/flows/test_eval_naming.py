@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +99,6 @@ def test_a_suite_names_models_of_the_file(tmp_path: Path) -> None:
         "qwen": "Qwen/Qwen3-8B",
         "claude": "anthropic/claude-sonnet-4-5",
     }
-
-
-def test_curator_names_have_rates_and_keys_as_other_endpoints() -> None:
-    args = "api_base=http://127.0.0.1:1234/v1,api_key=dummy,max_requests_per_minute=60,max_tokens_per_minute=9000"
-    model = configured(model="curator", model_name="lm_studio/qwen3-8b", model_args=args).model
-    assert (model.calls.requests_per_minute, model.calls.tokens_per_minute) == (60, 9000)
-    assert (model.name, os.environ[model.api_key_env], "dummy" in model.model_dump_json()) == (
-        "lm_studio/qwen3-8b",
-        "dummy",
-        False,
-    )
 
 
 @pytest.mark.parametrize(

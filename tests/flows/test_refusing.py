@@ -91,17 +91,6 @@ def test_a_model_that_answers_no_question(folder: Path, name: str, said: str) ->
     assert said in " ".join(done.stderr.replace("│", " ").split())
 
 
-def test_a_file_of_models_with_an_unknown_field(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = folder / "models.yaml"
-    file.write_text("mine:\n  backend: openai\n  name: m\n  colour: red\n")
-    monkeypatch.setenv("TRIVET_MODELS", str(file))
-    done = index(folder, "--vlm", "mine")
-    assert done.code == 2
-    assert (
-        f"--vlm mine: {file}: mine.colour: Extra inputs are not permitted; an entry has backend, name," in done.stderr
-    )
-
-
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is here")
 def test_a_model_of_vllm_where_that_is_not_installed(folder: Path) -> None:
     done = index(folder, "--vlm", "vllm:FOLDER/text")

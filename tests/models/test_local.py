@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -94,13 +93,6 @@ def test_a_model_that_writes_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_picture_that_does_not_fit_says_what_to_change(seeing: Path) -> None:
     with pytest.raises(ContextOverflow, match=r"pictures included.*smaller pictures \(max_pixels\)"):
         open_chat(f"hf:{seeing},max_length=16").complete(request(make_png(0, width=32, height=32)))
-
-
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
-@pytest.mark.machine
-def test_vllm_that_is_not_here_is_refused_with_the_remedy(text: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="vLLM"):
-        open_chat(f"vllm:{text}").complete(request())
 
 
 def test_other_weights_under_the_same_name_are_another_revision(tmp_path: Path) -> None:

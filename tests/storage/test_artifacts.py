@@ -87,11 +87,3 @@ def test_an_object_store_that_is_away_is_said(tmp_path: Path) -> None:
     store = Artifacts.open("http://127.0.0.1:9/store", cache=tmp_path)
     with pytest.raises(StoreUnreachable, match=r"127\.0\.0\.1:9"):
         store.put("document", b"abc")
-
-
-def test_a_damaged_object_is_kept_aside(tmp_path: Path) -> None:
-    store = Artifacts(tmp_path)
-    ref = store.put("document", b"abc")
-    store.path(ref).write_bytes(b"abd")
-    assert not store.verify(ref)
-    assert (tmp_path / "damaged" / f"document-{ref.digest}").read_bytes() == b"abd"

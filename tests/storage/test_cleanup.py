@@ -48,26 +48,6 @@ def left(store: Artifacts) -> set[str]:
     return {each.ref.digest for each in store.objects()}
 
 
-def test_what_nothing_refers_to_is_removed(store: Artifacts, tmp_path: Path) -> None:
-    ref = store.put("document", b"abc")
-    done = clean(store, tmp_path / "results")
-    assert [(each.name, each.size) for each in done.removed] == [(f"document/{ref.digest}", 3)]
-    assert left(store) == set()
-
-
-def test_a_dry_run_only_tells(store: Artifacts, tmp_path: Path) -> None:
-    ref = store.put("document", b"abc")
-    done = clean(store, tmp_path / "results", dry_run=True)
-    assert (len(done.removed), done.removed_bytes) == (1, 3)
-    assert left(store) == {ref.digest}
-
-
-def test_the_young_stay(store: Artifacts, tmp_path: Path) -> None:
-    ref = store.put("document", b"abc")
-    clean(store, tmp_path / "results", now=datetime.now(UTC))
-    assert left(store) == {ref.digest}
-
-
 def test_a_key_keeps_its_artifact(store: Artifacts, tmp_path: Path) -> None:
     ref = store.put("document", b"abc")
     store.remember(KEY, ref)

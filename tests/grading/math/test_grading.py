@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from pydantic import JsonValue
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
 from tasks.grading.math import symbolic
 from tasks.grading.math.math_grader import MathGrader, grade_math
+from tests.grading.math.golds import FILES, bare, golds, responses
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +84,63 @@ def test_failing_grader_leaves_the_sample_unscored(monkeypatch: pytest.MonkeyPat
         sample = graded(grader, r"\int_0^1 2x\,dx", "\\boxed{1}")
     assert (sample.status, sample.score) == ("unscored", None)
     assert sample.reason
+
+
+# Each gold of the published benchmarks equals itself in a full response, and not the next one.
+
+
+NOT_ITSELF = {
+    ("OlympiadBench", "$t(0,4]$", "assigned"): "a slip in the data: `t` stands before the interval without a sign",
+}
+"""Gold and rewriting that do not match, with the reason."""
+SAME_AS_NEXT = {("MATH500", "5", "x=5"): "two problems in a row have the same answer, once with its variable"}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("task", FILES)
+def test_gold_equals_itself_in_a_response(task: str, shared: Path, grader: MathGrader) -> None:
+    pairs = [(gold, name, response) for gold in golds(shared, task) if gold for name, response in responses(gold)]
+    wrong = {(task, gold, name) for gold, name, response in pairs if not grader.compare(gold, response).equal}
+    assert wrong == {listed for listed in NOT_ITSELF if listed[0] == task}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("task", FILES)
+def test_gold_does_not_equal_the_next_one(task: str, shared: Path, grader: MathGrader) -> None:
+    listed = golds(shared, task)
+    pairs = [(gold, after) for gold, after in itertools.pairwise(listed) if gold != after]
+    same = {
+        (task, gold, after) for gold, after in pairs if grader.compare(gold, f"So $\\boxed{{{bare(after)}}}$.").equal
+    }
+    assert same == {listed for listed in SAME_AS_NEXT if listed[0] == task}
+
+
+# Labelled pairs of our own: a gold, answers that say the same, and near misses.
+
+
+PAIRS = [
+    (group["gold"], answer, equal)
+    for line in Path(__file__).with_name("pairs.jsonl").read_text("utf-8").splitlines()
+    for group in [json.loads(line)]
+    for equal, answers in ((True, group["equal"]), (False, group["unequal"]))
+    for answer in answers
+]
+
+
+def test_there_are_as_many_near_misses_as_answers() -> None:
+    assert len(PAIRS) >= 400
+    assert sum(not equal for _, _, equal in PAIRS) * 2 >= len(PAIRS)
+
+
+@pytest.mark.parametrize(("gold", "answer", "equal"), PAIRS, ids=[f"{g} {'=' if e else '≠'} {a}" for g, a, e in PAIRS])
+def test_pair_is_judged_as_labelled(gold: str, answer: str, equal: bool, grader: MathGrader) -> None:
+    verdict = grader.compare(gold, answer)
+    assert (verdict.equal, verdict.failed) == (equal, None)
+
+
+@pytest.mark.parametrize(("gold", "answer", "equal"), PAIRS, ids=[f"{g} {'=' if e else '≠'} {a}" for g, a, e in PAIRS])
+def test_pair_is_judged_the_same_inside_a_response(gold: str, answer: str, equal: bool, grader: MathGrader) -> None:
+    inner = re.fullmatch(r"\\boxed\{(.*)\}|(?<!\\)\$(.*)\$|\\\((.*)\\\)", answer)
+    answer = next((group for group in inner.groups() if group), "") if inner else answer
+    response = f"First $a = 3$, so 17 remain.\n\nHence the answer is $\\boxed{{{answer}}}$."
+    assert grader.compare(gold, response).equal == equal
