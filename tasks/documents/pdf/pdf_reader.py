@@ -214,16 +214,16 @@ class PdfReader:
         )
         return _empty_page(loaded, status, reason).model_copy(update={"blocks": blocks})
 
-    def _load_page(self, number: int) -> _LoadedPage:
-        if number not in self._loaded:
+    def _load_page(self, page_number: int) -> _LoadedPage:
+        if page_number not in self._loaded:
             pymupdf.TOOLS.reset_mupdf_warnings()
-            page = self._document.load_page(number - 1)
+            page = self._document.load_page(page_number - 1)
             text = extract_text(page, layers=self._layers)
             if self._options.pdf_reader == "pdfplumber":
-                text = self._plumber.text(number, text)
+                text = self._plumber.text(page_number, text)
             margins, complaints = pdf_blocks.find_margins(text), pdf_document.list_warnings()
-            self._loaded[number] = _LoadedPage(number, page, text, margins, complaints)
-        return self._loaded[number]
+            self._loaded[page_number] = _LoadedPage(page_number, page, text, margins, complaints)
+        return self._loaded[page_number]
 
     def _peek(self, number: int) -> _LoadedPage | None:
         """Return another page, if its content is short and has no forms, so that it takes little time; else None."""

@@ -347,7 +347,7 @@ def _read_based(tokens: list[Token]) -> Based | None:
 
 
 def _read_formula(tokens: list[Token]) -> Formula | Words:
-    """Return a formula with its unit; words where they make another number of it, or stand within it."""
+    """Return a formula with its unit, or Words where words change or interrupt it. Raises NotUnderstood."""
     split = split_unit(tokens)
     if split is None:
         return _as_words(tokens)

@@ -298,7 +298,7 @@ class _Routing:
         return _Fitting(best_fitting if exact else order, best_fitting)
 
     def _find_sides(self, route: _Route) -> list[list[int]]:
-        """Return what is compared: issuers, else rounds or years of one, else the documents themselves."""
+        """Return the documents of each side: of issuers, else of rounds or years, else each file; [] for too many."""
         entities = [mention for mention in route.mentions if mention.kind == "entity"]
         sides = _distinct([self._rank_by_qualifiers(sorted(m.documents), route.scores).documents for m in entities])
         if len(sides) > 1:
