@@ -57,11 +57,6 @@ def test_the_page_and_document_figures_keep_their_shape(index: Path, tmp_path: P
     assert told["page"]["hit@1"] == told["document"]["mrr@10"] == {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
-def test_a_gold_document_goes_by_any_of_its_names(index: Path, tmp_path: Path) -> None:
-    told = evaluate(questions(tmp_path, DELIVERY), index, "--no-answers", "--json").json
-    assert (told["page"]["hit@1"]["value"], told["notes"]) == (1.0, [])
-
-
 def test_answers_are_checked_where_lines_have_an_answer(index: Path, tmp_path: Path) -> None:
     told = evaluate(questions(tmp_path, PRICE, DELIVERY, NOBODY), index, "--llm", "none", "--json").json
     answers = told["answers"]
