@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -79,6 +81,19 @@ def test_threads_may_put_and_get_at_once(store: Responses) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(put_and_get, range(200))) == [number % 50 for number in range(200)]
+
+
+@pytest.mark.postgres
+def test_a_server_that_was_killed_is_started_again(home: Path) -> None:
+    store = Responses(lambda: connections.locate(None, home))
+    store.put_many({key(1): answer("before")})
+    pid = Cluster(home).status().pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    got = store.many([key(1)]).get(key(1))
+    assert got
+    assert got.response == "before"
+    connections.engine(connections.locate(None, home)).dispose()
 
 
 def test_a_server_that_is_away_is_said_without_the_password() -> None:
