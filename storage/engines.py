@@ -102,7 +102,8 @@ def short_name(folder: Path) -> str:
     if url is None:
         return folder.absolute().name
     parts = urlsplit(url)
-    return dict(parse_qsl(parts.query)).get("schema") or PurePosixPath(parts.path).name or parts.netloc
+    name = dict(parse_qsl(parts.query)).get("schema") or PurePosixPath(parts.path).name
+    return name or parts.hostname or parts.scheme  # not the whole of it, which may hold a password
 
 
 def engine_of(folder: Path) -> PostgresEngine | None:

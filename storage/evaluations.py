@@ -168,21 +168,13 @@ class Evaluations:
             yield Graded(item, row["status"], row["score"], extracted, gold, row["missing"])
 
     def sample_page(
-        self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, since: str = ""
+        self, run: str, task: str, *, kind: SampleKind, after: After | None, most: int, words: str = ""
     ) -> list[Sample]:
-        """Return the samples of a kind by item and repeat, from the one after `after` on.
-
-        since: another run; only those whose score or extracted answer is another one there.
-        """
+        """Return samples of a kind whose texts hold `words`, by item and repeat, from the one after `after` on."""
         conditions = [KINDS[kind]]
-        if since:
-            before = samples.alias("before")
-            same_task = before.c.run == escape(since), before.c.task == escape(task)
-            same_sample = before.c.item == samples.c.item, before.c.repeat == samples.c.repeat
-            score, extracted = before.c.score, before.c.extracted
-            moved = score.is_distinct_from(samples.c.score) | extracted.is_distinct_from(samples.c.extracted)
-            data = before.c.dataset.in_(self._datasets(since, task))
-            conditions.append(sa.exists().where(*same_task, data, *same_sample, moved))
+        if words:
+            sample_text = sa.func.concat_ws("\n", samples.c.item, samples.c.extracted, samples.c.gold, samples.c.reason)
+            conditions.append(sample_text.icontains(escape(words), autoescape=True))
         pages = (
             self._page(run, task, dataset, samples.c, *conditions, after=after, most=most)
             for dataset in self._datasets(run, task)[:1]

@@ -9,7 +9,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter
-from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, exists, func, insert, select, update
 
 from storage.connections import Reconnecting
 from storage.records import Record
@@ -92,9 +92,14 @@ class Sessions:
         rows = self._database.rows(_select_sessions().where(chat_sessions.c.index_path == escape(index)).limit(1))
         return _session(rows[0]) if rows else None
 
-    def recent(self, n: int) -> tuple[Session, ...]:
-        """Return the `n` sessions of any index that were talked in last; those without a question are left out."""
-        return tuple(_session(row) for row in self._database.rows(_select_sessions().limit(n)))
+    def recent(self, n: int, *, words: str = "") -> tuple[Session, ...]:
+        """Return the `n` sessions of any index used last that have a question, and a turn that holds `words`."""
+        query = _select_sessions().limit(n)
+        if words:
+            turn_text = chat_turns.c.question + "\n" + chat_turns.c.answered["answer"].astext
+            matches = turn_text.icontains(escape(words), autoescape=True)
+            query = query.where(exists().where(chat_turns.c.session_id == chat_sessions.c.id, matches))
+        return tuple(_session(row) for row in self._database.rows(query))
 
     def get(self, prefix: str) -> Session:
         """Return the session whose id is, or begins with, `prefix`. Raises UnknownSession."""

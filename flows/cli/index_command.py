@@ -50,7 +50,7 @@ def index(
     documents: Annotated[
         Path,
         typer.Argument(
-            help="Folder of documents: PDF, HWP, HWPX, DOCX, XLSX, PPTX, CSV, text, HTML, pictures, mail, ZIP."
+            exists=True, file_okay=False, help="Folder of PDF, HWP, Office, HTML, text, mail, pictures, ZIP."
         ),
     ],
     index: AnyIndexFolder = None,
@@ -76,8 +76,7 @@ def index(
     folders = {"documents": documents.absolute(), "index": index and index.absolute(), "metadata": metadata}
     with report_invalid(OPTIONS):
         parameters = merge_parameters({**values, **folders}, file=config, settings=settings or ())
-    index = index_place(str(parameters.get("index") or default_index(documents)))
-    parameters["index"] = index
+    index = parameters["index"] = index_place(str(parameters.get("index") or default_index(documents)))
     if dry_run:
         from flows.running.rag_config import IndexConfig
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,42 +37,42 @@ def open_assistant(
     return opened(index, models=models_of(llm), patient=patient, reranker=reranker, answers=answers)
 
 
+def with_model(assistant: Assistant, llm: str) -> Assistant:
+    """Return an assistant over the same open index that another model answers for. Raises ModelUnavailable."""
+    from tasks.rag.answering.wiring import open_wiring
+
+    other = copy(assistant)
+    other.desk = replace(assistant.desk, wiring=open_wiring(models_of(llm), patient=False))
+    return other
+
+
 def models_of(llm: str | None) -> Models:
     """Return the models of `none`, `local`, `openai` or a model's name; None: TRIVET_LLM. Raises ModelUnavailable."""
     from tasks.rag.answering.wiring import Models
 
-    match spelled(llm or settings().llm):
-        case "none":
-            return Models()
-        case "local":
-            name = settings().llm_model
-            if not name:
-                raise ModelUnavailable(
-                    "--llm local needs a model: set TRIVET_LLM_MODEL to the name that your server knows, and "
-                    "TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
-                )
-            name = spelled(name)
-            model = name if name.partition(":")[0] in backends() else f"openai:{name}"
-            if not _has_endpoint(model):  # OpenAI's own address is the default of a client, and not a local place
-                raise ModelUnavailable(
-                    "--llm local needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
-                )
-            return Models(wiring="local", large=model, small=model, revision=revision_of(model))
-        case "openai":
-            if not (settings().openai_api_key or settings().openai_base_url):
-                raise ModelUnavailable(
-                    "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
-                )
-            return Models(wiring="openai", large=f"openai:{OPENAI_MODEL}", small=f"openai:{OPENAI_SMALL_MODEL}")
-        case name if name.partition(":")[0] in backends():
-            if not (_has_endpoint(name) or settings().openai_api_key):
-                raise ModelUnavailable(
-                    f"--llm {name} needs a server: set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1), "
-                    "or OPENAI_API_KEY for OpenAI's own"
-                )
-            return Models(wiring="local", large=name, small=name, revision=revision_of(name))
-        case name:
-            raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
+    word = spelled(llm or settings().llm)
+    name, address = word, "set TRIVET_LLM_BASE_URL to its address (http://127.0.0.1:8000/v1)"
+    if word == "none":
+        return Models()
+    if word == "openai":
+        if not (settings().openai_api_key or settings().openai_base_url):
+            raise ModelUnavailable(
+                "--llm openai needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"
+            )
+        return Models(wiring="openai", large=f"openai:{OPENAI_MODEL}", small=f"openai:{OPENAI_SMALL_MODEL}")
+    if word == "local":
+        if not settings().llm_model:
+            needs = f"set TRIVET_LLM_MODEL to the name that your server knows, and {address.removeprefix('set ')}"
+            raise ModelUnavailable(f"--llm local needs a model: {needs}")
+        name = spelled(settings().llm_model or "")
+        name = name if name.partition(":")[0] in backends() else f"openai:{name}"
+    elif name.partition(":")[0] not in backends():
+        raise ModelUnavailable(f"there is no --llm {name!r}; give none, local, openai, or a model: {spellings()}")
+    # OpenAI's own address is the default of a client, and not a local place
+    if not (_has_endpoint(name) or (settings().openai_api_key and word != "local")):
+        remedy = address if word == "local" else f"{address}, or OPENAI_API_KEY for OpenAI's own"
+        raise ModelUnavailable(f"--llm {word} needs a server: {remedy}")
+    return Models(wiring="local", large=name, small=name, revision=revision_of(name))
 
 
 def _has_endpoint(name: str) -> bool:

@@ -114,9 +114,8 @@ def has_server() -> bool:
 
 def wait_until_healthy(home: Path) -> None:
     """Block until the API of PREFECT_API_URL answers. Raises ServerDidNotStart."""
-    url = os.environ.get(URL)
-    own = _joined[-1] if _joined else None
-    why = why_silent(url, START_S if own else None, goes_on=lambda: not own or own.is_alive) if url else None
+    url, own = os.environ.get(URL), _joined[-1] if _joined else None
+    why = url and why_silent(url, START_S if own else None, goes_on=lambda: not own or own.is_alive)
     if not (url and why):
         return
     if own is None:
@@ -259,8 +258,6 @@ def serve(descriptor: str, folder: str, idle_s: str) -> None:
 
     Thread(target=end_when_idle, daemon=True).start()
     server.run(sockets=[socket.socket(fileno=int(descriptor))])
-    if not server.started:
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import Receive, Scope, Send
 
+from flows.running.answer_models import with_model
 from flows.service.api import ApiFailed
 from flows.service.live_index import LiveIndex
 from flows.service.served_collections import UnknownCollection
@@ -28,7 +29,7 @@ from storage.records import Record
 from storage.sessions import Session, Sessions
 from storage.storage_errors import StorageError, UnknownRun, UnknownSession
 from tasks.evaluation.evaluation_errors import EvaluationError
-from tasks.rag.answering.assistant import Event
+from tasks.rag.answering.assistant import Answering, Assistant, Event
 from tasks.rag.answers import Answered, Turn
 from tasks.rag.planning.names import find_named_documents
 from tasks.rag.planning.plan import history_of, parse_answers
@@ -61,6 +62,8 @@ class Question(Record):
     """Names of the documents to look in."""
     collection: str | None = None
     """Name of the collection to ask, where the server has several."""
+    model: str | None = None
+    """One of the models that the pages offer; None: the one that the server was started with."""
     stream: bool = False
     """Server-sent events `stage`, `draft` ({delta} or {replace}), then `answer` or `error`."""
 
@@ -206,7 +209,12 @@ class Asking:
                     raise OtherIndex(f"{problem}; go on with it where that is served")
                 history = history_of(parse_answers([turn.answered for turn in self.sessions.turns(session.id)]).answers)
             tell(Begun(session.id if session else None))
-            return current.ask(question.question, history=history, documents=documents, on_event=tell), session
+            answering: Answering = current
+            if question.model and question.model != live.models[0]:
+                if question.model not in live.models:
+                    raise ValueError(f"{question.model[:80]} is no model here; there are {', '.join(live.models)}")
+                answering = with_model(cast(Assistant, current), question.model)
+            return answering.ask(question.question, history=history, documents=documents, on_event=tell), session
 
     async def _items(self, is_gone: Callable[[], Awaitable[bool]], work: _Work | None) -> AsyncGenerator[Item]:
         """Yield the items of the work until it ends or the client is gone."""

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+
 from flows.running.environment import LOOPBACK, describe_silence, trust, why_silent
 from storage.records import Record
 
@@ -40,30 +42,21 @@ class Api(NamedTuple):
     def is_ready(self) -> bool:
         """Return whether the server answers and reaches its database; needs no auth string."""
         try:
-            self._request("GET", "/ready", tries=1)
+            self.send("GET", "/ready", tries=1)
         except ApiFailed:
             return False
         return True
 
     def get(self, path: str) -> Any:
         """Send a GET request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
-        return self._request("GET", path)
+        return self.send("GET", path)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send a POST request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
-        return self._request("POST", path, body)
+        return self.send("POST", path, body)
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Send a PUT request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
-        return self._request("PUT", path, body)
-
-    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Send a PATCH request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
-        return self._request("PATCH", path, body)
-
-    def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES
-    ) -> Any:
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, tries: int = BUSY_TRIES) -> Any:
+        """Send a request, and return the JSON of the answer. Raises ApiFailed, ApiAway."""
         import httpx  # takes .07 s, which a command without a server is spared
 
         is_local = httpx.URL(self.url).host in LOOPBACK  # no proxy stands before this machine
@@ -165,7 +158,11 @@ def connect(home: Path) -> None:
     address = address_of(home)
     if address is None:
         raise NotConnected("no Prefect server: start one with `trivet up`, or set PREFECT_API_URL")
-    if why := why_silent(address.api_url):
+    supervisor = home / "service" / "supervisord.pid"
+    # one that is dead starts no server again, and nobody need wait for it
+    if why := why_silent(
+        address.api_url, goes_on=lambda: supervisor.exists() and psutil.pid_exists(int(supervisor.read_text()))
+    ):
         raise NotConnected(
             f"the server of this home does not answer at {address.api_url} ({why}); `trivet status` tells more, "
             "`trivet up` starts it again"

@@ -108,7 +108,7 @@ def deploy(api: Api, folder: Path | None = None, *, even_unchanged: bool = True)
         raise DeployFailed(f"{file} cannot be deployed: {last}; correct it and run `trivet deploy` again")
     _take_up_schedules(api, before)
     if stored:
-        api.patch(f"/variables/name/{VARIABLE}", {"value": digest})
+        api.send("PATCH", f"/variables/name/{VARIABLE}", {"value": digest})
     else:
         api.post("/variables/", {"name": VARIABLE, "value": digest, "tags": [TAG]})
     return Deployed(deployments=_deployed(api), unchanged=unchanged)
@@ -161,7 +161,7 @@ def _place_automations(api: Api, automations: list[dict[str, Any]]) -> None:
             action["block_document_id"] = block
         if earlier := deployed.get(automation["name"]):
             # one that somebody has switched off stays off
-            api.put(f"/automations/{earlier['id']}", automation | {"enabled": earlier["enabled"]})
+            api.send("PUT", f"/automations/{earlier['id']}", automation | {"enabled": earlier["enabled"]})
         else:
             api.post("/automations/", automation)
 
@@ -190,24 +190,18 @@ def _take_up_schedules(api: Api, before: list[dict[str, Any]]) -> None:
     for deployment in _find_deployments(api):
         earlier, path = earlier_by_name.get(deployment["name"]), f"/deployments/{deployment['id']}"
         if earlier and restores:
-            api.patch(path, {"parameters": earlier["parameters"]})
+            api.send("PATCH", path, {"parameters": earlier["parameters"]})
         elif not earlier or earlier["parameters"] != deployment["parameters"]:
             continue
         by_slug = {schedule["slug"]: schedule for schedule in earlier["schedules"]}
         for schedule in deployment["schedules"]:
             own = by_slug.get(schedule["slug"], schedule)
             if changed := {name: own[name] for name in fields if own[name] != schedule[name]}:
-                api.patch(f"{path}/schedules/{schedule['id']}", changed)
+                api.send("PATCH", f"{path}/schedules/{schedule['id']}", changed)
     file.unlink(missing_ok=True)
 
 
 def _deployed(api: Api) -> tuple[str, ...]:
-    deployments = _find_deployments(api)
     flows = {entry["id"]: entry["name"] for entry in api.post("/flows/filter", {})}
-    return tuple(
-        sorted(
-            f"{flows[deployment['flow_id']]}/{deployment['name']}"
-            for deployment in deployments
-            if deployment["flow_id"] in flows
-        )
-    )
+    deployments = (each for each in _find_deployments(api) if each["flow_id"] in flows)
+    return tuple(sorted(f"{flows[each['flow_id']]}/{each['name']}" for each in deployments))

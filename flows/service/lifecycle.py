@@ -9,7 +9,6 @@ import http.client
 import os
 import secrets
 import shutil
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -25,8 +24,9 @@ from pydantic import ValidationError
 
 from flows.running.command_server import end_shared_api
 from flows.service import supervising
-from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, Refused, address_of, auth_of, hand_back
+from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, address_of, auth_of, hand_back
 from flows.service.deploy import DeployFailed, deploy
+from flows.service.page_server import listen
 from flows.service.place import (
     LOOPBACK,
     Place,
@@ -50,7 +50,7 @@ PAGES_S = 10.0
 MOST_LOG_LINES = 5
 """Last lines shown from the log of a part that did not start."""
 DEAD = ("backoff", "failed", "fatal", "exited")
-ORDER_S = 150.0
+ORDER_S = 180.0
 """Longest wait for the supervisor to end all programs one after the other; it kills those that do not."""
 GRACE_S = 15.0
 """Longest wait for a program whose supervisor was killed."""
@@ -140,14 +140,14 @@ def up(place: Place, options: UpOptions, environment: Mapping[str, str], *, say:
                 supervising.restart_waiting(place)
                 return _finish_start(place, running, settings, auth, since=None)
             if before and before.port != settings.port and not settings.server:
-                _check_port(settings.port)  # before anything is stopped for it
+                listen(LOOPBACK, settings.port).close()  # before anything is stopped for it
 
         end(place)
         end_shared_api(place.home, even_in_use=False)  # its memory is better spent on the service
         try:
             since, database = datetime.now(UTC), None
             if not settings.server:
-                _check_port(settings.port)
+                listen(LOOPBACK, settings.port).close()
                 database = choose_database(place, environment)
                 say(f"Prefect's database: {database.kind}, because {database.why}")
             service = Service(
@@ -180,15 +180,6 @@ def service_of(place: Place) -> Service | None:
         return Service.model_validate_json(place.address.read_bytes())
     except (FileNotFoundError, ValidationError):  # the latter: of another version, which starts anew
         return None
-
-
-def _check_port(port: int) -> None:
-    """Raise Refused where another program listens."""
-    try:
-        socket.create_server((LOOPBACK, port)).close()
-    except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server appends the address
-        raise Refused(f"{LOOPBACK}:{port} cannot be used ({reason}); choose another --port") from error
 
 
 def _finish_start(

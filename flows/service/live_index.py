@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from storage.index import Index, pointer_of
 from storage.storage_errors import EngineAway, StorageError
@@ -58,8 +58,15 @@ class _Opened:
 class LiveIndex:
     """Lends the current index version, which `open_current` opens, to any number of threads."""
 
-    def __init__(self, folder: Path, open_current: Callable[[], AbstractContextManager[OpenIndex]]) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        open_current: Callable[[], AbstractContextManager[OpenIndex]],
+        *,
+        models: Sequence[str] = ("none",),
+    ) -> None:
+        """models: names of those that a question may choose from; the first answers where none is chosen."""
+        self.folder, self.models = folder, models
         self._open_current = open_current
         self._lock = Lock()
         self._current: _Opened | None = None
@@ -211,14 +218,11 @@ class Indexing:
         """Run the flow as it ran last, so that nothing is made anew; return what went wrong; empty: nothing."""
         status = self.status()
         own = {"documents": str(self.documents), "index": str(self.index), "again": sorted(again)}
-        child = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-        )
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        try:
+            child = subprocess.Popen(self._command, encoding="utf-8", errors="replace", **pipes)
+        except OSError as error:
+            return f"no process could be started ({error}); free memory or processes, and index again"
         with self._lock:
             self._child = child
         _, errors = child.communicate(json.dumps((status.parameters if status else {}) | own))

@@ -39,6 +39,7 @@ from flows.service.served_collections import (
     make_absolute,
     require_own_folders,
 )
+from models.registry import registered_models
 from storage import files
 from storage.storage_errors import IndexUnusable
 
@@ -152,7 +153,8 @@ def open_collection(
         require_own_folders(make_absolute({name: folders}))
         indexing = Indexing(folders.documents.absolute(), index.absolute())
         files.make_folder(folders.documents)
-    live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers))
+    models = tuple(dict.fromkeys((llm or settings().llm, *registered_models(), "none")))
+    live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers), models=models)
     return Collection(name, live, indexing)
 
 

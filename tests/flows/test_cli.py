@@ -128,9 +128,9 @@ def test_every_command_speaks_json(words: tuple[str, ...]) -> None:
         (["lever", "run"], "nothing says what to learn from"),
         (["rag", "search", "q", "--index", "x", "--strategy", "psychic"], "'similarity', 'mmr', 'bm25', 'rrf'"),
         (["rag", "search", "q", "--index", "x", "--top-k", "0"], "greater than or equal to 1"),
-        (["rag", "index", "x", "--index", "y", "--set", "loud"], "is not NAME=VALUE"),
-        (["rag", "index", "x", "--index", "y", "--vlm_price", "1,2"], "--set spending.prices"),
-        (["rag", "index", "x", "--index", "y", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
+        (["rag", "index", "tests", "--index", "y", "--set", "loud"], "is not NAME=VALUE"),
+        (["rag", "index", "tests", "--index", "y", "--vlm_price", "1,2"], "--set spending.prices"),
+        (["rag", "index", "tests", "--index", "y", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
         (["rag", "text", "x.pdf", "--password-env", "TRIVET_NO_SUCH"], "no such environment variable"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
@@ -173,9 +173,9 @@ def test_without_index_the_last_one_made_answers_and_is_named(index: Path, tmp_p
 
 def test_the_default_index_is_not_made_of_other_documents(tmp_path: Path) -> None:
     StatusFile(tmp_path / DEFAULT_INDEX, generation=None, run=None, parameters={"documents": "/papers"}).update()
-    refused = run_apart("rag", "index", "contracts", TRIVET_HOME=str(tmp_path))
+    refused = run_apart("rag", "index", "tests/contracts", TRIVET_HOME=str(tmp_path))
     assert (refused.code, "is of /papers" in refused.stderr) == (2, True)
-    assert f"`trivet rag index contracts --index {tmp_path / 'index' / 'contracts'}`" in refused.stderr
+    assert f"`trivet rag index tests/contracts --index {tmp_path / 'index' / 'contracts'}`" in refused.stderr
 
 
 @pytest.mark.parametrize("command", [["text", "{}"], ["eval", "{}", "--index", "/nowhere"]], ids=lambda words: words[0])

@@ -63,7 +63,7 @@ def test_what_is_no_address_is_named(url: str, monkeypatch: pytest.MonkeyPatch, 
 def test_a_service_that_is_away_is_not_called_a_server_of_the_user(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(environment, "ANSWER_S", 0.1)
+    monkeypatch.setattr(environment, "ANSWER_S", 3_600)  # one whose supervisor is dead is not waited for
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     (tmp_path / SERVICE_FILE).parent.mkdir()
     (tmp_path / SERVICE_FILE).write_text(f'{{"api_url": "{NOBODY}", "ui_url": "http://127.0.0.1:9"}}')

@@ -28,7 +28,7 @@ def test_a_locked_server_is_asked_again_and_one_that_is_not_ready_is_not() -> No
     with HTTPServer(("127.0.0.1", 0), Locked) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         api = Api(f"http://127.0.0.1:{server.server_port}", None)
-        assert api.patch("/variables/name/deployed", {}) == {}
+        assert api.send("PATCH", "/variables/name/deployed", {}) == {}
         assert not api.is_ready()
         server.shutdown()
     assert Locked.asked == ["PATCH", "PATCH", "PATCH", "GET"]

@@ -46,3 +46,11 @@ def test_files_are_indexed_once_they_are_still_and_a_folder_that_is_away_is_not(
     (documents / "another.txt").write_text("text")
     until(lambda: indexing.state().ended == 2)
     indexing.close()
+
+
+def test_a_run_that_cannot_be_started_is_told_and_followed_by_another(tmp_path: Path) -> None:
+    indexing = Indexing(tmp_path, tmp_path / "index", command=(str(tmp_path / "no program"),))
+    for ended in (1, 2):
+        indexing.start()
+        until(lambda ended=ended: (indexing.state().ended, indexing.state().running) == (ended, False))
+    assert indexing.state().failure.startswith("no process could be started ([Errno 2]")

@@ -87,7 +87,7 @@ def test_nights_are_scheduled_once_they_are_switched_on(service: Started) -> Non
     deployment = running.api.get("/deployments/name/nightly/nightly")
     [schedule] = deployment["schedules"]
     assert not schedule["active"]
-    running.api.patch(f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": True})
+    running.api.send("PATCH", f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": True})
     ahead = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}, "flows": {"name": {"any_": ["nightly"]}}}
     running.until(lambda: running.api.post("/flow_runs/filter", ahead), "a night is planned")
 
@@ -236,7 +236,7 @@ def test_a_secret_among_parameters_is_refused_before_it_is_stored(
     body = {"parameters": {"config": config}}
     sent: Any = [{"schedule": {"interval": 60}} | body] if path == "schedules" else body
     with pytest.raises(ApiFailed, match="api_key_env") as refused:
-        _ = api.post(f"{place}/{path}", sent) if path else api.patch(place, body)
+        _ = api.post(f"{place}/{path}", sent) if path else api.send("PATCH", place, body)
     assert SECRET not in str(refused.value)
     assert SECRET not in json.dumps(api.get(place))
 

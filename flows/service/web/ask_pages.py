@@ -6,18 +6,21 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Sequence
 from contextlib import aclosing
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
+from pathlib import Path, PurePath
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from flows.service.answering import CLIENT_GONE, Begun, Question, Refusal, Stream
+from flows.service.live_index import LiveIndex
+from flows.service.web import doors
 from flows.service.web.answer_parts import blocks_of, escape_markdown, markdown_of, unmarked_sentences
 from flows.service.web.place_page import picture_link, place_address, place_values
 from flows.service.web.visits import HEADERS, ROOT, Pages, Problem, Visit
@@ -25,6 +28,7 @@ from storage import files
 from storage.engines import lasting_name
 from storage.sessions import Session
 from storage.storage_errors import DatabaseUnavailable, StorageError
+from tasks.language.number_words import CURRENCIES
 from tasks.language.sentences import strip_marks
 from tasks.rag.answering.assistant import Event
 from tasks.rag.answers import Answered, Citation, cited_place, headline_of
@@ -39,54 +43,84 @@ STAGES = {
 }
 MOST_SESSIONS = 200
 MOST_CORRECTION_CHARS = 4_000
+MOST_EXAMPLES = 4
+LABEL = re.compile(r"[^\W\d_]\D{2,40}")
+"""Label of a row that makes a question."""
 FOLDER = "labelled"
 _writing = Lock()
 pages = Pages()
 
 
-class Turn(NamedTuple):
-    """A question of a conversation as its page shows it."""
-
-    n: int
-    """Number of the turn in its conversation, from 1."""
-    answered: Answered
-
-
-def _conversation_page(visit: Visit, session: Session | None, turns: Sequence[Turn], *, note: str = "") -> Response:
-    cited = next((turn.answered.citations[0] for turn in reversed(turns) if turn.answered.citations), None)
-    place = place_values(visit, cited) if cited else None
-    documents = 0
+def _show_answers(visit: Visit, session: Session | None, answers: Sequence[Answered], *, note: str = "") -> Response:
+    cited = next((answered.citations[0] for answered in reversed(answers) if answered.citations), None)
+    documents, examples = 0, ()
     try:
         with visit.live.borrow() as current:
             documents = len(current.index.catalogue)
+        examples = () if answers or visit.selected_documents else list_examples(visit.live, current.index.digest)
     except StorageError as error:
         note = note or str(error)
-    turn_values = [_turn_context(visit, session, turn) for turn in turns]
-    return visit.page("ask.html", session=session, turns=turn_values, place=place, note=note, documents=documents)
+    return visit.page(
+        "ask.html",
+        session=session,
+        turns=[_turn_context(visit, session, n, answered) for n, answered in enumerate(answers, start=1)],
+        place=place_values(visit, cited) if cited else None,
+        note=note,
+        documents=documents,
+        examples=examples,
+        question=visit.query.get("question", ""),
+        models=visit.live.models,
+        model=visit.query.get("model", visit.form.get("model", "")),
+    )
 
 
-def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, list[Turn]]:
-    """Read a conversation; return the visit in its collection, the session, and its turns.
+@lru_cache(maxsize=8)
+def list_examples(live: LiveIndex, generation: str) -> tuple[str, ...]:
+    """Return questions for sums of money, each by the label of a row of another table of another document.
+
+    generation: digest of the index, which has other examples when it changes.
+    """
+    del generation
+    examples, labels = dict[str, str](), set[str]()
+    for number in doors.numbers(live):
+        label, name, period = number["line"].rpartition(" › ")[2], PurePath(number["document"]).stem, number["period"]
+        is_clear = number["unit"] in CURRENCIES.values() and not number["doubt"] and LABEL.fullmatch(label)
+        if is_clear and name not in examples and label not in labels:
+            labels.add(label)
+            korean = f"{name}: {f'{period} ' if period else ''}{label}은(는) 얼마인가요?"
+            english = f"What was {label}{f' in {period}' if period else ''} in {name}?"
+            examples[name] = english if label.isascii() else korean
+    return tuple(examples.values())[:MOST_EXAMPLES]
+
+
+def conversation_of(visit: Visit, prefix: str) -> tuple[Visit, Session, Sequence[Answered]]:
+    """Read a conversation; return the visit in its collection, the session, and its answers.
 
     Raises UnknownSession, DatabaseUnavailable, Problem.
     """
     sessions = visit.workplace.asking.sessions
     session = sessions.get(prefix)
     visit = _visit_of_session(visit, session)
-    answers = parse_answers([turn.answered for turn in sessions.turns(session.id)]).answers
-    return visit, session, [Turn(n, answered) for n, answered in enumerate(answers, start=1)]
+    return visit, session, parse_answers([turn.answered for turn in sessions.turns(session.id)]).answers
+
+
+def answer_of(answers: Sequence[Answered], n: str) -> Answered:
+    """Return the answer of a turn by its number in the address, from 1. Raises Problem."""
+    if not (n.isdecimal() and 1 <= int(n) <= len(answers)):
+        raise Problem(404, f"the conversation has no turn {n[:20]}")
+    return answers[int(n) - 1]
 
 
 @pages.get("/")
 def show_new_conversation(visit: Visit) -> Response:
     """Show the page of a conversation without turns, in which the first question begins a new one."""
-    return _conversation_page(visit, None, ())
+    return _show_answers(visit, None, ())
 
 
 @pages.get("/conversations/{session}")
 def show_conversation(visit: Visit) -> Response:
     """Show a conversation that was kept."""
-    return _conversation_page(*conversation_of(visit, visit.path["session"]))
+    return _show_answers(*conversation_of(visit, visit.path["session"]))
 
 
 def _visit_of_session(visit: Visit, session: Session) -> Visit:
@@ -97,15 +131,15 @@ def _visit_of_session(visit: Visit, session: Session) -> Visit:
     return visit_there
 
 
-def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str, Any]:
-    """Return the values of the template of a turn."""
-    answered, blocks = turn.answered, blocks_of(turn.answered)
+def _turn_context(visit: Visit, session: Session | None, n: int, answered: Answered) -> dict[str, Any]:
+    """Return the values of the template of a turn. n: its number in its conversation, from 1."""
+    blocks = blocks_of(answered)
     label = ""  # what somebody said of the answer before: right, wrong, or nothing
     if session:
         lines = read_labels(labels_file(visit.workplace.home, visit.live.folder))
-        label = next((line["verdict"] for line in lines if line["id"] == _line_id(session, turn.n)), "")
+        label = next((line["verdict"] for line in lines if line["id"] == f"{session.short_id}-{n}"), "")
     return {
-        "n": turn.n,
+        "n": n,
         "answered": answered,
         "headline": headline_of(answered),
         "blocks": blocks,
@@ -129,10 +163,6 @@ def _turn_context(visit: Visit, session: Session | None, turn: Turn) -> dict[str
     }
 
 
-def _line_id(session: Session, n: int) -> str:
-    return f"{session.short_id}-{n}"
-
-
 @pages.post("/ask")
 async def answer_question(visit: Visit) -> Response:
     """Answer; a browser with scripts gets a stream of events, another one the page."""
@@ -147,19 +177,25 @@ async def answer_question(visit: Visit) -> Response:
             session = await run_in_threadpool(sessions.start, lasting_name(visit.live.folder))
         except DatabaseUnavailable as error:
             session, note = None, f"this conversation is not kept: {error}"
-    question = Question(question=text, session=session.id if session else None)
+    question = Question(
+        question=text,
+        session=session.id if session else None,
+        documents=visit.selected_documents or None,
+        model=visit.form.get("model") or None,
+    )
     if session:
         visit = _visit_of_session(visit, session)
+    choice = {"documents": visit.selected_documents} | ({"model": question.model} if question.model else {})
     items = await visit.workplace.asking.items(visit.request, question, visit.live)
     if "text/event-stream" in visit.request.headers.get("Accept", ""):
 
         def fill(answered: Answered) -> dict[str, Any]:
-            turn = Turn(len(sessions.turns(session.id)) if session else 1, answered)
+            n = len(sessions.turns(session.id)) if session else 1
             place = place_values(visit, answered.citations[0]) if answered.citations else None
             return {
-                "html": visit.fill("turn.html", turn=_turn_context(visit, session, turn), note=note),
+                "html": visit.fill("turn.html", turn=_turn_context(visit, session, n, answered), note=note),
                 "place": visit.fill("place_part.html", place=place) if place else "",
-                "url": f"{ROOT}/conversations/{session.id}" if session else "",
+                "url": visit.to(f"/conversations/{session.id}", **choice) if session else "",
                 "session": session.id if session else "",
             }
 
@@ -170,8 +206,8 @@ async def answer_question(visit: Visit) -> Response:
     match last:
         case [Answered() as answered]:
             if session:
-                return RedirectResponse(f"{ROOT}/conversations/{session.id}", 303)
-            return await run_in_threadpool(lambda: _conversation_page(visit, None, [Turn(1, answered)], note=note))
+                return RedirectResponse(visit.to(f"/conversations/{session.id}", **choice), 303)
+            return await run_in_threadpool(lambda: _show_answers(visit, None, [answered], note=note))
         case [Refusal(status, sentence)]:
             raise Problem(status, sentence)
         case _:
@@ -182,21 +218,21 @@ async def answer_question(visit: Visit) -> Response:
 def show_conversations(visit: Visit) -> Response:
     """Show the conversations about the collections of this server, last used first."""
     names = {lasting_name(collection.live.folder): collection.name for collection in visit.workplace.collections}
-    recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS)
-    labels = read_labels(labels_file(visit.workplace.home, visit.live.folder))
+    words = visit.query.get("words", "").strip()
+    recent = visit.workplace.asking.sessions.recent(MOST_SESSIONS, words=words)
     return visit.page(
         "conversations.html",
         sessions=[(session, names[session.index_path]) for session in recent if session.index_path in names],
-        labelled=len(labels),
+        labelled=len(read_labels(labels_file(visit.workplace.home, visit.live.folder))),
+        words=words,
     )
 
 
 @pages.get("/conversations/{session}/export.{shape}")
 def export_conversation(visit: Visit) -> Response:
     """Download the conversation as Markdown, a question a heading, or as CSV, a row for each answer."""
-    visit, session, turns = conversation_of(visit, visit.path["session"])
+    visit, session, conversation = conversation_of(visit, visit.path["session"])
     base = str(visit.request.base_url).removesuffix("/").removesuffix(ROOT)
-    conversation = [turn.answered for turn in turns]
 
     def link(citation: Citation) -> str | None:
         path = picture_link(visit.workplace.keys, citation)
@@ -227,24 +263,22 @@ def export_conversation(visit: Visit) -> Response:
 @pages.post("/label")
 def save_label(visit: Visit) -> Response:
     """Keep a thumb or a correction as a labelled question."""
-    visit, session, turns = conversation_of(visit, visit.form.get("session", ""))
-    n = visit.form.get("turn", "")
-    if not (n.isdecimal() and 1 <= int(n) <= len(turns)):
-        raise Problem(404, f"the conversation has no turn {n[:20]}")
+    visit, session, answers = conversation_of(visit, visit.form.get("session", ""))
+    answered, n = answer_of(answers, visit.form.get("turn", "")), int(visit.form.get("turn", ""))
     right = visit.form.get("verdict") == "right"
-    earlier = [turn.answered.question for turn in turns[: int(n) - 1]]
+    earlier = [earlier_answer.question for earlier_answer in answers[: n - 1]]
     line = {
-        "id": _line_id(session, int(n)),
-        "question": turns[int(n) - 1].answered.question,
+        "id": f"{session.short_id}-{n}",
+        "question": answered.question,
         "document": None,
         "kind": "labelled",
         "verdict": "right" if right else "wrong",
-        **(gold_of(turns[int(n) - 1].answered) if right else _read_correction(visit)),
+        **(gold_of(answered) if right else _read_correction(visit)),
         **({"turns": earlier} if earlier else {}),
     }
     keep_label(labels_file(visit.workplace.home, visit.live.folder), line)
     if visit.is_part:
-        return visit.page("label.html", turn=_turn_context(visit, session, turns[int(n) - 1]))
+        return visit.page("label.html", turn=_turn_context(visit, session, n, answered))
     return RedirectResponse(f"{ROOT}/conversations/{session.id}#turn-{n}", 303)
 
 

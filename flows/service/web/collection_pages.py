@@ -80,14 +80,6 @@ class Upload(NamedTuple):
     refused: tuple[RefusedFile, ...]
 
 
-class Limits(NamedTuple):
-    """Limits of one upload in bytes; spare: what it leaves free on the disk."""
-
-    upload: int = MOST_BYTES
-    spare: int = SPARE_BYTES
-
-
-LIMITS = Limits()
 _placing = Lock()
 pages = Pages()
 _uploads: OrderedDict[str, Upload] = OrderedDict()
@@ -247,7 +239,6 @@ def show_document(visit: Visit) -> Response:
         troubled=len(status.troubled_pages) if status else 0,
         more=visit.to(f"/documents/{entry.document}", first=first + PAGE) if len(rows) > first + PAGE else "",
         before=visit.to(f"/documents/{entry.document}", first=max(0, first - PAGE)) if first else "",
-        numbers=visit.to("/numbers", entity=entry.name),
     )
 
 
@@ -262,13 +253,13 @@ async def receive_files(request: Request, folder: Path, *, apart_from: Path, adm
     size = request.headers.get("Content-Length", "")
     if not size.isdecimal():
         raise Problem(411, "this upload does not say how large it is; send it from a browser")
-    if int(size) > LIMITS.upload:
-        limit = f"{LIMITS.upload:,} bytes"
+    if int(size) > MOST_BYTES:
+        limit = f"{MOST_BYTES:,} bytes"
         raise Problem(413, f"an upload has at most {limit}; send fewer files at once, or copy them into {folder}")
     # Starlette's copy lies in the system's folder of temporary files until ours stands among the documents
     spool = Path(tempfile.gettempdir())
     copies = 2 if spool.stat().st_dev == folder.stat().st_dev else 1
-    if shutil.disk_usage(folder).free - copies * int(size) < LIMITS.spare:
+    if shutil.disk_usage(folder).free - copies * int(size) < SPARE_BYTES:
         raise _disk_full(folder)
     if shutil.disk_usage(spool).free < int(size):
         raise _disk_full(spool)

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from flows.service.live_index import Indexing
 from flows.service.web import doors
 from flows.service.web.ask_pages import download
-from flows.service.web.collection_pages import LIMITS, files_in, is_taken, run_values, upload_of
+from flows.service.web.collection_pages import MOST_BYTES, files_in, is_taken, run_values, upload_of
 from flows.service.web.place_page import place_address
 from flows.service.web.visits import Pages, Problem, Visit
 from storage.segments import CatalogueEntry
@@ -68,7 +68,7 @@ def show_documents(visit: Visit) -> Response:
         indexing=run_values(visit),
         upload=upload_of(visit),
         folder=str(visit.indexing.documents) if visit.indexing else "",
-        most_bytes=LIMITS.upload,
+        most_bytes=MOST_BYTES,
         suffixes=",".join(sorted({*suffixes(), ".zip"})),
     )
 
@@ -81,8 +81,6 @@ class Row(NamedTuple):
     entry: CatalogueEntry | None = None
     """Entry of the document in the index; None for one that is not in it."""
     reason: str = ""
-    link: str = ""
-    numbers: str = ""
 
     @property
     def failed(self) -> bool:
@@ -98,8 +96,6 @@ def _list_rows(visit: Visit, entries: Sequence[CatalogueEntry]) -> list[Row]:
             entry.status,
             entry=entry,
             reason=doors.reason_of(statuses.get(entry.document)),
-            link=visit.to(f"/documents/{entry.document}"),
-            numbers=visit.to("/numbers", entity=entry.name),
         )
         for entry in entries
     ]

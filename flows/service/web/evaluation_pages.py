@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 from fastapi.responses import Response
 
 from flows.service.web.visits import ROOT, Pages, Problem, Visit
-from storage.evaluated import Run
 from storage.evaluations import After, SampleKind
 from tasks.evaluation.evaluation_errors import ResultsUnusable
 from tasks.evaluation.evaluation_records import TaskResult
@@ -52,14 +51,10 @@ def show_run(visit: Visit) -> Response:
     stored_run = _find_run(visit, visit.path["run"])
     run = stored_run.report.run
     results = [_task_values(run.id, result) for result in stored_run.report.results]
-    return visit.page("run.html", run=run, report=stored_run.report, results=results, others=_comparable(visit, run.id))
-
-
-def _comparable(visit: Visit, run: str) -> list[Run]:
-    """Return other runs that share a task with this one, the last first."""
     evaluations = visit.workplace.evaluations()
-    comparable = evaluations.comparable(run)
-    return [other_run for other_run in evaluations.runs(limit=MOST_RUNS) if other_run.id in comparable]
+    comparable = evaluations.comparable(run.id)  # those that share a task with it
+    others = [other_run for other_run in evaluations.runs(limit=MOST_RUNS) if other_run.id in comparable]
+    return visit.page("run.html", run=run, report=stored_run.report, results=results, others=others)
 
 
 def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
@@ -90,14 +85,14 @@ def _task_values(run: str, result: TaskResult) -> dict[str, Any]:
     }
 
 
-def _samples_link(run: str, task: str, kind: str, after: After | None = None, *, since: str = "") -> str:
-    query = {"task": task, "kind": kind} | ({"since": since} if since else {})
+def _samples_link(run: str, task: str, kind: str, after: After | None = None, *, words: str = "") -> str:
+    query = {"task": task, "kind": kind} | ({"words": words} if words else {})
     query |= {"item": after.item, "repeat": str(after.repeat)} if after else {}
     return f"{ROOT}/runs/{run}/samples?{urlencode(query)}"
 
 
-def _sample_link(run: str, task: str, item: str) -> str:
-    return f"{ROOT}/runs/{run}/sample?{urlencode({'task': task, 'item': item})}"
+def _sample_link(run: str, task: str, item: str, **beside: str) -> str:
+    return f"{ROOT}/runs/{run}/sample?{urlencode({'task': task, 'item': item} | beside)}"
 
 
 def _result_of_task(stored_run: FoundRun, task: str) -> TaskResult:
@@ -116,12 +111,11 @@ def show_samples(visit: Visit) -> Response:
         )
     run, item = stored_run.report.run.id, visit.query.get("item")
     after = None if item is None else After(item, visit.number("repeat"))
-    since = _find_run(visit, visit.query["since"]).report.run.id if visit.query.get("since") else ""
-    evaluations = visit.workplace.evaluations()
-    page = evaluations.sample_page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, since=since)
+    words, evaluations = visit.query.get("words", "").strip(), visit.workplace.evaluations()
+    page = evaluations.sample_page(run, task, kind=cast("SampleKind", kind), after=after, most=PAGE + 1, words=words)
 
     def link(name: str = kind, after: After | None = None) -> str:
-        return _samples_link(run, task, name, after, since=since)
+        return _samples_link(run, task, name, after, words=words)
 
     return visit.page(
         "samples.html",
@@ -129,8 +123,7 @@ def show_samples(visit: Visit) -> Response:
         result=result,
         kind=kind,
         kinds=[(name, link(name)) for name in get_args(SampleKind)],
-        since=since,
-        others=_comparable(visit, run),
+        words=words,
         rows=[(sample, _sample_link(run, task, sample.item)) for sample in page[:PAGE]],
         first=link() if after else "",
         more=link(after=After(page[PAGE - 1].item, page[PAGE - 1].repeat)) if len(page) > PAGE else "",
@@ -139,14 +132,20 @@ def show_samples(visit: Visit) -> Response:
 
 @pages.get("/runs/{run}/sample")
 def show_sample(visit: Visit) -> Response:
-    """Show one item with all its repeats and what stands behind their scores."""
+    """Show one item with all its repeats and what stands behind their scores; a run that is named stands beside."""
+    task, item = visit.query.get("task", ""), visit.query.get("item", "")
+    runs = [visit.path["run"], *filter(None, [visit.query.get("beside")])]
+    sides = [_read_side(_find_run(visit, run), task, item) for run in runs]
+    return visit.page("sample.html", task=task, item=item, sides=sides, cut=_shorten)
+
+
+def _read_side(stored_run: FoundRun, task: str, item: str) -> dict[str, Any]:
+    """Return what the template shows of an item in one run. Raises Problem."""
     from tasks.resources import artifacts, responses
 
-    stored_run = _find_run(visit, visit.path["run"])
-    task, item = visit.query.get("task", ""), visit.query.get("item", "")
-    rows = stored_run.item(task, item)
+    run, rows = stored_run.report.run, stored_run.item(task, item)
     if not rows:
-        raise Problem(404, f"{task} of run {stored_run.report.run.id} has no item {item[:80]}")
+        raise Problem(404, f"{task} of run {run.id} has no item {item[:80]}")
     looked_up = [look_up(stored_run, task, row, artifacts(), responses().many) for row in rows]
     repeats = [
         {
@@ -156,15 +155,7 @@ def show_sample(visit: Visit) -> Response:
         }
         for repeat in looked_up
     ]
-    return visit.page(
-        "sample.html",
-        run=stored_run.report.run,
-        task=task,
-        item=item,
-        repeats=repeats,
-        cut=_shorten,
-        back=_samples_link(stored_run.report.run.id, task, "all"),
-    )
+    return {"run": run, "repeats": repeats, "back": _samples_link(run.id, task, "all")}
 
 
 def _shorten(value: object) -> str:
@@ -202,9 +193,7 @@ def show_comparison(visit: Visit) -> Response:
         is_worse=comparison.regressed,
         kinds=[("worse", compared.losses, link(kind="worse")), ("better", compared.wins, link(kind="better"))],
         kind=kind,
-        rows=[
-            (flip, _sample_link(a.id, task, flip.item), _sample_link(b.id, task, flip.item)) for flip in flips[:PAGE]
-        ],
+        rows=[(flip, _sample_link(a.id, task, flip.item, beside=b.id)) for flip in flips[:PAGE]],
         more=link(start=start + PAGE) if len(flips) > PAGE else "",
         first=link() if start else "",
     )

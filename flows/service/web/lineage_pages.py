@@ -6,15 +6,13 @@ import re
 
 from fastapi.responses import Response
 
-from flows.service.web.ask_pages import conversation_of
+from flows.service.web.ask_pages import answer_of, conversation_of
 from flows.service.web.visits import Pages, Problem, Visit
 from storage.storage_errors import UnknownRun
 from tasks.origins.origin_tree import OriginTree, made_by
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 CELL = re.compile(r".+:\d+:\d+:\d+")
-SUBJECT_PARAMETERS = ("thing", "chunk", "session")
-"""Query parameters that name the subject whose origins are shown."""
 pages = Pages()
 
 
@@ -23,12 +21,11 @@ def show_origin(visit: Visit) -> Response:
     """Show the origins of what the address names; a form where it names nothing."""
     query, trees = visit.query, tuple[OriginTree, ...]()
     subject, session = query.get("thing", "").strip(), query.get("session")
-    names_something = any(query.get(name, "").strip() for name in SUBJECT_PARAMETERS)
     if chunk := query.get("chunk"):
         trees = (_trace_chunk(visit, chunk),)
     elif session:
         trees = (_trace_turn(visit, session, query.get("turn", "")),)
-    elif names_something:
+    elif subject:
         # never of a file; an evaluation's digest is that of its run, which tells more
         if "task" not in query and DIGEST.fullmatch(subject):
             trees = _trace_digest(subject)
@@ -38,7 +35,7 @@ def show_origin(visit: Visit) -> Response:
         "why.html",
         trees=trees,
         made_by=made_by,
-        asked=names_something,
+        asked=bool(trees),
         of_index=lambda chunk: visit_there.to("/why", chunk=chunk),
     )
 
@@ -60,11 +57,8 @@ def _trace_turn(visit: Visit, session_id: str, n: str) -> OriginTree:
     from tasks.origins.answer_origins import trace_answer
     from tasks.resources import artifacts, lineage
 
-    _, _, turns = conversation_of(visit, session_id)
-    asked_turn = next((turn for turn in turns if str(turn.n) == n), None)
-    if asked_turn is None:
-        raise Problem(404, f"the conversation has no turn {n[:20]}")
-    return trace_answer(asked_turn.answered, artifacts(), lineage())
+    _, _, answers = conversation_of(visit, session_id)
+    return trace_answer(answer_of(answers, n), artifacts(), lineage())
 
 
 def _trace_chunk(visit: Visit, chunk_id: str) -> OriginTree:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from flows.service.answering import Asking, Busy, Question, Refusal
-from flows.service.live_index import LiveIndex
 from flows.service.served_collections import Collections, UnknownCollection
 from flows.service.web import doors
 from flows.service.web.place_page import draw
@@ -30,7 +28,7 @@ from tasks.rag.answers import SHORT_FIELDS, cited_place
 from tasks.rag.planning.names import find_named_documents
 
 Result = TypeVar("Result")
-Tool = TypeVar("Tool", bound=Callable[..., Any])
+Count = Annotated[int, Field(ge=1)]
 
 INSTRUCTIONS = (
     "Answers questions about the indexed documents. Each claim cites document, page and box; `unsupported` names "
@@ -39,30 +37,18 @@ INSTRUCTIONS = (
 
 
 def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[], Evaluations]) -> MCPServer:
-    """Return the server with its tools; those about documents take the name of a collection where there are several."""
+    """Return the server with its tools; those about documents need the name of a collection where there are several."""
     names = collections.names
     choice = f" `collection` is one of: {', '.join(names)}." if names else ""
     server = MCPServer("trivet", instructions=INSTRUCTIONS + choice, log_level="WARNING")
 
-    def tool(call: Tool) -> Tool:
-        if not names:  # there is one collection alone, and no choice of it
-            signature = inspect.signature(call, eval_str=True)
-            parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "collection"]
-            call.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
-        return server.tool()(call)
-
-    def live(collection: str | None) -> LiveIndex:
-        try:
-            return collections.find(collection).live
-        except UnknownCollection as error:
-            raise ToolError(str(error)) from error
-
-    @tool
+    @server.tool()
     async def ask(question: str, documents: list[str] | None = None, collection: str | None = None) -> dict[str, Any]:
         """Answer a question from the documents, with document, page and quote for every claim."""
         request = Question(question=question, documents=tuple(documents) if documents else None)
+        live = await _call_in_thread(lambda: collections.find(collection).live)
         try:
-            answer = await asking.answer(None, request, live(collection))
+            answer = await asking.answer(None, request, live)
         except Busy as busy:
             raise ToolError(str(busy)) from busy
         if isinstance(answer, Refusal):
@@ -81,27 +67,31 @@ def create_mcp(asking: Asking, collections: Collections, evaluations: Callable[[
         fields = {"answer", "abstained", "unsupported", "confidence", "notes", *SHORT_FIELDS}
         return answer.model_dump(mode="json", include=fields) | {"citations": cited}
 
-    @tool
-    async def search(question: str, top_k: int = 5, collection: str | None = None) -> list[dict[str, Any]]:
+    @server.tool()
+    async def search(question: str, top_k: Count = 5, collection: str | None = None) -> list[dict[str, Any]]:
         """Find the passages that answer a question best: document, page, box, text."""
-        return await _call_in_thread(lambda: doors.search(live(collection), question, top_k=top_k))
+        return await _call_in_thread(lambda: doors.search(collections.find(collection).live, question, top_k=top_k))
 
-    @tool
+    @server.tool()
     async def numbers(
-        entity: str = "", line: str = "", period: str = "", most: int = 50, collection: str | None = None
+        entity: str = "",
+        line: str = "",
+        period: str = "",
+        most: Count = 50,
+        collection: str | None = None,
     ) -> list[dict[str, Any]]:
         """Numbers of tables by words of the document's name and of the row, and by years such as 2019..2021."""
-        read_numbers = partial(doors.numbers, live(collection), entity=entity, line=line, period=period, most=most)
-        return await _call_in_thread(read_numbers)
+        filters: dict[str, Any] = {"entity": entity, "line": line, "period": period, "most": most}
+        return await _call_in_thread(lambda: doors.numbers(collections.find(collection).live, **filters))
 
-    @tool
+    @server.tool()
     async def page_image(
         document: str, page: int, box: list[float] | None = None, collection: str | None = None
     ) -> Image:
         """Return the PNG of a page (1-based) with a frame round `box`: [x0, y0, x1, y1], points from the top left."""
 
         def picture() -> bytes:
-            with live(collection).borrow() as current:
+            with collections.find(collection).live.borrow() as current:
                 digest, *_ = find_named_documents([document], current.index.catalogue)
             return draw(digest, page, ",".join(f"{edge:.2f}" for edge in box or ()))
 
@@ -119,7 +109,7 @@ async def _call_in_thread(call: Callable[[], Result]) -> Result:
     """Call a function in a thread, and return its result. Raises ToolError, whose sentence the model reads."""
     try:
         return await run_sync(call)
-    except (StorageError, ValueError, NoPicture, DocumentUnreadable) as error:
+    except (UnknownCollection, StorageError, ValueError, NoPicture, DocumentUnreadable) as error:
         raise ToolError(str(error)) from error
 
 

@@ -30,6 +30,7 @@ from tasks.documents.formats import find_format
 from tasks.documents.isolation import DocumentUnreadable, ReadLimits
 from tasks.rag.answering.evidence import NoPicture, draw_pages
 from tasks.rag.answers import Citation, page_source_of, place_of
+from tasks.rag.indexing.index_report import DocumentStatus
 
 PICTURE = "/pictures/{document}/{page}.png"
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -37,7 +38,7 @@ SLACK_POINTS = 1.0  # by which a block may stick out of the box of its passage
 MOST_BOXES = 20
 PICTURES_KEPT, READINGS_KEPT = 128, 16
 """Pictures in memory, some 20 MB, and documents."""
-LINES_AROUND, LINE_CHARS = 3, 600
+LINES_AROUND, LINE_CHARS, MOST_LINES = 3, 600, 400
 pages = Pages()
 
 
@@ -79,10 +80,7 @@ def show_place(visit: Visit) -> Response:
     visit = in_collection_of(visit, document)
     if not DIGEST.fullmatch(document) or not (page == "" or (page.isdecimal() and 0 < int(page) < 10**6)):
         raise Problem(404, "this is no place in a document; open it from an answer")
-    try:
-        edges = _read_box(box) if box else None
-    except NoPicture:
-        raise Problem(422, f"{box[:40]} is no box; open the place from an answer") from None
+    edges = _read_box(box) if box else None
     values = _place_values(visit, document, int(page) if page else None, edges, visit.query.get("quote", ""))
     return visit.page("place_part.html" if visit.is_part else "place.html", place=values)
 
@@ -93,15 +91,16 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
         entry = current.index.entry(document)
     if entry is None:
         raise Problem(404, "this document is no longer in the index; ask again to see what it says now")
-    pages = _read_pages(visit, document) if quote else ()
-    boxes: tuple[BBox, ...] = ()
-    if box and page:  # around the quote, or around its passage where the reading of the document is not at hand
-        blocks = next((read_page.blocks for read_page in pages if read_page.number == page), ())
-        boxes = boxes_of(quote, within=box, blocks=blocks)
+    status = statuses_of(visit.live.folder).get(document)
+    pages = _read_pages(status)
+    blocks = next((read_page.blocks for read_page in pages if read_page.number == page), ())
+    # around the quote, or around its passage where the reading of the document is not at hand
+    boxes = boxes_of(quote, within=box, blocks=blocks) if box and page else ()
     drawn = page is not None and is_drawn(entry.format)
-    lines: tuple[Line, ...] = ()
-    if quote and not drawn:
-        lines = lines_about(quote, (block for read_page in pages for block in read_page.blocks))
+    if drawn:
+        lines = tuple(Line(cells) for block in blocks for cells in _lines(block))[:MOST_LINES]
+    else:
+        lines = lines_about(quote, (block for read_page in pages for block in read_page.blocks)) if quote else ()
     last = entry.pages or page or 1
     around = {"before": (page or 0) - 1, "after": (page or 0) + 1}
     return {
@@ -109,8 +108,11 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
         "where": place_of(entry.name, page, page_source_of(entry, page), language=visit.language),
         "picture": picture_address(visit.workplace.keys, document, page, boxes) if drawn and page else None,
         "quote": quote,
+        "told": status,
+        "trouble": next(
+            (trouble for trouble in (status.troubled_pages if status else ()) if trouble.page == page), None
+        ),
         "lines": lines,
-        "columns": max((len(line.cells) for line in lines), default=1),
         "page": page,
         "source": page_source_of(entry, page),
         "pages": entry.pages,
@@ -121,9 +123,8 @@ def _place_values(visit: Visit, document: str, page: int | None, box: BBox | Non
     }
 
 
-def _read_pages(visit: Visit, document: str) -> tuple[ReadPage, ...]:
+def _read_pages(status: DocumentStatus | None) -> tuple[ReadPage, ...]:
     """Return the pages that were read of a document; none where that is not at hand."""
-    status = statuses_of(visit.live.folder).get(document)
     try:
         return _load_document(status.reading.model_dump_json()).pages if status and status.reading else ()
     except StorageError:
@@ -256,5 +257,5 @@ def _read_box(text: str) -> BBox:
     try:
         x0, y0, x1, y1 = map(float, text.split(","))
     except ValueError:
-        raise NoPicture("a box is four numbers") from None
+        raise Problem(422, f"{text[:40]} is no box; open the place from an answer") from None
     return x0, y0, x1, y1

@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -119,9 +119,6 @@ class Keys:
     def form_token(self, cookie: str) -> str:
         """Return the token of the forms of a browser with this cookie."""
         return self._sign("form", cookie)
-
-    def is_form_token(self, token: str, cookie: str) -> bool:
-        return _are_equal(token, self._sign("form", cookie))
 
     def permission(self, path: str) -> str:
         """Return the signature that lets anybody read `path`."""
@@ -231,9 +228,9 @@ class Visit(NamedTuple):
         return quote(f"{ROOT}{path}", safe="/") + (f"?{query}" if query else "")
 
     @property
-    def sender(self) -> str:
-        """Address of the browser, or the one that the proxy of this machine names."""
-        return sender_of(self.request)
+    def selected_documents(self) -> tuple[str, ...]:
+        """Names of the documents that alone are asked; none: all are."""
+        return tuple(self.request.query_params.getlist("documents"))
 
     @property
     def is_part(self) -> bool:
@@ -254,7 +251,7 @@ class Visit(NamedTuple):
     def to(self, path: str, **query: Any) -> str:
         """Return the address of a page about the same collection."""
         collection = {"collection": self.collection.name} if self.workplace.collections.names else {}
-        encoded = urlencode(query | collection)
+        encoded = urlencode(query | collection, doseq=True)
         return f"{ROOT}{path}?{encoded}" if encoded else f"{ROOT}{path}"
 
     def where(self, holds: Callable[[Collection], bool]) -> Visit:
@@ -267,13 +264,19 @@ class Visit(NamedTuple):
 
     def refuse_token(self, token: str) -> None:
         """Raise Problem unless this is the token of the forms of this browser."""
-        if not self.workplace.keys.is_form_token(token, self.cookie):
+        if not _are_equal(token, self.workplace.keys.form_token(self.cookie)):
             raise Problem(403, "this form is of another sign-in; load the page again and send it once more")
 
     def note_act(self, act: str, *about: str, cookie: str = "") -> None:
         """Log in one line that somebody changed something: what, who, from where. cookie: that of a new sign-in."""
         identity = self.workplace.keys.identify(cookie or self.cookie)
-        acts.info("%s by=%s from=%s about=%s", act, identity, self.sender, escape_unprintable(", ".join(about) or "-"))
+        acts.info(
+            "%s by=%s from=%s about=%s",
+            act,
+            identity,
+            sender_of(self.request),
+            escape_unprintable(", ".join(about) or "-"),
+        )
 
     def say(self, words: str) -> str:
         """Return words of the pages in the language of the page."""
@@ -299,6 +302,7 @@ class Visit(NamedTuple):
             "collections": self.workplace.collections.names,
             "collection": self.collection.name,
             "stay": self.to,
+            "chosen": self.selected_documents,
         }
         return _environment().get_template(template).render(frame | values)
 
@@ -327,22 +331,19 @@ class Page(NamedTuple):
 class Pages(list[Page]):
     """The pages of a room, each named above the function that makes it; the first that fits an address is shown."""
 
-    def get(self, path: str, **options: bool) -> Callable[[PageHandler], PageHandler]:
-        """Decorate what shows a page; options: fields of Page."""
-        return self._add("GET", path, options)
-
-    def post(self, path: str, **options: bool) -> Callable[[PageHandler], PageHandler]:
-        """Decorate what takes a form; options: fields of Page."""
-        return self._add("POST", path, options)
-
-    def _add(
-        self, method: Literal["GET", "POST"], path: str, options: Mapping[str, bool]
+    def get(
+        self, path: str, *, method: Literal["GET", "POST"] = "GET", **options: bool
     ) -> Callable[[PageHandler], PageHandler]:
+        """Decorate what shows a page; options: fields of Page."""
+
         def keep(handler: PageHandler) -> PageHandler:
             self.append(Page(method, path, handler, **options))
             return handler
 
         return keep
+
+    post = partialmethod(get, method="POST")
+    """Decorate what takes a form."""
 
 
 class StaticFile(NamedTuple):

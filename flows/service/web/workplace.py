@@ -49,6 +49,7 @@ from flows.service.web.visits import (
     Workplace,
     WrongSignIns,
     language_of,
+    sender_of,
     static_files,
 )
 from storage.storage_errors import StorageError
@@ -154,7 +155,10 @@ def _route(workplace: Workplace, page: Page) -> Route:
             if name := visit.query.get("collection"):
                 visit = visit._replace(collection=workplace.collections.find(name))
             if page.method == "POST":
-                _refuse_foreign(request)
+                origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
+                is_foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+                if is_foreign or site not in ("same-origin", "none"):  # none: typed by the user, or a bookmark
+                    raise Problem(403, "this form comes from another site; open the page here and send it again")
             if page.needs_folder and visit.indexing is None:
                 raise Problem(409, "this server has no folder of documents; start it with --documents DIR")
             if page.method == "POST" and not page.multipart:
@@ -174,14 +178,6 @@ def _route(workplace: Workplace, page: Page) -> Route:
             return response
 
     return Route(page.path, endpoint, methods=[page.method])
-
-
-def _refuse_foreign(request: Request) -> None:
-    """Raise Problem for a form of another site."""
-    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
-    if foreign or site not in ("same-origin", "none"):  # none: typed by the user, or a bookmark
-        raise Problem(403, "this form comes from another site; open the page here and send it again")
 
 
 def _local_address(address: str) -> str:
@@ -204,9 +200,9 @@ async def sign_in(visit: Visit) -> Response:
     to = _local_address(visit.form.get("to", ""))
     cookie = visit.workplace.keys.cookie(visit.form.get("auth", "").strip())
     if cookie is None:
-        await visit.workplace.wrong.delay(visit.sender)
+        await visit.workplace.wrong.delay(sender_of(visit.request))
         return visit.page("sign_in.html", status=403, to=to, wrong=True)
-    visit.workplace.wrong.forget(visit.sender)
+    visit.workplace.wrong.forget(sender_of(visit.request))
     visit.note_act("sign-in", cookie=cookie)
     response = RedirectResponse(to, 303)
     secure = visit.request.url.scheme == "https"

@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from flows.service.web import workplace
+from flows.service.web import doors, workplace
+from flows.service.web.ask_pages import list_examples
 from flows.service.web.visits import TEMPLATES, Visit, in_korean, korean
 from storage import connections
 from storage.embedded import Cluster
@@ -184,6 +185,39 @@ def test_a_conversation_is_kept_and_goes_on_by_its_link(keeping: Site) -> None:
 
 
 @pytest.mark.postgres
+def test_conversations_are_found_by_the_words_of_a_question_or_an_answer(keeping: Site) -> None:
+    keeping.post("/ui/ask", question=PRICE.question)
+    for words, status in ((" 41,000,000 WON", True), ("the price?", True), ("4_,000", False)):
+        assert (PRICE.question in keeping.get("/ui/conversations", params={"words": words}).text) == status
+
+
+def test_a_question_goes_to_the_chosen_documents_and_model(keeping: Site) -> None:
+    page = keeping.get("/ui/?documents=tram.pdf&question=Why%3F").text
+    assert ('action="/ui/ask?documents=tram.pdf"' in page, ">Why?</textarea>" in page) == (True, True)
+    kept = keeping.post("/ui/ask?documents=tram.pdf", question=PRICE.question)
+    assert (kept.status_code, kept.url.query) == (200, b"documents=tram.pdf")
+    assert keeping.post("/ui/ask?documents=nobody.pdf", question=PRICE.question).status_code == 404
+    refused = keeping.post("/ui/ask", question=PRICE.question, model="http://127.0.0.1:9/v1")
+    assert (refused.status_code, "is no model here; there are none" in refused.text) == (422, True)
+
+
+def test_examples_are_of_other_tables_of_other_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def number(document: str, line: str, unit: str = "USD", period: str | None = "2023") -> dict[str, Any]:
+        return {"document": document, "line": line, "unit": unit, "period": period, "doubt": None}
+
+    lines = (
+        ("a/tram.pdf", "1. 2023", "USD"),
+        ("a/tram.pdf", "Costs › Net sales", "USD"),
+        ("a/tram.pdf", "Other", "USD"),
+        ("b.pdf", "Net sales", "USD"),
+        ("b.pdf", "사업 예산", "KRW"),
+        ("c.pdf", "Length", "m"),
+    )
+    monkeypatch.setattr(doors, "numbers", lambda _: [number(*line) for line in lines])
+    live: Any = object()
+    assert list_examples(live, "") == ("What was Net sales in 2023 in tram?", "b: 2023 사업 예산은(는) 얼마인가요?")
+
+
 def test_a_conversation_is_exported_as_markdown_and_as_a_sheet_and_no_longer_as_word_or_pdf(keeping: Site) -> None:
     session = keeping.post("/ui/ask", question=PRICE.question).url.path.rpartition("/")[2]
     markdown, sheet, gone = (keeping.get(f"/ui/conversations/{session}/export.{name}") for name in ("md", "csv", "pdf"))

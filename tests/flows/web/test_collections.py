@@ -126,6 +126,7 @@ def test_words_of_the_command_are_collections(tmp_path: Path) -> None:
         "law": Folders(index=Path("a/out"), documents=Path("a/papers")),
         "out": Folders(index=Path("b/out")),
     }
+    assert [*folders_of(["postgresql://me:secret@db.example.org"], [])] == ["db.example.org"]
     with pytest.raises(Refused, match="holds no index"):
         require_indexes(folders_of([str(tmp_path)], []))
     assert list(folders_of(["law", "postgresql://me@127.0.0.1:1/data?schema=news"], [])) == ["law", "news"]

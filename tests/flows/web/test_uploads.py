@@ -173,15 +173,16 @@ def test_no_link_and_no_folder_leads_an_upload_elsewhere(place: Place, tmp_path:
 @pytest.mark.parametrize(
     ("limits", "status", "said"),
     [
-        (collection_pages.Limits(upload=3_000_000, spare=0), 413, "at most 3,000,000 bytes"),
-        (collection_pages.Limits(spare=10**18), 507, "is full; nothing of this upload was kept"),
+        ({"MOST_BYTES": 3_000_000, "SPARE_BYTES": 0}, 413, "at most 3,000,000 bytes"),
+        ({"SPARE_BYTES": 10**18}, 507, "is full; nothing of this upload was kept"),
     ],
     ids=["too large", "full disk"],
 )
 def test_an_upload_for_which_there_is_no_room_keeps_nothing_and_says_so(
-    place: Place, monkeypatch: pytest.MonkeyPatch, limits: collection_pages.Limits, status: int, said: str
+    place: Place, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], status: int, said: str
 ) -> None:
-    monkeypatch.setattr(collection_pages, "LIMITS", limits)
+    for name, limit in limits.items():
+        monkeypatch.setattr(collection_pages, name, limit)
     page = place.upload(("small.txt", b"x"), ("large.txt", b"x" * 4_000_000))
     assert (page.status_code, said in page.text, place.stored()) == (status, True, {})
 
@@ -190,7 +191,7 @@ def test_an_upload_for_which_there_is_no_room_keeps_nothing_and_says_so(
 def test_an_upload_lies_twice_on_the_disk_while_it_is_taken(
     place: Place, monkeypatch: pytest.MonkeyPatch, free: int, status: int
 ) -> None:
-    monkeypatch.setattr(collection_pages, "LIMITS", collection_pages.Limits(spare=0))
+    monkeypatch.setattr(collection_pages, "SPARE_BYTES", 0)
     monkeypatch.setattr(collection_pages.tempfile, "gettempdir", lambda: str(place.documents))
     monkeypatch.setattr(collection_pages.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert place.upload(("large.txt", b"x" * 2_000_000)).status_code == status

@@ -7,6 +7,14 @@
   const field = form.elements.question;
   const button = form.querySelector("button");
 
+  turns.addEventListener("click", async ({ target }) => {
+    if (!target.dataset.copies) return;
+    await navigator.clipboard.writeText(target.closest("article").querySelector(".answer").innerText.trim());
+    target.textContent = target.dataset.copies;
+  });
+  const showCopies = () => navigator.clipboard && turns.querySelectorAll("[data-copies]").forEach((copy) => { copy.hidden = false; });
+  showCopies();
+
   field.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return; // composing: Enter ends a syllable of Hangul
     event.preventDefault();
@@ -57,6 +65,7 @@
     draft.article.outerHTML = data.html; // written by the server, which escapes all text
     const place = document.getElementById("place");
     if (data.place) place.innerHTML = data.place;
+    showCopies();
     window.htmx?.process(turns);
     window.htmx?.process(place);
     form.elements.session.value = data.session;
