@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.running.run_state import EvaluationRun
 from tasks.evaluation.evaluation_records import ModelFacts, Sample
 from tasks.evaluation.results.results_file import write_results
 from tasks.grading.sample_statistics import summarise_single
@@ -197,3 +198,8 @@ def test_runs_are_found_in_the_database(two: tuple[Path, Path]) -> None:
     ranked = run("results", "--model", "old", "--model", "new", "--task", "Sums", "--format", "json").json["scores"]
     assert [(one["rank"], one["model"], one["value"]) for one in ranked] == [(1, "new", 0.7), (2, "old", 0.6)]
     assert run("compare", "old", "new", "--json").json["tasks"] == run("compare", *two, "--json").json["tasks"]
+
+
+def test_an_address_with_a_password_is_not_kept() -> None:
+    kept = EvaluationRun.begin(None, {"model": {"base_url": "http://bob:hunter2@127.0.0.1/v1"}})
+    assert "hunter2" not in str(kept.config)
