@@ -31,8 +31,8 @@ from tasks.language.tokens import HANGUL
 from tasks.rag.answers import Filters
 from tasks.rag.planning import plan as planning
 from tasks.rag.planning.routing import Router
-from tasks.rag.reading.candidates import OF, OPERATIONS, Candidate, list_candidates
-from tasks.rag.reading.cell_features import describe_cells
+from tasks.rag.reading.candidates import OF, OPERATIONS, Candidate, Packed, list_candidates, pack
+from tasks.rag.reading.cell_features import HAND_WEIGHTS, describe_cells
 from tasks.rag.reading.pages import Page, Question, Stems, compare_documents, stems_of_all
 from tasks.rag.reading.reader import select_records
 from tasks.rag.reading.scorers import (
@@ -45,7 +45,6 @@ from tasks.rag.reading.scorers import (
     Reader,
     describe_candidates,
     hash_words,
-    pack_reader,
     question_words,
     weigh_choice,
 )
@@ -77,6 +76,8 @@ class Example(NamedTuple):
     question: Question
     features: np.ndarray
     candidates: list[Candidate]
+    """Without their links, which `packed` holds."""
+    packed: Packed
     operation: str | None
     right: np.ndarray
     words: list[int]
@@ -109,8 +110,8 @@ def find_passages(name: str, index_folder: Path) -> tuple[str | None, list[Passa
     return index.manifest.tokenizer, passages
 
 
-def make_examples(tokenizer: str | None, passages: Sequence[Passages]) -> list[Example]:
-    """Return the questions with their pages, candidates and golds."""
+def make_examples(tokenizer: str | None, passages: Sequence[Passages], order: np.ndarray) -> list[Example]:
+    """Return the questions with their pages, candidates and golds; order: of cells, as in Reader."""
     stems, examples = Stems(tokenizer), []
     for item, hits, records, filters in passages:
         # each document is read by itself; from those that do not hold the answer the confidence learns to doubt
@@ -120,11 +121,16 @@ def make_examples(tokenizer: str | None, passages: Sequence[Passages]) -> list[E
             page = Page(own, records, stems, documents=filters.documents, standing=standing)
             question = Question(item.question, stems, [match.said for match in filters.matches])
             features = describe_cells(page, question)
-            candidates = list_candidates(page, question, features)
+            candidates = list_candidates(page, question, features @ order)
             operation, right = find_targets(item, page, candidates)
+            ops, cells, links = pack(candidates)
+            packed = Packed(ops, cells, links.astype(np.float16))  # a tenth of their memory as dictionaries
+            candidates = [candidate._replace(links={}) for candidate in candidates]
             words = hash_words(question_words(question, page.label_stems, has_sentences=bool(page.sentences)))
             examples.append(
-                Example(item, page, question, features, candidates, operation, np.array(right, np.float32), words)
+                Example(
+                    item, page, question, features, candidates, packed, operation, np.array(right, np.float32), words
+                )
             )
     return examples
 
@@ -136,7 +142,10 @@ class Listwise:
         self.hidden, self.epochs, self.seed, self.rate = hidden, epochs, seed, rate
 
     def fit(self, tables: Sequence[np.ndarray], golds: Sequence[np.ndarray], most: int = 60) -> Network:
-        """Return the network; tables: (rows, features) of each question. golds: which rows are right."""
+        """Return the network; tables: (rows, features) of each question. golds: which rows are right.
+
+        most: wrong rows of a question that are compared. Without hidden units `second` weighs the features themselves.
+        """
         random = np.random.default_rng(self.seed)
         torch.manual_seed(self.seed)
         groups = []
@@ -151,8 +160,11 @@ class Listwise:
         groups = [
             (torch.from_numpy((rows - mean) / deviation).float(), torch.from_numpy(gold)) for rows, gold in groups
         ]
-        first, last = torch.nn.Linear(stack.shape[1], self.hidden), torch.nn.Linear(self.hidden, 1)
-        net = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.1), last)
+        width = max(1, self.hidden)
+        first, last = torch.nn.Linear(stack.shape[1], width), torch.nn.Linear(width, 1)
+        net: torch.nn.Module = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.1), last)
+        if not self.hidden:
+            net = last = torch.nn.Linear(stack.shape[1], 1)
         optimizer = torch.optim.AdamW(net.parameters(), lr=self.rate, weight_decay=1e-2)
         batches = max(1, len(groups) // 48)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.rate, total_steps=batches * self.epochs + 1)
@@ -182,7 +194,7 @@ FILLS, FILL_WEIGHT, OWN_WEIGHT = 6, 1.0, 3.0
 def fill_phrasings(examples: Sequence[Example]) -> Iterator[tuple[list[int], str]]:
     """Yield the words and the operation of questions that `phrasings.toml` gives with labels of the examples' tables.
 
-    A set asks in few ways: of TAT-QA, left out, the operation of 48 % is read without them, of 57 % with them.
+    A set asks in few ways: of FinQA, left out, 30 % are answered with 821 phrasings and 27 % with a third of them.
     """
     random = Random(0)
     by_script: dict[bool, tuple[set[str], set[str]]] = {False: (set(), set()), True: (set(), set())}
@@ -206,11 +218,10 @@ def fill_phrasings(examples: Sequence[Example]) -> Iterator[tuple[list[int], str
             for _ in range(FILLS if rows and heads else 0):
                 row, other, third = (random.choice(rows) for _ in range(3))
                 year = random.randint(2001, 2025)
-                text = phrasing.format(
-                    row=row, other=other, third=third, head=random.choice(heads), year=year, before=year - 1
-                )
+                head = random.choice(heads)
+                text = phrasing.format(row=row, other=other, third=third, head=head, year=year, before=year - 1)
                 question = Question(text, stems or examples[0].page.stems)
-                known = stems_of_all(stems or examples[0].page.stems, (row, other, third))
+                known = stems_of_all(stems or examples[0].page.stems, (row, other, third, head))
                 yield hash_words(question_words(question, known, has_sentences=random.random() < 0.7)), operation
 
 
@@ -234,6 +245,15 @@ def fit_operations(examples: Sequence[Example]) -> tuple[np.ndarray, np.ndarray]
     bias = np.full(len(OPERATIONS), FLOOR, np.float32)
     weights[:, model.classes_], bias[model.classes_] = model.coef_.T, model.intercept_
     return weights, bias
+
+
+def fit_order(examples: Sequence[Example]) -> np.ndarray:
+    """Return the weights of the features of cells by whose sum candidates are made of the best cells.
+
+    Of FinQA's answers 77 % are among the candidates by hand weights, 79 % by these, 82 % with more pairs as well.
+    """
+    network = Listwise(0, 8, rate=2e-2).fit([e.features for e in examples], [cell_golds(e) for e in examples], 200)
+    return network.second / network.deviation
 
 
 def cell_golds(example: Example) -> np.ndarray:
@@ -271,18 +291,20 @@ def rank(reader: Reader, example: Example) -> Ranked:
     """Return the candidates of an example as the choice sees them."""
     operations = reader.likely_operations(example.question, example.page)
     features = example.features
-    return describe_candidates(example.candidates, features, operations, reader.score_cells(features))
+    return describe_candidates(example.candidates, example.packed, features, operations, reader.score_cells(features))
 
 
 def fit_choice(ranked: Sequence[Ranked], examples: Sequence[Example]) -> Network:
     """Return the network that chooses among candidates."""
     pairs = [(each, e) for each, e in zip(ranked, examples, strict=True) if e.item.set != "open"]
     pairs += [pair for pair in pairs if pair[1].item.set == "own"] * OWN_REPEAT
-    return Listwise(48, 10).fit([each.table for each, _ in pairs], [e.right[each.places] for each, e in pairs])
+    # beside 60 wrong candidates FinQA's right ones were chosen in 37 %, beside 200 in 39 %, beside 500 no more often
+    return Listwise(48, 10).fit([each.table for each, _ in pairs], [e.right[each.places] for each, e in pairs], 200)
 
 
-def fit(examples: Sequence[Example], *, hidden: int = 48, calibrate: bool = True) -> Fitted:
-    """Fit all parts; what one part is fitted on comes from others that have not seen the document."""
+def fit(examples: Sequence[Example], order: np.ndarray, *, hidden: int = 48, calibrate: bool = True) -> Fitted:
+    """Fit all parts but the order of cells; what one part is fitted on comes from others that have not seen the
+    document."""
     from sklearn.linear_model import LogisticRegression
 
     folds = np.array([fold_of(example) for example in examples])
@@ -319,7 +341,22 @@ def fit(examples: Sequence[Example], *, hidden: int = 48, calibrate: bool = True
         held += [(example, candidate, float(each)) for (example, candidate), each in zip(kept, sure, strict=True)]
     reader = fit_scorers(examples, hidden)
     choice = fit_choice(ranked, examples) if hidden else None
-    return Fitted(reader._replace(choice=choice, confidence=confidence), held)
+    return Fitted(reader._replace(choice=choice, confidence=confidence, order=order), held)
+
+
+def pack_reader(reader: Reader) -> dict[str, np.ndarray]:
+    """Return the reader as named tensors; the large ones in half precision."""
+    assert reader.cells
+    assert reader.choice
+    tensors: dict[str, np.ndarray] = {
+        "operations": reader.operations.astype(np.float16),
+        "operations_bias": reader.operations_bias,
+        "confidence": reader.confidence,
+        "order": reader.order,
+    }
+    for name, network in (("cells", reader.cells), ("choice", reader.choice)):
+        tensors |= {f"{name}.{field}": np.ascontiguousarray(getattr(network, field)) for field in Network._fields}
+    return tensors
 
 
 def read(reader: Reader, examples: Sequence[Example]) -> list[tuple[Example, Candidate | None, float]]:
@@ -390,17 +427,25 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for weights and card")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data: dict[str, list[Example]] = {}
+    passages: dict[str, tuple[str | None, list[Passages]]] = {}
     for name in SETS:
         path = args.cache / f"{name}-passages.pickle" if args.cache else None
         if path and path.exists():
-            found: tuple[str | None, list[Passages]] = pickle.loads(path.read_bytes())  # noqa: S301 (written by this script)
+            passages[name] = pickle.loads(path.read_bytes())  # noqa: S301 (written by this script)
         else:
-            found = find_passages(name, args.indexes / INDEX_OF.get(name, name))
+            passages[name] = find_passages(name, args.indexes / INDEX_OF.get(name, name))
             if path:
-                path.write_bytes(pickle.dumps(found, 5))
+                path.write_bytes(pickle.dumps(passages[name], 5))
+    few = [
+        example
+        for tokenizer, part in (passages[name] for name in SETS[:4])
+        for example in make_examples(tokenizer, part[::3], HAND_WEIGHTS)
+    ]
+    order = fit_order(few)
+    data: dict[str, list[Example]] = {}
+    for name in SETS:
         started = time.process_time()
-        data[name] = make_examples(*found)
+        data[name] = make_examples(*passages[name], order)
         spent = 1000 * (time.process_time() - started) / len(data[name])
         print(f"{name}: {len(data[name])} questions, {spent:.0f} ms each", flush=True)
     for name, examples in data.items():
@@ -413,7 +458,7 @@ def main() -> None:
         )
     every = [example for examples in data.values() for example in examples]
     started = time.process_time()
-    fitted = fit(every)
+    fitted = fit(every, order)
     print(f"fitted in {time.process_time() - started:.0f} s")
     card: dict[str, Any] = {"cross-validated by document": report(fitted.held, "cross-validated")}
     if (args.out and not args.quick) or args.left_out:
@@ -421,7 +466,7 @@ def main() -> None:
         for name in SETS[:-2]:
             also = {"tatqa": "open", "own": "drawn"}.get(name, name)
             rest = [example for example in every if example.item.set not in (name, also)]
-            other = fit(rest).reader
+            other = fit(rest, order).reader
             card["set left out"] |= report(read(other, data[name]), "left out")
     if args.out:
         from safetensors.numpy import save

@@ -30,8 +30,8 @@ from tasks.rag.answering.wiring import Models
 from tasks.rag.answers import Calibration, Draft
 from tasks.rag.measuring.ranking_metrics import Question, read_questions
 from tasks.rag.numbers.computation_reading import asks_to_work_out
-from tasks.rag.reading.scorers import Reader
-from tests.reader.fit import FOLDS, SETS, fit, fold_of, make_examples
+from tasks.rag.reading.scorers import Reader, load_reader
+from tests.reader.fit import FOLDS, SETS, Example, Passages, fit, fold_of, make_examples
 from tests.reader.questions import FINQA, FITTED, HITAB, TATQA, Item, load_items
 
 ANSWERING = Path(__file__).parents[2] / "tasks" / "rag" / "answering"
@@ -199,12 +199,12 @@ def main() -> None:
 
 def fit_folds(cache: Path) -> list[Reader]:
     """Return readers of which each has not seen a third of the documents."""
-    every = [
-        example
-        for name in SETS
-        for example in make_examples(*pickle.loads((cache / f"{name}-passages.pickle").read_bytes()))  # noqa: S301
-    ]
-    return [fit([example for example in every if fold_of(example) != fold]).reader for fold in range(FOLDS)]
+    order = load_reader().order
+    every: list[Example] = []
+    for name in SETS:
+        prepared: tuple[str | None, list[Passages]] = pickle.loads((cache / f"{name}-passages.pickle").read_bytes())  # noqa: S301
+        every += make_examples(*prepared, order)
+    return [fit([example for example in every if fold_of(example) != fold], order).reader for fold in range(FOLDS)]
 
 
 if __name__ == "__main__":

@@ -68,9 +68,9 @@ def look_up_cell(
 def make_describer(
     plan: RetrievalPlan, hits: Sequence[Hit], index: Index, *, embedder: Callable[[], Embedder]
 ) -> Describe:
-    """Return the function that finds the cell that some words mean in a period.
+    """Return a function from the words of a line and a period to the cell that they mean, and how sure it is, 0 to 1.
 
-    It returns None where its confidence is below that of an answer.
+    It returns None where no cell is as sure as an answer has to be.
     """
     tokenizer = index.manifest.tokenizer or BIGRAM
 

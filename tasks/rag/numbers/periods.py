@@ -263,7 +263,8 @@ def _find_atoms(question: str) -> Iterator[tuple[str, Part | int]]:
         else:
             month = month_number(match["month"] or match["month_ko"])
             day = int(match["day"] or match["day_ko"] or LAST_DAYS.get(month, 30))
-            atoms.append((match.start(), "part", Part(month_and_day=(month, day))))
+            if 1 <= month <= 12 and day:  # not 13월
+                atoms.append((match.start(), "part", Part(month_and_day=(month, day))))
     for _, kind, value in sorted(atoms, key=lambda atom: atom[0]):
         yield kind, value
 

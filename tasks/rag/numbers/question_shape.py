@@ -130,7 +130,7 @@ def parse_shape(question: str, *, spoken_names: Sequence[str], names: Sequence[s
 
 
 def mark_names(text: str, spoken_names: Sequence[str]) -> str:
-    """Replace each name of a document in a text by a mark, NAME or OWNER; the longest names first."""
+    """Return the text with OWNER for each name of a document that stands in the genitive ('s), and NAME for others."""
     for name in sorted(spoken_names, key=len, reverse=True):
         words = r"[\s-]+".join(map(re.escape, re.sub(r"['’]s?$", "", name).replace("-", " ").split()))
         pattern = rf"(?<!\w){words}(?P<of>['’]s\b|['’](?=\s))?(?![a-z])"

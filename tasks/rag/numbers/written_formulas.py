@@ -89,7 +89,11 @@ def read_written_formula(question: str, latest: Latest = lambda: None) -> Task |
 
 
 def _make_task(expression: Expression, before: str, rest: str, body: str, latest: Latest) -> Task:
-    """Make the task of a formula, for the periods that stand before it, else around it, else in it."""
+    """Return the task of a formula that a question writes, for the last period that the question names.
+
+    before: the question up to the formula. rest: the question without it. body: the formula itself; periods are taken
+    from the first of these that names any, else from `latest`. The title is the line named last before the formula.
+    """
     whens = find_named_periods(before) or find_named_periods(rest) or find_named_periods(body)
     when = whens[-1] if whens else None if any(line.year for line in lines_of(expression)) else latest()
     # the last ratio or line that is named before its definition

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tasks.rag.reading.cell_features import HAND_WEIGHTS, Features, Weigher
+from tasks.rag.reading.cell_features import Features, Weigher
 from tasks.rag.reading.pages import Amount, Cell, Page, Question, words_in_order, years_of
 
 OPERATIONS = (
@@ -30,8 +30,10 @@ LINKS = (
 """How the cells of a candidate fit together."""
 LINK = {name: place for place, name in enumerate(LINKS)}
 MOST_OPERANDS = 8
-BEST_CELLS, BEST_NUMBERS = 24, 8
-_ONE, _HUNDRED = Decimal(1), Decimal(100)
+BEST_CELLS, BEST_NUMBERS = 24, 12
+MOST_POOLED, VERY_BEST = 28, 10
+"""Numbers that are put together in pairs, and those of them that need no row or column in common."""
+_HUNDRED = Decimal(100)
 
 
 Scale = Literal["", "thousand", "million", "billion", "percent"]
@@ -57,17 +59,20 @@ class Candidate(NamedTuple):
     """Cells that show the answer where it is made of none: the labels that are listed or counted."""
 
 
-def list_candidates(page: Page, question: Question, features: Features) -> list[Candidate]:
-    """Return a few hundred candidates over the tables and the values of sentences."""
-    return list(_Lister(page, question, features).list_all()) if page.cells else []
+def list_candidates(page: Page, question: Question, scores: Features) -> list[Candidate]:
+    """Return some hundred candidates over the tables and the values of sentences.
+
+    scores: (cells,); those that fit the question best are put together.
+    """
+    return list(_Lister(page, question, scores).list_all()) if page.cells else []
 
 
 class _Lister:
-    def __init__(self, page: Page, question: Question, features: Features) -> None:
+    def __init__(self, page: Page, question: Question, scores: Features) -> None:
         self.page, self.question, self.cells = page, question, page.cells
         self.weigher = Weigher(page, question)
         self.whole = self.weigher.whole
-        order = np.argsort(-(features @ HAND_WEIGHTS), kind="stable").tolist()
+        order = np.argsort(-scores, kind="stable").tolist()
         self.order: list[int] = order
         self.numeric = [at for at in order if self.cells[at].amount is not None]
         self.years = frozenset(question.years)
@@ -324,8 +329,8 @@ class _Lister:
         for row in rows:
             pool += [at for at in numeric if cells[at].row == row and cells[at].column >= 0][:6]
         pool += [at for at in numeric[:60] if cells[at].column < 0][:6]
-        best = set(numeric[:7])
-        for a, b in combinations(list(dict.fromkeys(pool))[:20], 2):
+        best = set(numeric[:VERY_BEST])
+        for a, b in combinations(list(dict.fromkeys(pool))[:MOST_POOLED], 2):
             x, y = cells[a], cells[b]
             in_row = x.row == y.row and (x.column < 0) == (y.column < 0)
             in_column = x.column >= 0 and y.column >= 0 and (
@@ -592,8 +597,16 @@ def write_number(number: Decimal, places: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def pack(candidates: Sequence[Candidate]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return operations (candidates,), cells (candidates, MOST_OPERANDS; -1: none) and links (candidates, LINKS)."""
+class Packed(NamedTuple):
+    """Candidates as arrays: operations (candidates,), cells (candidates, MOST_OPERANDS; -1: none), links (…, LINKS)."""
+
+    operations: np.ndarray
+    cells: np.ndarray
+    links: np.ndarray
+
+
+def pack(candidates: Sequence[Candidate]) -> Packed:
+    """Return candidates as arrays."""
     operations = np.array([OF[candidate.operation] for candidate in candidates], np.int32)
     cells = np.full((len(candidates), MOST_OPERANDS), -1, np.int32)
     links = np.zeros((len(candidates), len(LINKS)), np.float32)
@@ -601,4 +614,4 @@ def pack(candidates: Sequence[Candidate]) -> tuple[np.ndarray, np.ndarray, np.nd
         cells[place, : len(candidate.cells)] = candidate.cells
         for name, value in candidate.links.items():
             links[place, LINK[name]] = value
-    return operations, cells, links
+    return Packed(operations, cells, links)

@@ -29,13 +29,12 @@ from tasks.rag.reading.candidates import (
     PLAIN,
     SCALES,
     Candidate,
-    list_candidates,
     scale_of,
     short_texts,
 )
 from tasks.rag.reading.cell_features import Features, describe_cells
 from tasks.rag.reading.pages import Amount, Cell, Page, Question, Stems, compare_documents, years_of
-from tasks.rag.reading.scorers import Choice, Reader, answer_key, choose, load_reader
+from tasks.rag.reading.scorers import Reader, answer_key, choose, load_reader
 from tasks.rag.retrieval.search import Hit
 
 ALL = Filters()
@@ -133,7 +132,8 @@ def read_answer(readings: Sequence[Reading], names: Mapping[str, str], *, reader
     the answer less sure. None where a whole sentence answers better, or nothing does. It abstains, and shows the cells,
     where the likeliest answer makes no sense: of two currencies, or a balance as a share of a flow.
     """
-    choices = [(choice, reading) for reading in readings if (choice := _choose(reading, reader or load_reader()))]
+    fitted = reader or load_reader()
+    choices = [(choice, reading) for reading in readings if (choice := choose(fitted, *reading))]
     if not choices:
         return None
     # one document holds the answer: the odds of each compete, but equal answers support each other
@@ -235,12 +235,6 @@ def select_records(question: str, hits: Sequence[Hit], index: Index) -> list[dic
 def _list_inputs(concept: Concept) -> list[Line]:
     """Return the lines of a concept's formula."""
     return list(lines_of(parse(concept.formula))) if concept.formula else []
-
-
-def _choose(reading: Reading, reader: Reader) -> Choice | None:
-    """Return the likeliest answer of a page."""
-    page, question, features = reading
-    return choose(reader, page, question, features, list_candidates(page, question, features))
 
 
 def write_answer(

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tasks.language.tokens import HANGUL
 from tasks.rag.numbers.computation_reading import asks_to_work_out
 from tasks.rag.numbers.computations import operation
-from tasks.rag.reading.candidates import LINKS, OF, OPERATIONS, Candidate, pack
-from tasks.rag.reading.cell_features import AT, CELL_FEATURES, HAND_WEIGHTS, Features
+from tasks.rag.reading.candidates import LINKS, OF, OPERATIONS, Candidate, Packed, list_candidates, pack
+from tasks.rag.reading.cell_features import CELL_FEATURES, HAND_WEIGHTS, Features
 from tasks.rag.reading.pages import Page, Question, Standing
 
 BUCKETS = 16_384
@@ -73,6 +73,8 @@ class Reader(NamedTuple):
     choice: Network | None
     confidence: Features
     """(signs,), and behind them the bias."""
+    order: Features = HAND_WEIGHTS
+    """(CELL_FEATURES,): by the sum of them candidates are made of the best cells; by hand where nothing is fitted."""
 
     def score_cells(self, features: Features) -> Features:
         """Return how well each cell fits the question, (cells,)."""
@@ -139,15 +141,18 @@ class Ranked(NamedTuple):
 
 
 def describe_candidates(
-    candidates: Sequence[Candidate], features: Features, operations: Features, cell_scores: Features
+    candidates: Sequence[Candidate], packed: Packed, features: Features, operations: Features, cell_scores: Features
 ) -> Ranked:
-    """Return the candidates of the likeliest operations with their features."""
-    likely = set(np.argsort(-operations)[:LIKELIEST].tolist()) | {OF["span"]}
-    places = [at for at, candidate in enumerate(candidates) if OF[candidate.operation] in likely]
+    """Return the candidates of the likeliest operations with their features.
+
+    packed: the candidates as arrays. operations: their log-probabilities, (operations,). cell_scores: (cells,).
+    """
+    likely = [*np.argsort(-operations)[:LIKELIEST], OF["span"]]
+    places: list[int] = np.flatnonzero(np.isin(packed.operations, likely)).tolist()
     chosen = [candidates[at] for at in places]
     if not chosen:
         return Ranked([], np.zeros((0, len(CHOICE_FEATURES)), np.float32), [])
-    ops, cells, links = pack(chosen)
+    ops, cells, links = (part[places] for part in packed)
     there, at = cells >= 0, np.maximum(cells, 0)
     scores = cell_scores if len(cell_scores) else np.zeros(1, np.float32)
     features = features if len(features) else np.zeros((1, len(CELL_FEATURES)), np.float32)
@@ -173,13 +178,12 @@ class Choice(NamedTuple):
     signs: list[float]
 
 
-def choose(
-    reader: Reader, page: Page, question: Question, features: Features, candidates: Sequence[Candidate]
-) -> Choice | None:
+def choose(reader: Reader, page: Page, question: Question, features: Features) -> Choice | None:
     """Return the best candidate; None where the page gives none."""
+    candidates = list_candidates(page, question, features @ reader.order)
     operations = reader.likely_operations(question, page)
     cell_scores = reader.score_cells(features)
-    ranked = describe_candidates(candidates, features, operations, cell_scores)
+    ranked = describe_candidates(candidates, pack(candidates), features, operations, cell_scores)
     if not ranked.candidates:
         return None
     scores = reader.choice.score(ranked.table) if reader.choice else ranked.table @ HAND_CHOICE
@@ -243,21 +247,4 @@ def unpack_reader(tensors: Mapping[str, NDArray[np.generic]]) -> Reader:
     cells, choice = (
         Network(**{field: wide[f"{name}.{field}"] for field in Network._fields}) for name in ("cells", "choice")
     )
-    return Reader(wide["operations"], wide["operations_bias"], cells, choice, wide["confidence"])
-
-
-def pack_reader(reader: Reader) -> dict[str, NDArray[np.generic]]:
-    """Return the reader as named tensors; the large ones in half precision."""
-    assert reader.cells
-    assert reader.choice
-    tensors: dict[str, NDArray[np.generic]] = {
-        "operations": reader.operations.astype(np.float16),
-        "operations_bias": reader.operations_bias,
-        "confidence": reader.confidence,
-    }
-    for name, network in (("cells", reader.cells), ("choice", reader.choice)):
-        tensors |= {f"{name}.{field}": np.ascontiguousarray(getattr(network, field)) for field in Network._fields}
-    return tensors
-
-
-__all__ = ["AT", "Choice", "Reader", "choose", "load_reader"]
+    return Reader(wide["operations"], wide["operations_bias"], cells, choice, wide["confidence"], wide["order"])

@@ -86,6 +86,7 @@ def test_the_part_that_a_question_names(question: str, part: Part | None) -> Non
         ("2023년 2분기와 1분기", ["Q2 FY2023", "Q1 FY2023"]),
         ("2017년 6월 말", ["to 6/30 FY2017"]),
         ("FY19 and 2018-19", []),
+        ("2023년 13월 5일", []),
     ],
 )
 def test_the_parts_that_a_question_names(question: str, labels: list[str]) -> None:
