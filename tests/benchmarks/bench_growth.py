@@ -246,7 +246,7 @@ def _paged(place: Place, first: EvalReport, second: EvalReport, *, middle: str) 
         "page in the middle": partial(page, kind="all", after=After(middle, 0)),
         "wrong ones, page in the middle": partial(page, kind="wrong", after=After(middle, 0)),
         "unscored ones, of which there are none": partial(page, kind="unscored", after=None),
-        "those that differ from the other run": partial(page, kind="all", after=None, since=first.run.id),
+        "those that hold a word, of which there is one": partial(page, kind="all", after=None, words=middle),
         "one item": partial(place.evaluations.sample, second.run.id, task, middle),
     }
     for name, way in ways.items():
