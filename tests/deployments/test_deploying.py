@@ -176,7 +176,7 @@ def test_what_was_set_in_the_ui_is_taken_up_by_a_restored_home(
     only(folder, "nightly")
     nightly = client.read_deployment_by_name("nightly/nightly")
     own = {"config": {"suite": "/srv/suite.yaml"}}
-    server.patch(f"/deployments/{nightly.id}", {"parameters": own})
+    server.send("PATCH", f"/deployments/{nightly.id}", {"parameters": own})
     packed = pack_schedules(server)
     assert not deploy(server, folder).unchanged
     assert client.read_deployment_by_name("nightly/nightly").parameters != own
