@@ -108,6 +108,14 @@ def test_the_chat_template_is_the_models_own_unless_said(words: str, expected: o
     assert configured(f"--tasks A --limit 1 --apply_chat_template {words}").settings.apply_chat_template == expected
 
 
+def test_flags_of_the_old_script_that_need_not_be_given_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    config = configured("--log_samples --use_cache /tmp/cache --verbosity INFO --tasks AIME24 --wandb_args=project=x")
+    assert [task.task for task in config.tasks] == ["AIME24"]
+    said = capsys.readouterr().err
+    assert "--log_samples is not needed" in said
+    assert "--wandb_args is not needed" in said
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -14,6 +14,24 @@ from tests.command import run_here
 @pytest.mark.parametrize(
     ("line", "read"),
     [
+        ("--apply_chat_template", "--apply_chat_template True"),
+        ("--apply-chat-template", "--apply-chat-template True"),
+        ("--apply_chat_template --limit 5", "--apply_chat_template True --limit 5"),
+        ("--apply_chat_template True --limit 5", "--apply_chat_template True --limit 5"),
+        ("--apply_chat_template False", "--apply_chat_template False"),
+        ("--apply_chat_template tool_use", "--apply_chat_template tool_use"),
+        ("--apply_chat_template=False --limit 5", "--apply_chat_template=False --limit 5"),
+        ("--limit 5", "--limit 5"),
+        ("", ""),
+    ],
+)
+def test_a_chat_template_without_a_value_is_meant(line: str, read: str) -> None:
+    assert normalize_arguments(shlex.split(line)) == shlex.split(read)
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
         ("--log_samples --limit 5", "--limit 5"),
         ("--log-samples --limit 5", "--limit 5"),
         ("--use_cache /tmp/x --limit 5", "--limit 5"),

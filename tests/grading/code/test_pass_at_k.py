@@ -65,6 +65,36 @@ def test_the_usual_k_are_there_when_every_item_has_as_many(fewest: int, fitting:
     assert list(metrics) == [*fitting, "num_total"]
 
 
+def test_of_several_languages_pythons_is_the_headline_and_the_others_are_parts() -> None:
+    samples = [
+        *drawn("HumanEval/0", [1, 0], group="python"),
+        *drawn("HumanEval/1", [1, 1], group="python"),
+        *drawn("HumanEval_0_x", [0], group="sh"),
+        *drawn("js/HumanEval_0_x", [None], group="js"),
+    ]
+    summary = summarise_code(samples, ks=[1, 2])
+    assert summary.metrics == {
+        "pass@1": pytest.approx((0.5 + 1 + 0) / 3),
+        "js_pass@1": None,
+        "python_pass@1": 0.75,
+        "python_pass@2": 1.0,
+        "sh_pass@1": 0.0,
+        "num_total": 4,
+        "num_unscored": 1,
+        "k_left_out": {
+            "pass@2": "HumanEval_0_x has 1 scored sample",
+            "sh_pass@2": "HumanEval_0_x has 1 scored sample",
+        },
+    }
+    assert [(one.metric, one.part, one.value, one.n) for one in summary.estimates] == [
+        ("pass@1", "", 0.5, 3),
+        ("python_pass@1", "", 0.75, 2),
+        ("python_pass@2", "", 1.0, 2),
+        ("pass@1", "group=sh", 0.0, 1),
+    ]
+    assert [one.metric for one in summary.estimates if one.headline] == ["python_pass@1"]
+
+
 @pytest.mark.parametrize(
     ("groups", "headline"),
     [

@@ -210,6 +210,14 @@ def test_without_a_model_figures_are_skipped_and_say_so(kept: FigureRecord, stor
     assert (done.status, done.reason) == ("skipped", "no vision model is configured; name one with `--vlm`")
 
 
+def test_the_budget_skips_the_rest(kept: FigureRecord, store: Store):
+    budget, other = Budget(max_calls=1), record(store, chart(30, 40, 50), n=3)
+    chat = ScriptedChat()
+    done = [described(item, store, chat, budget=budget) for item in (kept, other)]
+    assert [item.status for item in done] == ["described", "skipped"]
+    assert (done[1].reason, chat.calls) == ("the 1 model calls that were allowed are used up", 1)
+
+
 def test_an_answer_without_information_gives_no_text(kept: FigureRecord, store: Store):
     done = described(kept, store, ScriptedChat([Rule(answer="NO DATA")]))
     assert (done.status, done.text, done.reason) == ("uninformative", None, "the model answered 'NO DATA'")
