@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from models.model_errors import ModelUnavailable
+from models.model_errors import ModelError, ModelUnavailable, TransientModelError
 from models.protocols import ChatRequest, Message, Text
 from tasks import resources
 from tasks.budget import Budget, Prices
 from tasks.calls import Answer, CallSettings
 from tasks.evaluation.running.open_models import Asking, ModelSpec, open_model, release_models
-from tests.models.server import MODEL, Server, serving
+from tests.models.server import MODEL, Server, error_reply, prompt_of, serving
 
 SCRIPTED = ModelSpec(backend="scripted")
 
@@ -90,6 +90,20 @@ def test_a_budget_is_shared_by_the_model_and_its_judge() -> None:
     list(model.ask_all(requests(2)))
     answers = list(judge.ask_all((number, request(f"rate {number}")) for number in range(3)))
     assert Counter(isinstance(answer, Answer) for _, answer in answers) == {True: 1, False: 2}
+
+
+def failing(server: Server, status: int, **error: Any) -> None:
+    reply = error_reply(status, "maximum context length is 10 tokens", **error)
+    server.misbehave = lambda path, body: reply if prompt_of(body) == "1" else None
+
+
+def test_a_model_that_is_away_for_a_request_is_remembered(server: Server) -> None:
+    failing(server, 503)
+    asks = Asking(served(server))
+    answers: dict[int, Answer | ModelError] = dict(asks.ask_all(requests(3)))
+    assert isinstance(answers[1], TransientModelError)
+    assert asks.away == [str(answers[1])]
+    assert asks.usage.calls == 2
 
 
 def test_a_batch_size_is_that_of_the_task_and_not_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,9 +12,9 @@ from storage.artifacts import Artifacts
 from storage.evaluations import Evaluations
 from storage.storage_errors import DatabaseUnavailable
 from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
-from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed
+from tasks.evaluation.evaluation_errors import DataUnusable, PreflightFailed, UnknownTask
 from tasks.evaluation.running.open_models import ModelSpec
-from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice
+from tasks.evaluation.running.planning import EvaluationRequest, Plan, RunSettings, TaskChoice, settings_digest
 from tasks.evaluation.running.shard_grading import collect_notes
 from tasks.evaluation.running.task_choice import find_earlier_run, find_task, plan_run, select_judge
 from tasks.grading.grading_records import Counts
@@ -40,6 +40,12 @@ def test_tasks_are_planned_in_their_order(tmp_path: Path, artifacts: Artifacts) 
     plan = chosen(["MATH500", own, "IFEval"], artifacts)
     assert [task.task for task in plan.tasks] == ["MATH500", "Sums", "IFEval"]
     assert (plan.model.name, plan.model.backend, plan.harness, plan.skipped) == ("m", "scripted", (), {})
+
+
+@pytest.mark.slow
+def test_a_name_that_is_near_is_named(artifacts: Artifacts) -> None:
+    with pytest.raises(UnknownTask, match="Did you mean MATH500"):
+        chosen(["MATH50"], artifacts)
 
 
 def test_a_task_of_the_harness_is_left_to_it(tmp_path: Path) -> None:
@@ -117,6 +123,34 @@ def test_recorded_answers_have_the_repeats_that_they_have(tmp_path: Path, artifa
 def test_a_benchmark_that_only_grades_asks_no_model(artifacts: Artifacts) -> None:
     with pytest.raises(PreflightFailed, match=r"TextVQA grades recorded answers and asks no model.*--model replay"):
         chosen(["TextVQA"], artifacts)
+
+
+class Known:
+    """Has one run, of one set of settings."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        self.asked: list[dict[str, str]] = []
+
+    def evaluated_before(self, **asked: str) -> str | None:
+        self.asked.append(asked)
+        return "run-1" if asked["settings_digest"] == self.digest else None
+
+
+def test_what_was_evaluated_before_is_skipped(tmp_path: Path, artifacts: Artifacts) -> None:
+    own = write_benchmark(tmp_path / "own")
+    task = plan_of(own, artifacts)
+    known = Known(settings_digest(task))
+    plan = chosen([str(own), "MATH500"], artifacts, known=cast("Evaluations", known))
+    assert (plan.skipped, [task.task for task in plan.tasks]) == ({"Sums": "run-1"}, ["MATH500"])
+    assert known.asked[0] == {
+        "model_name": "m",
+        "model_revision": "",
+        "backend": "scripted",
+        "dataset_name": "Sums",
+        "dataset_checksum": task.data.checksum,
+        "settings_digest": settings_digest(task),
+    }
 
 
 def test_a_database_that_is_away_knows_nothing(tmp_path: Path, artifacts: Artifacts) -> None:

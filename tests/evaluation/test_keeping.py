@@ -9,13 +9,29 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.artifacts import Artifacts
-from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply
-from tasks.evaluation.record_lines import read_lines, write_lines
+from tasks.evaluation.evaluation_records import Item, ModelFacts, Reply, Sample
+from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.results.results_file import (
+    build_rows,
     build_run_row,
     report_from_rows,
 )
-from tests.evaluation.reports import report
+from tests.evaluation.reports import SAMPLES, report, task_result, with_artifacts
+
+
+def test_a_run_survives_the_way_to_rows_and_back() -> None:
+    made = report(task_result("Sums"), task_result("Terms", judge=None, judge_usage=None))
+    rows = [build_rows(made, result, lambda: SAMPLES) for result in made.results]
+    assert report_from_rows(build_run_row(made), rows) == made
+
+
+def test_refs_of_artifacts_survive(tmp_path_factory: pytest.TempPathFactory) -> None:
+    artifacts = Artifacts(tmp_path_factory.mktemp("store"))
+    made = report(with_artifacts(task_result(), artifacts))
+    rows = build_rows(made, made.results[0], lambda: read_shards(artifacts, made.results[0].samples, Sample))
+    assert report_from_rows(build_run_row(made), [rows]).results[0].samples == made.results[0].samples
+    assert rows.more_samples is not None
+    assert list(rows.more_samples()) == list(SAMPLES)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from tasks.evaluation.results.ranking import (
     as_csv,
     as_markdown,
     describe_settings,
+    find_row,
     rank,
     read_scores,
     render_page,
+    select_latest,
 )
 from tests.evaluation.reports import report, task_result
 from tests.evaluation.scores import NOON, score
@@ -104,6 +107,21 @@ def test_models_of_one_name_are_told_apart(
         for value, revision, backend in zip((0.6, 0.5), revisions, backends, strict=True)
     ]
     assert [name for _, name in ranks(*both)] == names
+
+
+def test_of_several_runs_a_cell_shows_the_last() -> None:
+    later = score("a", 0.2, ended_at=NOON + timedelta(days=1))
+    (board,) = rank([score("a", 0.9), later])
+    found = find_row(board, "a")
+    assert found is not None
+    assert found.score == later
+
+
+def test_the_latest_run_of_the_same_settings_is_kept() -> None:
+    old, new = score("a", 0.9), score("a", 0.2, ended_at=NOON + timedelta(days=1))
+    failed = score("a", 0.3, status="failed", ended_at=NOON + timedelta(days=2))
+    other = score("a", 0.5, settings_digest="6" * 64)
+    assert select_latest([old, new, failed, other]) == [new, other]
 
 
 def test_a_results_file_gives_what_the_database_gives() -> None:

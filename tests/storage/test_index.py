@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from storage.index import Generation, is_current, open_index
 from storage.publishing import publish_segments
 from storage.records import Ref
 from storage.segments import CatalogueEntry, pack_segment
-from storage.storage_errors import NotAnIndex, WrongEmbedder
+from storage.storage_errors import DamagedIndex, NotAnIndex, StoreUnreachable, WrongEmbedder
 from tests.storage.publishing import publish
 
 
@@ -140,6 +141,38 @@ def test_another_embedder_is_refused_with_both_names(tmp_path: Path) -> None:
         open_index(tmp_path, embedder="bge-m3")
 
 
+def file_of(out: Path, generation: Generation, kind: str) -> Path:
+    [path] = (out / "generations" / generation.id).rglob(f"*{kind}*")
+    return path
+
+
+def test_a_flipped_bit_is_found_by_verify_and_mended_by_publishing(tmp_path: Path) -> None:
+    path = file_of(tmp_path, put(tmp_path, OLD), "segment-text")
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    with open_index(tmp_path) as index, pytest.raises(DamagedIndex, match="segment-text fails its checksum"):
+        index.verify()
+    assert put(tmp_path, OLD).created
+    open_index(tmp_path).verify()
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.docx").write_text("mine")
+    with pytest.raises(NotAnIndex, match=r"thesis\.docx"):
+        put(tmp_path, OLD)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.docx"]
+
+
+def publish_with_little_room(out: Path) -> None:
+    """Ends with code 7 if that is refused as it should be."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # acts as a full disk
+    try:
+        put(out, [f"a text {number}" for number in range(2_000)])
+    except StoreUnreachable:
+        sys.exit(7)
+
+
 def publish_until_killed(out: Path) -> None:
     """Says on stdout when it has begun to write, and never ends."""
 
@@ -172,6 +205,14 @@ def start(work: Callable[[Path], None], out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+def test_a_full_disk_leaves_the_old_generation(tmp_path: Path) -> None:
+    old = put(tmp_path, OLD)
+    with start(publish_with_little_room, tmp_path) as process:
+        assert process.wait(60) == 7
+    assert is_current(tmp_path, old.digest)
+    assert generations(tmp_path) == ["000001"]
+
+
 def test_a_killed_build_leaves_the_old_generation_and_is_cleared_away(tmp_path: Path) -> None:
     old = put(tmp_path, OLD)
     with start(publish_until_killed, tmp_path) as builder:
@@ -195,7 +236,9 @@ def test_two_publishers_and_a_reader_see_only_whole_generations(tmp_path: Path) 
 
 
 if __name__ == "__main__":
-    {work.__name__: work for work in (publish_until_killed, publish_often)}[sys.argv[1]](Path(sys.argv[2]))
+    {work.__name__: work for work in (publish_with_little_room, publish_until_killed, publish_often)}[sys.argv[1]](
+        Path(sys.argv[2])
+    )
 
 
 def test_numbers_that_an_older_version_wrote_are_refused_by_name(

@@ -119,12 +119,45 @@ def test_long_programs_and_long_messages_are_cut(tools: Tools) -> None:
     assert stderr.endswith("AssertionError\n")
 
 
+def test_a_sandbox_that_breaks_leaves_a_program_unscored(broken: Tools) -> None:
+    samples = list(BENCHMARK.grade([(item(), response()), (item(), response(WRONG)), (item(), response(""))], broken))
+    assert [(sample.status, sample.score) for sample in samples] == [("unscored", None)] * 2 + [("scored", 0.0)]
+    assert all(sample.reason.startswith("sandbox: the sandbox broke: ") for sample in samples[:2])
+    assert samples[0].extracted == RIGHT.strip()
+
+
+def test_what_is_unscored_is_in_no_figure(tools: Tools, broken: Tools) -> None:
+    passed = list(BENCHMARK.grade([(item("double/0"), response())], tools))
+    lost = list(BENCHMARK.grade([(item("double/1"), response().model_copy(update={"item": "double/1"}))], broken))
+    summary = BENCHMARK.summarise([*passed, *lost])
+    assert (summary.metrics["pass@1"], summary.metrics["num_unscored"]) == (1.0, 1)
+    assert BENCHMARK.summarise(lost).metrics["pass@1"] is None
+
+
 def test_without_any_sandbox_nothing_is_graded(math: MathGrader, tmp_path: Path) -> None:
     with (
         Sandbox(workers=1, python=tmp_path / "python") as sandbox,
         pytest.raises(SandboxUnavailable, match="python is no Python that can execute programs"),
     ):
         graded(response(), Tools(math, sandbox=sandbox))
+
+
+@pytest.mark.parametrize(
+    ("checked", "problem"),
+    [
+        (item(gold=WRONG), "item double/0: its own gold 'def double(x):\\n    return x\\n' is graded as wrong"),
+        (item(gold="import no_such_library"), "No module named 'no_such_library'"),
+    ],
+    ids=["wrong gold", "missing import"],
+)
+def test_a_check_names_each_problem(checked: Item, problem: str, tools: Tools) -> None:
+    problems = list(BENCHMARK.check([checked], tools))
+    assert len(problems) == 1
+    assert problem in problems[0]
+
+
+def test_a_check_finds_nothing_wrong_with_sound_items(tools: Tools) -> None:
+    assert list(BENCHMARK.check([item("double/0"), item("double/1")], tools)) == []
 
 
 def test_a_check_stops_where_the_sandbox_breaks(broken: Tools) -> None:
