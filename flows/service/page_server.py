@@ -165,7 +165,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server appends the address
-        raise Refused(f"{host}:{port} cannot be listened on ({reason}); choose another --port") from error
+        raise Refused(f"{host}:{port} cannot be used ({reason}); choose another --port") from error
 
 
 def listen_for_pages(place: Place) -> socket.socket:

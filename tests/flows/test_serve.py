@@ -458,7 +458,7 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_here("rag", "serve", "--index", publish_texts(tmp_path / "index"), "--port", port)
-    assert (done.code, f"127.0.0.1:{port} cannot be listened on" in done.stderr) == (2, True)
+    assert (done.code, f"127.0.0.1:{port} cannot be used" in done.stderr) == (2, True)
 
 
 @pytest.fixture(scope="module")
