@@ -11,6 +11,7 @@ ServiceError
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -147,6 +148,16 @@ def ui_of(home: Path) -> str | None:
     address = address_of(home)
     url = os.environ.get("PREFECT_UI_URL") or os.environ.get("PREFECT_API_URL") or (address and address.ui_url)
     return url.rstrip("/").removesuffix("/api") if url else None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises Refused if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server appends the address
+        raise Refused(f"{host}:{port} cannot be used ({reason}); choose another --port") from error
 
 
 def connect(home: Path) -> None:

@@ -24,9 +24,8 @@ from pydantic import ValidationError
 
 from flows.running.command_server import end_shared_api
 from flows.service import supervising
-from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, address_of, auth_of, hand_back
+from flows.service.api import Api, ApiAway, ApiFailed, DidNotStart, address_of, auth_of, hand_back, listen
 from flows.service.deploy import DeployFailed, deploy
-from flows.service.page_server import listen
 from flows.service.place import (
     LOOPBACK,
     Place,

@@ -29,7 +29,7 @@ from pydantic import SecretStr
 
 from flows.running.environment import prepare_environment
 from flows.running.settings import settings
-from flows.service.api import Api, Refused, auth_of
+from flows.service.api import Api, Refused, auth_of, listen
 from flows.service.place import DEFAULT_PORT, LOOPBACK, Place, read_last_settings
 from flows.service.served_collections import (
     NO_INDEX,
@@ -156,16 +156,6 @@ def open_collection(
     models = tuple(dict.fromkeys((llm or settings().llm, *registered_models(), "none")))
     live = LiveIndex(index, lambda: open_assistant(index, llm=llm, reranker=reranker, answers=answers), models=models)
     return Collection(name, live, indexing)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises Refused if the address cannot be used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server appends the address
-        raise Refused(f"{host}:{port} cannot be used ({reason}); choose another --port") from error
 
 
 def listen_for_pages(place: Place) -> socket.socket:
