@@ -49,7 +49,7 @@ def index(
     values: OptionValues,
     documents: Annotated[
         Path,
-        typer.Argument(exists=True, help="Folder of PDF, HWP, Office, HTML, text, mail, pictures, ZIP."),
+        typer.Argument(exists=True, help="Folder of PDF, HWP, Office, CSV, HTML, text, mail, pictures, ZIP."),
     ],
     index: AnyIndexFolder = None,
     config: ConfigFile = None,
