@@ -92,9 +92,13 @@ def read_by_systemd(word: str, variables: dict[str, str]) -> list[str]:
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
-    """As `systemctl stop` does; gives the exit status."""
+    """As `systemctl stop` does, which kills what does not end in time; gives the exit status."""
     process.send_signal(signal.SIGTERM)
-    return process.wait(timeout=60)
+    try:
+        return process.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def until(holds: Callable[[], object], *, within_s: float = 90.0) -> None:

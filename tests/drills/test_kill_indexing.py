@@ -167,10 +167,10 @@ def _strikes(place: Place) -> list[Strike]:
 
 
 def _parsed_some(place: Place) -> Moment:
-    """When it parses, and a document that is new or changed is finished."""
+    """When it parses, and a document that is new or changed is kept."""
     parses = in_step(place, "parse")
-    old = len(FIRST)
-    return lambda pid: parses(pid) and sum(line.startswith("finish read ") for line in _log(place)) > old
+    old = _finished(place)
+    return lambda pid: parses(pid) and _finished(place) > old
 
 
 def _strike(place: Place, strike: Strike, rng: random.Random) -> list[Struck]:
