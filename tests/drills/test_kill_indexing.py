@@ -42,8 +42,7 @@ OPTIONS = (*READING, "--embedder", "minilm", "--vlm", "scripted")
 
 ATTEMPTS = 3
 DEATH_S = 30.0  # a server that was still starting looks for its users only then
-LOOKS = 100
-"""The least that a reader of a drill of minutes must have seen."""
+LOOKS = 100  # the least that a reader of a drill of minutes must have seen
 ROOT = Path(__file__).parents[2]
 POSTGRES = re.compile("/pginstall|^postgres:")
 
@@ -68,8 +67,7 @@ ADDED = (
     "reports/2024_해든도_통계연보_발췌.pdf",
     "reports/한누리소재_제23기_사업보고서.pdf",
 )
-POLL_S = 0.002
-"""A scan of a few files lasts some 30 ms."""
+POLL_S = 0.002  # a scan of a few files lasts some 30 ms
 PATIENCE_S = 90.0
 STEPS = ("scan", "parse", "extract_figures", "chunk", "embed", "publish_index")
 
@@ -90,10 +88,8 @@ class Place(NamedTuple):
 class Killed(NamedTuple):
     """What a kill hit."""
 
-    step: str | None
-    """The step that ran; None outside of the flow."""
-    children: tuple[Process, ...]
-    """Descendants at the moment of the kill."""
+    step: str | None  # the one that ran; None outside of the flow
+    children: tuple[Process, ...]  # descendants at the moment of the kill
 
 
 Moment = Callable[[int], bool]
