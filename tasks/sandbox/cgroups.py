@@ -132,11 +132,8 @@ def _retry_while_busy(act: Callable[[], None]) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write to an existing file with one call."""
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-    finally:
-        os.close(file)
+    with path.open("r+b", buffering=0) as file:
+        file.write(text.encode())
 
 
 def _read(path: Path) -> str:

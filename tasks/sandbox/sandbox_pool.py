@@ -26,14 +26,7 @@ from tasks.sandbox.bubblewrap import Engine, find_engine, find_remedy, refuse_un
 from tasks.sandbox.languages import find_language, why_unavailable
 from tasks.sandbox.sandbox_errors import LanguageUnavailable, SandboxUnavailable
 from tasks.sandbox.sandbox_python import Interpreter, find_interpreter
-from tasks.sandbox.sandbox_records import (
-    NOT_STARTED,
-    Execution,
-    Program,
-    broken_execution,
-    read_outcome,
-    refuse_too_long,
-)
+from tasks.sandbox.sandbox_records import NOT_STARTED, Execution, Program, read_outcome
 from tasks.sandbox.sandbox_worker import Worker, WorkerLost
 
 TRIES = 2
@@ -68,7 +61,8 @@ class Sandbox:
         if unsafe:
             refuse_unsafe()
             engine = Engine(bwrap=None)
-        self.workers = workers or min(MOST_WORKERS, count_processors())
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.workers = workers or min(MOST_WORKERS, processors)
         self.closed = False
         self._engine = engine
         self._named = python
@@ -106,10 +100,11 @@ class Sandbox:
             pure = PurePosixPath(path)
             if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path:
                 raise ValueError(f"files: {path!r} is no relative path within a program's folder")
-        execution = refuse_too_long(program)
-        if execution is not None:
-            return execution
-        execution = broken_execution("")
+        size, most = len(program.source), program.limits.file_bytes // 2
+        if size > most:
+            why = f"its source has {size:,} characters; {most:,} are allowed, half of the files of a program"
+            return Execution("failed", reason=why)
+        execution = Execution("broken")
         for _ in range(TRIES):
             self._refuse_when_closed()
             worker = self._free.get()
@@ -127,7 +122,7 @@ class Sandbox:
                 if execution.status == "broken" and execution.reason.startswith(NOT_STARTED):
                     worker = self._end(worker)
             except WorkerLost as error:
-                worker, execution = self._end(worker), broken_execution(f"the sandbox broke: {error}")
+                worker, execution = self._end(worker), Execution("broken", reason=f"the sandbox broke: {error}")
             except BaseException:
                 worker = self._end(worker)
                 raise
@@ -150,7 +145,11 @@ class Sandbox:
                 while waiting:
                     yield waiting.popleft().result()
             except KeyboardInterrupt:
-                self._close_though_interrupted()  # else programs under way would have their time first
+                interrupted = True
+                while interrupted:  # however often Ctrl-C is pressed: programs under way would have their time first
+                    with suppress(KeyboardInterrupt):
+                        self.close()
+                        interrupted = False
                 raise
             finally:
                 for future in waiting:
@@ -182,14 +181,6 @@ class Sandbox:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-    def _close_though_interrupted(self) -> None:
-        """Close, however often Ctrl-C is pressed meanwhile."""
-        while True:
-            try:
-                return self.close()
-            except KeyboardInterrupt:
-                continue
 
     def _refuse_when_closed(self) -> None:
         """Raise SandboxUnavailable if the sandbox was closed.
@@ -243,11 +234,6 @@ def stop_executing() -> None:
     for sandbox in list(_shared.values()):
         # in a thread: the one that a signal interrupted may hold what closing needs
         Thread(target=sandbox.close, daemon=True, name="sandbox-close").start()
-
-
-def count_processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _killed_for_memory() -> int:

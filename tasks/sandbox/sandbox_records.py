@@ -61,13 +61,13 @@ class Execution(NamedTuple):
     """The result of executing a program."""
 
     status: Status
-    exit_code: int | None
+    exit_code: int | None = None
     """None when it was killed; 128 + number, as in a shell, when it died of a signal of its own."""
-    stdout: str
+    stdout: str = ""
     """Decoded as UTF-8, with U+FFFD for invalid bytes; cut at the limit."""
-    stderr: str
-    wall_s: float
-    cpu_s: float
+    stderr: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
     reason: str = ""
     """Why the status is not ok, in a few words: `AssertionError`, `exit code 3`, `killed after 30 s`, …"""
 
@@ -93,20 +93,6 @@ def read_outcome(
     if status == "ok" and program.tests is not None and marks_end and not fields["finished"]:
         status, reason = "unfinished", "it ended before its tests were through"
     return Execution(status, code, stdout, stderr, fields["wall_s"], fields["cpu_s"], reason)
-
-
-def refuse_too_long(program: Program) -> Execution | None:
-    """Return the result for a source that is too large for its folder; None where it fits."""
-    most = program.limits.file_bytes // 2
-    if len(program.source) <= most:
-        return None
-    why = f"its source has {len(program.source):,} characters; {most:,} are allowed, half of the files of a program"
-    return Execution("failed", None, "", "", 0.0, 0.0, why)
-
-
-def broken_execution(why: str) -> Execution:
-    """Return the result for a program about which nothing is known."""
-    return Execution("broken", None, "", "", 0.0, 0.0, why)
 
 
 def _judge(

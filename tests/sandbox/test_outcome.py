@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from tasks.sandbox.bubblewrap import Engine
 from tasks.sandbox.inside import Frame
-from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, read_outcome, refuse_too_long
+from tasks.sandbox.sandbox_errors import SandboxUnavailable
+from tasks.sandbox.sandbox_pool import Sandbox
+from tasks.sandbox.sandbox_records import MIB, Execution, Limits, Program, read_outcome
 
 LIMITS = Limits(cpu_s=2.5, wall_s=7.5, memory_bytes=256 * MIB, output_bytes=MIB // 2)
 TESTED = Program("x = 1", tests="assert x == 1", limits=LIMITS)
@@ -122,12 +125,13 @@ def test_a_kill_is_told_apart_by_time_and_memory(
     assert said(done) == expected
 
 
-@pytest.mark.parametrize(("chars", "fits"), [(4 * MIB, True), (4 * MIB + 1, False), (0, True)])
-def test_a_source_has_half_of_the_room_for_files(chars: int, fits: bool):
-    done = refuse_too_long(Program("x" * chars, limits=LIMITS._replace(file_bytes=8 * MIB)))
-    assert (done is None) == fits
+def test_a_source_has_half_of_the_room_for_files():
+    limits = LIMITS._replace(file_bytes=8 * MIB)
     why = "its source has 4,194,305 characters; 4,194,304 are allowed, half of the files of a program"
-    assert fits or done == Execution("failed", None, "", "", 0.0, 0.0, why)
+    with Sandbox(workers=1, engine=Engine("/bin/false")) as sandbox:
+        assert sandbox.run(Program("x" * (4 * MIB + 1), limits=limits)) == Execution("failed", reason=why)
+        with pytest.raises(SandboxUnavailable):  # it fits, and is started
+            sandbox.run(Program("x" * (4 * MIB), limits=limits))
 
 
 def test_a_source_that_does_not_compile_has_failed_for_its_first_error():

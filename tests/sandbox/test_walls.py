@@ -16,7 +16,6 @@ import pytest
 
 from tasks.sandbox import Execution, Program, Sandbox, walls
 from tasks.sandbox.bubblewrap import Engine
-from tasks.sandbox.sandbox_records import broken_execution
 
 HOME = Path.home()
 KINDS = ("pid", "mnt", "net", "ipc", "uts")
@@ -122,7 +121,9 @@ def test_what_kills_the_next_program_or_the_zygote_is_named():
             return [next(numbers)]
 
     numbers = itertools.count(100)
-    assert [name for name, _ in fallen(where("still here", broken_execution("the sandbox broke")))] == ["kill"]
+    assert [name for name, _ in fallen(where("still here", Execution("broken", reason="the sandbox broke")))] == [
+        "kill"
+    ]
     assert [probe.name for probe in walls.inspect_walls(Renewed(holds)).probes if not probe.held] == ["kill"]
 
 
@@ -136,6 +137,6 @@ def test_behind_a_wall_that_fell_and_where_nothing_is_executed_nothing_is_tried(
 
     assert fallen(answer) == [("user", "user 0")]
     assert asked == [walls.SELF_CHECK]
-    assert fallen(lambda _: broken_execution("the sandbox broke: no room")) == [
+    assert fallen(lambda _: Execution("broken", reason="the sandbox broke: no room")) == [
         ("first program", "the sandbox broke: no room")
     ]

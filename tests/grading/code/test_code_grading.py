@@ -51,7 +51,7 @@ def broken(math: MathGrader) -> Tools:
 
     class Broken(Sandbox):
         def run(self, program: Program) -> Execution:
-            return sandbox_records.broken_execution("the sandbox broke: on purpose")
+            return sandbox_records.Execution("broken", reason="the sandbox broke: on purpose")
 
     return Tools(math, sandbox=Broken(workers=1))
 
