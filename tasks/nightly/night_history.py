@@ -144,13 +144,6 @@ def build_report(
     )
 
 
-def build_report_without_scores(night: Night, why: Failure, *, nights: int, rules: RegressionRules) -> NightReport:
-    """Return the report of a night whose database is unavailable."""
-    failures = (*night.failures, why)
-    state = decide_state(failures, (), fails=rules.fail, measured=False)
-    return NightReport(night=night, state=state, failures=failures, nights=nights, fails_on_regression=rules.fail)
-
-
 def decide_state(failures: Sequence[Failure], incidents: Sequence[Incident], *, fails: bool, measured: bool) -> State:
     """Return the final state of a night.
 

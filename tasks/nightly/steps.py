@@ -114,8 +114,10 @@ def collect(night: Night, *, nights: int, rules: RegressionRules) -> Ref:
         report = night_history.build_report(night, earlier, evaluations(), incidents(), nights=nights, rules=rules)
         incidents().keep(night.file, night.run, report.incidents)
     except StorageError as error:
-        why = Failure(what="database", why=str(error), may_pass=True)
-        report = night_history.build_report_without_scores(night, why, nights=len(earlier) + 1, rules=rules)
+        failures = (*night.failures, Failure(what="database", why=str(error), may_pass=True))
+        state = night_history.decide_state(failures, (), fails=rules.fail, measured=False)
+        facts: dict[str, Any] = {"nights": len(earlier) + 1, "fails_on_regression": rules.fail}
+        report = NightReport(night=night, state=state, failures=failures, **facts)
     with alone(resources().home, f"nights {night.file}", wait=wait_for_twin):  # the list is read and written back
         night_history.store_night(night, artifacts())
     return artifacts().save("night", report)

@@ -231,8 +231,9 @@ def _anchor(name: str, value: JsonValue, folder: Path) -> JsonValue:
                 return value  # the reader of the flags reports what is wrong, with the line
             if not isinstance(args, dict):
                 return args
-            files = [arg for arg, text in args.items() if isinstance(text, str) and _is_local(arg, folder / text)]
-            return args | {arg: str(folder / str(args[arg])) for arg in files}
+            paths = {arg: folder / text for arg, text in args.items() if isinstance(text, str)}
+            files = [arg for arg in paths if arg in FILES_IN_ARGS or (arg in PERHAPS_LOCAL and paths[arg].exists())]
+            return args | {arg: str(paths[arg]) for arg in files}
         case "annotator_model" if isinstance(value, str) and value.startswith(("scripted:", "replay:")):
             backend, _, file = value.partition(":")
             return f"{backend}:{folder / file}"
@@ -241,10 +242,6 @@ def _anchor(name: str, value: JsonValue, folder: Path) -> JsonValue:
             return [_anchor_task(word, folder) for word in words] if isinstance(words, list) else words
         case _:
             return value
-
-
-def _is_local(arg: str, path: Path) -> bool:
-    return arg in FILES_IN_ARGS or (arg in PERHAPS_LOCAL and path.exists())
 
 
 def _anchor_task(word: JsonValue, folder: Path) -> JsonValue:
