@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -310,18 +311,18 @@ def _same_constant(a: Node, b: Node) -> bool:
     return (has_decimal(a) or has_decimal(b)) and off <= float(DECIMAL_TOLERANCE) * scale
 
 
-def sample_points(names: Iterable[str]) -> list[tuple[dict[str, Fraction], bool]]:
-    """Return fixed values for the variables `names`, each with whether all are positive."""
-    rows: list[tuple[dict[str, Fraction], bool]] = []
+def _values_at_points(a: Node, b: Node) -> Iterator[tuple[complex, complex, bool]]:
+    """Yield the values of both at points where they have one, each with whether all variables are positive there."""
+    names = sorted(find_symbols(a) | find_symbols(b))
     for row in range(7):
         point: dict[str, Fraction] = {}
-        for index, name in enumerate(sorted(names)):
+        for index, name in enumerate(names):
             # fixed, so that verdicts repeat, and uneven: from 3/431 to 999/431
             value = Fraction((389 * (row + 1) + 211 * (index + 2) * (row + 2) + 97 * index * index) % 997 + 3, 431)
             # four points with positive variables, then three with some below 0
             point[name] = -value if row >= 4 and (row + index) % 2 == 0 else value
-        rows.append((point, row < 4))
-    return rows
+        with suppress(Undecided):
+            yield evaluate(a, point), evaluate(b, point), row < 4
 
 
 def _same_function(a: Node, b: Node) -> bool:
@@ -329,14 +330,9 @@ def _same_function(a: Node, b: Node) -> bool:
 
     sqrt(a/b) and sqrt(a)/sqrt(b) are the same, as for positive quantities of physics, but sqrt(x^2) and x are not.
     """
-    names = find_symbols(a) | find_symbols(b)
     tolerance = float(DECIMAL_TOLERANCE) if has_decimal(a) or has_decimal(b) else CLEARLY_DIFFERENT
     agreed = 0
-    for point, positive in sample_points(names):
-        try:
-            left, right = evaluate(a, point), evaluate(b, point)
-        except Undecided:
-            continue
+    for left, right, positive in _values_at_points(a, b):
         real = abs(left.imag) <= 1e-12 * abs(left) and abs(right.imag) <= 1e-12 * abs(right)
         if not positive and not real:
             continue
@@ -350,15 +346,10 @@ def _same_function(a: Node, b: Node) -> bool:
 
 def proportionality_sign(a: Node, b: Node) -> int | None:
     """Return the sign of the constant c with a = c·b; None where there is none. Raises Undecided."""
-    names = find_symbols(a) | find_symbols(b)
-    if not names:
+    if not (find_symbols(a) or find_symbols(b)):
         return None
     ratios: list[complex] = []
-    for point, positive in sample_points(names):
-        try:
-            left, right = evaluate(a, point), evaluate(b, point)
-        except Undecided:
-            continue
+    for left, right, positive in _values_at_points(a, b):
         real = abs(left.imag) <= 1e-9 and abs(right.imag) <= 1e-9
         if (positive or real) and abs(right) >= 1e-9 and abs(left) >= 1e-9:
             ratios.append(left / right)

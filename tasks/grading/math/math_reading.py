@@ -191,7 +191,9 @@ def _read(tokens: list[Token]) -> Answer:
         return Listed((_read(_replace_signs(tokens, pm="+", mp="-")), _read(_replace_signs(tokens, pm="-", mp="+"))))
     ratio = _split(tokens, {":"})
     if len(ratio) > 1:
-        return _read_ratio(ratio)
+        texts = ["".join(token.text for token in part) for part in ratio]
+        clock = all(map(str.isdigit, texts)) and len(texts) in (2, 3) and all(len(text) == 2 for text in texts[1:])
+        return Ratio(tuple(map(_read, ratio)), clock)
     return _read_single(tokens)
 
 
@@ -252,12 +254,6 @@ def _read_relation(chain: list[list[Token]], signs: list[str]) -> Answer:
 
 def _replace_signs(tokens: list[Token], **signs: str) -> list[Token]:
     return [Token("sign", signs[token.text], token.spaced) if token.text in signs else token for token in tokens]
-
-
-def _read_ratio(parts: list[list[Token]]) -> Answer:
-    texts = ["".join(token.text for token in part) for part in parts]
-    clock = all(text.isdigit() for text in texts) and len(texts) in (2, 3) and all(len(text) == 2 for text in texts[1:])
-    return Ratio(tuple(_read(part) for part in parts), clock)
 
 
 def _read_single(tokens: list[Token]) -> Answer:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.grading.math import symbolic
+from tasks.grading.math import math_grader
 from tasks.grading.math.math_grader import MathGrader, Verdict
 
 NEEDS_SYMPY = (r"\int_0^1 2x\,dx", "1")
@@ -106,7 +106,7 @@ def test_comparison_that_takes_too_long_is_not_equal_and_the_next_one_works() ->
 
 
 def test_grader_without_workers_fails_only_what_needs_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(symbolic, "WORKER", tmp_path / "not there.py")
+    monkeypatch.setattr(math_grader, "WORKER", tmp_path / "not there.py")
     with MathGrader() as grader:
         assert grader.compare("5", "5.0").equal
         failed = grader.compare(*NEEDS_SYMPY)

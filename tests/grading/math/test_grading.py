@@ -12,7 +12,7 @@ import pytest
 from pydantic import JsonValue
 
 from tasks.evaluation.evaluation_records import Item, Reply, Response, Sample
-from tasks.grading.math import symbolic
+from tasks.grading.math import math_grader
 from tasks.grading.math.math_grader import MathGrader, grade_math
 from tests.grading.math.golds import FILES, bare, golds, responses
 
@@ -79,7 +79,7 @@ def test_item_without_gold_is_named(grader: MathGrader) -> None:
 
 
 def test_failing_grader_leaves_the_sample_unscored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(symbolic, "WORKER", tmp_path / "not there.py")
+    monkeypatch.setattr(math_grader, "WORKER", tmp_path / "not there.py")
     with MathGrader() as grader:
         sample = graded(grader, r"\int_0^1 2x\,dx", "\\boxed{1}")
     assert (sample.status, sample.score) == ("unscored", None)
