@@ -16,7 +16,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from time import monotonic
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -39,6 +38,14 @@ PATTERN_S = 2.0
 _BRACE = re.compile(r"[{}]")
 
 
+def count_groups(pattern: str) -> int:
+    """Return the number of groups of a regular expression. Raises ValueError where it is none."""
+    try:
+        return regex.compile(pattern).groups
+    except regex.error as error:
+        raise ValueError(f"not a regular expression ({error})") from error
+
+
 class Pattern(Record):
     """A regular expression whose first matching group is the answer."""
 
@@ -52,13 +59,8 @@ class Pattern(Record):
     @field_validator("first", "last")
     @classmethod
     def _has_a_group(cls, pattern: str | None) -> str | None:
-        if pattern is not None:
-            try:
-                groups = regex.compile(pattern).groups
-            except regex.error as error:
-                raise ValueError(f"not a regular expression ({error})") from error
-            if not groups:
-                raise ValueError("expected a group, the answer; it has none")
+        if pattern is not None and not count_groups(pattern):
+            raise ValueError("expected a group, the answer; it has none")
         return pattern
 
     @model_validator(mode="after")
@@ -78,15 +80,6 @@ class Readings(NamedTuple):
     published: str | None
     strict: str | None
     flexible: str | None
-
-    def under(self, policy: Policy) -> str | None:
-        """Return the answer that `policy` reads."""
-        return cast("str | None", getattr(self, policy))
-
-    @property
-    def distinct(self) -> tuple[str | None, ...]:
-        """Return the readings of all policies, each different one once, in the order of the fields."""
-        return tuple(dict.fromkeys(self))
 
 
 UNREAD = Readings(None, None, None)
@@ -140,7 +133,9 @@ def last_box(text: str) -> str | None:
 
 def _find_match(pattern: Pattern, text: str) -> str | None:
     """Return the first group of the match that decides; None without one, or after PATTERN_S."""
-    compiled, timeout_s = _compile(cast("str", pattern.first or pattern.last))
+    source = cast("str", pattern.first or pattern.last)
+    # a pattern without repetition cannot backtrack for long, and needs no limit of time
+    compiled, timeout_s = regex.compile(source), PATTERN_S if set("*+{") & set(source) else None
     match: regex.Match[str] | None = None
     end, until = len(text), monotonic() + PATTERN_S
     try:
@@ -159,12 +154,6 @@ def _find_match(pattern: Pattern, text: str) -> str | None:
     return next((group.strip() for group in match.groups() if group), None) if match else None
 
 
-@lru_cache(maxsize=256)
-def _compile(pattern: str) -> tuple[regex.Pattern[str], float | None]:
-    """Return the pattern and its time limit; one without repetition cannot backtrack for long and needs none."""
-    return regex.compile(pattern), PATTERN_S if set("*+{") & set(pattern) else None
-
-
 def grade_readings(
     rule: Rule, readings: Readings, item: Item, response: Response, grade: Callable[[str | None], dict[str, Any]]
 ) -> Sample:
@@ -173,9 +162,9 @@ def grade_readings(
     grade: gives the fields of the sample for a reading, `score` and `extracted` among them; each reading is graded
     once.
     """
-    graded = {answer: grade(answer) for answer in readings.distinct}
-    headline = graded[readings.under(rule.headline)]
+    graded = {answer: grade(answer) for answer in dict.fromkeys(readings)}
     by_policy = {policy: graded[answer] for policy, answer in zip(POLICIES, readings, strict=True)}
+    headline = by_policy[rule.headline]
     differing: dict[str, JsonValue] = {
         policy: {"extracted": fields["extracted"], "score": fields["score"]}
         for policy, fields in by_policy.items()

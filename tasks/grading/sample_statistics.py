@@ -101,19 +101,23 @@ def summarise_repeats(
     accuracies = [mean(scores) for _, scores in repeats]
     headline = estimate_groups("accuracy_avg", totals.scores, groups=totals.groups, headline=True)
     # pass@k of all repeats, and cons@k and avg@k of the first k; items with fewer than k do not count
-    right_or_wrong, requested, left_out = bool(_list_ks(totals)), list[Estimate](), dict[str, JsonValue]()
+    usual_ks, requested, left_out = _list_ks(totals), list[Estimate](), dict[str, JsonValue]()
     for k in ks:
         enough = {item: scores for item, scores in totals.scores.items() if len(scores) >= k}
         if not enough:
             most = max(map(len, totals.scores.values()), default=0)
             left_out |= {f"{name}@{k}": f"no item has more than {most} scored repeats" for name in AT_K}
             continue
-        if right_or_wrong:
+        if usual_ks:
             requested.append(estimate(f"pass@{k}", pass_by_item(enough, k)))
             requested.append(estimate(f"cons@{k}", _vote_scores(k, enough, totals, are_equal)))  # by majority
         requested.append(estimate(f"avg@{k}", {item: scores[:k] for item, scores in enough.items()}))
-    further = (*pass_at_k(totals), *majority_at_k(totals, are_equal), *requested, *_estimate_policies(totals))
-    more = tuple({extra.metric: extra for extra in further}.values())
+    # of the usual k an item with fewer scored repeats does not count: `n` is smaller then
+    usual = [estimate(f"pass@{k}", by_item) for k in usual_ks if (by_item := pass_by_item(totals.scores, k))]
+    for k in usual_ks[-1:]:  # all repeats, of which the most frequent answer is taken
+        if full := {item: scores for item, scores in totals.scores.items() if len(scores) == k}:
+            usual.append(estimate(f"maj@{k}", _vote_scores(k, full, totals, are_equal)))
+    more = tuple({extra.metric: extra for extra in (*usual, *requested, *_estimate_policies(totals))}.values())
     metrics: dict[str, JsonValue] = {
         "num_total": totals.counts.items,
         "solved_avg": mean([fsum(scores) for _, scores in repeats]) if repeats else None,
@@ -162,19 +166,15 @@ def _notes(totals: Tally) -> Iterator[str]:
     """Yield a sentence for each policy under which items score otherwise, with the first of them."""
     for policy, items in totals.otherwise.items():
         if items:
-            higher = sum(items.values())
-            names = ", ".join(list(items)[:MOST_NAMES]) + (" …" if len(items) > MOST_NAMES else "")
+            higher, counted = sum(items.values()), f"{len(items)} of {totals.counts.items}"
             changed = f"{higher} higher, {len(items) - higher} lower"
-            yield f"read {policy}, {len(items)} of {totals.counts.items} items score otherwise ({changed}): {names}"
+            yield f"read {policy}, {counted} items score otherwise ({changed}): {name_first(items)}"
 
 
-def pass_at_k(totals: Tally) -> tuple[Estimate, ...]:
-    """Return pass@k for k = 1, 2, 4 … and all repeats; none for items asked once, or scores not 0 or 1.
-
-    An item with fewer than k scored repeats does not count in pass@k: its `n` is smaller then.
-    """
-    by_k = {k: pass_by_item(totals.scores, k) for k in _list_ks(totals)}
-    return tuple(estimate(f"pass@{k}", by_item) for k, by_item in by_k.items() if by_item)
+def name_first(items: Iterable[str]) -> str:
+    """Return the names of the first items, with a sign where there are more."""
+    names = list(items)
+    return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
 
 
 def pass_by_item(scores: ByItem, k: int) -> dict[str, list[float]]:
@@ -193,13 +193,6 @@ def unbiased_pass(n: int, correct: int, k: int) -> float:
     return 1.0 - prod(1.0 - k / remaining for remaining in range(n - correct + 1, n + 1))
 
 
-def majority_at_k(totals: Tally, are_equal: SameAnswer = operator.eq) -> tuple[Estimate, ...]:
-    """Return maj@k for k = all repeats, the score of the most frequent answer; items with fewer do not count."""
-    k = max(_list_ks(totals), default=0)
-    full = {item: scores for item, scores in totals.scores.items() if len(scores) == k}
-    return (estimate(f"maj@{k}", _vote_scores(k, full, totals, are_equal)),) if k and full else ()
-
-
 def _vote_scores(k: int, scores: ByItem, totals: Tally, are_equal: SameAnswer) -> dict[str, list[float]]:
     return {item: [_majority(totals.votes[item][:k], own[:k], are_equal)] for item, own in scores.items()}
 
@@ -211,12 +204,6 @@ def shorten_vote(answer: str | None) -> str | None:
     return hashlib.sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def vote_spelling(answer: str) -> str:
-    """Return `answer` without case, spaces and dollar signs."""
-    plain = "".join(unicodedata.normalize("NFKC", answer).casefold().split())
-    return plain.strip("$").rstrip(".")
-
-
 def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: SameAnswer) -> float:
     """Return the score of the answer with most votes, of several the one that appears first; no answer is no vote.
 
@@ -224,7 +211,8 @@ def _majority(votes: Sequence[str | None], scores: Sequence[float], are_equal: S
     """
     groups = list[_Group]()
     for answer, score in zip(votes, scores, strict=True):
-        spelling = vote_spelling(answer or "")
+        plain = "".join(unicodedata.normalize("NFKC", answer or "").casefold().split())
+        spelling = plain.strip("$").rstrip(".")
         if answer is None or not spelling:
             continue
         group = next((group for group in groups if spelling in group.spellings or (score == group.score == 1)), None)
@@ -250,7 +238,7 @@ class _Group(NamedTuple):
 
 
 def _list_ks(totals: Tally) -> list[int]:
-    """Return the k of pass@k; none where it has no meaning."""
+    """Return 1, 2, 4 … and the number of repeats; none for items asked once, or scores not 0 or 1."""
     repeats = len(totals.by_repeat)
     if repeats < 2 or not all(is_binary(scores) for scores in totals.scores.values()):  # pass@k counts right ones
         return []

@@ -8,25 +8,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+import regex
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from storage.records import Record
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Summary, Tools
-from tasks.evaluation.benchmarks.yaml_graders import (
-    READING,
-    WITHOUT_GOLD,
-    Grader,
-    summarise_f1,
-)
 from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Example, Family, Item, Response, Sample, Sampling
 from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 from tasks.evaluation.yaml_file import read_yaml
-from tasks.grading.choice import LETTERS, canonicalize
-from tasks.grading.exact import are_same_words
+from tasks.grading.choice import LETTERS, canonicalize, grade_choice
+from tasks.grading.exact import Measure, are_same_words, f1, grade_exact, grade_text, includes, matches
+from tasks.grading.reading import FLEXIBLE, STRICT, Rule, Step, count_groups
+from tasks.grading.sample_statistics import tally_samples, unscored_metric
+from tasks.measure.estimates import estimate_groups
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 PLACEHOLDER = re.compile(r"\{([^{}\n]{1,100})\}")
+READING = ("math", "choice", "exact")
+"""Kinds of graders that extract an answer from each response, under several policies."""
+MEASURES: dict[str, Measure] = {"includes": includes, "f1": f1}
+WITHOUT_GOLD = ("rules", "regex")
+HARNESS_METRIC = "was removed: a YAML task of the lm-evaluation-harness has it in `metric_list`, and runs here too"
+REMOVED = {
+    "rouge": HARNESS_METRIC,
+    "bleu": HARNESS_METRIC,
+    "rubric": "was removed, as its judge's words were ours and compare with nothing; a class has a judge's prompt of "
+    "your own (JudgedBenchmark; tests/recipes/add_a_benchmark.md shows one)",
+}
+"""Kind of grader of earlier versions → what takes its place."""
 
 
 class Examples(DataFile):
@@ -48,13 +58,8 @@ class Gold(Record):
     @field_validator("pattern")
     @classmethod
     def _has_a_group(cls, pattern: str | None) -> str | None:
-        if pattern is not None:
-            try:
-                groups = re.compile(pattern).groups
-            except re.error as error:
-                raise ValueError(f"not a regular expression ({error})") from error
-            if groups != 1:
-                raise ValueError(f"expected one group, the answer; it has {groups}")
+        if pattern is not None and (groups := count_groups(pattern)) != 1:
+            raise ValueError(f"expected one group, the answer; it has {groups}")
         return pattern
 
 
@@ -78,6 +83,43 @@ class Options(Record):
     def _one_source(self) -> Options:
         if bool(self.field) == bool(self.fields):
             raise ValueError("name the options by `field` (a list) or by `fields` (one for each), and not by both")
+        return self
+
+
+class Grader(Record):
+    """The grader that a YAML benchmark names, with its options."""
+
+    kind: Literal["math", "choice", "exact", "rules", "includes", "regex", "f1"]
+    several: bool = False
+    """True for multiple choice with several right letters and partial credit."""
+    published: tuple[Step, ...] = ()
+    """How the source reads answers: the first step that finds one decides. A step is `last_box`, `strict`, `flexible`,
+    or a regular expression whose first group is the answer, `{first: …}` or `{last: …}` by the match that decides.
+    Unset: strict for mathematics, flexible for letters and words."""
+    pattern: str | None = None
+    """Of `regex`: is sought in the response; what its group matched last is compared with the gold, if there is one."""
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _is_still_here(cls, kind: object) -> object:
+        if why := REMOVED.get(str(kind)):
+            raise ValueError(why)
+        return kind
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            count_groups(pattern)
+        return pattern
+
+    @model_validator(mode="after")
+    def _has_its_own(self) -> Grader:
+        if (self.pattern is not None) != (self.kind == "regex"):
+            needed = "needs" if self.kind == "regex" else "does not take"
+            raise ValueError(f"a {self.kind} grader {needed} `pattern`")
+        if self.published and self.kind not in READING:
+            raise ValueError(f"a {self.kind} grader reads no answer, so it takes no `published`")
         return self
 
 
@@ -178,13 +220,10 @@ class SimpleBenchmark(BaseBenchmark):
         self.files = (definition.data.model_copy(update=place),)
         self.example_file = definition.examples.model_copy(update=place) if definition.examples else None
 
-    def items(self, data: Data) -> Iterator[Item]:
-        ids = set(self.definition.ids)
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                item = self._item(row)
-                if not ids or item.id in ids:
-                    yield item
+    def read_row(self, row: Row) -> Iterator[Item]:
+        item = self._item(row)
+        if not self.definition.ids or item.id in self.definition.ids:
+            yield item
 
     def examples(self, data: Data) -> Iterator[Example]:
         solved_items = self.definition.examples
@@ -203,15 +242,39 @@ class SimpleBenchmark(BaseBenchmark):
         return prompt.strip()
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
-        return self.definition.grader.grade(answered, tools)
+        grader = self.definition.grader
+        default = STRICT if grader.kind == "math" else FLEXIBLE
+        rule = Rule(grader.published or default.published, headline=tools.extract)
+        match grader.kind:
+            case "math":
+                from tasks.grading.math.math_grader import grade_math
+
+                return grade_math(answered, tools.math, rule)
+            case "choice":
+                return grade_choice(answered, rule)
+            case "exact":
+                return grade_exact(answered, rule)
+            case "rules":
+                from tasks.grading.rules.rule_grading import grade_rules
+
+                return grade_rules(answered)
+            case kind:
+                return grade_text(answered, matches(grader.pattern) if grader.pattern else MEASURES[kind])
 
     def summarise(self, samples: Iterable[Sample]) -> Summary:
-        kind = self.definition.grader.kind
-        if kind == "rules":
-            from tasks.grading.rules.rule_grading import summarise_rules
+        match self.definition.grader.kind:
+            case "rules":
+                from tasks.grading.rules.rule_grading import summarise_rules
 
-            return summarise_rules(samples)
-        return summarise_f1(samples) if kind == "f1" else super().summarise(samples)
+                return summarise_rules(samples)
+            case "f1":  # mean scores from 0 to 1, which are no shares of right answers
+                totals = tally_samples(samples)
+                headline = estimate_groups("f1", totals.scores, groups=totals.groups, headline=True)
+                value = headline[0].value if headline else None
+                metrics: dict[str, JsonValue] = {"num_total": totals.counts.items, "f1": value}
+                return Summary(metrics | unscored_metric(totals.counts), headline, totals.counts)
+            case _:
+                return super().summarise(samples)
 
     def same_answer(self, first: str, second: str) -> bool:
         match self.definition.grader.kind:
@@ -233,11 +296,13 @@ class SimpleBenchmark(BaseBenchmark):
             yield from check_rules(items)
 
     def gold_response(self, item: Item) -> str | None:
-        grader = self.definition.grader
-        golds = item.gold if isinstance(item.gold, list) else [] if item.gold is None else [item.gold]
-        if grader.kind == "exact" and isinstance(item.gold, list):
-            return f"Answer: {golds[0]}" if golds else None
-        return super().gold_response(item) if grader.kind in (*READING, "rules") else grader.gold_response(golds)
+        kind, gold = self.definition.grader.kind, item.gold
+        if kind == "exact" and isinstance(gold, list):
+            return f"Answer: {gold[0]}" if gold else None
+        if kind in (*READING, "rules"):
+            return super().gold_response(item)
+        first = next(iter(gold), None) if isinstance(gold, list) else gold
+        return str(first) if kind in MEASURES and first is not None else None
 
     def _item(self, row: Row) -> Item:
         """Return the item of a row, with prompts, options and gold as the definition has them. Raises DataUnusable."""
@@ -332,7 +397,7 @@ def _read_gold(gold: Gold | None, row: Row) -> JsonValue:
 
         return last_boxed(_join_words(value)) or row.unusable(f"{gold.field}: there is no \\boxed{{…}} in it")
     if gold.pattern:
-        match = re.search(gold.pattern, _join_words(value))
+        match = regex.search(gold.pattern, _join_words(value))
         return match[1].strip() if match else row.unusable(f"{gold.field}: {gold.pattern!r} is not in it")
     return [_join_words(entry) for entry in cast("list[Any]", value)] if isinstance(value, list) else _join_words(value)
 

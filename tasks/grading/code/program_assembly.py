@@ -64,7 +64,13 @@ def assemble_program(
         code = code[: min((at for stop in stops if (at := code.find(stop)) >= 0), default=len(code))]
         tested = TestedProgram(code_extraction.complete_program(prompt, code, entry_point, language), tests)
         tested = _close_once(tested, still_open=_depth(code, language) >= 0)
-    return _java_program(tested) if language == "java" else tested
+    if language != "java":
+        return tested
+    # our own Pair takes the place of org.javatuples, of which tests use nothing else
+    source, tests = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M), tested.tests
+    if re.search(r"\bPair\b", source + tests):
+        tests += Path(__file__).with_name("Pair.java").read_text("utf-8")
+    return TestedProgram(source, tests)
 
 
 def _close_once(tested: TestedProgram, *, still_open: bool) -> TestedProgram:
@@ -153,11 +159,3 @@ def _blank_strings(code: str, language: str) -> str:
     """Return code with each string and comment replaced by as many spaces."""
     pattern = BLANKED.get(language, BLANKED_ELSEWHERE)
     return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M)
-
-
-def _java_program(tested: TestedProgram) -> TestedProgram:
-    """Return the program with our own Pair in place of org.javatuples, of which tests use nothing else."""
-    source = re.sub(r"^import[ \t]+org\.javatuples\..*\n", "", tested.source, flags=re.M)
-    if re.search(r"\bPair\b", source + tested.tests):
-        tested = tested._replace(tests=tested.tests + Path(__file__).with_name("Pair.java").read_text("utf-8"))
-    return tested._replace(source=source)

@@ -210,8 +210,19 @@ def _placeholders(response: str) -> Iterator[str]:
 
 
 def response_language(response: str, *, language: Text) -> bool:
-    """Return whether langdetect takes the response for that language, or can tell none (digits only)."""
-    return detected_language(response) in (language, None)
+    """Return whether langdetect takes the response for that language, `zh-cn`, or can tell none (digits only).
+
+    It draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language next time.
+    """
+    from langdetect import LangDetectException
+
+    with _factory_lock:
+        detector = _detector_factory().create()
+    detector.append(response[:READ_CHARS])
+    try:
+        return detector.detect() == language
+    except LangDetectException:
+        return True
 
 
 def english_capital(response: str) -> bool:
@@ -232,22 +243,6 @@ def capital_word_frequency(response: str, *, capital_frequency: Count, capital_r
 def no_comma(response: str) -> bool:
     """Return whether the response has no comma; commas of other scripts (`、`, `،`) do not count."""
     return "," not in response
-
-
-def detected_language(text: str) -> str | None:
-    """Return langdetect's code for the language, such as `zh-cn`; None where the text has no features.
-
-    It draws n-grams at random: unseeded, as in the published grader, a mixed text may get another language next time.
-    """
-    from langdetect import LangDetectException
-
-    with _factory_lock:
-        detector = _detector_factory().create()
-    detector.append(text[:READ_CHARS])
-    try:
-        return detector.detect()
-    except LangDetectException:
-        return None
 
 
 @cache
