@@ -133,9 +133,9 @@ def show_boards(boards: Sequence[Board]) -> None:
 
 def _ranking(board: Board, width: int, left_out: set[str]) -> Table:
     """Return the table of a board; `left_out` gets the columns for which the terminal is too narrow."""
-    from tasks.evaluation.results.ranking import format_day, format_value
+    from tasks.evaluation.results.ranking import RANKED, format_day, format_value
 
-    further = [column for column in board.columns if any(row.columns[column.name] for row in board.rows)]
+    further = [column for column in RANKED if any(row.columns[column.name] for row in board.rows)]
     names = ("#", "model", "score", "95 %", "n", *(column.name for column in further), "date", "run")
     rows: list[list[Text]] = []
     for row in board.rows[:MOST_ROWS]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def generate(
     with alone(resources().home, f"{asking.chat.id} {identify_questions(task)} {part}/{parts}", wait=wait_for_twin):
         generated, unfinished = generation.generate(
             task,
-            lambda: generation.select_part(read_items(artifacts(), task.items), part=part, parts=parts),
+            lambda: islice(read_items(artifacts(), task.items), part, None, parts),  # every so many: a rank's share
             ask_all=asking.ask_all,
             artifacts=artifacts(),
             scratch=resources().home / "cache",

@@ -86,7 +86,7 @@ def test_every_request_is_answered_and_counted() -> None:
 
 def test_a_budget_is_shared_by_the_model_and_its_judge() -> None:
     budget = Budget(max_calls=3)
-    model, judge = Asking(SCRIPTED, budget=budget), Asking(SCRIPTED, budget=budget).as_judge
+    model, judge = Asking(SCRIPTED, budget=budget), Asking(SCRIPTED, budget=budget)
     list(model.ask_all(requests(2)))
     answers = list(judge.ask_all((number, request(f"rate {number}")) for number in range(3)))
     assert Counter(isinstance(answer, Answer) for _, answer in answers) == {True: 1, False: 2}

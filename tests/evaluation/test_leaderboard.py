@@ -22,7 +22,6 @@ from tasks.evaluation.results.ranking import (
     as_csv,
     as_markdown,
     describe_settings,
-    find_row,
     rank,
     read_scores,
     render_page,
@@ -112,9 +111,7 @@ def test_models_of_one_name_are_told_apart(
 def test_of_several_runs_a_cell_shows_the_last() -> None:
     later = score("a", 0.2, ended_at=NOON + timedelta(days=1))
     (board,) = rank([score("a", 0.9), later])
-    found = find_row(board, "a")
-    assert found is not None
-    assert found.score == later
+    assert board.latest["a"].score == later
 
 
 def test_the_latest_run_of_the_same_settings_is_kept() -> None:

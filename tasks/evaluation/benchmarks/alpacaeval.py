@@ -15,7 +15,7 @@ from models.protocols import ChatRequest, ChatResponse, Message, Text
 from tasks.evaluation.benchmarks.base import Judge, JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import PreflightFailed
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files
 from tasks.grading.judge_grading import Judged
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import estimate_groups, scale_estimate
@@ -55,7 +55,7 @@ class AlpacaEval(JudgedBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """Yield the instructions; `detail` holds reference and judge's prompt."""
         template = data.text(PROMPT)
-        for row in require_distinct(data.rows(INSTRUCTIONS)):
+        for row in data.rows(INSTRUCTIONS):
             with data.leave_out_odd(row):
                 instruction = row.text("instruction")
                 # by a hash, so that the order of the outputs is balanced and yet the same in every run

@@ -12,7 +12,7 @@ from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import JudgedBenchmark, Rating, Summary, Tools
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files
 from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_label
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import Share, scale_estimate, weighted_estimate
@@ -58,7 +58,7 @@ class ArenaHard(JudgedBenchmark):
             prompt = {"system": str(config["system_prompt"]), "template": str(template)}
         except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             raise DataUnusable(f"{PROMPT.file}: expected `system_prompt` and one `prompt_template`") from error
-        for row in require_distinct(data.rows(QUESTIONS)):
+        for row in data.rows(QUESTIONS):
             with data.leave_out_odd(row):
                 if row.id not in baselines:
                     row.unusable(f"{BASELINE.file} has no answer to question {row.id}")

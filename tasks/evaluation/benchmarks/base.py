@@ -30,7 +30,7 @@ from tasks.measure.estimates import Share
 from tasks.sandbox import Sandbox, shared_sandbox
 
 if TYPE_CHECKING:
-    from tasks.evaluation.running.benchmark_data import Data, DataFile
+    from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
 
 PUBLISHED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
 """Words and tables of published benchmarks."""
@@ -43,8 +43,8 @@ __all__ = ["AskAll", "BaseBenchmark", "Judge", "Summary", "Tools", "is_whole"]
 class BaseBenchmark:
     """The base class of all benchmarks.
 
-    A subclass defines `items` and `grade`, which run in shards, or evalchemy's two methods `generate_responses` and
-    `evaluate_responses`, which run in one piece.
+    A subclass defines `read_row` or `items`, and `grade`, which run in shards, or evalchemy's two methods
+    `generate_responses` and `evaluate_responses`, which run in one piece.
     """
 
     name: str
@@ -91,7 +91,16 @@ class BaseBenchmark:
         self.temperature = temperature
 
     def items(self, data: Data) -> Iterator[Item]:
-        """Yield the items with their prompts rendered, in the order of the data. Raises DataMissing, DataUnusable."""
+        """Yield the items with their prompts rendered, in the order of the data, without those of unusable rows.
+
+        Raises DataMissing, DataUnusable.
+        """
+        for row in data.rows(self.files[0]):
+            with data.leave_out_odd(row):
+                yield from self.read_row(row)
+
+    def read_row(self, row: Row) -> Iterator[Item]:
+        """Yield the items of a row of the first file, where no other file is needed. Raises DataUnusable."""
         raise NotImplementedError
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:

@@ -77,8 +77,9 @@ def find_benchmark(name_or_path: str) -> BaseBenchmark:
     by_name = list_benchmarks()
     if name_or_path in by_name:
         return by_name[name_or_path]
-    near = find_near_names(name_or_path, list(by_name))
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    lowered = {name.casefold(): name for name in by_name}
+    near = get_close_matches(name_or_path.casefold(), lowered, n=4, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(lowered[name] for name in near)}?" if near else ""
     raise UnknownTask(f"there is no benchmark {name_or_path!r}.{hint} There are: {', '.join(by_name)}")
 
 
@@ -91,13 +92,6 @@ def find_by_plain_name(name: str) -> BaseBenchmark | None:
 def plain_name(name: str) -> str:
     """Return a name without case and punctuation."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
-
-
-def find_near_names(name: str, candidates: list[str]) -> list[str]:
-    """Return at most four of the candidates that resemble a name, the most similar first."""
-    lowered = {candidate.casefold(): candidate for candidate in candidates}
-    close = get_close_matches(name.casefold(), lowered, n=4, cutoff=0.5)
-    return [lowered[match] for match in close]
 
 
 def definition_digest(benchmark: BaseBenchmark) -> str:

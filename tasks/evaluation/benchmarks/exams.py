@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import PUBLISHED, BaseBenchmark, Tools
 from tasks.evaluation.evaluation_records import Item, Response, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, published_files
+from tasks.evaluation.running.benchmark_data import Row, published_files
 from tasks.grading.choice import LETTERS, grade_one
 from tasks.grading.exact import are_same_words, read_answers
 from tasks.grading.math.math_grader import Verdict, grade_math, parse_number
@@ -62,26 +62,24 @@ class HLE(Examination):
     sampling = Sampling(temperature=0.0, max_tokens=32768)
     rule = FLEXIBLE
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                if row.get("image"):
-                    continue
-                row.require("id", "question", "answer", "answer_type")
-                kind, gold = str(row["answer_type"]), str(row["answer"]).strip()
-                if kind == CHOICE and not (len(gold) == 1 and gold in LETTERS):
-                    row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
-                detail: dict[str, JsonValue] = {"answer_type": kind}
-                if kind == CHOICE:
-                    detail["letters"] = LETTERS
-                yield Item(
-                    id=str(row["id"]),
-                    prompts=(str(row["question"]),),
-                    system=PUBLISHED["hle"]["system"],
-                    gold=gold,
-                    group=str(row["category"]) if row.get("category") else None,
-                    detail=detail,
-                )
+    def read_row(self, row: Row) -> Iterator[Item]:
+        if row.get("image"):
+            return
+        row.require("id", "question", "answer", "answer_type")
+        kind, gold = str(row["answer_type"]), str(row["answer"]).strip()
+        if kind == CHOICE and not (len(gold) == 1 and gold in LETTERS):
+            row.unusable(f"the answer {gold[:60]!r} to a {CHOICE} question is no letter")
+        detail: dict[str, JsonValue] = {"answer_type": kind}
+        if kind == CHOICE:
+            detail["letters"] = LETTERS
+        yield Item(
+            id=str(row["id"]),
+            prompts=(str(row["question"]),),
+            system=PUBLISHED["hle"]["system"],
+            gold=gold,
+            group=str(row["category"]) if row.get("category") else None,
+            detail=detail,
+        )
 
     def grade_other(self, item: Item, response: Response, rule: Rule, tools: Tools) -> Sample:
         """Return the sample of a short answer, which is right in the same words or as mathematics."""
@@ -113,27 +111,25 @@ class JEEBench(Examination):
     rule = Rule(("last_box",))
     """Source: extract_answer of evalchemy's eval/chat_benchmarks/JEEBench."""
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                row.require("question", "gold", "type", "subject")
-                kind, gold = str(row["type"]), str(row["gold"]).strip()
-                if kind not in PROMPTS:
-                    row.unusable(f"type {kind!r} is none of {', '.join(PROMPTS)}")
-                choice = kind.startswith("MCQ")
-                if choice and not (gold and set(gold) <= set("ABCD")):
-                    row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
-                if not choice and parse_number(gold) is None:
-                    row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
-                letters: dict[str, JsonValue] = {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
-                question = str(row["question"]).replace("\n\n", "\n").strip()
-                yield Item(
-                    id=str(row.number),
-                    prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
-                    gold=gold,
-                    group=str(row["subject"]),
-                    detail={"type": kind, **(letters if choice else {"tolerance": TOLERANCE})},
-                )
+    def read_row(self, row: Row) -> Iterator[Item]:
+        row.require("question", "gold", "type", "subject")
+        kind, gold = str(row["type"]), str(row["gold"]).strip()
+        if kind not in PROMPTS:
+            row.unusable(f"type {kind!r} is none of {', '.join(PROMPTS)}")
+        choice = kind.startswith("MCQ")
+        if choice and not (gold and set(gold) <= set("ABCD")):
+            row.unusable(f"the gold {gold!r} of a question of type {kind} is not of the letters A to D")
+        if not choice and parse_number(gold) is None:
+            row.unusable(f"the gold {gold!r} of a question of type {kind} is no number")
+        letters: dict[str, JsonValue] = {"letters": "ABCD", "several": kind == "MCQ(multiple)"}
+        question = str(row["question"]).replace("\n\n", "\n").strip()
+        yield Item(
+            id=str(row.number),
+            prompts=(f"{PROMPTS[kind]}\n\nProblem: {question}",),
+            gold=gold,
+            group=str(row["subject"]),
+            detail={"type": kind, **(letters if choice else {"tolerance": TOLERANCE})},
+        )
 
     def grade_other(self, item: Item, response: Response, rule: Rule, tools: Tools) -> Sample:
         return next(grade_math([(item, response)], tools.math, rule))

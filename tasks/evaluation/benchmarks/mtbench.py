@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import PUBLISHED, JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Estimate, Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files
 from tasks.grading.judge_grading import Judged, fill_template, judge_request, read_rating
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import weighted_estimate
@@ -54,7 +54,7 @@ class MTBench(JudgedBenchmark):
         """Yield the questions; `detail` holds temperature, references, and the judge's prompt for each turn."""
         prompts = {row.text("name"): row for row in data.rows(PROMPTS)}
         references = {row.id: row.answer_turns() for row in data.rows(REFERENCES)}
-        for row in require_distinct(data.rows(QUESTIONS)):
+        for row in data.rows(QUESTIONS):
             with data.leave_out_odd(row):
                 turns, category = row.texts("turns"), row.text("category")
                 if not 1 <= len(turns) <= len(TURNS):

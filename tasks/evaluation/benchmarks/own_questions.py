@@ -47,14 +47,12 @@ class RAGQuestions(BaseBenchmark):
     files = (DataFile(file="questions.jsonl", get=GET),)
     score_only = True
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                if row.get("answer") is not None or row.get("answerable") is False:
-                    yield self._item(row)
+    def read_row(self, row: Row) -> Iterator[Item]:
+        if row.get("answer") is not None or row.get("answerable") is False:
+            yield self._item(row)
 
     def _item(self, row: Row) -> Item:
-        return _build_item(row, _read_text(row, "question"))
+        return _build_item(row, row.text("question"))
 
     def grade(self, answered: Iterable[tuple[Item, Response]], tools: Tools) -> Iterator[Sample]:
         """Yield a sample for each response, in order.
@@ -94,9 +92,9 @@ class RAGReading(RAGQuestions):
 
     def _item(self, row: Row) -> Item:
         context = row.get("context")
-        passages = "\n\n".join(map(str, context)) if isinstance(context, list) else _read_text(row, "context")
+        passages = "\n\n".join(map(str, context)) if isinstance(context, list) else row.text("context")
         # the passages come last, so that braces in them are not filled
-        prompt = READING.replace("{question}", _read_text(row, "question")).replace("{context}", passages)
+        prompt = READING.replace("{question}", row.text("question")).replace("{context}", passages)
         return _build_item(row, prompt)
 
 
@@ -104,16 +102,10 @@ def _build_item(row: Row, prompt: str) -> Item:
     return Item(
         id=row.id,
         prompts=(prompt,),
-        gold=_read_text(row, "answer") if row.get("answerable") is not False else None,
+        gold=row.text("answer") if row.get("answerable") is not False else None,
         group=str(row["lang"]) if row.get("lang") else None,
         detail={"answerable": row.get("answerable") is not False},
     )
-
-
-def _read_text(row: Row, name: str) -> str:
-    if not isinstance(row.get(name), str):
-        row.unusable(f"{name}: expected a text, found {type(row.get(name)).__name__}")
-    return str(row[name])
 
 
 def _build_sample(item: Item, response: Response, answer: str, *, score: float, reason: str) -> Sample:

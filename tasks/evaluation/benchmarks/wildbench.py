@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from models.protocols import ChatRequest
 from tasks.evaluation.benchmarks.base import PUBLISHED, JudgedBenchmark, Rating, Summary, Tools, sum_by_item
 from tasks.evaluation.evaluation_records import Item, PriorTurn, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, published_files
 from tasks.grading.judge_grading import Judged, judge_request
 from tasks.grading.sample_statistics import tally_samples, unscored_metric
 from tasks.measure.estimates import weighted_estimate
@@ -58,7 +58,7 @@ class WildBench(JudgedBenchmark):
     def items(self, data: Data) -> Iterator[Item]:
         """Yield the tasks; `detail` holds checklist, categories and the judge's prompt."""
         template = data.text(PROMPT)
-        for row in require_distinct(data.rows(TASKS)):
+        for row in data.rows(TASKS):
             with data.leave_out_odd(row):
                 messages = row.contents("conversation_input")
                 for message in messages:

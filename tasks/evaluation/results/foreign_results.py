@@ -158,16 +158,8 @@ def _nonempty_text(value: Any) -> str | None:
 
 
 def _replace_nonfinite(value: Any) -> Any:
-    """Return `value` with None for NaN and infinity, which neither JSON nor the database can hold."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        return [_replace_nonfinite(item) for item in cast("list[Any]", value)]
-    return (
-        {name: _replace_nonfinite(item) for name, item in dict_or_empty(value).items()}
-        if isinstance(value, dict)
-        else value
-    )
+    """Return plain JSON with None for NaN and infinity, which neither JSON nor the database can hold."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def as_lm_eval(report: EvalReport) -> dict[str, Any]:

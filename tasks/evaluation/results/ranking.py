@@ -112,11 +112,6 @@ class Board:
         task = mark_partial(self.task, self.rows[0].score.settings)
         return f"{task} · {self.variant}" if self.variant else task
 
-    @property
-    def columns(self) -> tuple[TaskColumn, ...]:
-        """The columns that follow the score."""
-        return RANKED
-
     @cached_property
     def axis(self) -> Axis:
         """Axis of round numbers around all scores and intervals; scores that are shares stay within 0 and 1."""
@@ -221,11 +216,6 @@ def order_models(boards: Sequence[Board]) -> list[str]:
     return sorted(firsts, key=lambda name: (-firsts[name], name.casefold()))
 
 
-def find_row(board: Board, model: str) -> Row | None:
-    """Return the model's row of a board, its latest where it has several; None where it has none."""
-    return board.latest.get(model)
-
-
 def as_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
     """Return the rows of csv and JSON: one for each model and board, with everything that identifies the score."""
     rows = (
@@ -251,7 +241,7 @@ def as_markdown(boards: Sequence[Board]) -> str:
     """Return a markdown table for each board; markdown and HTML in names are escaped."""
     tables: list[str] = []
     for board in boards:
-        names = [column.name for column in board.columns]
+        names = [column.name for column in RANKED]
         lines = [
             f"### {_plain(board.name)} — {_plain(board.metric)}\n",
             f"| {' | '.join(['#', 'model', 'score', '95 %', 'n', *names, 'backend', 'date', 'run'])} |",
@@ -329,9 +319,9 @@ def page_values(boards: Sequence[Board], *, made_at: datetime, source: str = "")
     """Return the variables of the leaderboard's template."""
     return {
         "boards": boards,
+        "columns": RANKED,
         "models": order_models(boards),
         "runs": len({row.score.run for board in boards for row in board.rows}),
-        "cell": find_row,
         "drawn_of": compute_drawing,
         "ticks_of": compute_ticks,
         "when": format_day,

@@ -126,21 +126,15 @@ def read_results(path: Path) -> EvalReport:
         raise ResultsUnusable(f"{path} is not JSON ({error}); name a results file") from error
     if not isinstance(data, dict):
         raise ResultsUnusable(f"{path} holds no JSON object; name a results file")
-    if REPORT_KEY in data:
-        try:
-            return EvalReport.model_validate(data[REPORT_KEY])
-        except ValidationError as error:
-            raise ResultsUnusable(
-                f"{path}: {_describe_first_error(error)}; the file is not as Trivet wrote it"
-            ) from error
-    if not isinstance(cast("dict[str, Any]", data).get("results"), dict):
-        raise ResultsUnusable(f"{path} has no `results` by task; name a results file of an evaluation")
+    remedy = "the file is not as Trivet wrote it" if REPORT_KEY in data else "name a results file of an evaluation"
     try:
+        if REPORT_KEY in data:
+            return EvalReport.model_validate(data[REPORT_KEY])
+        if not isinstance(cast("dict[str, Any]", data).get("results"), dict):
+            raise ResultsUnusable(f"{path} has no `results` by task; {remedy}")
         return read_foreign_report(cast("dict[str, Any]", data), file=path, content=content)
     except ValidationError as error:
-        raise ResultsUnusable(
-            f"{path}: {_describe_first_error(error)}; name a results file of an evaluation"
-        ) from error
+        raise ResultsUnusable(f"{path}: {_describe_first_error(error)}; {remedy}") from error
 
 
 def read_samples(path: Path, task: str) -> Iterator[Sample]:
@@ -154,6 +148,7 @@ def read_samples_with_texts(path: Path, task: str) -> Iterator[SampleTexts]:
     Raises ResultsUnusable.
     """
     samples_file = samples_path(path, read_results(path), task)
+    remedy = "take the file as it was written"
     try:
         with files.reachable(path.parent), samples_file.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -161,15 +156,13 @@ def read_samples_with_texts(path: Path, task: str) -> Iterator[SampleTexts]:
                 try:
                     plain = json.loads(line)
                     if not isinstance(plain, dict):
-                        raise ResultsUnusable(f"{place} is not a JSON object; take the file as it was written")
+                        raise ResultsUnusable(f"{place} is not a JSON object; {remedy}")
                     prompts, replies = (plain.pop(name, []) for name in TEXT_FIELDS)
                     yield SampleTexts(Sample.model_validate(plain), prompts, replies)
                 except ValidationError as error:
-                    raise ResultsUnusable(
-                        f"{place}: {_describe_first_error(error)}; take the file as it was written"
-                    ) from error
+                    raise ResultsUnusable(f"{place}: {_describe_first_error(error)}; {remedy}") from error
                 except (ValueError, RecursionError) as error:
-                    raise ResultsUnusable(f"{place} is not JSON ({error}); take the file as it was written") from error
+                    raise ResultsUnusable(f"{place} is not JSON ({error}); {remedy}") from error
     except FileNotFoundError:
         return
 

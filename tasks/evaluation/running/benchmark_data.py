@@ -268,16 +268,6 @@ def skip_unreachable_hub() -> None:
         constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
 
 
-def require_distinct(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows unchanged. Raises DataUnusable for a repeated ID."""
-    first_lines: dict[str, int] = {}
-    for row in rows:
-        first = first_lines.setdefault(row.id, row.line)
-        if first != row.line:
-            row.unusable(f"line {first} has the id {row.id!r} too; give each its own")
-        yield row
-
-
 def read_id(fields: dict[str, Any]) -> str | None:
     """Return the ID in the fields of a row as text; None if it has none."""
     return next((str(fields[name]) for name in ID_FIELDS if fields.get(name) not in (None, "")), None)

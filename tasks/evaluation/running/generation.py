@@ -209,11 +209,6 @@ def store_shards(artifacts: Artifacts, responses: Iterator[Response]) -> tuple[t
     return shards, next(numbers)
 
 
-def select_part(items: Iterable[Item], *, part: int, parts: int) -> Iterator[Item]:
-    """Yield every `parts`-th item, from number `part` on: the share of one of several ranks."""
-    return islice(items, part, None, parts)
-
-
 def merge_parts(parts: Sequence[Generated], items: Iterable[Item], artifacts: Artifacts) -> Generated:
     """Merge the responses of all ranks in the order of the items, into shards of SHARD_RESPONSES."""
     order = {item.id: number for number, item in enumerate(items)}

@@ -93,15 +93,6 @@ def mark_defects(
         yield sample.model_copy(update={"detail": detail})
 
 
-def _repair(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Yield the samples without those of broken items; with the right score where that can be had."""
-    for sample in samples:
-        if DEFECT not in sample.detail:
-            yield sample
-        elif isinstance(mended := sample.detail.get(REPAIRED), dict):
-            yield sample.model_copy(update=mended)
-
-
 def describe_repair(
     benchmark: BaseBenchmark, read_samples: Callable[[], Iterable[Sample]], published: float | None
 ) -> tuple[dict[str, JsonValue], tuple[str, ...]]:
@@ -114,8 +105,15 @@ def describe_repair(
     defects = {sample.item: str(sample.detail[DEFECT]) for sample in read_samples() if DEFECT in sample.detail}
     if not defects:
         return {}, ()
-    repaired = benchmark.summarise(_repair(read_samples())).estimates
-    value = next((estimate.value for estimate in repaired if estimate.headline), None)
+    # without the samples of broken items, but with the right score where that can be had
+    mended = ((sample, sample.detail.get(REPAIRED)) for sample in read_samples())
+    repaired = (
+        sample.model_copy(update=fields) if isinstance(fields, dict) else sample
+        for sample, fields in mended
+        if fields or DEFECT not in sample.detail
+    )
+    estimates = benchmark.summarise(repaired).estimates
+    value = next((estimate.value for estimate in estimates if estimate.headline), None)
     difference = None if value is None or published is None else value - published
     figures = "repaired no score is left" if difference is None else f"repaired {value:.3f} ({difference:+.3f})"
     named = "; ".join(f"{item}: {why}" for item, why in list(defects.items())[:MOST_NAMED])

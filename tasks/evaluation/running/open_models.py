@@ -23,7 +23,6 @@ from storage.responses import StoredResponse
 from tasks.budget import Budget, BudgetSpent, Prices, Tokens
 from tasks.bulk import ask_all, refuses_all_alike
 from tasks.calls import Answer, CallSettings, Limits, ResponseStore, digest
-from tasks.evaluation.benchmarks.base import Judge
 from tasks.evaluation.evaluation_errors import OptionUnusable
 from tasks.evaluation.evaluation_records import NAME, ModelFacts, Usage
 from tasks.resources import optional_responses, resources
@@ -275,11 +274,6 @@ class Asking:
         if not self.usage.calls and not self.away and all(map(refuses_all_alike, self._refusals)):
             for error in self._refusals:
                 raise error
-
-    @property
-    def as_judge(self) -> Judge:
-        """The model as a judge of graders."""
-        return Judge(self.chat.id, self.ask_all)
 
 
 def count_usage(answer: Answer, prices: Prices | None) -> Usage:

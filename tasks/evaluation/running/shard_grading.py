@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.evaluation.benchmarks.base import BaseBenchmark, Judge, Tools
-from tasks.evaluation.evaluation_errors import BenchmarkUnusable, PreflightFailed
+from tasks.evaluation.evaluation_errors import BenchmarkUnusable
 from tasks.evaluation.evaluation_records import Counts, Item, Response, Sample, TaskResult, Usage
 from tasks.evaluation.record_lines import read_lines, read_shards, write_lines
 from tasks.evaluation.running.generation import Generated
@@ -23,6 +23,7 @@ from tasks.evaluation.running.open_models import Asking, open_model
 from tasks.evaluation.running.planning import PlannedTask, read_items
 from tasks.grading.code.code_grading import BROKEN
 from tasks.grading.grading_records import make_unanswered_sample
+from tasks.grading.sample_statistics import name_first
 from tasks.sandbox import shared_sandbox
 
 GRADER_FAILURES = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
@@ -33,8 +34,6 @@ CHECKED_ITEMS = 2_000
 """At most so many items, the first ones, are checked; `trivet eval list --check` checks all."""
 CHECKED_CHARS = 64 << 20
 """At most so many characters are checked: one LiveCodeBench problem may hold megabytes of tests."""
-MOST_NAMED = 5
-"""Most unscored items that a remark names."""
 REASON_CHARS = 160
 """Most characters of a reason in a remark."""
 
@@ -57,19 +56,19 @@ def score_shard(shard: Ref, task: PlannedTask, artifacts: Artifacts, asking: Ask
     """
     from tasks.evaluation.benchmarks.benchmark_registry import find_benchmark
 
-    benchmark, tools = find_benchmark(task.benchmark), open_tools(task, asking and asking.as_judge)
+    benchmark, executed_by = find_benchmark(task.benchmark), None
+    tools = open_tools(task, Judge(asking.chat.id, asking.ask_all) if asking else None)
     pairs, answered = tee(pair_responses(read_items(artifacts, task.items), read_lines(artifacts, shard, Response)))
     samples = mark_defects(benchmark, pairs, grade_answered(benchmark, answered, tools), tools)
     try:
         ref = write_lines(artifacts, "samples", samples)
     except GRADER_FAILURES as error:
         raise BenchmarkUnusable(f"{task.task}: its grader failed with {type(error).__name__}: {error}") from error
-    return Scored(
-        samples=ref,
-        judge=asking and asking.chat.id,
-        judge_usage=asking and asking.usage,
-        executed_by=describe_execution(task),
-    )
+    if task.family == "code":
+        walls = "without a sandbox" if task.unsafe_code else "behind bubblewrap"
+        executed_by = f"{walls}, with Python {shared_sandbox(unsafe=task.unsafe_code).python.version}"
+    judge, judge_usage = (asking.chat.id, asking.usage) if asking else (None, None)
+    return Scored(samples=ref, judge=judge, judge_usage=judge_usage, executed_by=executed_by)
 
 
 def grade_answered(
@@ -123,25 +122,12 @@ def open_tools(task: PlannedTask, judge: Judge | None) -> Tools:
     return Tools(shared_grader(), judge, shared_sandbox(unsafe=True) if task.unsafe_code else None, task.extract)
 
 
-def describe_execution(task: PlannedTask) -> str | None:
-    """Return in words how the programs of a task are executed; None for tasks without programs."""
-    if task.family != "code":
-        return None
-    sandbox = shared_sandbox(unsafe=task.unsafe_code)
-    walls = "without a sandbox" if task.unsafe_code else "behind bubblewrap"
-    return f"{walls}, with Python {sandbox.python.version}"
-
-
 def find_problems(benchmark: BaseBenchmark, task: PlannedTask, items: Iterable[Item]) -> list[str]:
     """Return a sentence for each problem of a benchmark and its items, at most SHOWN_PROBLEMS of them.
 
-    Raises PreflightFailed without a judge, ModelUnavailable without its key.
+    Raises ModelUnavailable for a judge without its key.
     """
-    judge = None
-    if benchmark.judge is not None:
-        if task.judge is None:
-            raise PreflightFailed(f"{task.task} is graded by a model; name it with --annotator_model, or give `auto`")
-        judge = Judge(open_model(task.judge).id, lambda _: iter(()))  # a check asks no judge
+    judge = Judge(open_model(task.judge).id, lambda _: iter(())) if task.judge else None  # a check asks no judge
     checked, chars_left = list[Item](), CHECKED_CHARS
     for item in islice(items, CHECKED_ITEMS):
         checked.append(item)
@@ -228,8 +214,7 @@ def measure_coverage(expected: int, counts: Counts, samples: Iterable[Sample], *
         total += sample.score or 0.0
         if sample.score is None:
             reasons.setdefault(sample.item, sample.reason)
-    names = ", ".join(list(reasons)[:MOST_NAMED]) + (" …" if len(reasons) > MOST_NAMED else "")
-    why = f" ({names}: {next(iter(reasons.values()))[:REASON_CHARS]})" if reasons else ""
+    why = f" ({name_first(reasons)}: {next(iter(reasons.values()))[:REASON_CHARS]})" if reasons else ""
     parts = ", ".join(f"{count} {name}" for name, count in lacking.items())
     note = f"{counts.scored} of {expected} have a score, and figures are over them; {parts}{why}"
     metrics: dict[str, JsonValue] = {"coverage": counts.scored / expected}
@@ -249,8 +234,8 @@ def collect_notes(task: PlannedTask, counts: Counts) -> Iterator[str]:
         if absent := task.count - counts.items:
             yield f"{absent} of {task.count} items have no samples; they count in no figure"
     if left_out := task.left_out:
-        names = ", ".join(list(left_out)[:MOST_NAMED]) + (" …" if len(left_out) > MOST_NAMED else "")
-        yield f"{len(left_out)} items of the data are left out ({names}: {next(iter(left_out.values()))})"
+        first = f"{name_first(left_out)}: {next(iter(left_out.values()))}"
+        yield f"{len(left_out)} items of the data are left out ({first})"
     if counts.truncated:
         yield f"{counts.truncated} of {counts.samples} were cut off at max_tokens"
     if counts.missing:

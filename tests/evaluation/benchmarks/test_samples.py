@@ -184,7 +184,7 @@ def test_a_check_names_each_problem(items: list[Item], problem: str, tools: Tool
         ("JEEBench", "jeebench", '{"question": "?", "gold": "A", "type": "Essay", "subject": "phy"}', "type 'Essay'"),
         ("HLE", "hle", '{"id": 1, "question": "?", "answer": "AB", "answer_type": "multipleChoice"}', "is no letter"),
         ("HLE", "hle", '{"id": 1, "question": "?", "answer": "5"}', "no field 'answer_type'"),
-        ("RAGReading", "reading", '{"id": 1, "question": "?", "answer": "5"}', "context: expected a text"),
+        ("RAGReading", "reading", '{"id": 1, "question": "?", "answer": "5"}', "`context` must hold text"),
         ("HumanEval", "HumanEval", '{"task_id": "a", "prompt": ""}', "`prompt` must hold text"),
         ("BigCodeBench", "bigcodebench", '{"task_id": "a"}', "`code_prompt` must hold text, found nothing"),
         ("GPQADiamond", "gpqa_diamond", '{"Question": "?"}', "there is no field 'Correct Answer'"),

@@ -29,7 +29,7 @@ from pydantic import JsonValue
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary, Tools
 from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, DataFile, Row
+from tasks.evaluation.running.benchmark_data import DataFile, Row
 from tasks.grading.code.code_extraction import FUTURE, complete_program, extract_code
 from tasks.grading.code.code_grading import BROKEN, Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
@@ -71,29 +71,27 @@ class BigCodeBench(CodeBenchmark):
             ),
         )
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
-                if "class TestCases" not in test:
-                    row.unusable("test: there is no class TestCases in it")
-                own_prompt = f"{self.split}_prompt"
-                problem = row.text(own_prompt if own_prompt in row else "prompt").strip()
-                problem_text = f"```\n{problem}\n```" if self.split == "complete" else problem
-                libraries = find_libraries(row)
-                yield Item(
-                    id=task_id,
-                    prompts=(f"{INSTRUCTION}\n{problem_text}\n",),
-                    gold=solution,
-                    # by the libraries of this Python: a label only
-                    group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,
-                    detail={
-                        "entry_point": entry_point,
-                        "libraries": list[JsonValue](libraries),
-                        "code_prompt": code_prompt,
-                        "test": test,
-                    },
-                )
+    def read_row(self, row: Row) -> Iterator[Item]:
+        task_id, code_prompt, solution, test, entry_point = (row.text(name) for name in FIELDS)
+        if "class TestCases" not in test:
+            row.unusable("test: there is no class TestCases in it")
+        own_prompt = f"{self.split}_prompt"
+        problem = row.text(own_prompt if own_prompt in row else "prompt").strip()
+        problem_text = f"```\n{problem}\n```" if self.split == "complete" else problem
+        libraries = find_libraries(row)
+        yield Item(
+            id=task_id,
+            prompts=(f"{INSTRUCTION}\n{problem_text}\n",),
+            gold=solution,
+            # by the libraries of this Python: a label only
+            group=STANDARD if set(libraries) <= sys.stdlib_module_names else FOREIGN,
+            detail={
+                "entry_point": entry_point,
+                "libraries": list[JsonValue](libraries),
+                "code_prompt": code_prompt,
+                "test": test,
+            },
+        )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         code = extract_code(answer, "python", str(item.detail["entry_point"]))

@@ -18,7 +18,7 @@ from tasks.evaluation.benchmarks.base import PUBLISHED
 from tasks.evaluation.benchmarks.code.livecodebench import ContestBenchmark
 from tasks.evaluation.benchmarks.code.livecodebench_tests import find_first_failure, run_and_compare
 from tasks.evaluation.evaluation_records import Item, Sampling
-from tasks.evaluation.running.benchmark_data import Data, Row, published_files
+from tasks.evaluation.running.benchmark_data import Row, published_files
 from tasks.grading.code.code_grading import Verdict
 from tasks.sandbox import Limits, Program, Sandbox
 
@@ -43,24 +43,23 @@ class CodeForces(ContestBenchmark):
     repeats = 3
     format_checked_only = True
 
-    def items(self, data: Data) -> Iterator[Item]:
-        """Yield the problems that have tests and do not interact with the judge."""
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                if row.get("interaction_format") or not row.get("official_tests"):
-                    continue
-                seconds = row.get("time_limit")
-                if not isinstance(seconds, int | float) or seconds <= 0:
-                    row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
-                tests: list[JsonValue] = [
-                    dict(_read_test(row, "official_tests", test)) for test in row["official_tests"]
-                ]
-                yield Item(
-                    id=row.text("id"),
-                    prompts=(f"{INSTRUCTION}\n\n{render_statement(row)}",),
-                    group=name_difficulty(row.get("rating")),
-                    detail={"tests": tests, "seconds": float(seconds) + 50},  # evalchemy's addition
-                )
+    def read_row(self, row: Row) -> Iterator[Item]:
+        """Yield the problem if it has tests and does not interact with the judge."""
+        if row.get("interaction_format") or not row.get("official_tests"):
+            return
+        seconds = row.get("time_limit")
+        if not isinstance(seconds, int | float) or seconds <= 0:
+            row.unusable(f"`time_limit` must be a number above 0, found {seconds!r}")
+        tests: list[JsonValue] = [dict(_read_test(row, "official_tests", test)) for test in row["official_tests"]]
+        rating = row.get("rating")
+        rating = rating if isinstance(rating, int | float) else 0  # a problem without one is called easy
+        easy = rating < MEDIUM or rating > HARDEST
+        yield Item(
+            id=row.text("id"),
+            prompts=(f"{INSTRUCTION}\n\n{render_statement(row)}",),
+            group="Easy" if easy else "Medium" if rating < HARD else "Hard",
+            detail={"tests": tests, "seconds": float(seconds) + 50},  # evalchemy's addition
+        )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """Run all tests, each in a process of its own, until the first that fails."""
@@ -94,12 +93,6 @@ class CodeForces(ContestBenchmark):
 def _shorten(text: str) -> str:
     words = " ".join(text.split())
     return repr(words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}…")
-
-
-def name_difficulty(rating: object) -> str:
-    """Return the level of a rating, `Easy`, `Medium` or `Hard`; a problem without a rating is called easy."""
-    value = rating if isinstance(rating, int | float) else 0
-    return "Easy" if value < MEDIUM or value > HARDEST else "Medium" if value < HARD else "Hard"
 
 
 def render_statement(row: Row) -> str:

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Row, published_files
 from tasks.grading.code.code_extraction import extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
@@ -47,21 +47,19 @@ class CruxEval(CodeBenchmark):
     manner = "thinking"
     """Key of the prompts in PROMPTS: `thinking` or `direct`."""
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in require_distinct(data.rows(self.files[0])):
-            with data.leave_out_odd(row):
-                arguments = row.get("input")
-                if not isinstance(arguments, str):  # empty where f takes nothing
-                    row.unusable(f"`input` must be the arguments of f as text, found {arguments!r:.80}")
-                fields = {"code": row.text("code"), "input": arguments, "output": row.text("output")}
-                for part in PARTS:
-                    yield Item(
-                        id=f"{row.id}/{part}",
-                        prompts=(PROMPTS[part][self.manner].format(**fields),),
-                        gold=f"f({fields['input']})" if part == "input" else fields["output"],
-                        group=part,
-                        detail=dict[str, JsonValue](fields),
-                    )
+    def read_row(self, row: Row) -> Iterator[Item]:
+        arguments = row.get("input")
+        if not isinstance(arguments, str):  # empty where f takes nothing
+            row.unusable(f"`input` must be the arguments of f as text, found {arguments!r:.80}")
+        fields = {"code": row.text("code"), "input": arguments, "output": row.text("output")}
+        for part in PARTS:
+            yield Item(
+                id=f"{row.id}/{part}",
+                prompts=(PROMPTS[part][self.manner].format(**fields),),
+                gold=f"f({fields['input']})" if part == "input" else fields["output"],
+                group=part,
+                detail=dict[str, JsonValue](fields),
+            )
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         extracted = extract_answer(answer)

@@ -139,14 +139,10 @@ class HumanEvalPlus(FunctionBenchmark):
     limits = Limits(cpu_s=20.0, wall_s=60.0, memory_bytes=4096 * MIB)
     """Memory as evalplus allows (evalplus/eval/__init__.py); some inputs are lists of a million, each used twice."""
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                if "base_input" in row:
-                    row.unusable(
-                        "these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead"
-                    )
-                yield build_python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
+    def read_row(self, row: Row) -> Iterator[Item]:
+        if "base_input" in row:
+            row.unusable("these are fields of EvalPlus's own file; take the hub's evalplus/humanevalplus instead")
+        yield build_python_item(row, INSTRUCT.format(language="python", prompt=row.text("prompt").strip()))
 
 
 class MultiPLE(FunctionBenchmark):
@@ -171,11 +167,9 @@ class MultiPLE(FunctionBenchmark):
             ),
         )
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                prompt = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
-                yield build_translated_item(row, self.extension, prompt).model_copy(update={"system": MULTIPLE_SYSTEM})
+    def read_row(self, row: Row) -> Iterator[Item]:
+        prompt = MULTIPLE_PROMPT.format(language=LANGUAGES[self.extension], prompt=row.text("prompt"))
+        yield build_translated_item(row, self.extension, prompt).model_copy(update={"system": MULTIPLE_SYSTEM})
 
 
 def build_python_item(row: Row, prompt: str) -> Item:

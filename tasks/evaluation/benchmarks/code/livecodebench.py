@@ -35,7 +35,7 @@ from tasks.evaluation.benchmarks.code.livecodebench_tests import (
     run_test,
 )
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, Row, published_files
+from tasks.evaluation.running.benchmark_data import Row, published_files
 from tasks.grading.code.code_extraction import find_blocks, normalize_line_ends
 from tasks.grading.code.code_grading import Verdict
 from tasks.grading.sample_statistics import summarise_repeats
@@ -86,11 +86,9 @@ class LiveCodeBench(ContestBenchmark):
     repeats = 6
     format_checked_only = True
 
-    def items(self, data: Data) -> Iterator[Item]:
-        for row in data.rows(self.files[0]):
-            with data.leave_out_odd(row):
-                if self.window[0] <= _read_date(row) < self.window[1]:  # ISO dates sort as texts do
-                    yield _build_item(row)
+    def read_row(self, row: Row) -> Iterator[Item]:
+        if self.window[0] <= _read_date(row) < self.window[1]:  # ISO dates sort as texts do
+            yield _build_item(row)
 
     def try_out(self, item: Item, answer: str, sandbox: Sandbox) -> Verdict:
         """Run all tests, each in a process of its own, until the first that fails."""

@@ -90,26 +90,20 @@ def unpack(packed: str) -> str:
 
 def read_pickled_text(pickled: bytes) -> str:
     """Return the text in a pickle that holds nothing else, without loading the pickle. Raises ValueError."""
-    texts: list[str] = []
-    length = 0
-    for name, argument, position in _read_opcodes(pickled):
-        length = position + 1  # the last opcode, STOP, is a single byte
-        if name in TEXT:
-            texts.append(cast("str", argument))
-        elif name not in HARMLESS:
-            raise ValueError(f"a pickle of something else than a text: {name}")
+    texts, names, length = list[str](), dict[str, None](), 0
+    try:
+        for opcode, argument, position in pickletools.genops(pickled):
+            length = (position or 0) + 1  # the last opcode, STOP, is a single byte
+            names[opcode.name] = None
+            if opcode.name in TEXT:
+                texts.append(cast("str", argument))
+    except (ValueError, OverflowError, MemoryError, DeprecationWarning) as error:  # the last where warnings are errors
+        raise ValueError(f"a damaged pickle ({error})") from error
+    if odd := [name for name in names if name not in (*TEXT, *HARMLESS)]:
+        raise ValueError(f"a pickle of something else than a text: {odd[0]}")
     if len(texts) != 1 or length != len(pickled):
         raise ValueError("not the pickle of one text")
     return texts[0]
-
-
-def _read_opcodes(pickled: bytes) -> Iterator[tuple[str, object, int]]:
-    """Yield name, argument and position of each opcode, up to the one that ends the pickle. Raises ValueError."""
-    try:
-        for opcode, argument, position in pickletools.genops(pickled):
-            yield opcode.name, argument, position or 0
-    except (ValueError, OverflowError, MemoryError, DeprecationWarning) as error:  # the last where warnings are errors
-        raise ValueError(f"a damaged pickle ({error})") from error
 
 
 def _parse_tests(text: str, whose: str) -> Iterator[Test]:

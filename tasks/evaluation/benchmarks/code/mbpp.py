@@ -26,7 +26,7 @@ from tasks.evaluation.benchmarks.base import CodeBenchmark, Summary
 from tasks.evaluation.benchmarks.code.sandbox_libraries import explain_missing, look_up
 from tasks.evaluation.evaluation_errors import DataUnusable
 from tasks.evaluation.evaluation_records import Item, Sample, Sampling
-from tasks.evaluation.running.benchmark_data import Data, Row, published_files, require_distinct
+from tasks.evaluation.running.benchmark_data import Data, Row, published_files
 from tasks.grading.code.code_extraction import extract_code
 from tasks.grading.code.code_grading import Verdict, verdict_of
 from tasks.sandbox import Limits, Program, Sandbox
@@ -69,7 +69,7 @@ class MBPP(CodeBenchmark):
             raise DataUnusable(f"{all_file.file}: {len(rows)} problems; expected {SHOTS.stop} or more for the examples")
         examples = [render_solved_problem(rows[place]) for place in SHOTS]
         setups = {row.id: str(row.get("test_setup_code") or "") for row in rows}
-        for row in require_distinct(data.rows(test_file)):
+        for row in data.rows(test_file):
             with data.leave_out_odd(row):
                 if row.id.isdecimal() and int(row.id) in TEST_IDS:
                     setup = str(row.get("test_setup_code") or setups.get(row.id, ""))
@@ -115,7 +115,7 @@ class MBPPPlus(MBPP):
                 f"{file.file}: {len(first)} problems; expected {SHOTS.stop + 1} or more for the examples"
             )
         examples = [(row.id, render_solved_problem(row)) for row in first[SHOTS.start :]]
-        for row in require_distinct(data.rows(file)):
+        for row in data.rows(file):
             with data.leave_out_odd(row):
                 shots = [example for own, example in examples if own != row.id]
                 yield build_item(row, shots[: len(SHOTS)], tests=row.text("test"))
