@@ -179,11 +179,7 @@ def test_accuracy_under_other_policies_stands_beside_the_headline() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    ["9" * 10_000_000, "\x00" * 300, "\ud800" * 300, "\ud800"],
-    ids=["10 MB", "NUL", "surrogates", "surrogate"],
-)
+@pytest.mark.parametrize("answer", ["9" * 10_000_000, "\x00" * 300, "\ud800" * 300], ids=["10 MB", "NUL", "halves"])
 def test_a_hostile_answer_is_a_short_vote(answer: str) -> None:
     assert len(shorten_vote(answer) or "") <= 64
 
