@@ -22,6 +22,8 @@ PROGRESS: ContextVar[Callable[[], None]] = ContextVar("progress", default=lambda
 MOST_COVERED = 200_000
 """Places of a table under cells that span; once they are used up, a cell counts for one place."""
 SURROGATE = re.compile(r"[\ud800-\udfff]")
+INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff\U000e0000-\U000e007f]")
+"""Signs without ink and width; the last are letters that programs read and nobody sees."""
 
 
 class ReadOptions(Record):
@@ -246,12 +248,13 @@ def make_page(
 def make_storable(text: str) -> str:
     """Return a text in NFC that JSON and PostgreSQL can hold: NUL is removed, a lone surrogate becomes U+FFFD.
 
-    Soft hyphens go, too: they show only where a line happens to end, and would cut a word in two for a search.
+    Signs that do not show go, too. A soft hyphen shows only where a line happens to end, and would cut a word in two
+    for a search.
     """
     text = text.replace("\0", "")
     if text.isascii():
         return text
-    return join_fractions(unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text.replace("\u00ad", ""))))
+    return join_fractions(unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", INVISIBLE.sub("", text))))
 
 
 def format_table(cells: Sequence[Cell], *, between: str = " | ") -> str:

@@ -37,11 +37,24 @@ class PlacedShape(NamedTuple):
     bbox: BBox | None
     is_hidden: bool = False
     """Switched off, alone or with its group."""
+    is_covered: bool = False
+    """Under another shape."""
+
+    def is_under(self, above: PlacedShape) -> bool:
+        """Return whether a shape that is drawn later hides this one: a plain rectangle without a shine through."""
+        fill, form = _find_fill(above.shape.element), above.shape.element.find("{*}spPr/{*}prstGeom")
+        color = None if fill is None or form is None or form.get("prst") != "rect" else _find_color(fill)
+        if not (self.bbox and above.bbox and color and color != NO_INK) or above.is_hidden:
+            return False
+        (left, top, right, bottom), (x0, y0, x1, y1) = self.bbox, above.bbox
+        return x0 <= left and y0 <= top and right <= x1 and bottom <= y1
 
     def explain_unseen(self, size: tuple[float, float]) -> str | None:
         """Return why the shape is not seen on a slide of a size; None if it is."""
         if self.is_hidden:
             return "hidden shape"
+        if self.is_covered:
+            return "under a shape"
         left, top, right, bottom = self.bbox or (0, 0, *size)
         return "off the slide" if right <= 0 or bottom <= 0 or left >= size[0] or top >= size[1] else None
 
@@ -117,6 +130,10 @@ def _add_slide(blocks: BlockList, slide: Any, number: int, *, size: tuple[float,
     for text, reason in _take_unseen_runs(slide):
         blocks.hide(text, reason, page=number)
     title, shapes = slide.shapes.title, list(_place_shapes(slide.shapes))
+    if slide.element.find("{*}timing") is None:  # what is animated may come and go
+        shapes = [
+            entry._replace(is_covered=any(map(entry.is_under, shapes[n + 1 :]))) for n, entry in enumerate(shapes)
+        ]
     heading = next((entry for entry in shapes if title is not None and entry.shape.shape_id == title.shape_id), None)
     if title is not None and heading and title.has_text_frame and not heading.explain_unseen(size):
         text = " ".join(_frame_text(title.text_frame).split())
@@ -145,16 +162,27 @@ def _take_unseen_runs(slide: Any) -> Iterator[tuple[str, str]]:
         look, text = run.find(f"{DRAWING}rPr"), run.findtext(f"{DRAWING}t") or ""
         if look is None or not text.strip():
             continue
-        fill, ground = look.find(f"{DRAWING}solidFill"), paper if look.find(f"{DRAWING}highlight") is None else None
+        fill = look.find(f"{DRAWING}solidFill")
+        # a cell or a shape with a colour of its own is the ground of its letters
+        around = next((f for f in map(_find_fill, run.iterancestors()) if f is not None), None)
+        ground = paper if around is None else _find_color(around) if is_light else None
+        ground = ground if look.find(f"{DRAWING}highlight") is None else None
         ink = NO_INK if look.find(f"{DRAWING}noFill") is not None else None if fill is None else _find_color(fill)
         if reason := explain_unseen(ink=ink, ground=ground, size_pt=int(look.get("sz", "1800")) / 100):
             run.getparent().remove(run)
             yield text, reason
 
 
+def _find_fill(node: Any) -> Any:
+    """Return the plain fill of a shape or of a cell of a table; None where it has none."""
+    return node.find("{*}tcPr/{*}solidFill" if local_name(node.tag) == "tc" else "{*}spPr/{*}solidFill")
+
+
 def _find_color(node: Any) -> Color | None:
     """Return the first colour below a node; None if it is shaded or there is none."""
     color = next(node.iter(f"{DRAWING}srgbClr", f"{DRAWING}schemeClr"), None)
+    if color is not None and color.find("{*}alpha[@val='0']") is not None:
+        return NO_INK
     value = "" if color is None or len(color) else color.get("val", "")
     return SCHEME.get(value) or read_color(value)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -39,18 +39,22 @@ def explain_unseen(
     return None
 
 
+_CLEAR = re.compile(r"transparent|(?:rgb|hsl)a?\([^/]*(?:/|,[^,]*,[^,]*,)\s*0*\.?0*%?\s*\)")
+"""A colour that covers nothing."""
+
+
 @lru_cache
 def read_color(text: str | None) -> Color | None:
     """Return a colour from its name or its digits, as pages (`#036`, `navy`) and Office (`003366`) write them."""
     from PIL import ImageColor
 
-    text = (text or "").casefold()
+    text = re.sub(r"(?<=[\d%])\s+(?=\d)", ",", (text or "").casefold())  # `rgb(255 255 255)`
     try:
         digits = len(text) == 6 and int(text, 16) >= 0
     except ValueError:
         digits = False
     try:
-        return NO_INK if text == "transparent" else ImageColor.getrgb(f"#{text}" if digits else text)
+        return NO_INK if _CLEAR.fullmatch(text) else ImageColor.getrgb(f"#{text}" if digits else text)
     except ValueError:
         return None
 
@@ -64,15 +68,28 @@ _COLORED = {"button", "mark"}
 """Elements to which browsers give a ground."""
 _PX = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "rem": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
 _SIZE = re.compile(r"(-?\d*\.?\d+)\s*([a-z%]*)")
-_SELECTOR = re.compile(r"([a-z][\w-]*|\*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
+_SELECTOR = re.compile(r"(?:[a-z][\w-]*|\*)?(?:[.#][\w-]+|\[[\w-]+(?:=[^\]]*)?\])*", re.IGNORECASE)
+_NAME = re.compile(r"\[[^\]]*\]|[.#]?[^.#\[]+")
+_ON_SCREEN = re.compile(r"@media\s+(?:only\s+)?(?:screen|all)|@layer\b.*", re.IGNORECASE)
+"""What rules stand in that hold wherever a page is shown."""
+_FONT_SIZE = re.compile(r"(?:^|\s)(0|\d*\.?\d+(?:px|pt|pc|r?em|ex|in|cm|mm|%))(?=[\s/])")
+"""The size in a `font`, whose weight is a number without a unit."""
+_LEAST_OPACITY = 0.02
+"""Ink that covers less of its ground is not seen."""
 _FAR_PX = 999
 """Distance from the page of what is meant for programs that read aloud."""
+_CUT = re.compile(
+    r"rect\(\s*[01](?:px)?(?:[\s,]+[01](?:px)?){3}\s*\)|inset\(\s*(?:[5-9]\d|100)%|circle\(\s*0|scale\w*\(\s*0\s*[,)]"
+    r"|translate\w*\(\s*-(?:[5-9]\d{3}|\d{5,})px|opacity\(\s*0%?\s*\)"
+)
+"""Shapes, moves and filters that leave nothing of an element; carousels move less far."""
 _SETTLED = set(
-    "display visibility opacity font-size color background background-color overflow position left top text-indent "  # noqa: SIM905
-    "height max-height width max-width vertical-align padding-left margin-left".split()
+    "display visibility opacity font-size color background background-color overflow overflow-x overflow-y position "  # noqa: SIM905
+    "left top right bottom text-indent height max-height width max-width vertical-align padding-left margin-left "
+    "clip clip-path transform filter content-visibility".split()
 )
 """Declarations that decide what is seen, and how."""
-_ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open"}
+_ATTRIBUTES = {"style", "color", "text", "bgcolor", "background", "hidden", "open", "popover"}
 
 
 class Look(NamedTuple):
@@ -114,19 +131,22 @@ class _Rule(NamedTuple):
     weight: tuple[int, int, int]
     """Its ids, classes and parts, by which browsers choose between rules."""
     number: int
-    parts: tuple[frozenset[str], ...]
-    """Names (`p`, `.note`, `#top`) that the element needs, after those that elements around it need."""
+    parts: tuple[tuple[frozenset[str], ...], ...]
+    """Names (`p`, `.note`, `#top`, `[lang=ko]`) that the element needs, then those that elements around it need: groups
+    of elements that stand directly in each other, from the innermost.
+    """
     style: dict[str, str]
 
-    def holds(self, names: frozenset[str], outer: Element) -> bool:
-        """Return whether it is for an element of these names within another."""
-        *around, own = self.parts
-        element: Element | None = outer
-        while own <= names and around and element is not None:
-            if around[-1] <= element.names:
-                around.pop()
-            element = element.outer
-        return own <= names and not around
+    def holds(self, nest: Sequence[frozenset[str]]) -> bool:
+        """Return whether it is for an element; nest: its names, then those of the elements around it."""
+        reached = 0
+        for group in self.parts:
+            ends = range(reached, min(len(nest) - len(group), len(nest) if reached else 0) + 1)
+            fits = (end for end in ends if all(map(frozenset.issubset, group, nest[end:])))
+            if (end := next(fits, None)) is None:
+                return False
+            reached = end + len(group)
+        return True
 
 
 class StyleSheet:
@@ -143,19 +163,20 @@ class StyleSheet:
             for selectors, body in _rules_of(css):
                 style = _read_style(body)
                 for selector in selectors.split(",") if style else ():
-                    if selector.strip() and all(map(_SELECTOR.fullmatch, selector.split())):
-                        parts = [re.findall(r"[.#]?[^.#]+", part) for part in selector.split()]
-                        weight = selector.count("#"), selector.count("."), len(parts)
-                        names = (
-                            frozenset(name if name[0] in ".#" else name.lower() for name in part) for part in parts
-                        )
-                        rule = _Rule(weight, next(order), tuple(part - {"*"} for part in names), style)
-                        self._rules.setdefault(max(rule.parts[-1], default="*"), []).append(rule)
+                    groups = [group.split(">") for group in re.sub(r"\s*>\s*", ">", selector).split()]
+                    parts = [part for group in groups for part in group]
+                    if groups and all(part and _SELECTOR.fullmatch(part) for part in parts):
+                        weight = selector.count("#"), selector.count(".") + selector.count("["), len(parts)
+                        nest = tuple(tuple(map(_read_names, reversed(group))) for group in reversed(groups))
+                        rule = _Rule(weight, next(order), nest, style)
+                        self._rules.setdefault(max(nest[0][0], default="*"), []).append(rule)
                     elif "background" in style or "background-color" in style:
                         knows_grounds = False
-        used = {name for rules in self._rules.values() for rule in rules for part in rule.parts for name in part}
+        parts = (part for rules in self._rules.values() for rule in rules for group in rule.parts for part in group)
+        used = set[str]().union(*parts)
         self._ids = {name[1:] for name in used if name[0] == "#"}
-        self._decisive = _ATTRIBUTES | ({"class"} if used else set())
+        self._attributes = {name[1:-1].partition("=")[0] for name in used if name[0] == "["}
+        self._decisive = _ATTRIBUTES | self._attributes | ({"class"} if used else set())
         self.page = Element(Look() if knows_grounds else Look(ground=None))
 
     def enter(self, node: Any, outer: Element) -> Element:
@@ -163,8 +184,15 @@ class StyleSheet:
         decisive, ids = self._decisive, self._ids
         key: tuple[Any, ...] = (node.tag, *[pair for pair in node.items() if pair[0] in decisive or pair[1] in ids])
         if (element := outer.inner.get(key)) is None:
-            names = frozenset((node.tag, *("." + name for name in node.get("class", "").split()), f"#{node.get('id')}"))
-            named = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.holds(names, outer))
+            values = [(name, value) for name, value in key[1:] if name in self._attributes]
+            own = (f"#{node.get('id')}", *("." + name for name in node.get("class", "").split()))
+            own += tuple(text for name, value in values for text in (f"[{name}]", f"[{name}={value}]"))
+            names, nest, around = frozenset((node.tag, *own)), list[frozenset[str]](), outer
+            while around is not None:
+                nest.append(around.names)
+                around = around.outer
+            nest.insert(0, names)
+            named = (rule for name in ("*", *names) for rule in self._rules.get(name, ()) if rule.holds(nest))
             style = {"background": "url()"} if node.tag in _COLORED else dict[str, str]()
             for rule in sorted(named, key=lambda rule: rule[:2]):
                 style |= rule.style
@@ -186,39 +214,55 @@ class StyleSheet:
 
 def _rules_of(css: str) -> Iterator[tuple[str, str]]:
     """Yield selectors and declarations; `@` is the selector of what holds on some media only."""
-    depth, selectors = 0, ""
+    around, last = list[str](), ""
     for part in re.split(r"([{}])", css):
-        if part in "{}" and part:
-            depth = max(depth + (1 if part == "{" else -1), 0)
-        elif depth == 0:
-            selectors = part.rpartition(";")[2].strip()
-        elif depth:
-            yield ("@" if depth > 1 else selectors), part
+        if part == "{":
+            around.append(last)
+        elif part == "}":
+            around = around[:-1]
+        else:
+            if around:
+                yield (around[-1] if all(map(_ON_SCREEN.fullmatch, around[:-1])) else "@"), part
+            last = part.rpartition(";")[2].strip()
+
+
+def _read_names(part: str) -> frozenset[str]:
+    """Return the names in a part of a selector."""
+    names = _NAME.findall(re.sub("[\"']", "", part))
+    return frozenset(name if name[0] in ".#[" else name.lower() for name in names) - {"*"}
 
 
 def _read_style(text: str) -> dict[str, str]:
     declared = (declaration.partition(":") for declaration in text.lower().split(";"))
-    named = ((name.strip(), value.replace("!important", "").strip()) for name, _, value in declared)
-    return {name: value for name, value in named if name in _SETTLED}
+    style: dict[str, str] = {}
+    for name, value in ((name.strip(), value.replace("!important", "").strip()) for name, _, value in declared):
+        if name == "font" and (size := _FONT_SIZE.search(value)):
+            style["font-size"] = size[1]
+        elif name in _SETTLED:
+            style[name] = value
+    return style
 
 
 def _explain_removed(tag: str, attributes: Mapping[str, str], style: Mapping[str, str]) -> str | None:
-    if "hidden" in attributes or (tag == "dialog" and "open" not in attributes):
+    if "hidden" in attributes or "popover" in attributes or (tag == "dialog" and "open" not in attributes):
         return "hidden element"
     if tag in _STRUCK:
         return "deleted"
     if tag in _UNSEEN:
         return f"<{tag}>"
-    if style.get("display") == "none":
+    if style.get("display") == "none" or style.get("content-visibility") == "hidden":
         return "display: none"
-    if _pixels(style.get("opacity"), 1) == 0:
+    if _pixels(style.get("opacity"), 1) < _LEAST_OPACITY:
         return "opacity: 0"
-    if style.get("overflow") in ("hidden", "clip"):
+    if any(_CUT.search(style.get(name, "")) for name in ("clip", "clip-path", "transform", "filter")):
+        return "nothing of it is left"
+    overflow = " ".join(style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y"))
+    if not {"hidden", "clip"}.isdisjoint(overflow.split()):
         sides = (_pixels(style.get(side), 100) for side in ("height", "max-height", "width", "max-width"))
         if min(sides) <= 1:
             return "a box without size"
-    moved = ("left", "top") if style.get("position") in ("absolute", "fixed") else ()
-    if any(_pixels(style.get(side), 0) < -_FAR_PX for side in (*moved, "text-indent")):
+    moved = ("left", "top", "right", "bottom") if style.get("position") in ("absolute", "fixed") else ()
+    if any(_pixels(style.get(side), 0) < -_FAR_PX for side in (*moved, "text-indent", "margin-left")):
         return "off the page"
     return None
 
@@ -247,5 +291,7 @@ def _inherit(look: Look, style: Mapping[str, str]) -> Look:
         if ground not in ("none", "transparent", "inherit", "initial"):
             words = re.sub(r"\s*,\s*", ",", ground).split()
             read = next((color for word in words if (color := read_color(word))), None)
+            if read == NO_INK:
+                continue
             look = look._replace(ground=None if "(" in ground and "rgb" not in ground else read and read[:3])
     return look

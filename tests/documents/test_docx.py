@@ -420,6 +420,12 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
         ),
         ("<w:p><w:moveFrom><w:r><w:t>옛</w:t></w:r></w:moveFrom></w:p>" + _p("글"), "글", "옛"),
         (
+            "<w:p><w:r><w:drawing><wp:anchor><wp:docPr hidden='1'/><w:txbxContent>"
+            f"{_p('off')}</w:txbxContent></wp:anchor></w:drawing></w:r></w:p>{_p('글')}",
+            "글",
+            "off",
+        ),
+        (
             "<w:p><w:del><w:r><w:delText>100</w:delText></w:r></w:del><w:ins><w:r><w:t>200</w:t></w:r></w:ins></w:p>",
             "200",
             "100",
@@ -436,6 +442,7 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
         "shaded cell",
         "row",
         "moved",
+        "switched off",
         "deleted",
     ],
 )

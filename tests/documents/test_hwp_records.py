@@ -230,5 +230,5 @@ def test_outline_follows_the_numbering_of_its_section() -> None:
 
 
 def test_bullets_of_the_symbol_font_become_the_signs_that_it_shows() -> None:
-    styles = ListStyles({}, {1: "\uf06c", 2: "▶"}, {}, {})
-    assert marks(styles, ListHead("bullet", 1, 0), ListHead("bullet", 2, 0)) == ["●", "▶"]
+    styles = ListStyles({}, {1: "\uf06c", 2: "▶", 3: "\u00ad"}, {}, {})
+    assert marks(styles, *(ListHead("bullet", number, 0) for number in (1, 2, 3))) == ["●", "▶", "-"]

@@ -60,6 +60,10 @@ def highlight(page: Any, _: str) -> None:
     page.add_highlight_annot(pymupdf.Rect(60, 138, 300, 154))
 
 
+def stamp(page: Any, words: str) -> None:
+    page.add_freetext_annot((60, 138, 300, 154), words, text_color=WHITE, fontname="korea").update()
+
+
 def read(page: Any, tmp_path: Path, reader: str) -> Page:
     page.parent.save(tmp_path / "a.pdf")
     options = ReadOptions.model_validate({"ocr": "off", "pdf_reader": reader})
@@ -79,6 +83,7 @@ HIDDEN = {
     "half a point high": [text(fontsize=0.5)],
     "outside the page": [text(at=(72, -40))],
     "on a hidden layer": [in_layer],
+    "white in a note on the page": [stamp],
 }
 SEEN = {
     "black on white": [text()],

@@ -175,6 +175,24 @@ def test_shapes_and_letters_that_nobody_sees_are_hidden(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_filled_shape_covers_or_has_the_colour_of_is_hidden(tmp_path: Path) -> None:
+    def fill(slide: Any) -> None:
+        boxed(slide, "covered", (50, 200))
+        for text, top in {"over it": 200, "white": 300}.items():
+            boxed(slide, text, (50, top))
+            slide.shapes[-1].fill.solid()
+            slide.shapes[-1].fill.fore_color.rgb = WHITE
+        slide.shapes[-1].text_frame.paragraphs[0].runs[0].font.color.rgb = WHITE
+
+    (page,) = pages(deck(tmp_path / "a.pptx", (BLANK, fill)))
+
+    assert told(page) == [("paragraph", "over it")]
+    assert [(entry.text, entry.reason) for entry in page.hidden] == [
+        ("white", "in the colour of its ground"),
+        ("covered", "under a shape"),
+    ]
+
+
 def test_white_letters_on_a_filled_shape_are_seen(tmp_path: Path) -> None:
     def fill(slide: Any) -> None:
         boxed(slide, "white on blue", (50, 40))

@@ -188,7 +188,12 @@ def _read_field(node: ET.Element) -> str:
 def _read_drawing(node: ET.Element, *, alt: str) -> Iterator[Token]:
     """Yield pictures, charts, boxes and texts of a drawing; `alt`: alternative text of the enclosing drawing."""
     inline = node.find(f"{WP}inline/{WP}docPr")
-    alt = _describe(node.find(f"{WP}anchor/{WP}docPr") if inline is None else inline) or alt
+    about = node.find(f"{WP}anchor/{WP}docPr") if inline is None else inline
+    switched_off = about is not None and about.get("hidden") in ("1", "true")
+    if switched_off or "visibility:hidden" in node.get("style", "").replace(" ", ""):
+        yield HiddenRun(read_hidden(node), "hidden shape")
+        return
+    alt = _describe(about) or alt
     for child in node:
         tag = child.tag
         if tag == f"{PIC}pic":

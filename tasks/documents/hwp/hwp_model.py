@@ -7,14 +7,13 @@ format.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
-from tasks.documents.document_readers import Headings, SimpleReader, format_table, read_whole
+from tasks.documents.document_readers import Headings, SimpleReader, format_table, make_storable, read_whole
 from tasks.documents.marks import format_number, raise_signs, shift_signs
 from tasks.documents.page_join import LaidPage, LayoutFailed, doubt_pages, place_on_pages
 from tasks.documents.receipt import compare_letters, count_letters
@@ -179,7 +178,7 @@ def make_shape(
     return [Shape(paragraphs, picture, "" if own_words else description.strip(), caption, in_line)]
 
 
-_WINGDINGS = {
+_WINGDINGS = {0xAD: "-"} | {
     0xF000 + code: sign
     for code, sign in {
         0x46: "☞", 0x6C: "●", 0x6D: "❍", 0x6E: "■", 0x6F: "□", 0x70: "❐", 0x71: "❑", 0x72: "❒", 0x73: "⬧",
@@ -187,7 +186,7 @@ _WINGDINGS = {
         0xA8: "◻", 0xAA: "✦", 0xAB: "★", 0xD8: "➢", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑",
     }.items()
 }  # fmt: skip
-"""Bullets are stored as private-use codes of the font Wingdings; these are the signs that it shows."""
+"""Bullets are stored as private-use codes of the font Wingdings, or as a soft hyphen; these are the signs that show."""
 
 
 class ListCounters:
@@ -332,7 +331,7 @@ class _Assembly:
         """Add the text behind its list mark and return ""; without text, return the mark for the text that follows."""
         if not text.strip():
             return mark
-        text, head = _marked(mark, text), paragraph.head
+        text, head = f"{mark} {text.lstrip()}" if mark else text, paragraph.head
         kind: Kind = "paragraph" if head is None or self._is_inside else "heading" if head.kind == "outline" else "list"
         marker = mark if mark and kind == "list" else None
         self._body.append(self._block(kind, text, level=head.level + 1 if head else None, marker=marker))
@@ -402,12 +401,8 @@ class _Assembly:
         return Block(kind=kind, text=text, level=level, marker=marker, cells=cells, place=place)
 
 
-def _marked(mark: str, text: str) -> str:
-    return f"{mark} {text.lstrip()}" if mark else text
-
-
 def _clean(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip()
+    return make_storable(text).strip()
 
 
 def _has_text(object_: Table | Shape) -> bool:

@@ -478,7 +478,7 @@ def read_remarks(page: pymupdf.Page, text: PageText) -> list[Remark]:
         content, seen = make_storable(annotation.info.get("content") or "").strip(), not annotation.flags & UNSEEN
         remarks.append(Remark(content, tuple(annotation.rect), printed=annotation.type[1] in PRINTED, seen=seen))
 
-    page_text = "".join("".join(fragment.text for fragment in text.fragments).split())
+    page_text, upright = "".join("".join(f.text for f in text.fragments).split()), pymupdf.Matrix(page.rotation_matrix)
     new: list[Remark] = []
     for remark in remarks:
         plain = "".join(remark.text.split())
@@ -486,7 +486,9 @@ def read_remarks(page: pymupdf.Page, text: PageText) -> list[Remark]:
         if remark.printed:  # "14" in another place is not the value of this field
             x0, y0, x1, y1 = map_box(remark.bbox, text.to_reading)
             inside = [f.text for f in text.fragments if f.x0 < x1 and x0 < f.x1 and f.y0 < y1 and y0 < f.y1]
-            held = "".join("".join(inside).split())
+            frame = pymupdf.Rect(remark.bbox) * upright
+            unseen = (found.char.text for found in text.hidden if frame.intersects(found.char.box))
+            held = "".join("".join([*inside, "\0", *unseen]).split())
         if plain and plain not in held and remark not in new:
             new.append(remark)
     return ticks + new
