@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Literal
 
@@ -11,6 +12,13 @@ from storage.records import Record
 
 BBox = tuple[float, float, float, float]
 """x0, y0, x1, y1 in points (1/72 inch), origin at the page's top left, rotation applied."""
+
+
+def enclosing_box(boxes: Iterable[BBox]) -> BBox:
+    """Return the smallest box around all boxes; there must be at least one."""
+    x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
+    return min(x0s), min(y0s), max(x1s), max(y1s)
+
 
 LONGEST_SIDE_PX = 2048
 """Larger pictures are scaled down: vision models do so themselves, and the store need not keep a poster."""

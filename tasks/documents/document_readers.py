@@ -257,8 +257,17 @@ def make_storable(text: str) -> str:
     return join_fractions(unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", INVISIBLE.sub("", text))))
 
 
-def format_table(cells: Sequence[Cell], *, between: str = " | ") -> str:
-    """Return the rows of a table as lines, with `between` between cells; a merged cell is written once."""
-    rows = itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row"))
-    lines = [[" ".join(cell.text.split()) for cell in row] for _, row in rows]
-    return "\n".join(between.join(line) for line in lines if any(line))
+def format_table(cells: Sequence[Cell], *, between: str = " | ", fills: bool = False) -> str:
+    """Return the rows of a table as lines, with `between` between cells; a merged cell is written once.
+
+    fills: places without a cell stay, empty, so that columns line up.
+    """
+    lines: list[str] = []
+    for _, row in itertools.groupby(sorted(cells, key=attrgetter("row", "col")), key=attrgetter("row")):
+        texts, column = list[str](), 0
+        for cell in row:
+            texts += [""] * (cell.col - column) if fills else []
+            texts.append(" ".join(cell.text.split()))
+            column = cell.col + cell.col_span
+        lines += [between.join(texts)] if any(texts) else []
+    return "\n".join(lines)

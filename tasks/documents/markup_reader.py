@@ -15,7 +15,7 @@ from tasks.documents.blocks import Cell, Kind
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.document_readers import BlockList, Reader, ReadOptions, read_whole
 from tasks.documents.marks import raise_signs, shift_signs
-from tasks.documents.text_reader import decode, decode_html, read_bytes
+from tasks.documents.text_reader import DecodedText, decode, decode_html, read_bytes
 from tasks.documents.visibility import Element, StyleSheet
 
 _DROPPED = {"script", "style", "head", "desc", "defs", "metadata", "title"}
@@ -49,12 +49,7 @@ def open_html(path: Path, *, password: str | None, options: ReadOptions) -> Read
     title = " ".join(" ".join("".join(node.itertext()) for node in root.iter("title")).split())
     meta = {(node.get("name") or "").lower(): node.get("content") or "" for node in root.iter("meta")}
     metadata = {name: content for name, content in meta.items() if name in _METADATA and content}
-    about: dict[str, Any] = {
-        "title": title or None,
-        "metadata": metadata | {"encoding": decoded.encoding},
-        "notes": decoded.notes,
-    }
-    return read_whole(blocks.unpaged(), format="html", reader="trivet html 1", **about)
+    return _make_reader(blocks, decoded, format="html", reader="trivet html 1", title=title or None, metadata=metadata)
 
 
 def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> Reader:  # noqa: ARG001
@@ -75,12 +70,12 @@ def open_markdown(path: Path, *, password: str | None, options: ReadOptions) -> 
         body = body.replace(f"[^{name}]:", raise_signs(name)).replace(f"[^{name}]", raise_signs(name))
     add_html(blocks, _render_markdown(body))
     title = metadata.get("title") or next((block.text for block in blocks if block.kind == "heading"), None)
-    about: dict[str, Any] = {
-        "title": title,
-        "metadata": metadata | {"encoding": decoded.encoding},
-        "notes": decoded.notes,
-    }
-    return read_whole(blocks.unpaged(), format="md", reader="trivet markdown 1", **about)
+    return _make_reader(blocks, decoded, format="md", reader="trivet markdown 1", title=title, metadata=metadata)
+
+
+def _make_reader(blocks: BlockList, decoded: DecodedText, *, metadata: dict[str, str], **about: Any) -> Reader:
+    metadata |= {"encoding": decoded.encoding}
+    return read_whole(blocks.unpaged(), metadata=metadata, notes=decoded.notes, **about)
 
 
 def _render_markdown(body: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Page
+from tasks.documents.blocks import BBox, Block, Cell, HiddenText, Page, enclosing_box
 from tasks.documents.document_readers import format_table, make_page
 
 _ANCHOR_LETTERS = (24, 12, 6, 3)
@@ -357,7 +357,8 @@ class _Text:
         """Return the box around those of the signs that are drawn on the page of the first of them."""
         located = [spot for spot in (spots[at] for at in signs) if spot is not None]
         page = self._drawn.pages[located[0]] if located else None
-        return enclosing_box([self._drawn.boxes[spot] for spot in located if self._drawn.pages[spot] == page])
+        boxes = [self._drawn.boxes[spot] for spot in located if self._drawn.pages[spot] == page]
+        return enclosing_box(boxes) if boxes else None
 
     def _table_parts(self, pages: Sequence[Sequence[int | None]], numbers: Sequence[int]) -> list[Block]:
         """Return the rows of the table by page; a cell that crosses the end of a page is on both."""
@@ -413,17 +414,9 @@ class _Text:
         return cell.model_copy(update={"text": text, "bbox": self._box(self._spots[n], signs)})
 
     def _part(self, cells: Sequence[Cell], page: int, *, text: str | None = None) -> Block:
-        box = enclosing_box([cell.bbox for cell in cells if cell.bbox])
-        text = format_table(cells) if text is None else text
+        boxes = [cell.bbox for cell in cells if cell.bbox]
+        box, text = enclosing_box(boxes) if boxes else None, format_table(cells) if text is None else text
         return self.block.model_copy(update={"page": page, "bbox": box, "cells": tuple(cells), "text": text})
-
-
-def enclosing_box(boxes: Sequence[BBox]) -> BBox | None:
-    """Return the smallest box around all boxes; None for no boxes."""
-    if not boxes:
-        return None
-    left, top, right, bottom = zip(*boxes, strict=True)
-    return min(left), min(top), max(right), max(bottom)
 
 
 def _with_neighbours(blocks: Sequence[Block], drawn: _DrawnLetters) -> Iterator[Block]:

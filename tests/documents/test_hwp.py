@@ -24,7 +24,7 @@ from tasks.documents.document_errors import (
     UnsupportedDocument,
 )
 from tasks.documents.document_readers import ReadOptions
-from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles, assemble
+from tasks.documents.hwp.hwp_model import Generated, HangulDocument, ListStyles, make_hangul_reader
 from tasks.documents.hwp.hwp_reader import open_hwp, open_hwpx, read_hwpx
 
 PAIRS = [
@@ -136,7 +136,8 @@ def without_generated(value: Any) -> Any:
 def told(document: HangulDocument) -> Counter[str]:
     plain = without_generated(document._replace(styles=ListStyles({}, {}, {}, {})))
     texts: list[str] = []
-    for block in assemble(plain):
+    [page] = make_hangul_reader(plain, None, format="hwpx", reader="").pages()
+    for block in page.blocks:
         texts += [cell.text for cell in block.cells] if block.kind == "table" else [block.text]
     return letters(texts)
 

@@ -41,7 +41,7 @@ DRAWN = (
 
 def draw(monkeypatch: pytest.MonkeyPatch, *pages: str) -> None:
     """Let the engine draw these pages, whatever the document."""
-    monkeypatch.setattr(hwp_layout, "Engine", lambda _: SimpleNamespace(pages=lambda _, after_first: iter(pages)))
+    monkeypatch.setattr(hwp_layout, "Engine", lambda *_: SimpleNamespace(pages=lambda _, after_first: iter(pages)))
 
 
 def read(suffix: str) -> Document:

@@ -105,7 +105,11 @@ class Styles:
         if (indent := own.get(f"{W}ind")) is not None:
             hanging = max(parse_integer(word_attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
             hangs = hanging > 0 or parse_integer(word_attribute(indent, "firstLine"), 0) < 0
-        twips = 0 if (indent := look.get(f"{W}ind")) is None else _first_line_twips(indent)
+        twips = 0
+        if (indent := look.get(f"{W}ind")) is not None:
+            names = ("left", "start", "firstLine", "hanging")
+            left, start, first, hanging = (parse_integer(word_attribute(indent, name), 0) for name in names)
+            twips = (left or start) + (first - hanging)
         name = style.name.casefold()
         grounds = partial(self._look_at_run, inherited=style.run, shading=look.get(f"{W}shd"), paper=paper)
         starts_page = is_on(look.get(f"{W}pageBreakBefore"))
@@ -138,14 +142,6 @@ class Styles:
                 paragraph, run = above.paragraph | _properties(node, "pPr"), above.run | _properties(node, "rPr")
                 self._styles[style_id] = _Style(name, int(match[1]) if match else above.heading, paragraph, run)
         return self._styles[style_id]
-
-
-def _first_line_twips(indent: ET.Element) -> int:
-    """Return how far an `ind` sets in the first line, in twentieths of a point."""
-    left, start, first, hanging = (
-        parse_integer(word_attribute(indent, name), 0) for name in ("left", "start", "firstLine", "hanging")
-    )
-    return (left or start) + (first - hanging)
 
 
 def _properties(node: ET.Element, kind: str) -> dict[str, ET.Element]:

@@ -97,24 +97,23 @@ def divide(sections: Sequence[Sequence[tuple[int, bool]]], *, part_bytes: int) -
 
 def lay_out(parts: Iterable[Part]) -> Laid:
     """Return the pages of a document as the layout engine draws them, or why there are none."""
-    pages: list[LaidPage] = []
-    try:
-        for part in parts:
-            pages += collect_pages(run_in_own_process(partial(_parse_pages, part)), part)
-            PROGRESS.get()()
-    except LayoutFailed as error:
-        return str(error)
-    return pages
+    return convert_and_lay_out(parts, draws=True, converts=False)[1]
 
 
 def convert_and_lay_out(
-    parts: Iterable[Part], *, draws: bool, password: str | None = None
+    parts: Iterable[Part], *, draws: bool, converts: bool = True, password: str | None = None
 ) -> tuple[list[tuple[bytes, Part]], Laid]:
-    """Return the parts of a document as HWPX, and its pages, none unless `draws`. Raises LayoutFailed without HWPX."""
+    """Return the parts of a document as HWPX if it `converts`, and its pages if it `draws`.
+
+    Raises LayoutFailed without HWPX.
+    """
     converted, pages, failure = list[tuple[bytes, Part]](), list[LaidPage](), ""
     for part in parts:
-        answers = run_in_own_process(partial(_convert, part, password, draws=draws and not failure))
-        converted.append((b64decode(next(answers)), part))
+        if failure and not converts:
+            break
+        answers = run_in_own_process(partial(_work, part, password, converts=converts, draws=draws and not failure))
+        if converts:
+            converted.append((b64decode(next(answers)), part))
         try:
             pages += collect_pages(answers, part)
         except LayoutFailed as error:
@@ -123,14 +122,12 @@ def convert_and_lay_out(
     return converted, failure or pages
 
 
-def _convert(part: Part, password: str | None, *, draws: bool) -> Iterator[Any]:
+def _work(part: Part, password: str | None, *, converts: bool, draws: bool) -> Iterator[Any]:
+    """Yield the HWPX of a part, then its pages."""
     engine = Engine(part.data, password)
-    yield b64encode(engine.hwpx()).decode()
+    if converts:
+        yield b64encode(engine.hwpx()).decode()
     yield from map(_parse_page, _drawn_pages(engine, part) if draws else ())
-
-
-def _parse_pages(part: Part) -> Iterator[Any]:
-    return map(_parse_page, _drawn_pages(Engine(part.data), part))
 
 
 def collect_pages(parsed: Iterable[Any], part: Part) -> Iterator[LaidPage]:
@@ -183,7 +180,7 @@ def _send_results(work: Callable[[], Iterable[Any]], sender: Connection) -> None
     try:
         for value in work():
             sender.send_bytes(json.dumps({"value": value}).encode())
-    except EngineFailed as error:
+    except LayoutFailed as error:
         last = {"failed": str(error)}
     except Exception:  # noqa: BLE001 an engine raises what it likes over hostile bytes
         last = {"failed": "the layout engine crashed"}
@@ -299,7 +296,7 @@ def draw_boxes(parts: Iterable[Part], boxes: Mapping[int, Sequence[BBox]]) -> It
     from tasks.documents.pdf.pdf_document import draw_page
 
     try:
-        drawn = (run_in_own_process(partial(_draw_part, part)) for part in parts)
+        drawn = (run_in_own_process(lambda part=part: _drawn_pages(Engine(part.data), part)) for part in parts)
         pages = [page for of_part in drawn for page in of_part]
     except LayoutFailed as error:
         raise UnsupportedDocument(f"The document cannot be laid out ({error}); convert it to PDF.") from error
@@ -310,10 +307,6 @@ def draw_boxes(parts: Iterable[Part], boxes: Mapping[int, Sequence[BBox]]) -> It
                 yield number, draw_page(drawing[0], units)
 
 
-def _draw_part(part: Part) -> Iterator[str]:
-    return _drawn_pages(Engine(part.data), part)
-
-
 VERSION = "0.8.6"
 """Version of @rhwp/core."""
 _WASM = Path(__file__).with_name("rhwp.wasm.gz")
@@ -321,12 +314,8 @@ _MEMORY_BYTES = 1 << 30
 _STACK_BYTES = 2 << 20  # the most that wasmtime gives
 
 
-class EngineFailed(Exception):
-    """The engine does not read the document."""
-
-
 class Engine:
-    """The engine with one document open. Its methods raise EngineFailed, or wasmtime's errors where it crashes.
+    """The engine with one document open. Its methods raise LayoutFailed, or wasmtime's errors where it crashes.
 
     password: of an encrypted HWPX; of HWP 5, the engine knows only one of the two ciphers.
     """
@@ -344,12 +333,12 @@ class Engine:
         opener = "hwpdocument_new" if password is None else "hwpdocument_openWithPassword"
         self._document, _, failed = self._call(opener, *(number for value in inputs for number in self._write(value)))
         if failed:
-            raise EngineFailed("the layout engine does not read the document")
+            raise LayoutFailed("the layout engine does not read the document")
 
     def pages(self, sections: range, *, after_first: bool) -> Iterator[str]:
         """Yield the pages of some sections as SVG, of all if there are none; after_first: without the first paragraph.
 
-        Raises EngineFailed.
+        Raises LayoutFailed.
         """
         first = 0
         if after_first:
@@ -366,7 +355,7 @@ class Engine:
         """Return the bytes that a function of the document gives."""
         address, size, _, failed = self._call(name, self._document, *arguments)
         if failed:
-            raise EngineFailed("the layout engine does not draw the document")
+            raise LayoutFailed("the layout engine does not draw the document")
         content = self._read(address, size)
         self._call("__wbindgen_free", address, size, 1)
         return content
@@ -395,7 +384,7 @@ class Engine:
                 table.set(self._store, first + 2, True)
                 table.set(self._store, first + 3, False)
             elif takes_text and ("throw" in name or "error" in name):
-                raise EngineFailed(self._read(*arguments).decode("utf-8", "replace"))
+                raise LayoutFailed(self._read(*arguments).decode("utf-8", "replace"))
             elif takes_text and "cast" in name:
                 return self._read(*arguments).decode("utf-8", "replace")
             return nothing

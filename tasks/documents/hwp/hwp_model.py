@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from tasks.documents.blocks import Block, Cell, HiddenText, Kind, Page, PageSource, PageStatus, Place
 from tasks.documents.document_readers import Headings, SimpleReader, format_table, make_storable, read_whole
-from tasks.documents.marks import format_number, raise_signs, shift_signs
+from tasks.documents.marks import format_number, raise_signs
 from tasks.documents.page_join import LaidPage, LayoutFailed, doubt_pages, place_on_pages
 from tasks.documents.receipt import compare_letters, count_letters
 
@@ -142,11 +142,6 @@ class HangulDocument(NamedTuple):
     notes: tuple[str, ...]
 
 
-def shift_run(text: str, place: int, runs: Sequence[Run]) -> str:
-    """Return a text that stands behind `runs` in raised (place 1) or lowered signs (-1)."""
-    return shift_signs(text, place, before=next((run for run in runs[-1:] if isinstance(run, str)), ""))
-
-
 def count_pages(paragraphs: Iterable[tuple[bool, Sequence[int]]], *, columns: int) -> int:
     """Return how many pages a section takes at least, as the word processor broke its lines.
 
@@ -165,17 +160,6 @@ def count_pages(paragraphs: Iterable[tuple[bool, Sequence[int]]], *, columns: in
 def anchor_text(kind: AsideKind, paragraphs: tuple[Paragraph, ...]) -> list[Run]:
     """Return the text as a run of its kind; nothing if it is empty."""
     return [AnchoredText(kind, paragraphs)] if paragraphs else []
-
-
-def make_shape(
-    paragraphs: tuple[Paragraph, ...], *, picture: bool, description: str, caption: Caption | None, in_line: bool
-) -> list[Run]:
-    """Return a drawing object with its author's description; nothing for a line, an arrow or an empty box."""
-    if not (paragraphs or picture or caption):
-        return []
-    # Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`
-    own_words = description.strip().partition("\n")[0].strip().endswith("입니다.")
-    return [Shape(paragraphs, picture, "" if own_words else description.strip(), caption, in_line)]
 
 
 _WINGDINGS = {0xAD: "-"} | {
@@ -270,11 +254,6 @@ def _unpaged(blocks: tuple[Block, ...]) -> Page:
     return Page(number=None, status=status, reason=reason, blocks=blocks)
 
 
-def assemble(document: HangulDocument) -> tuple[Block, ...]:
-    """Return all blocks of the document, whose `place.block` counts them in this order."""
-    return _Assembly(document).blocks(document.sections)
-
-
 class _Assembly:
     """Collects blocks and keeps list counters, open headings, and anchored texts for the end."""
 
@@ -304,7 +283,8 @@ class _Assembly:
     def _add_paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         """Add texts and objects in order; floating objects follow the text that has begun."""
         for paragraph in paragraphs:
-            mark = self._mark(paragraph)
+            head = paragraph.head
+            mark = self._counters.mark(head, outline_id=self._outline_id) if head else ""
             text, floating = "", list[Table | Shape]()
             for run in paragraph.runs:
                 match run:
@@ -322,10 +302,6 @@ class _Assembly:
             self._add_text(paragraph, mark, text)
             for object_ in floating:
                 self._add_object(object_)
-
-    def _mark(self, paragraph: Paragraph) -> str:
-        head = paragraph.head
-        return self._counters.mark(head, outline_id=self._outline_id) if head else ""
 
     def _add_text(self, paragraph: Paragraph, mark: str, text: str) -> str:
         """Add the text behind its list mark and return ""; without text, return the mark for the text that follows."""

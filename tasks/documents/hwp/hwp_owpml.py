@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.documents.document_errors import RefusedDocument
 from tasks.documents.hwp import hwp_model as hwp
+from tasks.documents.marks import shift_signs
 
 Element = Any
 """An lxml element; lxml carries no types."""
@@ -103,7 +104,8 @@ class _SectionReader:
                     place = self._styles.places.get(part_or_run.get("charPrIDRef", ""), 0) if is_run else 0
                     for part in _content(part_or_run) if is_run else (part_or_run,):
                         shifted = place and local_name(part) == "t"
-                        runs += [hwp.shift_run(_text(part), place, runs)] if shifted else self._run(part)
+                        before = next((run for run in runs[-1:] if isinstance(run, str)), "")
+                        runs += [shift_signs(_text(part), place, before=before)] if shifted else self._run(part)
                 yield hwp.Paragraph(tuple(runs), self._styles.heads.get(child.get("paraPrIDRef", "")))
             elif stray := self._run(child):
                 yield hwp.Paragraph(tuple(stray), None)
@@ -190,15 +192,16 @@ class _SectionReader:
         return hwp.Table(tuple(cells), self._caption(element), _in_line(element))
 
     def _shape(self, element: Element) -> list[hwp.Run]:
+        """Return a drawing object with its author's description; nothing for a line, an arrow or an empty box."""
         text = element.get("text", "")
-        art = [hwp.Paragraph((text,), None)] if text else []
-        return hwp.make_shape(
-            (*art, *self._shape_paragraphs(element)),
-            picture=any(local_name(part) in _PICTURES for part in _components(element)),
-            description=_child_text(element, "shapeComment"),
-            caption=self._caption(element),
-            in_line=_in_line(element),
-        )
+        paragraphs = (*([hwp.Paragraph((text,), None)] if text else []), *self._shape_paragraphs(element))
+        is_picture = any(local_name(part) in _PICTURES for part in _components(element))
+        caption, description = self._caption(element), _child_text(element, "shapeComment").strip()
+        if not (paragraphs or is_picture or caption):
+            return []
+        # Hangul describes every object by itself: `그림입니다. 원본 그림의 이름: …`, `사각형입니다.`
+        own_words = description.partition("\n")[0].strip().endswith("입니다.")
+        return [hwp.Shape(paragraphs, is_picture, "" if own_words else description, caption, _in_line(element))]
 
     def _shape_paragraphs(self, element: Element) -> Iterator[hwp.Paragraph]:
         """Yield the paragraphs in a shape and in the shapes of a group."""
@@ -217,8 +220,7 @@ class _SectionReader:
 
 def local_name(element: Element) -> str:
     """Return the tag of an element without its namespace."""
-    tag = element.tag
-    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+    return element.tag.rpartition("}")[2]
 
 
 def _content(element: Element) -> Iterator[Element]:

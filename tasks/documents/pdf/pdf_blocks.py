@@ -13,13 +13,12 @@ from itertools import accumulate, groupby, pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
-from tasks.documents.blocks import BBox, Block, Cell, Kind, Place
-from tasks.documents.document_readers import Headings
+from tasks.documents.blocks import BBox, Block, Cell, Kind, Place, enclosing_box
+from tasks.documents.document_readers import Headings, format_table
 from tasks.documents.marks import BULLET, COUNTED, DIVISION, NOTE, find_mark, starts_item
 from tasks.documents.pdf.pdf_line_ends import join_lines
-from tasks.documents.pdf.pdf_tables import Table, format_table, read_items
+from tasks.documents.pdf.pdf_tables import Table, read_items
 from tasks.documents.pdf.pdf_text import Fragment, PageText, join_right_to_left, runs_right_to_left
-from tasks.documents.pdf.pdf_words import enclosing_box
 
 BIN = 2.0  # points; resolution of the search for gutters between columns
 MIN_COLUMN_LINES = 3  # a column of prose has at least this many lines,
@@ -532,7 +531,7 @@ def _drafts(item: Paragraph | Table, body: BodyStyle) -> list[Draft]:
         rows = read_items(item.cells)
         return [Draft("list", row.text, row.bbox, left=item.bbox[0], mark=find_mark(row.text)) for row in rows]
     if isinstance(item, Table):
-        return [Draft("table", format_table(item.cells), item.bbox, cells=item.cells)]
+        return [Draft("table", format_table(item.cells, fills=True), item.bbox, cells=item.cells)]
     text = join_rows(item.rows)
     kind, level = classify_paragraph(item, text, body)
     first = item.rows[0]

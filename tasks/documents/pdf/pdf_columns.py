@@ -111,19 +111,12 @@ LED = re.compile(r"(?:[.·…]\s?){4,}\s*[$€£¥₩(\-–—\d]")
 SEVERAL = re.compile(r"[\d—–)%]\s+(?:[$€£¥₩]|\(?\d)")
 
 
-class Segment(NamedTuple):
-    """The texts of a row that no gap separates."""
-
-    x0: float
-    x1: float
-    text: str
-
-
 class _Line(NamedTuple):
     y0: float
     y1: float
     size: float
-    segments: tuple[Segment, ...]
+    segments: tuple[Phrase, ...]
+    """The texts that no gap separates."""
 
 
 def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Sequence[Word]) -> list[Grid]:
@@ -134,7 +127,7 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
     lines: list[_Line] = []
     for row in group_rows([f for f in fragments if f.upright]):
         size = max(f.size for f in row)
-        segments: list[Segment] = []
+        segments: list[Phrase] = []
         for piece in _part_runs(row, words):
             text = piece.text.strip()
             before = segments[-1] if segments else None
@@ -145,9 +138,9 @@ def find_aligned(fragments: Sequence[Fragment], rules: Sequence[Edge], words: Se
                 or text in CLOSING
             ):
                 begin = piece.x0 if before.text in CURRENCY else before.x0
-                segments[-1] = Segment(begin, max(before.x1, piece.x1), f"{before.text} {text}")
+                segments[-1] = Phrase(begin, max(before.x1, piece.x1), f"{before.text} {text}")
             else:
-                segments.append(Segment(piece.x0, piece.x1, text))
+                segments.append(Phrase(piece.x0, piece.x1, text))
         lines.append(_Line(min(f.y0 for f in row), max(f.y1 for f in row), size, tuple(segments)))
     if sum(len(line.segments) > 1 for line in lines) < MIN_ROWS:
         return []
@@ -274,7 +267,7 @@ def _drop_prose(run: list[_Line], xs: Sequence[float]) -> list[_Line]:
 def _is_table(run: Sequence[_Line], xs: Sequence[float], rules: Sequence[Edge]) -> bool:
     """Return whether the rows make a table: its columns are filled, with numbers or with short texts in line."""
     several = [line for line in run if len(line.segments) > 1]
-    columns: list[list[Segment]] = [[] for _ in xs[1:]]
+    columns: list[list[Phrase]] = [[] for _ in xs[1:]]
     sharing = 0
     for line in several:
         places = [bisect_right(xs, (segment.x0 + segment.x1) / 2, 1, len(xs) - 1) - 1 for segment in line.segments]

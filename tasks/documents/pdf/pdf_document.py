@@ -18,11 +18,10 @@ from typing import Any
 
 import pymupdf
 
-from tasks.documents.blocks import BBox
+from tasks.documents.blocks import BBox, enclosing_box
 from tasks.documents.document_errors import CorruptDocument, EmptyDocument, NeedsPassword, UnsupportedDocument
 from tasks.documents.document_readers import make_storable
 from tasks.documents.pdf.pdf_text import Fragment
-from tasks.documents.pdf.pdf_words import enclosing_box
 
 METADATA_NAMES = {name: name for name in ("title", "author", "subject", "keywords", "creator", "producer")} | {
     "creationDate": "created",
@@ -84,11 +83,6 @@ def read_metadata(document: pymupdf.Document) -> dict[str, str]:
                 date += f"{sign}{zone_hour}:{zone_minute}" if sign else "Z" if metadata[name].endswith("Z") else ""
             metadata[name] = date
     return {name: value for name, value in metadata.items() if value}
-
-
-def note_repairs(document: pymupdf.Document) -> tuple[str, ...]:
-    """Return whether the file was repaired, as a note."""
-    return ("the file is damaged and was repaired; some of it may be missing",) if document.is_repaired else ()
 
 
 def list_warnings(*more: str) -> tuple[str, ...]:

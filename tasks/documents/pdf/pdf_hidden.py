@@ -17,7 +17,7 @@ import numpy as np
 import pymupdf
 from pymupdf import mupdf  # pyright: ignore[reportMissingTypeStubs, reportPrivateImportUsage, reportAttributeAccessIssue]
 
-from tasks.documents.blocks import BBox, HiddenText
+from tasks.documents.blocks import BBox, HiddenText, enclosing_box
 from tasks.documents.document_readers import make_storable
 
 EVERYWHERE = (-1e5, -1e5, 1e5, 1e5)
@@ -325,7 +325,7 @@ def _find_unseen(
     scale = min(PIXELS_PER_POINT, (MOST_PIXELS / max(shown.rect.width * shown.rect.height, 1.0)) ** 0.5)
     boxes = [chars[n].box for n in suspects]
     around = max(max(x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes)
-    x0, y0, x1, y1 = _enclose(boxes)
+    x0, y0, x1, y1 = enclosing_box(boxes)
     region = pymupdf.Rect(x0 - around, y0 - around, x1 + around, y1 + around) & shown.rect
     without = _draw(shown, scale, region, with_text=False)
     # what is written over a cover is not what is under it
@@ -445,10 +445,10 @@ def _find_scanned(runs: Sequence[Sequence[Char]], drawn: Picture) -> set[Char]:
     turned = Picture(drawn.pixels.swapaxes(0, 1), drawn.top, drawn.left, drawn.scale)
     for run in runs:
         picture, boxes = drawn, [char.box for char in run]
-        x0, y0, x1, y1 = _enclose(boxes)
+        x0, y0, x1, y1 = enclosing_box(boxes)
         if y1 - y0 > x1 - x0 and len(run) > 2:  # it runs up or down the page
             picture, boxes = turned, [(top, left, bottom, right) for left, top, right, bottom in boxes]
-            x0, y0, x1, y1 = _enclose(boxes)
+            x0, y0, x1, y1 = enclosing_box(boxes)
         height = y1 - y0
         boxes = [box for box in boxes if box[2] <= x0 + LONGEST * height] or boxes[:1]
         x1 = max(box[2] for box in boxes)
@@ -473,11 +473,6 @@ def _find_scanned(runs: Sequence[Sequence[Char]], drawn: Picture) -> set[Char]:
         # of a tick or a bullet that is drawn, the text is its name
         lines += white or (len(run) == 1 and not run[0].text.isalnum())
     return {char for run in inked for char in run} if 2 * lines > len(inked) else set()
-
-
-def _enclose(boxes: Iterable[BBox]) -> BBox:
-    x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
-    return min(x0s), min(y0s), max(x1s), max(y1s)
 
 
 def find_chars(textpage: Any, boxes: Sequence[BBox]) -> list[Char]:
@@ -544,5 +539,7 @@ def group_hidden(hidden: Iterable[HiddenChar]) -> tuple[HiddenText, ...]:
     for (_, reason), run in groupby(hidden, key=lambda found: (found.char.line, found.reason)):
         chars = [found.char for found in run]
         text = "".join(" " * char.spaced + char.text for char in chars).strip()
-        pieces.append(HiddenText(text=make_storable(text), reason=reason, bbox=_enclose([char.box for char in chars])))
+        pieces.append(
+            HiddenText(text=make_storable(text), reason=reason, bbox=enclosing_box([char.box for char in chars]))
+        )
     return tuple(pieces)

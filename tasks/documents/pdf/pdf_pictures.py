@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import pymupdf
 
-from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate
+from tasks.documents.blocks import LONGEST_SIDE_PX, BBox, ImageCandidate, enclosing_box
 from tasks.documents.pdf.pdf_document import open_document
 
 CHART_DPI = 150
@@ -126,7 +126,7 @@ def _join_layers(pictures: Sequence[Placement]) -> list[Placement]:
 def _join(pictures: Sequence[Placement]) -> Placement:
     scale = (max(picture.scale[0] for picture in pictures), max(picture.scale[1] for picture in pictures))
     drawn = any(picture.source == "vector" for picture in pictures)
-    return Placement(enclosing_rect(picture.rect for picture in pictures), scale, "vector" if drawn else "raster")
+    return Placement(Rect.around(*(picture.rect for picture in pictures)), scale, "vector" if drawn else "raster")
 
 
 def _render(page: pymupdf.Page, display: pymupdf.DisplayList, picture: Placement, n: int) -> ImageCandidate:
@@ -204,7 +204,7 @@ def find_charts(paths: Sequence[dict[str, Any]], page: Rect, words: Callable[[],
     word_boxes: list[BBox] = []
     charts: list[Rect] = []
     for cluster in _clusters(elements, page):
-        box = enclosing_rect(element.rect for element in cluster)
+        box = Rect.around(*(element.rect for element in cluster))
         word_boxes = word_boxes or list(words())
         if _is_picture(cluster, box, word_boxes):
             charts.append(_with_labels(box, word_boxes, page))
@@ -223,7 +223,7 @@ def _elements(path: dict[str, Any]) -> list[Element]:
     if not lines:
         return elements
 
-    rect = enclosing_rect(map(_extent, lines))
+    rect = Rect.around(*map(_extent, lines))
     if min(rect.width, rect.height) < RULE_PT:
         return [*elements, Element("rule", rect, fill, len(lines))]
     free = [item for item in lines if _is_free(item)]
@@ -274,7 +274,7 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
 
     cell_pt = max(CELL_PT, max(page.width, page.height) / MOST_CELLS)
     grid = np.zeros((int(page.height / cell_pt) + 2, int(page.width / cell_pt) + 2), dtype=bool)
-    for rect in [*(element.rect for element in elements), *map(enclosing_rect, _bar_groups(elements))]:
+    for rect in [*(element.rect for element in elements), *(Rect.around(*bars) for bars in _bar_groups(elements))]:
         rows, columns = _grid_span(rect, page, cell_pt, grid.shape)
         grid[rows.start : rows.stop + GAP_CELLS, columns.start : columns.stop + GAP_CELLS] = True
     labelled: Any = label(grid)  # connected areas, whose neighbours share an edge, by numbers from 1
@@ -284,7 +284,7 @@ def _clusters(elements: Sequence[Element], page: Rect) -> list[list[Element]]:
         clusters[int(labelled[0][rows.start, columns.start])].append(element)
 
     # those as large as a picture, each with the clusters inside its outline
-    hulls = [(enclosing_rect(element.rect for element in cluster), cluster) for cluster in clusters.values()]
+    hulls = [(Rect.around(*(element.rect for element in cluster)), cluster) for cluster in clusters.values()]
     large = [
         outer
         for outer, _ in hulls
@@ -327,7 +327,7 @@ def _is_scatter(cluster: Sequence[Element], box: Rect) -> bool:
         return False
     straight = [element.rect for element in cluster if element.kind != "free"]
     axes = any(max(rect.width / box.width, rect.height / box.height) > 0.6 for rect in straight)
-    over = enclosing_rect(marks)
+    over = Rect.around(*marks)
     spread = over.width > box.width / 2 and over.height > box.height / 2
     return axes and spread and len({round(mark.y0 / 4) for mark in marks}) >= min(10, len(marks) / 2)
 
@@ -402,13 +402,13 @@ def _with_labels(box: Rect, words: Sequence[BBox], page: Rect) -> Rect:
         # words that follow each other on a line; a gap as wide as the line is high parts them
         last = lines[-1] if lines else None
         if last and abs(last.y1 - word[3]) < 2 and 0 <= word[0] - last.x1 < last.height:
-            lines[-1] = last.union(word)
+            lines[-1] = Rect.around(last, word)
         else:
             lines.append(Rect(*word))
     reach = box.grown(*LABEL_REACH_PT)
     for line in lines:
         if reach.holds(line) or (line.width <= LABEL_PT and reach.touches(line)):
-            box = box.union(line)
+            box = Rect.around(box, line)
     return intersection(box.grown(3, 3), page)
 
 
@@ -439,9 +439,10 @@ class Rect(NamedTuple):
         """Return the rectangle with each side moved outwards by `dx` or `dy` points."""
         return Rect(self.x0 - dx, self.y0 - dy, self.x1 + dx, self.y1 + dy)
 
-    def union(self, box: BBox) -> Rect:
-        """Return the smallest rectangle around this one and `box`."""
-        return Rect(min(self.x0, box[0]), min(self.y0, box[1]), max(self.x1, box[2]), max(self.y1, box[3]))
+    @classmethod
+    def around(cls, *boxes: BBox) -> Rect:
+        """Return the smallest rectangle around all of the boxes; there must be at least one."""
+        return cls(*enclosing_box(boxes))
 
     def touches(self, box: BBox) -> bool:
         """Return whether `box` overlaps the rectangle or shares an edge with it."""
@@ -458,15 +459,9 @@ def merge_overlapping(boxes: Sequence[Rect]) -> list[Rect]:
     for box in boxes:
         while overlapped := next((earlier for earlier in apart if earlier.touches(box)), None):
             apart.remove(overlapped)
-            box = box.union(overlapped)
+            box = Rect.around(box, overlapped)
         apart.append(box)
     return apart
-
-
-def enclosing_rect(rects: Iterable[BBox]) -> Rect:
-    """Return the smallest rectangle around all of them; there must be at least one."""
-    x0s, y0s, x1s, y1s = zip(*rects, strict=True)
-    return Rect(min(x0s), min(y0s), max(x1s), max(y1s))
 
 
 def intersection(first: Rect, second: Rect) -> Rect:

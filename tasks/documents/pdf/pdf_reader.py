@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pymupdf
 
-from tasks.documents.blocks import BBox, HiddenText, Page, PageStatus
+from tasks.documents.blocks import BBox, HiddenText, Page, PageStatus, enclosing_box
 from tasks.documents.document_readers import Header, ReadOptions
 from tasks.documents.marks import raise_signs
 from tasks.documents.pdf import pdf_blocks, pdf_document
@@ -37,7 +37,6 @@ from tasks.documents.pdf.pdf_text import (
     read_remarks,
     store_drawn,
 )
-from tasks.documents.pdf.pdf_words import enclosing_box
 from tasks.documents.receipt import compare_letters, count_letters
 
 NEIGHBOURS = (-2, -1, 1, 2)  # distance of pages whose edges are compared; two each way, as left and right pages differ
@@ -87,7 +86,7 @@ class PdfReader:
             page_count=document.page_count,
             title=metadata.pop("title", None),
             metadata=metadata,
-            notes=pdf_document.note_repairs(document),
+            notes=("the file is damaged and was repaired; some of it may be missing",) * document.is_repaired,
         )
 
     def pages(self, first: int = 1) -> Iterator[Page]:

@@ -10,7 +10,7 @@ from math import isclose
 from statistics import median
 from typing import NamedTuple
 
-from tasks.documents.blocks import BBox, Cell
+from tasks.documents.blocks import BBox, Cell, enclosing_box
 from tasks.documents.marks import drop_marks
 from tasks.documents.pdf.pdf_grids import PROSE_SHARE, SNAP, Edge, Grid, GridCell
 from tasks.documents.pdf.pdf_line_ends import join_cell_lines
@@ -18,7 +18,6 @@ from tasks.documents.pdf.pdf_rows import complete_grid, holds_columns
 from tasks.documents.pdf.pdf_text import Fragment, Word, join_right_to_left, runs_right_to_left
 from tasks.documents.pdf.pdf_words import (
     count_gaps,
-    enclosing_box,
     find_words,
     group_lines,
     group_phrases,
@@ -123,27 +122,6 @@ def remove_table_words(fragments: Iterable[Fragment], words: Sequence[Word], tab
             box = (min(w.x0 for w in remaining), fragment.y0, max(w.x1 for w in remaining), fragment.y1)
             outer.append(Fragment(*box, " ".join(w.text for w in remaining), *fragment[5:]))
     return outer
-
-
-def format_table(cells: Iterable[Cell]) -> str:
-    """Return a line per row, with ` | ` between cells.
-
-    Empty places stay, so that columns line up; those that a merged cell covers are not written.
-    """
-    rows: dict[int, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        rows[cell.row].append(cell)
-    lines: list[str] = []
-    for row in sorted(rows):
-        texts: list[str] = []
-        column = 0
-        for cell in sorted(rows[row], key=lambda cell: cell.col):
-            texts += [""] * (cell.col - column)
-            texts.append(" ".join(cell.text.split()))
-            column = cell.col + cell.col_span
-        if any(cell.text for cell in rows[row]):
-            lines.append(" | ".join(texts))
-    return "\n".join(lines)
 
 
 def count_header_rows(cells: Sequence[Cell]) -> int:

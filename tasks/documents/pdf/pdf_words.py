@@ -84,12 +84,6 @@ def group_lines(words: Iterable[Word]) -> list[list[Word]]:
     return [sorted(line, key=lambda w: w.x0) for line in lines]
 
 
-def enclosing_box(boxes: Sequence[BBox]) -> BBox:
-    """Return the smallest box around all boxes; there must be at least one."""
-    x0s, y0s, x1s, y1s = zip(*boxes, strict=True)
-    return min(x0s), min(y0s), max(x1s), max(y1s)
-
-
 def find_words(box: BBox, words: Iterable[Word]) -> list[Word]:
     """Return the words whose middle lies in a box."""
     x0, y0, x1, y1 = box
