@@ -408,11 +408,7 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
         (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('banner', WHITE)}</w:p>", "banner", ""),
         (f"<w:p><w:pPr>{DARK}</w:pPr>{_run('navy', DARK_INK)}{_run('plain', '')}</w:p>", "plain", "navy"),
         (f"<w:p><w:pPr><w:pStyle w:val='Banner'/></w:pPr>{_run('banner', '')}</w:p>", "banner", ""),
-        (
-            f"<w:tbl>{_row(_cell('a') + SHADED_CELL)}</w:tbl>",
-            "a | head",
-            "",
-        ),
+        (f"<w:tbl>{_row(_cell('a') + SHADED_CELL)}</w:tbl>", "a | head", ""),
         (
             f"<w:tbl>{_row(_cell('지운 줄'), properties='<w:del/>')}{_row(_cell('남은 줄'))}</w:tbl>",
             "남은 줄",
@@ -430,20 +426,6 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
             "200",
             "100",
         ),
-    ],
-    ids=[
-        "vanish",
-        "small",
-        "style",
-        "white",
-        "shaded",
-        "navy",
-        "shaded style",
-        "shaded cell",
-        "row",
-        "moved",
-        "switched off",
-        "deleted",
     ],
 )
 def test_what_word_does_not_show_is_kept_as_hidden(tmp_path: Path, body: str, shown: str, hidden: str) -> None:

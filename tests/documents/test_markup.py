@@ -47,24 +47,6 @@ def _blocks(folder: Path, source: str) -> list[Block]:
             [("paragraph", None, "☒ a ☐ b 9 y")],
         ),
     ],
-    ids=[
-        "heading",
-        "inline",
-        "div",
-        "list",
-        "numbers",
-        "text beside items",
-        "pre",
-        "image",
-        "script",
-        "unseen",
-        "unknown",
-        "entities",
-        "signs without ink",
-        "box",
-        "text beside cells",
-        "fields",
-    ],
 )
 def test_blocks(tmp_path: Path, source: str, expected: list[tuple[str, int | None, str]]) -> None:
     assert [(block.kind, block.level, block.text) for block in _blocks(tmp_path, source)] == expected
