@@ -415,12 +415,7 @@ SHADED_CELL = f"<w:tc><w:tcPr>{DARK}</w:tcPr><w:p>{_run('head', WHITE)}</w:p></w
             "지운 줄",
         ),
         ("<w:p><w:moveFrom><w:r><w:t>옛</w:t></w:r></w:moveFrom></w:p>" + _p("글"), "글", "옛"),
-        (
-            "<w:p><w:r><w:drawing><wp:anchor><wp:docPr hidden='1'/><w:txbxContent>"
-            f"{_p('off')}</w:txbxContent></wp:anchor></w:drawing></w:r></w:p>{_p('글')}",
-            "글",
-            "off",
-        ),
+        (f"<w:p><w:pict style='visibility:hidden'>{_p('off')}</w:pict></w:p>{_p('글')}", "글", "off"),
         (
             "<w:p><w:del><w:r><w:delText>100</w:delText></w:r></w:del><w:ins><w:r><w:t>200</w:t></w:r></w:ins></w:p>",
             "200",

@@ -105,9 +105,8 @@ class Styles:
         if (indent := own.get(f"{W}ind")) is not None:
             hanging = max(parse_integer(word_attribute(indent, name), 0) for name in ("hanging", "hangingChars"))
             hangs = hanging > 0 or parse_integer(word_attribute(indent, "firstLine"), 0) < 0
-        twips = 0
+        twips, names = 0, ("left", "start", "firstLine", "hanging")
         if (indent := look.get(f"{W}ind")) is not None:
-            names = ("left", "start", "firstLine", "hanging")
             left, start, first, hanging = (parse_integer(word_attribute(indent, name), 0) for name in names)
             twips = (left or start) + (first - hanging)
         name = style.name.casefold()
