@@ -2,8 +2,7 @@
 
 for every seed: build_pools ─► search_beams ─► train_sft ─► generate_rl_data ─► train_rce ─► train_grpo ─┐
                 (CPU) │        (GPU: judge)    (GPU)        (GPU: judge)        (GPU)        (GPU: both) │
-                      └─ with a prior: train_from_rule (GPU: both) ──────────────────────────────────────┴─► gate
-                                                                                     (GPU: judge) evaluate ◄─┘
+                      └─ no likelihoods: imitate_similarity ─┘                    (GPU: judge) evaluate ◄─ gate ◄┘
 read_dataset ─► export_embeddings ──┘                                                       all seeds ─► summarise
 (hash)          (GPU: encoder)
 """
@@ -18,6 +17,7 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.running.environment import program
+from flows.running.judge_calls import count_calls
 from flows.running.lever_config import LeverConfig
 from flows.running.run_reporting import say, watched
 from flows.running.run_state import LeverRun
@@ -25,7 +25,7 @@ from models.backends import revision_of
 from models.weight_files import find_clip
 from storage.records import Ref
 from tasks.lever import steps
-from tasks.lever.data.folder_layout import Layout
+from tasks.lever.data.folder_layout import CARD_SUFFIX, Layout
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS, EncoderSpec, JudgeSpec
 from tasks.lever.learning.lever_results import LeverReport, describe_gains, describe_verdicts
 from tasks.lever.learning.selector_comparison import Summary
@@ -44,17 +44,16 @@ def post_train(config: LeverConfig) -> LeverReport:
     """Train a selector of demonstrations and measure it; only what was never made is made."""
     lever_run = LeverRun.begin(flow_run.id, config.model_dump(mode="json"))
     files = Layout(config.results, config.dataset.title)
-    if config.device:
-        from tasks.lever.learning.training_inputs import choose_device
-
-        choose_device(config.device)  # refuses one that is not there, before anything is trained
+    config.require_device()
     weights = None  # of the CPU worlds' judge, whose tower is their encoder as well
     if DIGITS in (config.judge, config.encoder):
         train_judge = with_name(steps.train_digits_judge, "train judge")
         judge_file = config.digits.judge
         weights = steps.read_judge(judge_file) if judge_file else train_judge(steps=config.digits.judge_steps)
     dataset = _read_dataset(config, files)
-    embedded = _read_embeddings(config, dataset.dataset, files, lever_run, weights=weights)
+    tower = weights if config.encoder == DIGITS else None
+    encoder = EncoderSpec(name=config.encoder, weights=tower, adapters=config.adapters)
+    embedded = _read_embeddings(config, dataset.dataset, files, lever_run, encoder=encoder)
     # the splits of CPU worlds are drawn apart
     parted = dataset if config.dataset.name in CPU_WORLDS else steps.part_leaks(dataset, embedded=embedded)
     lever_run.add_notes(*parted.notes)
@@ -70,18 +69,18 @@ def post_train(config: LeverConfig) -> LeverReport:
         threshold=config.threshold,
         stem=config.stem,
     )
+    calls = count_calls(config.model_copy(update={"begin_at": "embed"}), parted.dataset).calls
+    card = {"encoder": encoder, "notes": parted.notes, "judgments": calls}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         with lever_run.seed(seed):
             lever_run.finish_stage("embed")
             place = files.of_seed(seed, alone=config.seeds == 1)
-            shared = [str(path) for _, path in config.start if path]
-            if config.seeds > 1 and shared:
+            if config.seeds > 1 and (shared := [str(path) for _, path in config.start if path]):
                 lever_run.add_notes(
                     f"all seeds begin with {', '.join(shared)}: intervals over seeds do not tell how these would vary"
                 )
-            _SeedRun(
-                config.with_earlier_files(place), world, place, lever_run, queries=parted.train_queries, seed=seed
-            ).run()
+            begun = config.with_earlier_files(place)
+            _SeedRun(begun, world, place, lever_run, queries=parted.train_queries, card=card, seed=seed).run()
     if evaluated := tuple(seed_report.evaluated for seed_report in lever_run.seeds if seed_report.evaluated):
         lever_run.summary = steps.summarise(evaluated)
         _publish_results(config, dataset, files, lever_run, lever_run.summary)
@@ -107,62 +106,49 @@ def _read_dataset(config: LeverConfig, files: Layout) -> DatasetRead:
 
 
 def _read_embeddings(
-    config: LeverConfig, dataset: Ref, files: Layout, lever_run: LeverRun, *, weights: Ref | None
+    config: LeverConfig, dataset: Ref, files: Layout, lever_run: LeverRun, *, encoder: EncoderSpec
 ) -> Embedded:
     """Read the embeddings from files, or let the encoder make them."""
     start = config.start
     if start.query_embeddings and start.candidate_embeddings:
-        read = steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
-        return read.with_vectors(config.visible_vectors)
-    if config.encoder == DIGITS:
-        encoder = EncoderSpec(name=DIGITS, weights=weights)
-    elif config.is_text_task:
-        encoder = EncoderSpec(name=config.encoder, fingerprint=embedder(config.encoder).id)
-    else:
-        clip = find_clip(config.encoder, adapters=config.adapters)
-        encoder = EncoderSpec(name=config.encoder, adapters=config.adapters, fingerprint=clip.fingerprint)
+        return steps.read_embeddings(queries=start.query_embeddings, candidates=start.candidate_embeddings)
+    if config.is_text_task:
+        encoder = encoder.model_copy(update={"fingerprint": embedder(config.encoder).id})
+    elif config.encoder != DIGITS:
+        fingerprint = find_clip(config.encoder, adapters=config.adapters).fingerprint
+        encoder = encoder.model_copy(update={"fingerprint": fingerprint})
     embedded = with_name(steps.export_embeddings, f"embed {config.dataset.title}")(dataset, encoder=encoder)
     lever_run.add_files(steps.write_embeddings(embedded, dataset=dataset, folder=files.cache).files)
-    return embedded.with_vectors(config.visible_vectors)
+    return embedded
 
 
 class _SeedRun:
     """The run of one seed, from its pools to its evaluation."""
 
     def __init__(
-        self, config: LeverConfig, world: World, files: Layout, lever_run: LeverRun, *, queries: int, seed: int
+        self, config: LeverConfig, world: World, files: Layout, lever_run: LeverRun, queries: int, card: Any, seed: int
     ) -> None:
-        """config: with the files that the run begins with; queries: number of train queries."""
+        """config: with the files that the run begins with; queries: number of train queries; card: fields of it."""
         self.config, self.world, self.files, self.lever_run = config, world, files, lever_run
-        self.queries, self.seed = queries, seed
+        self.queries, self.card, self.seed = queries, card, seed
         effort = Effort(device=config.device, spending=config.spending)
         self.asking: Any = {"learning": Learning(shots=config.shots, seed=seed), "effort": effort}
 
     def run(self) -> None:
         """Go through every stage, each read from a file or done, up to the last one that was asked for."""
-        config, lever_run, start = self.config, self.lever_run, self.config.start
+        config, lever_run = self.config, self.lever_run
         recipe = self._pool_recipe()
         build_pools = with_name(steps.build_pools, f"build pools, seed {self.seed}")
         pools = build_pools(self.world.dataset, embedded=self.world.embedded, recipe=recipe, seed=self.seed)
         lever_run.finish_stage("pools")
 
-        selectors: dict[Stage, Ref]
-        if config.prior == "none":
-            selectors, pools = self._train_in_stages(pools, recipe)
-        elif start.grpo_checkpoint:
-            selectors = {"grpo": self._read_selector(start.grpo_checkpoint)}
-        else:
-            train = with_name(steps.train_from_rule, f"train from {config.prior}, seed {self.seed}")
-            settings: Any = {"prior": config.prior, "network": config.network, "settings": config.grpo}
-            trained = train(self.world, pools=pools, reward=config.reward, **settings, **self.asking)
-            selectors = {"grpo": lever_run.add_selector(trained)}
-
+        selectors, pools = self._train_in_stages(pools, recipe)
         stage = list(selectors)[-1]
         gate = with_device(steps.gate_selector, in_process=self.world.judge.in_process)
-        gated = with_name(gate, f"compare {stage.upper()} with rules, seed {self.seed}")(
-            self.world, pools=pools, selector=selectors[stage], stage=stage, **self.asking
-        )
-        _export(lever_run, {self.files.checkpoint(stage, recipe.sampler): gated.weights})
+        compare = with_name(gate, f"compare {stage.upper()} with rules, seed {self.seed}")
+        gated = compare(self.world, pools=pools, selector=selectors[stage], stage=stage, **self.asking)
+        checkpoint = self.files.checkpoint(stage, recipe.sampler)
+        _export(lever_run, {checkpoint: gated.weights})
         if stage == "grpo":
             lever_run.finish_stage(stage)
 
@@ -177,6 +163,9 @@ class _SeedRun:
         )
         [evaluated] = lever_run.note(gather([future]))
         lever_run.add_evaluation(evaluated)
+        about: Any = {"pools": pools, "selector": gated.weights, "learning": self.asking["learning"]}
+        card = steps.make_card(self.world, evaluated=evaluated, **about, **self.card)
+        _export(lever_run, {checkpoint.with_suffix(CARD_SUFFIX): card})
         lever_run.finish_stage("evaluate")
 
     def _train_in_stages(self, pools: Ref, recipe: PoolRecipe) -> tuple[dict[Stage, Ref], Ref]:
@@ -233,7 +222,12 @@ class _SeedRun:
             beams, pools = (read.content,), read.pools or pools
         if start.sft_checkpoint:
             return self._read_selector(start.sft_checkpoint), pools
-        if not beams:
+        if not beams and not config.gives_log_probs:
+            beams = (steps.imitate_similarity(self.world, pools=pools, learning=self.asking["learning"]),)
+            lever_run.add_notes(
+                f"SFT imitates the nearest candidates: {config.judge} gives no log-probabilities to search for better"
+            )
+        elif not beams:
             queries = min(self.queries, config.beams.queries or self.queries)
             search: Any = {"pools": pools, "settings": config.beams}
             beams = self._ask_judge(steps.search_beams, "search beams", queries, **search)
@@ -253,7 +247,8 @@ class _SeedRun:
             return read.content
         weighed = config.reward in OF_LIKELIHOODS
         inputs: Any = {"pools": pools, "selector": selector, "settings": config.rl_data, "gt_prob": weighed}
-        return steps.merge_rl_data(self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs))
+        parts = self._ask_judge(steps.generate_rl_data, "RL data", self.queries, **inputs)
+        return steps.merge_rl_data(parts)
 
     def _ask_judge(self, step: Any, label: str, queries: int, **inputs: Any) -> tuple[Ref, ...]:
         """Run a step that asks the judge about the first so many queries, shard by shard; return its results."""

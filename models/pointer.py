@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -40,13 +40,7 @@ class PointerConfig(BaseModel):
     embedding_dim: int = Field(default=512, ge=1)
     """Width of the embeddings of queries and candidates."""
     temperature: float = Field(default=0.1, gt=0)
-    """Logits are cosines divided by this, unless the network begins as a rule."""
-    prior: Literal["none", "similarity"] = "none"
-    """`similarity`: at first the likeliest picks are exactly the nearest candidates, and the network learns what to add
-    to the logits of this rule."""
-    perplexity: float = Field(default=12.0, ge=1)
-    """Perplexity of the rule's first pick, or more where more candidates are nearly the same as the nearest, and less
-    in small pools. At 4, policies drew the four photos of one scene alone, and learnt nothing."""
+    """Logits are cosines divided by this."""
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
@@ -56,11 +50,7 @@ class PointerConfig(BaseModel):
 
 
 class Encoded(NamedTuple):
-    """Queries after attending to their pools, and the keys of the candidates; B queries, K candidates, width H.
-
-    Where the network begins as a rule, both are in double precision, and a last column of the keys holds the scores of
-    the rule, that of the states 1.
-    """
+    """Queries after attending to their pools, and the keys of the candidates; B queries, K candidates, width H."""
 
     state: Tensor  # (B, H), unit length
     keys: Tensor  # (B, K, H), unit length
@@ -97,9 +87,6 @@ class PointerSelector(nn.Module):
         if config.gate:
             self.query_update_gate = nn.Linear(2 * width, width)
             nn.init.zeros_(self.query_update_gate.bias)  # about half open at first
-        if config.prior != "none":
-            self.departure = nn.Linear(width, width, bias=False)  # W of `state · W · key`, added to the rule's scores
-            nn.init.zeros_(self.departure.weight)  # a matrix: a scalar gate moved by .035 in 72 updates
 
     def encode(self, query: Tensor, pool: Tensor, usable: Tensor | None = None) -> Encoded:
         """Return states of queries (B, d) and keys of their pools (B, K, d); `usable` (B, K) is False at padding."""
@@ -123,21 +110,12 @@ class PointerSelector(nn.Module):
             # nothing stands between the two: their product is multiplied once for all candidates
             keys = F.linear(pool, self.cand_proj.weight @ self.input_proj.weight)
         keys = F.normalize(keys, dim=-1)
-        if self.config.prior != "none":
-            # double: candidates whose scores differ in the ninth decimal are picked in the rule's own order
-            scores = rule_scores(query.double(), pool.double(), usable, perplexity=self.config.perplexity)
-            state = torch.cat([state.double(), torch.ones_like(scores[:, :1])], dim=-1)
-            keys = torch.cat([keys.double(), scores[..., None]], dim=-1)
         return Encoded(state, keys, usable)
 
     def step(self, state: Tensor, keys: Tensor, blocked: Tensor) -> Tensor:
         """Return the logits (B, G, K) of the next pick from states (B, G, H); −inf where `blocked` (B, G, K)."""
         # cosines in half precision would be off by .02 of a logit, and every ratio of policies with them
         with torch.autocast(state.device.type, enabled=False):
-            if self.config.prior != "none":
-                learned = F.linear(state[..., :-1], self.departure.weight.to(state.dtype))
-                logits = torch.cat([learned, state[..., -1:]], dim=-1) @ keys.mT
-                return logits.masked_fill(blocked, -math.inf)
             cosines = _at_least_float(state) @ _at_least_float(keys).mT
         return (cosines / self.config.temperature).masked_fill(blocked, -math.inf)
 
@@ -150,14 +128,10 @@ class PointerSelector(nn.Module):
         if not self.config.gate:
             return state.expand_as(picked_keys)
         weight, bias = self.query_update_gate.weight, self.query_update_gate.bias
-        if self.config.prior != "none":
-            weight, bias = weight.to(state.dtype), bias.to(state.dtype)
-            state, picked_keys = state[..., :-1], picked_keys[..., :-1]
         # one half of the gate at a time: what all pointers of a query share is multiplied once
         of_state, of_chosen = weight.chunk(2, dim=1)
         opening = F.linear(state, of_state) + F.linear(picked_keys, of_chosen, bias)
-        moved = F.normalize(picked_keys + torch.sigmoid(opening) * (state - picked_keys), dim=-1)
-        return moved if self.config.prior == "none" else F.pad(moved, (0, 1), value=1.0)
+        return F.normalize(picked_keys + torch.sigmoid(opening) * (state - picked_keys), dim=-1)
 
     def log_probs(self, query: Tensor, pool: Tensor, pointers: Tensor, usable: Tensor | None = None) -> Tensor:
         """Return the log-probability (B, G, S) of each pick of given pointers (B, G, S), after the picks before it.
@@ -259,35 +233,6 @@ class PointerSelector(nn.Module):
                 yield
         finally:
             self.train(training)
-
-
-NEARLY_SAME = 0.995
-"""Cosine from which candidates are nearly the same: photos of one scene, or a text with another full stop."""
-LARGEST_SHARE = 0.75
-"""Share of a pool that the perplexity of a rule's first pick may be: above it, the rule is hardly one."""
-
-
-@torch.no_grad()
-def rule_scores(query: Tensor, pool: Tensor, usable: Tensor, *, perplexity: float) -> Tensor:
-    """Return the logits (B, K) of the rule `similarity`, from queries (B, d) and pools (B, K, d) in double precision.
-
-    They are inner products, scaled for each query to the perplexity: cosines of one encoder are not those of another.
-    """
-    # rounded as for the rule itself: sums of the same products differ in the last bits with the shapes
-    near = torch.einsum("bd,bkd->bk", query, pool).round(decimals=9).masked_fill(~usable, -math.inf)
-    nearest = pool.gather(1, near.argmax(-1)[:, None, None].expand(-1, 1, pool.shape[-1]))  # (B, 1, d)
-    copies = ((F.cosine_similarity(pool, nearest, dim=-1) >= NEARLY_SAME) & usable).sum(-1)
-    sizes = usable.sum(-1)
-    target = (LARGEST_SHARE * sizes).clamp(max=perplexity).maximum(copies).clamp(min=1.0).minimum(0.99 * sizes)
-    near = (near - near.amax(-1, keepdim=True)).masked_fill(~usable, 0.0)
-    low, high = torch.full_like(near[:, :1], 1e-3), torch.full_like(near[:, :1], 1e6)
-    for _ in range(50):
-        middle = (low * high).sqrt()
-        log_probs = F.log_softmax((near * middle).masked_fill(~usable, -math.inf), dim=-1)
-        entropy = -(log_probs.exp() * log_probs.masked_fill(~usable, 0.0)).sum(-1, keepdim=True)
-        is_flat = entropy > target.log()[:, None]
-        low, high = torch.where(is_flat, middle, low), torch.where(is_flat, high, middle)
-    return near * (low * high).sqrt()
 
 
 def _near_identity(width: int) -> nn.Linear:

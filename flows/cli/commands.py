@@ -266,6 +266,7 @@ def command(
     cls: type[ConfigCommand] = ConfigCommand,
     help: str | None = None,
     panel: str | None = None,
+    hidden: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command: its first parameter receives the options as `OptionValues`."""
 
@@ -276,7 +277,7 @@ def command(
 
         bare.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
         bare.__dict__["with_options"] = partial(_with_options, function, options)
-        app.command(name, cls=cls, help=help, rich_help_panel=panel)(bare)
+        app.command(name, cls=cls, help=help, rich_help_panel=panel, hidden=hidden)(bare)
         return function
 
     return decorate

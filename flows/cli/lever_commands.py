@@ -1,8 +1,7 @@
-"""`trivet lever`: train a selector of demonstrations, whole or from stage to stage; `predict`, `vqa-score`."""
+"""`trivet lever`: train a selector of demonstrations, whole or from stage to stage; use it, and hand it on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,42 +15,30 @@ from tasks.lever import lever_errors as errors
 
 if TYPE_CHECKING:
     from flows.running.judge_calls import CallCounts
-    from flows.running.lever_config import LeverConfig
     from tasks.lever.learning.lever_results import LeverReport
 
 CONFIG = "flows.running.lever_config:LeverConfig"
 Stage = Literal["embed", "rl-data", "sft", "rce", "grpo", "evaluate"]
-DATASET = (
-    "digits or crowded (small, for CPUs), okvqa, vqav2, textvqa, vizwiz; texts: trec, sst2, agnews; or a file of your "
-    "own, *.jsonl."
-)
 SAMPLER = (
     "How candidates of a query are found: RetrievalSampler (nearest of all, and some at random), or Lever-Plus's "
     "RandSampler, TextSimSampler, ImgSimSampler or MixSampler."
 )
-SHARED = {
-    "dataset.name": Flag("--dataset", type=str, help=DATASET),
-    "dataset.data_dir": Flag(),
-    "judge": Flag(
-        "--judge --vqa-model", default_text="hf:Qwen/Qwen2.5-VL-3B-Instruct; {usual} for CPU worlds, smollm2 for texts"
-    ),
-    "sampler": Flag(type=str, help=SAMPLER),
-    "device": Flag(),
-}
 OPTIONS = Options(
     CONFIG,
     {
-        **SHARED,
+        "dataset.name": Flag("--dataset", type=str),
+        "dataset.data_dir": Flag(),
+        "judge": Flag(
+            "--judge --vqa-model",
+            default_text="hf:Qwen/Qwen2.5-VL-3B-Instruct; {usual} for CPU worlds, smollm2 for texts",
+        ),
+        "sampler": Flag(type=str, help=SAMPLER),
+        "device": Flag(),
         "begin_at": Flag("--from", type=Stage, metavar="STAGE", help="First stage, from files of earlier runs."),
         "until": Flag(type=Stage, metavar="STAGE", help="Last stage: embed, sft, rl-data, rce, grpo or evaluate."),
         "seeds": Flag(),
         "results": Flag(),
-    },
-)
-SEED_OPTIONS = Options(
-    CONFIG,
-    {
-        **SHARED,
+        # those of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it
         "start.sft_checkpoint": Flag("--sft-ckpt"),
         "start.beam_data": Flag(),
         "start.query_embeddings": Flag("--query-emb"),
@@ -59,7 +46,6 @@ SEED_OPTIONS = Options(
         "rl_data_copy": Flag("--output-path"),
     },
 )
-"""Options of `lever_lm.models.v3.generate_rl_data`, and of the script that starts it."""
 CHOICE = """nothing says what to learn from; choose one (minutes to hours of training; --dry-run counts first):
   trivet lever run --dataset digits                          a small world of pictures and its judge, on this CPU
   trivet lever run --dataset crowded                         the same with near-duplicates among the candidates
@@ -86,42 +72,33 @@ def run(
     """Train a selector of demonstrations and measure it; an interrupted run continues when started again."""
     if not (config or settings or any(value is not None for value in values.values())):
         fail(CHOICE, REFUSED)
-    lever_config = _read_config(values, OPTIONS, config, settings)
+    from flows.running.lever_config import read_lever_config
+
+    with report_invalid(OPTIONS):
+        lever_config = read_lever_config(values, file=config, settings=settings or ())
     if dry_run:
         from flows.running.judge_calls import count_calls
 
         counts = count_calls(lever_config)
         emit(counts, as_json, lambda: show_calls(counts))
-    else:
-        _run_training(lever_config, as_json)
-
-
-@command(app, "rl-data", SEED_OPTIONS)
-def rl_data(values: OptionValues, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
-    """Let a trained selector draw demonstrations, and have the judge answer with them: `run --until rl-data`."""
-    _run_training(_read_config({**values, "until": "rl-data"}, SEED_OPTIONS, config, settings), as_json)
-
-
-def _read_config(
-    values: OptionValues, options: Options, file: Path | None, settings: Sequence[str] | None
-) -> LeverConfig:
-    from flows.running.lever_config import read_lever_config
-
-    with report_invalid(options):
-        return read_lever_config(values, file=file, settings=settings or ())
-
-
-def _run_training(config: LeverConfig, as_json: bool) -> None:
+        return
     with prefect_for_command(quiet=as_json):
         from flows.lever import post_train
         from tasks.lever.judge.judges import DIGITS
 
-        if config.judge != DIGITS and config.asks_judge:
-            refuse_unusable(config.judge, f"--judge {config.judge}", pictures=not config.is_text_task)
-        outcome = run_flow(post_train, config, errors.Unfinished)
+        if lever_config.judge != DIGITS and lever_config.asks_judge:
+            name = lever_config.judge
+            refuse_unusable(name, f"--judge {name}", pictures=not lever_config.is_text_task)
+        outcome = run_flow(post_train, lever_config, errors.Unfinished)
     emit(outcome.report.as_json(), as_json, lambda: show_report(outcome.report))
     if outcome.unfinished:
         fail(outcome.unfinished, FAILED)
+
+
+@command(app, "rl-data", OPTIONS, hidden=True)
+def rl_data(values: OptionValues, config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
+    """Do `run --until rl-data`, by the name and the options of Lever-Plus's script."""
+    run({**values, "until": "rl-data"}, config, settings, as_json=as_json)
 
 
 def show_calls(counts: CallCounts) -> None:
@@ -135,39 +112,50 @@ def predict(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="A trained selector: .safetensors, or .ckpt or .pt of Lever-Plus; or a rule, which nobody trains: "
-            "similarity, distinct_questions, mmr:0.5 or dpp:0.05."
+            help="A trained selector: .safetensors, a folder of `lever export`, or .ckpt or .pt of Lever-Plus; or a "
+            "rule, which nobody trains: similarity, distinct_questions, mmr:0.5 or dpp:0.05."
         ),
     ],
-    query_emb: Annotated[Path, typer.Option(help="File query_embeddings.pt, with its IDs beside it.")],
-    cand_emb: Annotated[Path, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")],
+    query_emb: Annotated[Path | None, typer.Option(help="File query_embeddings.pt, with its IDs beside it.")] = None,
+    cand_emb: Annotated[Path | None, typer.Option(help="File candidate_embeddings.pt, with its IDs beside it.")] = None,
     ids: Annotated[Path | None, typer.Option(help="IDs of the queries, if not beside their file.")] = None,
     cand_ids: Annotated[Path | None, typer.Option(help="IDs of the candidates, if not beside their file.")] = None,
     shots: Annotated[int, typer.Option(min=1, help="Number of demonstrations per query.")] = 2,
     sampler: Annotated[str | None, typer.Option(help=SAMPLER, show_default="that of the checkpoint's training")] = None,
     pool_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of candidates to choose from.", show_default="that of the checkpoint's training"
-        ),
+        int | None, typer.Option(min=1, help="Candidates to choose from.", show_default="the checkpoint's")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of candidates that are drawn at random.")] = 0,
-    heads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of attention heads, for a checkpoint of Lever-Plus that does not record it."),
-    ] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads, where Lever-Plus recorded none.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="First see that encoder and weights choose as where they were trained.")
+    ] = False,
+    embedder: Annotated[str | None, typer.Option(help="With --check: the encoder.", show_default="the card's")] = None,
     as_json: Json = False,
 ) -> None:
     """Choose demonstrations for every query of a file; prints {query: {pointer, demonstrations, log_prob}}."""
+    from flows.running.settings import configure_steps
     from tasks.lever.data.folder_layout import sampler_of
+    from tasks.lever.judge.judges import specify_encoder
     from tasks.lever.learning.checkpoints import open_selector
-    from tasks.lever.learning.predicting import predict_files
+    from tasks.lever.learning.predicting import SELECTOR_FILE, check_anchors, predict_files
     from tasks.lever.lever_records import SelectionRule
+    from tasks.resources import artifacts
 
+    if checkpoint.is_dir():
+        checkpoint /= SELECTOR_FILE
+    if check:
+        configure_steps()
+        with plain_errors(errors.LeverError):
+            card = check_anchors(checkpoint, artifacts(), encoder=specify_encoder(embedder) if embedder else None)
+        typer.secho(f"all {len(card.choices)} anchors have the demonstrations that they had", err=True)
+        if not query_emb and not cand_emb:
+            return
+    if not query_emb or not cand_emb:
+        fail("give --query-emb and --cand-emb, the files of `trivet lever run --until embed`", REFUSED)
     with plain_errors(errors.LeverError):
         rule = SelectionRule.parse(str(checkpoint))
         opened = rule or open_selector(checkpoint, heads=heads)
-        predicted = predict_files(
+        choices, warnings = predict_files(
             opened,
             checkpoint,
             queries=query_emb,
@@ -177,18 +165,29 @@ def predict(
             shots=shots,
             sampler=sampler_of(sampler) if sampler else None,
             pool_size=pool_size,
-            seed=seed,
         )
-    for warning in predicted.warnings:
+    for warning in warnings:
         typer.secho(f"note: {harmless(warning)}", fg="yellow", err=True)
 
     def show() -> None:
         for note in () if isinstance(opened, SelectionRule) else opened.notes:
             screen.print(note, style="dim", markup=False)
-        for query, choice in predicted.choices.items():
+        for query, choice in choices.items():
             screen.print(f"{query}  {', '.join(choice.demonstrations)}", markup=False)
 
-    emit({query: choice._asdict() for query, choice in predicted.choices.items()}, as_json, show)
+    emit({query: choice._asdict() for query, choice in choices.items()}, as_json, show)
+
+
+@app.command()
+def export(
+    selector: Annotated[Path, typer.Argument(help="A selector that a run has evaluated: …/grpo_….safetensors.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.")],
+) -> None:
+    """Copy a selector and its card into a folder, to hand on; `lever predict DIR --check` proves it there."""
+    from tasks.lever.learning.predicting import export_selector
+
+    with plain_errors(errors.LeverError):
+        screen.print(f"{export_selector(selector, folder).parent}/", markup=False, soft_wrap=True)
 
 
 @app.command("vqa-score")

@@ -6,7 +6,7 @@ import math
 from typing import cast
 
 from flows.running.lever_config import STAGES, LeverConfig, StageName
-from storage.records import Record
+from storage.records import Record, Ref
 from tasks.lever.data.datasets import open_dataset
 from tasks.lever.data.embeddings import modality_file
 from tasks.lever.data.folder_layout import Layout
@@ -14,7 +14,8 @@ from tasks.lever.data.rl_data import count_prompts
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.learning.choosing import ALL_UP_TO_SHOTS, BEST_OF, CLASSES, WEIGHTS, available_selectors
 from tasks.lever.lever_options import OF_LIKELIHOODS
-from tasks.lever.lever_records import RIVALS, ZERO_SHOT, Modality
+from tasks.lever.lever_records import RIVALS, ZERO_SHOT, Dataset, Modality
+from tasks.resources import artifacts
 
 STAGE_OF: dict[str, StageName] = {"gate": "grpo", "oracle": "evaluate"}
 """The stage that what is counted apart belongs to."""
@@ -28,9 +29,12 @@ class CallCounts(Record):
     total: int
 
 
-def count_calls(config: LeverConfig) -> CallCounts:
-    """Count the calls of a run without the stages that files replace. Raises as reading the dataset does."""
-    files, sizes = Layout(config.results, config.dataset.title), _count_queries(config)
+def count_calls(config: LeverConfig, stored: Ref | None = None) -> CallCounts:
+    """Count the calls of a run without the stages that files replace. Raises as reading the dataset does.
+
+    stored: the dataset, where it was read already.
+    """
+    files, sizes = Layout(config.results, config.dataset.title), _count_queries(config, stored)
     calls: dict[str, int] = {}
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         begun = config.with_earlier_files(files.of_seed(seed, alone=config.seeds == 1))
@@ -40,7 +44,7 @@ def count_calls(config: LeverConfig) -> CallCounts:
     return CallCounts(calls=calls, total=sum(calls.values()))
 
 
-def _count_queries(config: LeverConfig) -> tuple[int, int, int, int]:
+def _count_queries(config: LeverConfig, stored: Ref | None) -> tuple[int, int, int, int]:
     """Count train, validation and test queries, and the distinct answers that are weighed beside the judgment."""
     options, start = config.dataset, config.start
     weighed = not config.is_text_task and config.reward in OF_LIKELIHOODS
@@ -49,14 +53,18 @@ def _count_queries(config: LeverConfig) -> tuple[int, int, int, int]:
         # in `digits` the candidates are the training queries too
         train = min(options.train_queries, drawn["candidates"]) if options.name == DIGITS else drawn["queries"]
         return train, drawn["validation"], drawn["test"], train * weighed
-    dataset = open_dataset(
-        options.name,
-        options.data_dir,
-        train_queries=options.train_queries,
-        validation=options.validation,
-        test=options.test,
-        queries_of=start.beam_data or start.rl_data or start.query_embeddings,
-        metric=options.metric,
+    dataset = (
+        artifacts().load(Dataset, stored)
+        if stored
+        else open_dataset(
+            options.name,
+            options.data_dir,
+            train_queries=options.train_queries,
+            validation=options.validation,
+            test=options.test,
+            queries_of=start.beam_data or start.rl_data or start.query_embeddings,
+            metric=options.metric,
+        )
     )
     learnt = set(dataset.train_queries) if weighed else set[str]()
     answers = sum(len(set(item.answers)) for item in dataset.train if item.id in learnt)
@@ -67,20 +75,18 @@ def _count_training(config: LeverConfig, queries: int, validation: int, _: int, 
     """Count the calls of the training stages; a checkpoint is validated before the first epoch and after each."""
     start, pool, grpo = config.start, config.pools().size, config.grpo
     calls: dict[str, int] = {}
-    trains_chain = config.prior == "none"
-    if trains_chain and not start.sft_checkpoint:
-        if not start.beam_data:
-            screened = not config.is_text_task  # see `screens_beams` of the tasks
-            weighed = count_prompts(config.beams, queries=queries, pool=pool, shots=config.shots, screened=screened)
+    if not start.sft_checkpoint:
+        if config.gives_log_probs and not start.beam_data:
+            weighed = count_prompts(config.beams, queries=queries, pool=pool, shots=config.shots)
             calls["beams"] = sum(weighed.values())
         calls["sft"] = (config.sft.epochs + 1) * validation
-    if trains_chain and config.needs_rl_data and not start.rl_data:
+    if config.needs_rl_data and not start.rl_data:
         pointers = min(config.rl_data.total, math.perm(pool, config.shots))  # ordered, each candidate at most once
         calls["rl-data"] = pointers * (queries + answers)
-    if trains_chain and not start.rce_checkpoint:
+    if not start.rce_checkpoint:
         calls["rce"] = (config.rce.epochs + 1) * validation
     if config.trains_grpo:
-        validated = (grpo.offline_epochs * trains_chain + grpo.rounds + 1) * validation
+        validated = (grpo.offline_epochs + grpo.rounds + 1) * validation
         calls["grpo"] = grpo.rounds * grpo.draws * (queries + answers) + validated
     rules = [name for name in _available_selectors(config) if name in RIVALS]
     calls["gate"] = validation * (1 + sum(len(WEIGHTS.get(name, (0.0,))) for name in rules))
@@ -92,7 +98,7 @@ def _count_evaluation(config: LeverConfig, test: int) -> dict[str, int]:
 
     Zero-shot is evaluated once, every other selector with each number of shots.
     """
-    learnt = 2 * (config.prior == "none") + bool(config.start.grpo_checkpoint or config.trains_grpo)
+    learnt = 2 + bool(config.start.grpo_checkpoint or config.trains_grpo)
     selectors = learnt + sum(name != ZERO_SHOT for name in _available_selectors(config))
     shot_counts = len({*config.evaluated_shots, config.shots} - {0})
     pointers = math.perm(config.pools().size, config.shots)

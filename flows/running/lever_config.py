@@ -17,7 +17,7 @@ from models.backends import kinds
 from storage.records import Record
 from tasks.budget import Spending
 from tasks.lever import lever_options as options
-from tasks.lever.data.folder_layout import Layout, dataset_of, judge_of, sampler_of, vectors_of
+from tasks.lever.data.folder_layout import Layout, dataset_of, judge_of, sampler_of
 from tasks.lever.judge.demonstration_task import WORDINGS, PromptSettings
 from tasks.lever.judge.judges import CPU_WORLDS, DIGITS
 from tasks.lever.lever_records import PoolRecipe, Sampler
@@ -145,8 +145,6 @@ class LeverConfig(FlowConfig):
     """Folder of LoRA weights for the CLIP."""
     prompts: PromptSettings = PromptSettings()
     """How demonstrations are shown."""
-    vectors: options.Vectors = "joint"
-    """What the selector sees of queries and candidates."""
     sampler: Sampler | None = None
     """How candidates of a query are found. Unset: as for the checkpoint that the run begins with, else by
     RetrievalSampler, which takes the nearest of all."""
@@ -158,8 +156,6 @@ class LeverConfig(FlowConfig):
     """Number of demonstrations that selectors learn to choose."""
     network: options.NetworkSettings = options.NetworkSettings(layers=2, dropout=0.3)
     """The pointer network."""
-    prior: options.Prior = "none"
-    """`similarity`: the network begins as this rule, and GRPO alone trains it; the judge needs no log-probabilities."""
     beams: options.BeamSettings = options.BeamSettings(candidates=16, queries=2500)
     """The search for demonstrations to imitate."""
     sft: options.SftSettings = options.SftSettings()
@@ -237,16 +233,19 @@ class LeverConfig(FlowConfig):
         return not (self.start.grpo_checkpoint or self.begin_at == "evaluate")
 
     @property
-    def visible_vectors(self) -> options.Vectors:
-        """Vectors that the selector sees: of texts, one that begins as `similarity` sees no classes, as that rule."""
-        return "text" if self.prior != "none" and self.is_text_task else self.vectors
+    def gives_log_probs(self) -> bool:
+        """Whether the judge can tell how likely an answer is."""
+        return self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
+
+    def require_device(self) -> None:
+        """Raise OptionUnusable for a device that this machine does not have, before anything is trained."""
+        if self.device:
+            from tasks.lever.learning.training_inputs import choose_device  # brings torch
+
+            choose_device(self.device)
 
     def with_earlier_files(self, files: Layout) -> LeverConfig:
         """Return a copy that begins with files which an earlier run of a seed left; those of the user precede."""
-        if self.prior != "none":
-            path = files.checkpoint("grpo", self.pools().sampler)
-            earlier = {"grpo_checkpoint": path} if self.begin_at == "evaluate" else {}
-            return self.model_copy(update={"start": self.start.model_copy(update=earlier)})
         earlier = files.files_before(self.begin_at, sampler=self.pools().sampler)
         replacements = {name: path for name, path in earlier.items() if getattr(self.start, name) is None}
         return self.model_copy(update={"start": self.start.model_copy(update=replacements)})
@@ -284,7 +283,6 @@ class LeverConfig(FlowConfig):
             raise ValueError(f"{most_shots} shots from pools of {size}: widen pool_size, or lower the shots")
         if min(self.evaluated_shots, default=0) < 0:
             raise ValueError(f"evaluated_shots {self.evaluated_shots}: 0 is zero-shot, and fewer cannot be shown")
-        gives_log_probs = self.judge.split(":")[0] in (DIGITS, *kinds("process"), "scripted")
         if self.is_text_task:
             name = self.dataset.name
             if self.dataset.task == "labels" and self.judge.split(":")[0] not in kinds("process"):
@@ -296,44 +294,11 @@ class LeverConfig(FlowConfig):
                 raise ValueError(f"{name} holds texts, which `digits` cannot embed; take minilm or another embedder")
             if self.prompts.style == "chat":
                 raise ValueError(f"{name} is asked as a completion; leave prompts.style out")
-        if self.reward in options.OF_LIKELIHOODS and not gives_log_probs:
+        if self.reward in options.OF_LIKELIHOODS and not self.gives_log_probs:
             raise ValueError(
                 f"the reward {self.reward} needs log-probabilities, and {self.judge} gives none; take hf:… or vllm:…"
             )
-        if self.prior != "none":
-            self._check_prior()
-        searches_beams = (
-            self.prior == "none" and self.asks_judge and STAGES.index(self.begin_at) <= STAGES.index("beams")
-        )
-        if searches_beams and not gives_log_probs and not (self.start.beam_data or self.start.sft_checkpoint):
-            raise ValueError(
-                f"the search for demonstrations to imitate needs log-probabilities, and {self.judge} gives none: give "
-                "start.beam_data or start.sft_checkpoint, take a judge in this process (hf:…, vllm:…), or train with "
-                "--set prior=similarity, which needs none"
-            )
         return self
-
-    def _check_prior(self) -> None:
-        """Refuse settings that a selector which begins as a rule has no use for."""
-        left_out: set[StageName] = {"beams", "sft", "rl-data", "rce"}
-        if stages := left_out & {self.begin_at, self.until}:
-            raise ValueError(f"with prior={self.prior} there is no stage {', '.join(sorted(stages))}; leave it out")
-        files = [
-            name
-            for name, path in self.start
-            if path and name in ("beam_data", "sft_checkpoint", "rl_data", "rce_checkpoint")
-        ]
-        if files:
-            raise ValueError(
-                f"with prior={self.prior} nothing is learnt from start.{', start.'.join(files)}; leave it out"
-            )
-        if not self.grpo.rounds:
-            raise ValueError(f"with prior={self.prior} all is learnt in rounds, and grpo.rounds is 0; raise it")
-        if self.prompts.latest_pick == "first":
-            raise ValueError(
-                f"with prior={self.prior} the nearest is picked first and stands next to the question; leave "
-                "prompts.latest_pick out"
-            )
 
 
 PICTURE_DEFAULTS: dict[str, Any] = {
@@ -365,9 +330,7 @@ TEXT_DEFAULTS: dict[str, Any] = {
     "oracle": {"most_judgments": 200},
 }
 """Defaults of runs on texts: as much as a small language model on a CPU answers in some minutes."""
-PRIOR_DEFAULTS: dict[str, Any] = {"grpo": {"lr": 4e-3, "draws": 8, "beta": 0.005, "adapt_beta": False}}
-"""Further defaults of runs whose selector begins as a rule."""
-SEED_NAME_READERS = {"judge": judge_of, "sampler": sampler_of, "vectors": vectors_of}
+SEED_NAME_READERS = {"judge": judge_of, "sampler": sampler_of}
 
 
 def read_lever_config(
@@ -401,7 +364,5 @@ def read_lever_config(
                 usual = usual | {"reward": "hard_plus_soft"}
         usual = usual | {"dataset": {"train_queries": 4000, "validation": 0.25, "test": None}}
     fields = LeverConfig().model_dump() | deepcopy(usual)
-    if merged.get("prior", "none") != "none":
-        merge(fields, deepcopy(PRIOR_DEFAULTS))
     merge(fields, merged)
     return LeverConfig.model_validate(fields)

@@ -9,10 +9,6 @@ from pydantic import Field, field_validator, model_validator
 
 from storage.records import Record
 
-Vectors = Literal["joint", "image", "text"]
-"""Embeddings that a selector reads: of image and question together, or of one of them."""
-Prior = Literal["none", "similarity"]
-"""The rule as which a selector begins."""
 RewardMode = Literal[
     "hard_plus_soft", "hard_only", "soft_only", "separated", "hard_plus_gtprob", "gt_logprob", "legacy"
 ]

@@ -5,13 +5,15 @@ An answer that the judge could not give is neither right nor wrong: it is counte
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from storage.records import FiniteRecord, Record, Ref
-from tasks.lever.lever_errors import FileUnusable, OptionUnusable
+from tasks.lever.lever_errors import OptionUnusable
 
 Sampler = Literal["RetrievalSampler", "RandSampler", "TextSimSampler", "ImgSimSampler", "MixSampler"]
 Modality = Literal["joint", "images", "texts"]
@@ -115,6 +117,14 @@ Item = VqaItem | TextItem
 """A query or a demonstration: it has an id, an answer that is shown, and right answers."""
 
 
+def digest_items(items: Iterable[Item]) -> str:
+    """Return the SHA-256 (hex) of items and of the content of their pictures, wherever these lie."""
+    checksum = hashlib.sha256()
+    for item in items:
+        checksum.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
+    return checksum.hexdigest()
+
+
 class Dataset(Record):
     """Items of one dataset. Candidates and train queries are in `train`; nothing is chosen by `test`."""
 
@@ -160,12 +170,6 @@ class PoolRecipe(Record):
     """RetrievalSampler: share of the pool that is drawn at random, beside the nearest."""
     modalities: tuple[Modality, ...] = ()
     """RetrievalSampler: embeddings by which candidates are the nearest, in turn."""
-
-    @model_validator(mode="after")
-    def _is_near_by_something(self) -> Self:
-        if self.sampler == "RetrievalSampler" and not self.modalities:
-            raise ValueError("RetrievalSampler finds the nearest by some modality: joint, images or texts")
-        return self
 
     def limited_to(self, available: Collection[str]) -> PoolRecipe:
         """Return the recipe with the modalities that are available; other samplers need none."""
@@ -217,8 +221,7 @@ class Embedded(Record):
     """Images alone, of all items; none in files of the seed."""
     texts: Ref | None = None
     """Questions or texts alone, of all items; none in files of the seed."""
-    vectors: Literal["joint", "image", "text"] = "joint"
-    """Embeddings that a selector reads."""
+    vectors: Literal["joint"] = "joint"  # in the keys of results from when a selector could read others
 
     @property
     def modalities(self) -> tuple[Modality, ...]:
@@ -228,27 +231,17 @@ class Embedded(Record):
     @property
     def shows_answers(self) -> bool:
         """Whether a selector sees candidates with their answers."""
-        return self.vectors == "joint" and self.solved is not None
+        return self.solved is not None
 
     @property
     def visible_encoder(self) -> str:
         """Name of the encoder of what a selector sees, as its checkpoint records it."""
         return f"{self.encoder}{WITH_ANSWERS}" if self.shows_answers else self.encoder
 
-    def with_vectors(self, vectors: Literal["joint", "image", "text"]) -> Embedded:
-        """Return these embeddings with other vectors for a selector to read. Raises FileUnusable for missing ones."""
-        if vectors != "joint" and (self.images if vectors == "image" else self.texts) is None:
-            raise FileUnusable(
-                f"the embedding files hold one vector for each question, and none of the {vectors} alone; "
-                "leave `vectors` out, or let an `encoder` make them"
-            )
-        return self.model_copy(update={"vectors": vectors})
-
     @property
     def visible_banks(self) -> tuple[Ref, Ref]:
         """The banks of queries and candidates that a selector sees."""
-        alone = {"image": self.images, "text": self.texts}.get(self.vectors)
-        return (alone, alone) if alone else (self.queries, self.solved or self.candidates)
+        return self.queries, self.solved or self.candidates
 
 
 class PointerRecord(FiniteRecord):

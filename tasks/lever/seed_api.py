@@ -58,22 +58,25 @@ class PointerSelectorV3Config(NamedTuple):
     """Whether the state takes in each pick."""
 
 
+OUR_FIELDS = {
+    "d_model": "embedding_dim",
+    "hidden_dim": "hidden",
+    "num_layers": "layers",
+    "num_heads": "heads",
+    "dropout": "dropout",
+    "attn_dropout": "attention_dropout",
+    "gate": "gate",
+}
+"""Field of PointerSelectorV3Config → that of PointerConfig."""
+
+
 class PointerSelectorV3(PointerSelector):
     """The pointer network with its losses as methods."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         """Draw random weights for these sizes: the fields of PointerSelectorV3Config, in their order or by name."""
         shape = PointerSelectorV3Config(*args, **named)
-        config = PointerConfig(
-            embedding_dim=shape.d_model,
-            hidden=shape.hidden_dim,
-            layers=shape.num_layers,
-            heads=shape.num_heads,
-            dropout=shape.dropout,
-            attention_dropout=shape.attn_dropout,
-            gate=shape.gate,
-        )
-        super().__init__(config)
+        super().__init__(PointerConfig(**{ours: getattr(shape, theirs) for theirs, ours in OUR_FIELDS.items()}))
         self.d_model, self.K, self.shot_num = shape.d_model, shape.K, shape.shot_num
         self.hidden_dim, self.num_heads, self.num_layers = shape.hidden_dim, shape.num_heads, shape.num_layers
         self.clip_epsilon, self.kl_beta, self.advantage_clip = shape.clip_epsilon, shape.kl_beta, shape.advantage_clip
@@ -81,17 +84,8 @@ class PointerSelectorV3(PointerSelector):
     @classmethod
     def of(cls, selector: PointerSelector) -> Self:
         """Copy a selector with its weights; draws no random numbers."""
-        config = selector.config
         with torch.device("meta"):  # the weights are assigned below
-            network = cls(
-                d_model=config.embedding_dim,
-                dropout=config.dropout,
-                hidden_dim=config.hidden,
-                num_heads=config.heads,
-                attn_dropout=config.attention_dropout,
-                num_layers=config.layers,
-                gate=config.gate,
-            )
+            network = cls(**{theirs: getattr(selector.config, ours) for theirs, ours in OUR_FIELDS.items()})
         network.load_state_dict({key: value.clone() for key, value in selector.state_dict().items()}, assign=True)
         return network.train(selector.training)
 
@@ -234,8 +228,6 @@ def load_v3_from_sft_checkpoint(
 ) -> PointerSelectorV3:
     """Load the network of a v2 or v3 checkpoint, ours or Lever-Plus's, in eval mode. Raises FileUnusable."""
     selector = open_selector(Path(checkpoint_path)).selector
-    if selector.config.prior != "none":
-        raise FileUnusable(f"{checkpoint_path} begins as a rule; use `lever predict`")
     return PointerSelectorV3.of(selector).to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,22 @@ from storage.files import sha256_of
 from storage.records import Record, Ref
 from tasks.lever import lever_options as options
 from tasks.lever.judge.demonstration_task import PromptSettings, open_task
-from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge
+from tasks.lever.judge.judges import WEIGHTS, EncoderSpec, open_judge, store_weights
 from tasks.lever.learning.lever_results import LeverReport, SeedReport
 from tasks.lever.learning.selector_comparison import Summary
-from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import (
     BeamPart,
     Conditions,
     Dataset,
     Embedded,
     Evaluated,
+    PointerRecord,
     PoolRecipe,
     Pools,
     RlPart,
     TrainedSelector,
     Verdict,
+    digest_items,
 )
 from tasks.lever.worlds import (
     DatasetRead,
@@ -59,27 +60,11 @@ def train_digits_judge(*, steps: int) -> Ref:
 @step(version=1, reads_world=True)
 def read_judge(path: Path) -> Ref:
     """Store the weights of a judge of the CPU worlds that was trained before, and return their artifact."""
-    try:
-        return artifacts().put(WEIGHTS, path.read_bytes())
-    except OSError as error:
-        raise FileUnusable(f"{path}: {error.strerror}; name a file that is there") from error
+    return store_weights(path)
 
 
-class Written(Record):
-    """The folder of a CPU world, with a digest that tells whether it is still whole."""
-
-    folder: Path
-    digest: str
-    """SHA-256 (hex) over the names and contents of its files."""
-
-
-def _is_written(result: Written, inputs: dict[str, Any]) -> bool:
-    del inputs
-    return result.folder.is_dir() and digest_of_folder(result.folder) == result.digest
-
-
-@step(version=2, verify=_is_written)
-def write_digits(folder: Path, *, world: str, candidates: int, queries: int, validation: int, test: int) -> Written:
+@step(version=3, reads_world=True)
+def write_digits(folder: Path, *, world: str, candidates: int, queries: int, validation: int, test: int) -> None:
     """Draw the pictures of a CPU world, and write its questions and answers in the official format.
 
     queries: number of questions to learn from; in the world `digits` they are among the candidates.
@@ -87,7 +72,6 @@ def write_digits(folder: Path, *, world: str, candidates: int, queries: int, val
     from tasks.lever.digits.scenes import write_world
 
     write_world(folder, world, candidates=candidates, queries=queries, validation=validation, test=test)
-    return Written(folder=folder, digest=digest_of_folder(folder))
 
 
 @step(version=3, reads_world=True)
@@ -158,7 +142,7 @@ def build_pools(dataset: Ref, *, embedded: Embedded, recipe: PoolRecipe, seed: i
     return artifacts().save("pools", draw_pools(items.queries, items.candidates, banks, recipe=recipe, seed=seed))
 
 
-@step(version=3, gpu=True, unkeyed=EFFORT)
+@step(version=4, gpu=True, unkeyed=EFFORT)
 def search_beams(
     world: World, *, pools: Ref, shard: int, settings: options.BeamSettings, learning: Learning, effort: Effort
 ) -> Ref:
@@ -170,15 +154,24 @@ def search_beams(
     queries = [by_id[name] for name in ids_in_shard(setting.dataset.train_queries[: settings.queries], shard)]
     tell, candidates = report_progress("search beams", len(queries)), artifacts().load(Pools, pools)
     beams = find_beams(
-        queries,
-        candidates,
-        setting.judging,
-        shots=learning.shots,
-        settings=settings,
-        screened=setting.judging.task.screens_beams,  # a third of the prompts, where that loses little
-        seed=learning.seed,
+        queries, candidates, setting.judging, shots=learning.shots, settings=settings, seed=learning.seed
     )
     tell(len(queries))
+    return artifacts().save("beams", BeamPart(queries=beams))
+
+
+@step(version=1)
+def imitate_similarity(world: World, *, pools: Ref, learning: Learning) -> Ref:
+    """Take the nearest candidates of each train query as what SFT imitates, where the judge cannot weigh others."""
+    from tasks.lever.data.candidate_pools import read_banks
+    from tasks.lever.learning.choosing import choose_nearest
+
+    vectors, candidates = read_banks(world.embedded, artifacts())["joint"], artifacts().load(Pools, pools)
+    beams: dict[str, tuple[PointerRecord, ...]] = {}
+    for query in artifacts().load(Dataset, world.dataset).train_queries:
+        pool = candidates.pools[query]
+        nearest = choose_nearest([query], pool, vectors, shots=learning.shots)[query]
+        beams[query] = (PointerRecord(pointer=tuple(map(pool.index, nearest)), gen_method="retrieval"),)
     return artifacts().save("beams", BeamPart(queries=beams))
 
 
@@ -309,31 +302,6 @@ def train_grpo(
         return training.store(learn_grpo(start, groups, settings, training.run, judge=judge))
 
 
-@step(version=1, gpu=True, unkeyed=EFFORT)
-def train_from_rule(
-    world: World,
-    *,
-    pools: Ref,
-    prior: options.Prior,
-    network: options.NetworkSettings,
-    reward: options.RewardMode,
-    settings: options.GrpoSettings,
-    learning: Learning,
-    effort: Effort,
-) -> TrainedSelector:
-    """Train a selector that begins as a rule, from the judge's answers to what it draws."""
-    from models.pointer import PointerConfig
-    from tasks.lever.learning.training_inputs import make_online_rewards, make_unjudged
-    from tasks.lever.learning.trainings import learn_from_rule
-
-    inputs = {"prior": prior, "network": network, "reward": reward, "settings": settings}
-    with open_training("grpo", world, learning, effort, epochs=settings.rounds, pools=pools, **inputs) as training:
-        unjudged = make_unjudged(training.setting, training.pools, shots=learning.shots)
-        judge = make_online_rewards(training.setting, unjudged, mode=reward, nearest_first=True)
-        config = PointerConfig(embedding_dim=world.embedded.dimension, prior=prior, **network.model_dump())
-        return training.store(learn_from_rule(config, unjudged, settings, training.run, judge=judge))
-
-
 class Gated(Record):
     """A trained selector after its comparison with the best rule."""
 
@@ -401,6 +369,44 @@ def evaluate_selector(
     if postponed := find_unanswered(results):
         raise Incomplete(evaluated, postponed)
     return evaluated
+
+
+@step(version=1)
+def make_card(
+    world: World,
+    *,
+    pools: Ref,
+    selector: Ref,
+    evaluated: Ref,
+    encoder: EncoderSpec,
+    judgments: dict[str, int],
+    notes: tuple[str, ...],
+    learning: Learning,
+) -> Ref:
+    """Make the card of a selector that was evaluated.
+
+    encoder: how it was opened. judgments: stage → prompts. notes: on what was left out of the dataset.
+    """
+    from tasks.lever.learning.checkpoints import open_own
+    from tasks.lever.learning.predicting import Card, find_anchors, read_visible_banks
+    from tasks.lever.learning.selector_comparison import summarise
+
+    dataset, candidates = artifacts().load(Dataset, world.dataset), artifacts().load(Pools, pools)
+    opened, banks = open_own(artifacts().get(selector), Path("it")), read_visible_banks(world.embedded, artifacts())
+    splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    anchors = find_anchors(dataset, opened, banks, candidates.pools, shots=learning.shots)
+    if encoder.weights:
+        anchors["files"][encoder.weights.digest] = b64encode(artifacts().get(encoder.weights)).decode()
+    card = Card(
+        selector=selector.digest,
+        encoder=encoder,
+        splits={name: (len(items), digest_items(items)) for name, items in splits.items()},
+        results=summarise([artifacts().load(Evaluated, evaluated)]),
+        judgments=judgments,
+        leaks=notes,
+        **anchors,
+    )
+    return artifacts().put("lever-result", card.model_dump_json(indent=1).encode() + b"\n")
 
 
 @step(version=4)
@@ -524,8 +530,6 @@ def write_database(report: LeverReport, *, dataset: Ref) -> str:
 @step(version=1, reads_world=True)
 def publish_report(summary: Summary, *, drawn: dict[str, Ref], files: tuple[str, ...] = ()) -> list[str]:
     """Show the run in the Prefect UI, with its tables, plots and files, and return the key of the artifact."""
-    from base64 import b64encode
-
     from prefect.artifacts import create_markdown_artifact
 
     from tasks.lever.learning.lever_results import render_markdown
@@ -557,11 +561,11 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
     texts: tasks.lever.learning.predicting.Texts. chosen: `random:4`, `similarity:4`, `selector:FILE:4`.
     fingerprint: `embedder_fingerprint(chosen)`.
     """
-    from tasks.lever.learning.predicting import Encoder, Texts, choose_examples
+    from tasks.lever.learning.predicting import Embed, Texts, choose_examples
 
-    def open_encoder() -> Encoder:
+    def open_encoder() -> tuple[str, Embed]:
         model = embedder(EXAMPLES_EMBEDDER)
-        return Encoder(model.id, lambda texts: embed_texts(model, embedding_cache(), texts))
+        return model.id, lambda texts: embed_texts(model, embedding_cache(), texts)
 
     del fingerprint  # part of the key alone
     method, _, count = chosen.rpartition(":")  # from the end: a path may hold colons
@@ -575,11 +579,3 @@ def choose_examples(texts: Ref, *, chosen: str, fingerprint: str, seed: int) -> 
         seed=seed,
     )
     return artifacts().put("shown-examples", json.dumps(dict(examples)).encode())
-
-
-def digest_of_folder(folder: Path) -> str:
-    """Return the SHA-256 (hex) over the names and contents of all files below a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_of(path)}\n".encode())
-    return digest.hexdigest()

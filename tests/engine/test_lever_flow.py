@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
+from storage.files import write
 from tests.command import Done, run_here
 from tests.drills.telling import SMALL, count_questions
 from tests.engine.test_why import walk
@@ -105,6 +108,7 @@ def test_files_lie_where_the_seed_has_them(world: World) -> None:
         "model_cpk/v2/sft_RetrievalSampler.safetensors",
         "model_cpk/v3/rce_RetrievalSampler.safetensors",
         "model_cpk/v3/grpo_RetrievalSampler.safetensors",
+        "model_cpk/v3/grpo_RetrievalSampler.card.json",
         "selectors/accuracy.json",
         "selectors/accuracy.png",
         "selectors/curves.png",
@@ -191,6 +195,55 @@ def test_a_trained_selector_predicts_from_the_exported_files(world: World) -> No
         assert query not in one["demonstrations"]
 
 
+def test_a_selector_is_handed_on_with_what_proves_that_it_works_elsewhere(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, handed = world.made / "model_cpk" / "v3" / "grpo_RetrievalSampler.safetensors", tmp_path / "handed"
+    assert run_here("lever", "export", checkpoint, handed).code == 0
+    assert {path.name for path in handed.iterdir()} == {"selector.safetensors", "card.json"}
+    card = json.loads((handed / "card.json").read_text())
+    assert card["results"]["verdicts"][0]["description"] == world.first.json["summary"]["verdicts"][0]["description"]
+    scores = {
+        score["selector"]: score["accuracy"]["value"] for score in card["results"]["figures"] if score["shots"] == 2
+    }
+    assert all(scores[name] == world.first.json[name]["accuracy"] for name in ("mmr", "dpp", "grpo", "selected"))
+    assert (card["splits"]["test"][0], len(card["choices"])) == (20, 10)
+    assert card["judgments"]["rl-data"] == 80 * 14
+
+    monkeypatch.setenv("TRIVET_HOME", str(tmp_path / "elsewhere"))  # where its encoder was never trained
+    done = run_here("lever", "predict", handed, "--check")
+    assert (done.code, "all 10 anchors have the demonstrations that they had" in done.stderr) == (0, True)
+    tower = tmp_path / "judge.safetensors"
+    state = {name: weight.flip(0) for name, weight in load_file("tests/samples/lever/judge.safetensors").items()}
+    with safe_open("tests/samples/lever/judge.safetensors", "pt") as sample:
+        save_file(state, tower, metadata=sample.metadata())
+    other = run_here("lever", "predict", handed, "--check", "--embedder", tower)
+    assert (other.code, "of 10 anchors of" in other.stderr) == (2, True), other.stderr
+    again = run_here("lever", "export", checkpoint, handed)
+    assert (again.code, "handed is there already; name a new folder" in again.stderr) == (2, True)
+    (handed / "selector.safetensors").write_bytes(
+        (world.made / "model_cpk" / "v3" / "rce_RetrievalSampler.safetensors").read_bytes()
+    )
+    swapped = run_here("lever", "predict", handed, "--check")
+    assert (swapped.code, "has other weights than its card card.json names" in swapped.stderr) == (2, True)
+
+
+def test_a_killed_export_leaves_nothing(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.lever.learning import predicting
+
+    def write_first(path: Path, data: bytes) -> None:
+        if path.name == "card.json":
+            raise KeyboardInterrupt
+        write(path, data)
+
+    monkeypatch.setattr(predicting, "write", write_first)
+    with pytest.raises(KeyboardInterrupt):
+        predicting.export_selector(
+            world.made / "model_cpk" / "v3" / "grpo_RetrievalSampler.safetensors", tmp_path / "x"
+        )
+    assert not [*tmp_path.iterdir()]
+
+
 def test_exported_vectors_stand_in_for_the_encoder(world: World, tmp_path: Path) -> None:
     cache = world.made / "cache"
     vectors = [f"--set=start.{name}={cache / name}.pt" for name in ("query_embeddings", "candidate_embeddings")]
@@ -230,11 +283,10 @@ def test_several_seeds_are_told_together_and_kept_apart(world: World, tmp_path: 
         (("--set", "nonsense"), "is not NAME=VALUE"),
         (("--sampler", "psychic"), "psychic"),
         (("--judge", "scripted", "--dataset", "okvqa", "--data-dir", "/nowhere"), "/nowhere"),
-        (("--judge", "openai:nobody"), "give start.beam_data or start.sft_checkpoint"),
         (("--set", "start.sft_checkpoint=/nowhere.safetensors"), "/nowhere.safetensors"),
         (("--set", "start.rl_data=/nowhere.json", "--set", "start.sft_checkpoint=/nowhere.safetensors"), "/nowhere"),
     ],
-    ids=["shots", "set", "name", "sampler", "data", "judge", "checkpoint", "rl-data"],
+    ids=["shots", "set", "name", "sampler", "data", "checkpoint", "rl-data"],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(world: World, options: tuple[object, ...], said: str) -> None:
     done = world.run("run", *options)

@@ -202,18 +202,13 @@ def test_an_endpoint_that_is_away_is_asked_again_for_the_rest_alone(
     assert set(bodies(endpoint).values()) == {1}
 
 
-def test_an_endpoint_without_log_probabilities_is_refused_or_learnt_from_by_rewards_alone(
+def test_an_endpoint_without_log_probabilities_is_learnt_from_by_its_answers(
     folder: Folder, endpoint: Server, tmp_path: Path
 ) -> None:
     done = folder.run("run", tmp_path, judge=f"openai:{MODEL}")
-    assert done.code == 2
-    assert "give start.beam_data or start.sft_checkpoint" in done.stderr
-    assert not list(tmp_path.iterdir())
-    assert not endpoint.requests
-    # what it names as the remedy trains with the very same judge
-    done = folder.run("run", tmp_path, "--set", "prior=similarity", judge=f"openai:{MODEL}")
     assert done.code == 0, done.stderr
-    assert done.json["stages"] == ["embed", "pools", "grpo", "evaluate"]
+    assert done.json["stages"] == ["embed", "pools", "beams", "sft", "rl-data", "rce", "grpo", "evaluate"]
+    assert any("SFT imitates the nearest candidates" in note for note in done.json["notes"])
     assert (
         done.json["selected"]["accuracy"] == done.json[done.json["summary"]["verdicts"][0]["rule"]["name"]]["accuracy"]
     )

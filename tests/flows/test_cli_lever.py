@@ -23,13 +23,12 @@ def test_the_names_of_the_seed_are_understood() -> None:
         "dataset.name": "okvqa_local",
         "judge": "qwen2.5_vl_3B",
         "sampler": "rand_sampler",
-        "vectors": "query_img_text_icd_img_text",
         "start.sft_checkpoint": Path("x.ckpt"),
     }
     config = read_lever_config(given)
     assert config.dataset.name == "okvqa"
     assert config.judge == "hf:Qwen/Qwen2.5-VL-3B-Instruct"
-    assert (config.sampler, config.vectors) == ("RandSampler", "joint")
+    assert config.sampler == "RandSampler"
     assert (config.encoder, config.pools().size) == ("clip", 64)
 
 
@@ -69,9 +68,9 @@ def test_flags_go_before_the_file_and_settings_before_flags(tmp_path: Path) -> N
         ),
         (("--config", "/nowhere.yaml"), "--config /nowhere.yaml: No such file or directory; name a YAML file"),
         (("--set", "shots=40"), "40 shots from pools of 32"),
-        (("--judge", "openai:m"), "give start.beam_data or start.sft_checkpoint"),
+        (("--set", "vectors=text"), "vectors was removed: leave it out"),
     ],
-    ids=["range", "typo", "no parts", "one of two files", "no file", "shots", "no log-probabilities"],
+    ids=["range", "typo", "no parts", "one of two files", "no file", "shots", "a parameter of before"],
 )
 def test_what_does_not_fit_is_said_at_once(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
@@ -83,7 +82,7 @@ def test_what_does_not_fit_is_said_at_once(
     assert "Value error" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "rl-data", "predict", "vqa-score"])
+@pytest.mark.parametrize("command", ["run", "rl-data", "predict", "export", "vqa-score"])
 def test_help_fits_a_narrow_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = run_here("lever", command, "--help")

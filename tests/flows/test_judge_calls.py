@@ -54,12 +54,7 @@ def test_files_replace_stages(tmp_path: Path) -> None:
     assert planned(start__sft_checkpoint=tmp_path / "v2.ckpt").keys() == PLANNED.keys() - {"beams", "sft"}
     both = planned(start__rce_checkpoint=tmp_path / "r", start__grpo_checkpoint=tmp_path / "g")
     assert both.keys() == {"beams", "sft", "gate", "evaluate", "oracle"}
-    assert planned("prior=similarity") == {
-        "grpo": 2 * 6 * 3 + 3 * 3,
-        "gate": PLANNED["gate"],
-        "evaluate": 4 * (1 + 2 * (9 + 1)),
-        "oracle": 10,
-    }
+    assert planned("judge=openai:m").keys() == PLANNED.keys() - {"beams"}
 
 
 def test_answers_that_are_weighed_are_counted() -> None:
@@ -80,5 +75,4 @@ def test_of_texts_labels_are_weighed_with_the_judgment(tmp_path: Path) -> None:
     (tmp_path / "trec" / "test.txt").write_text("".join(lines[20:]))
     found = planned(dataset__name="trec", dataset__data_dir=tmp_path, judge="hf:nowhere")
     expected = {"gate": 3 * (1 + 2 + 2 * 4), "rl-data": 6 * (2 + 2 * 1 + 1), "evaluate": 4 * (1 + 2 * (7 + 3))}
-    expected["beams"] = 6 * (1 + 4 + 2 * 3)  # both beams grow by all that is left
     assert found == PLANNED | expected

@@ -76,9 +76,6 @@ def test_queries_and_neighbours_have_no_answers(store: Artifacts) -> None:
     assert found.visible_encoder == "hand@1+answers"
     of_queries, of_candidates = read_banks(found, store)["joint"]
     assert of_candidates.rows(["who"])[0].tolist() == of_queries.rows(["who"])[0].tolist() == [1, 0]
-    plain = found.with_vectors("text")
-    assert plain.visible_banks == (found.texts, found.texts)
-    assert (plain.shows_answers, plain.visible_encoder) == (False, "hand@1")
 
 
 def test_they_are_kept_in_a_file_and_read_again(store: Artifacts, tmp_path: Path) -> None:
@@ -95,8 +92,8 @@ def test_they_are_kept_in_a_file_and_read_again(store: Artifacts, tmp_path: Path
 
 def predicted(folder: Path, opened: OpenedSelector) -> Any:
     where: dict[str, Any] = {"queries": folder / "test_embeddings.pt", "candidates": folder / "candidate_embeddings.pt"}
-    how: dict[str, Any] = {"ids": None, "candidate_ids": None, "sampler": None, "pool_size": None, "seed": 0}
-    return predict_files(opened, Path("w.safetensors"), shots=2, **where, **how).choices
+    how: dict[str, Any] = {"ids": None, "candidate_ids": None, "sampler": None, "pool_size": None}
+    return predict_files(opened, Path("w.safetensors"), shots=2, **where, **how)[0]
 
 
 def test_predictions_see_them_too_and_ask_for_their_file_by_name(store: Artifacts, tmp_path: Path) -> None:

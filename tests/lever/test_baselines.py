@@ -20,8 +20,6 @@ from tasks.lever.learning.choosing import (
     search_best,
     untrained_selectors,
 )
-from tasks.lever.learning.predicting import require_equal_encoders
-from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_records import UNTRAINED, Outcome, SelectorResult
 from tests.lever.small_dataset import Verdicts, bank, pools
 
@@ -105,18 +103,6 @@ def test_each_choice_stands_where_its_embeddings_are_and_zero_shot_shows_nothing
     pair = (QUERIES, CANDIDATES)
     every = {"joint": pair, "images": pair, "texts": pair}
     assert list(untrained_selectors(["q"], "abcd", every, pools=POOLS, classes=CLASSES, seed=0)) == list(UNTRAINED)
-
-
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        (CANDIDATES._replace(encoder="another"), "embedded by another, and by hand is needed"),
-        (bank({name: [1.0, 0.0, 0.0] for name in "abcd"}), "3 numbers each, the queries 2"),
-    ],
-)
-def test_a_selector_is_not_asked_about_vectors_of_two_encoders(other: EmbeddingBank, said: str) -> None:
-    with pytest.raises(FileUnusable, match=said):
-        require_equal_encoders(QUERIES, other)
 
 
 EIGHT = pools({"q": [f"c{at}" for at in range(8)], "r": [f"c{at}" for at in range(8)]})

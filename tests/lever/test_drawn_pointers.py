@@ -105,9 +105,9 @@ class Likelihoods:
         return [math.log(self.given.get("".join(one.demonstrations) or "none", 0.01)) for one in asked]
 
 
-def found(judge: Any, *, shots: int = 2, screened: bool = True, **settings: int) -> list[PointerRecord]:
+def found(judge: Any, *, shots: int = 2, **settings: int) -> list[PointerRecord]:
     chosen = BeamSettings.model_validate(settings)
-    best = find_beams([QUERY], POOLS, judge, shots=shots, settings=chosen, screened=screened, seed=0)
+    best = find_beams([QUERY], POOLS, judge, shots=shots, settings=chosen, seed=0)
     return list(best["q"])
 
 
@@ -124,21 +124,14 @@ def test_the_better_half_goes_behind_the_best_and_what_helps_there_is_tried_else
     assert judge.asked == ["", "a", "b", "c", "d", "ab", "ba"]
 
 
-def test_without_screening_every_kept_sequence_grows_by_every_candidate() -> None:
-    judge = Likelihoods(a=0.5, b=0.4, c=0.3, d=0.2, bd=0.9)
-    assert found(judge, width=2, screened=False)[0].pointer == (1, 3)
-    assert sorted(judge.asked[5:]) == ["ab", "ac", "ad", "ba", "bc", "bd"]
-
-
 @pytest.mark.parametrize("shots", [1, 2, 3, 4])
 @pytest.mark.parametrize("width", [1, 2, 5])
-@pytest.mark.parametrize("screened", [True, False], ids=["screened", "all"])
 def test_no_sequence_is_weighed_twice_none_repeats_a_candidate_and_as_many_are_as_were_counted(
-    width: int, shots: int, screened: bool
+    width: int, shots: int
 ) -> None:
     judge = Likelihoods(a=0.3, b=0.2, ab=0.5, cb=0.4, abd=0.6)
-    found(judge, width=width, shots=shots, screened=screened)
+    found(judge, width=width, shots=shots)
     assert all(len(set(one)) == len(one) for one in judge.asked)
-    counted = count_prompts(BeamSettings(width=width), queries=1, pool=4, shots=shots, screened=screened)
+    counted = count_prompts(BeamSettings(width=width), queries=1, pool=4, shots=shots)
     assert len(judge.asked) == len(set(judge.asked))
     assert {shown: sum(len(one) == shown for one in judge.asked) for shown in counted} == counted

@@ -89,19 +89,19 @@ def test_a_checkpoint_that_lost_to_a_rule_predicts_by_it(tmp_path: Path, is_lear
     assert all(torch.equal(weight, network.state_dict()[name]) for name, weight in opened.selector.state_dict().items())
 
     files: Any = {"queries": places[0], "candidates": places[1], "ids": None, "candidate_ids": None}
-    how: Any = {"shots": 3, "sampler": None, "pool_size": None, "seed": 0}
+    how: Any = {"shots": 3, "sampler": None, "pool_size": None}
 
     def ask(chooser: OpenedSelector | SelectionRule) -> dict[str, tuple[str, ...]]:
-        choices = predict_files(chooser, path, **files, **how).choices
+        choices, _ = predict_files(chooser, path, **files, **how)
         return {query: choice.demonstrations for query, choice in choices.items()}
 
-    found, shown = predict_files(opened, path, **files, **how), ask(opened)
+    (found, warnings), shown = predict_files(opened, path, **files, **how), ask(opened)
     by_rule = choose_diverse(queries.ids, candidates.ids, (queries, candidates), shots=3, weight=0.7)
     assert by_rule != choose_nearest(queries.ids, candidates.ids, (queries, candidates), shots=3)
     assert (shown == by_rule) != is_learned
-    first = found.choices["q"]
+    first = found["q"]
     assert is_learned or first.demonstrations == tuple(candidates.ids[at] for at in first.pointer)
     alone = SelectionRule.parse("mmr:0.7")
     assert alone
     assert ask(alone) == by_rule
-    assert any("nothing measurable was gained over MMR(.7)" in warning for warning in found.warnings) != is_learned
+    assert any("nothing measurable was gained over MMR(.7)" in warning for warning in warnings) != is_learned

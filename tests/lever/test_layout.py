@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.lever.data.folder_layout import (
-    Layout,
-    dataset_of,
-    judge_of,
-    sampler_of,
-    vectors_of,
-)
+from tasks.lever.data.folder_layout import Layout, dataset_of, judge_of, sampler_of
 from tasks.lever.lever_records import PoolRecipe
 
 RANDOM = PoolRecipe(sampler="RandSampler", size=64)
@@ -44,13 +38,12 @@ DATASETS = {
 }
 JUDGES = {"qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct", "openai:gpt-4o": "openai:gpt-4o"}
 SAMPLERS = {"rand_sampler": "RandSampler", "mix_sampler": "MixSampler", "ImgSimSampler": "ImgSimSampler"}
-VECTORS = {"query_img_text_icd_img_text": "joint", "query_img_icd_img_lever_lm": "image", "text": "text"}
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [(dataset_of, DATASETS), (judge_of, JUDGES), (sampler_of, SAMPLERS), (vectors_of, VECTORS)],
-    ids=["datasets", "judges", "samplers", "vectors"],
+    [(dataset_of, DATASETS), (judge_of, JUDGES), (sampler_of, SAMPLERS)],
+    ids=["datasets", "judges", "samplers"],
 )
 def test_names_of_the_seeds_scripts_are_understood(ours, theirs) -> None:
     assert {name: ours(name) for name in theirs} == theirs

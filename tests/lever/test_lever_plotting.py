@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
 import pytest
@@ -45,25 +44,6 @@ def size_of(png: bytes) -> tuple[int, int]:
     return image.size
 
 
-def test_a_summary_is_drawn_the_same_each_time() -> None:
-    made = draw_accuracy(summary(), format="svg")
-    assert made == draw_accuracy(summary(), format="svg")
-    assert ElementTree.fromstring(made).tag.endswith("svg")
-
-
-def test_names_values_and_gains_stand_in_the_picture() -> None:
-    texts = words_of(draw_accuracy(summary(), format="svg"))
-    for word in ("similarity", "grpo", "oracle", "0.800", "+0.400", "2 seeds"):
-        assert any(word in text for text in texts), word
-
-
-def words_of(svg: bytes) -> list[str]:
-    """matplotlib draws letters as paths, and writes each text as a comment before them."""
-    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
-    root = ElementTree.fromstring(svg, parser)
-    return [(one.text or "").strip() for one in root.iter() if one.tag is ElementTree.Comment]
-
-
 @pytest.mark.parametrize(
     ("seeds", "shots", "selectors"),
     [
@@ -81,7 +61,7 @@ def test_what_is_not_there_is_not_drawn(seeds: int, shots: Sequence[int], select
 
 @pytest.mark.parametrize("name", ["한국어-모델-7B", r"$\frac{1}$ $x", "\x00\x1b[31m\n", "\ud800", "x" * 10_000, "<b>&"])
 def test_any_judge_can_be_named(name: str) -> None:
-    ElementTree.fromstring(draw_accuracy(summary(judge=name, seeds=1, shots=(2,), selectors=("sft",)), format="svg"))
+    size_of(draw_accuracy(summary(judge=name, seeds=1, shots=(2,), selectors=("sft",))))
 
 
 @pytest.mark.parametrize(

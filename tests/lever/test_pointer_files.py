@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tasks.lever.data.embeddings import EmbeddingBank, make_bank
 from tasks.lever.data.pointer_files import (
     BeamQuery,
+    iter_rl_data,
     read_beams,
-    read_rl_data,
     serialize_beams,
     serialize_rl_data,
 )
@@ -118,7 +118,7 @@ queries = st.lists(records, min_size=1, max_size=5, unique_by=lambda record: rec
     st.dictionaries(st.text(max_size=4).filter(lambda id: id not in "abcd" or not id), queries, min_size=1, max_size=4)
 )
 def test_any_data_survive(data: dict[str, RlQuery]) -> None:
-    assert read_rl_data(serialize_rl_data(data)) == data
+    assert dict(iter_rl_data(serialize_rl_data(data))) == data
 
 
 def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
@@ -134,7 +134,7 @@ def test_the_seeds_own_file_is_read_where_it_names_its_candidates() -> None:
         "vqa_acc_score": 1.0,
     }
     content = {"12345": {"meta": {"image_id": "1"}, "candidate_pool": [22, 7], "pointer_candidates": [record]}}
-    one = read_rl_data(json.dumps(content).encode())["12345"]
+    one = dict(iter_rl_data(json.dumps(content).encode()))["12345"]
     assert one.candidate_pool_ids == ("22", "7")
     assert one.pointer_candidates[0].status == "judged"
 
@@ -165,7 +165,7 @@ def changed(place: int | None = None, **changes: Any) -> bytes:
         pytest.param(
             changed(1, vqa_acc_score=1.5), r"`pointer_candidates\[1\].vqa_acc_score`.*not '1.5'", id="accuracy"
         ),
-        pytest.param(changed(1, behaviour_logp=math.nan), "query|NaN is no number", id="NaN"),
+        pytest.param(changed(1, behaviour_logp=math.nan), "finite number", id="NaN"),
         pytest.param(
             changed(candidate_pool_ids=["7", "8", "7"]), "`candidate_pool_ids` names 7 twice", id="a candidate twice"
         ),
@@ -174,7 +174,7 @@ def changed(place: int | None = None, **changes: Any) -> bytes:
 def test_a_bad_record_is_named_by_file_query_and_field(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "rl.json").write_bytes(content)
     with pytest.raises(FileUnusable, match=rf"rl\.json.*({said})"):
-        read_rl_data(tmp_path / "rl.json")
+        dict(iter_rl_data(tmp_path / "rl.json"))
 
 
 # as tensors
@@ -296,7 +296,7 @@ def test_a_bad_record_is_named_by_query_and_field(content: object, said: str) ->
     [
         pytest.param(b"\xff\xfe", "cannot be read as UTF-8", id="no UTF-8"),
         pytest.param(as_file(OLD)[:-1], "no whole JSON", id="cut"),
-        pytest.param(b'{"100": {"id_list": [], "score_list": [NaN]}}', "NaN is no number", id="NaN"),
+        pytest.param(b'{"100": {"id_list": [], "score_list": [NaN]}}', "finite number", id="NaN"),
         pytest.param(
             b'{"1": {"id_list": [], "score_list": []}, "1": {}}', "'1' stands there twice", id="a query twice"
         ),

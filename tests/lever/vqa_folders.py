@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tasks.lever.data.vqa_files import inspect_picture, no_question_left, read_questions, select_usable
+from tasks.lever.data.vqa_files import inspect_picture, read_questions, select_usable
+from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import VqaItem
 
 
@@ -27,7 +28,7 @@ def read_vqa(questions: Path, annotations: Path, images: Path) -> ReadVqa:
     left_out: dict[str, str] = {}
     items = tuple(select_usable(read_questions(questions, annotations, images), left_out, inspect_picture))
     if not items:
-        raise no_question_left(images, left_out, split="")
+        raise DatasetUnusable(f"all of {len(left_out)} questions were left out: {left_out}")
     return ReadVqa(items, left_out)
 
 

@@ -26,7 +26,7 @@ from pydantic import ConfigDict, ValidationError, field_validator
 
 from storage.records import Record
 from tasks.grading.vqa_accuracy import ENOUGH
-from tasks.lever.data.vqa_files import VqaQuestion, inspect_picture, no_question_left, read_questions, select_usable
+from tasks.lever.data.vqa_files import VqaQuestion, inspect_picture, read_questions, select_usable
 from tasks.lever.judge.demonstration_task import WORDINGS, open_metric
 from tasks.lever.lever_errors import DatasetUnusable
 from tasks.lever.lever_records import Dataset, Item, TextItem, VqaItem, first_duplicate
@@ -182,7 +182,11 @@ def _open_questions(name: str, folder: Path, *, train_queries: int, validation: 
     ) -> tuple[VqaItem, ...]:
         items = tuple(islice(select_usable(questions, left_out, inspect), count))
         if needed and not items:
-            raise no_question_left(folder, left_out, split=f"{name}: no {split} question is left: ")
+            first = next((f"question {id}: {why}" for id, why in left_out.items()), "it is empty")
+            raise DatasetUnusable(
+                f"{name}: no {split} question is left: {folder}: all of {len(left_out)} questions were left out "
+                f"({first}); put the pictures into {folder}, or take the annotations that belong to these questions"
+            )
         return items
 
     train = take("train", _shuffle(candidates, "train"), None)

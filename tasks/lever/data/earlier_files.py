@@ -133,7 +133,7 @@ def import_rl_data(path: Path, *, shots: int, threshold: float, judge: str) -> t
 
     `vqa_correct` is computed anew where the file has another threshold.
     """
-    data = pointer_files.read_rl_data(path, shots=shots)
+    data = dict(pointer_files.iter_rl_data(path, shots=shots))
     # "None": files of Lever-Plus name neither judge nor threshold
     other_judges = sorted({str(rl_query.meta.get("judge")) for rl_query in data.values()} - {judge, "None"})
     thresholds = sorted({str(rl_query.meta.get("threshold")) for rl_query in data.values()} - {str(threshold), "None"})
@@ -201,9 +201,9 @@ def banks_by_file(embedded: Embedded, dataset: Dataset, artifacts: Artifacts) ->
         CANDIDATES: list(dataset.candidates),
     }
     files: dict[str, EmbeddingBank] = {}
-    for modality, (of_queries, of_candidates) in read_banks(embedded, artifacts).items():
-        if modality not in ("joint", *SINGLE_MODALITIES):
-            continue
+    banks = read_banks(embedded, artifacts)
+    for modality in embedded.modalities:
+        of_queries, of_candidates = banks[modality]
         for name, ids in splits.items():
             bank = of_candidates if name == CANDIDATES else of_queries
             files[str(modality_file(Path(name), modality))] = EmbeddingBank(tuple(ids), bank.rows(ids), bank.encoder)

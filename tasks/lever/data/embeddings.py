@@ -88,8 +88,6 @@ class EmbeddingBank(NamedTuple):
         """Read the bank that `to_bytes` wrote. Raises FileUnusable."""
         try:
             header = json.loads(read_header(data)["trivet"])
-            if header["format"] != FORMAT:
-                raise FileUnusable(f"these are {header['format']}, not embeddings")
             return make_bank(header["ids"], load(data)["vectors"], encoder=header["encoder"], where="embeddings")
         except (SafetensorError, KeyError, ValueError, TypeError) as error:
             raise FileUnusable("these bytes are no embeddings of ours; run the embedding step again") from error

@@ -8,15 +8,11 @@ results/{dataset}/model_cpk/v2/…
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from tasks.lever.lever_errors import FileUnusable, OptionUnusable
-from tasks.lever.lever_options import Vectors
 from tasks.lever.lever_records import PoolRecipe, Sampler, Stage
-
-Value = TypeVar("Value")
 
 KNOWN_DATASETS = ("okvqa", "vqav2")
 """The seed's scripts call them `okvqa_local` and the like too."""
@@ -28,11 +24,8 @@ SAMPLERS: dict[str, Sampler] = {
     "mix_sampler": "MixSampler",
 }
 JUDGES = {"qwen2.5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct", "qwen2_5_vl_3B": "hf:Qwen/Qwen2.5-VL-3B-Instruct"}
-VECTORS: dict[str, Vectors] = {
-    "query_img_text_icd_img_text": "joint",
-    "query_img_icd_img": "image",
-    "query_text_icd_text": "text",
-}
+CARD_SUFFIX = ".card.json"
+"""Ending of the card beside a selector, in place of `.safetensors`."""
 FOLDERS: dict[Stage, str] = {"sft": "v2", "rce": "v3", "grpo": "v3"}  # Lever-Plus's versions of its network
 
 
@@ -48,18 +41,9 @@ def judge_of(name: str) -> str:
 
 def sampler_of(name: str) -> Sampler:
     """Return our name of a sampler: `RandSampler` for `rand_sampler` and for itself. Raises OptionUnusable."""
-    return _look_up(SAMPLERS, name, "sampler")
-
-
-def vectors_of(name: str) -> Vectors:
-    """Return our name of vectors: `joint` for `query_img_text_icd_img_text` and itself. Raises OptionUnusable."""
-    return _look_up(VECTORS, name.removesuffix("_lever_lm"), "choice of vectors")
-
-
-def _look_up(seeds: Mapping[str, Value], name: str, kind: str) -> Value:
-    choices = {**seeds, **{str(own): own for own in seeds.values()}}
+    choices: dict[str, Sampler] = {**SAMPLERS, **{str(own): own for own in SAMPLERS.values()}}
     if name not in choices:
-        raise OptionUnusable(f"there is no {kind} {name!r}; choose one of {', '.join(choices)}")
+        raise OptionUnusable(f"there is no sampler {name!r}; choose one of {', '.join(choices)}")
     return choices[name]
 
 

@@ -161,11 +161,6 @@ def parse_pool_ids(value: Mapping[str, Any], where: str) -> tuple[str, ...]:
     return pool
 
 
-def read_rl_data(source: Path | bytes, *, shots: int | None = None) -> RlData:
-    """Read all RL data of a file, by query id. Raises as `iter_rl_data` does."""
-    return dict(iter_rl_data(source, shots=shots))
-
-
 def iter_rl_data(source: Path | bytes, *, shots: int | None = None) -> Iterator[tuple[str, RlQuery]]:
     """Yield the queries of a file of RL data, each checked.
 
@@ -233,12 +228,12 @@ def read_by_query(source: Path | bytes, content_name: str) -> tuple[dict[str, di
     """Read a JSON object that holds an object for each query id; return it and the name that errors give the file.
 
     content_name: the name that errors give to bytes, which have no path.
-    Raises FileUnusable: no such file, no UTF-8, no JSON, NaN, a key twice, an entry that is no object.
+    Raises FileUnusable: no such file, no UTF-8, no JSON, a key twice, an entry that is no object.
     """
     where = str(source) if isinstance(source, Path) else content_name
     try:
         text = (source.read_bytes() if isinstance(source, Path) else source).decode("utf-8-sig")  # with or without BOM
-        content: Any = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+        content: Any = json.loads(text, object_pairs_hook=_refuse_duplicates)
     except FileNotFoundError as error:
         raise FileUnusable(f"there is no {where}; name the file, or run the stage that writes it") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -258,10 +253,6 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) < len(pairs):
         raise ValueError(f"{str(first_duplicate(key for key, _ in pairs))[:80]!r} stands there twice")
     return entries
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def validate(model: type[Model], value: Any, where: str) -> Model:

@@ -5,7 +5,7 @@ RL data: beam, sample, random (in this order, each ordered pointer once, refille
 Beams: a search over P(answer | sequence) that asks the judge only about what looks promising. Every candidate is
 weighed alone. Then, for each further pick, the best sequence grows by the better half of the candidates, and what helps
 it there is tried in another order and behind the other sequences that are kept. With 5 beams over 16 candidates and 2
-shots that is 33 prompts a query. Without screening every kept sequence grows by every candidate: 92 prompts.
+shots that is 33 prompts a query; growing every kept sequence by every candidate would take 92.
 
 Source of InfoScore: Yang et al. 2023, "Lever LM: Configuring In-Context Sequence to Lever Large Vision Language
 Models", arXiv:2312.10104. That of a sequence is P(answer | sequence) - P(answer | nothing shown): the gains of its
@@ -165,22 +165,22 @@ class Growth(NamedTuple):
     """Number of other orders of these, and of other kept sequences with one of these candidates."""
 
 
-def count_growth(width: int, *, candidates: int, picked: int, screened: bool) -> Growth:
+def count_growth(width: int, *, candidates: int, picked: int) -> Growth:
     """Return how many sequences the next pick weighs when `picked` of `candidates` are in the best one.
 
-    A single beam, and a search without screening, weigh every candidate that remains.
+    A single beam weighs every candidate that remains.
     """
     remaining = candidates - picked
-    if width == 1 or not screened:
-        return Growth(remaining, (min(width, math.perm(candidates, picked)) - 1) * remaining)  # beams that exist
+    if width == 1:
+        return Growth(remaining, 0)
     return Growth(max(1, remaining // 2), min(remaining, (width - 1) * max(1, candidates // TRIED_AGAIN)))
 
 
-def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int, screened: bool) -> dict[int, int]:
+def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int) -> dict[int, int]:
     """Return, by number of demonstrations, how many sequences a search asks the judge about."""
     candidates = min(settings.candidates or pool, pool)
     later_picks = {
-        picked + 1: sum(count_growth(settings.width, candidates=candidates, picked=picked, screened=screened))
+        picked + 1: sum(count_growth(settings.width, candidates=candidates, picked=picked))
         for picked in range(1, shots)
     }
     query_count = min(queries, settings.queries or queries)
@@ -188,24 +188,14 @@ def count_prompts(settings: BeamSettings, *, queries: int, pool: int, shots: int
 
 
 def find_beams(
-    queries: Sequence[Item],
-    pools: Pools,
-    judging: Judging,
-    *,
-    shots: int,
-    settings: BeamSettings,
-    screened: bool,
-    seed: int,
+    queries: Sequence[Item], pools: Pools, judging: Judging, *, shots: int, settings: BeamSettings, seed: int
 ) -> dict[str, tuple[PointerRecord, ...]]:
     """Return the sequences with the highest InfoScore for each query, best first, with the score as `beam_score`.
 
-    The judge is asked about all queries at once. screened: it is asked only about sequences that look promising.
-    Raises PoolTooSmall, JudgeUnusable.
+    The judge is asked about all queries at once. Raises PoolTooSmall, JudgeUnusable.
     """
     beams = {
-        item.id: _Beam(
-            _draw_positions(item.id, pools, shots=shots, settings=settings, seed=seed), settings.width, screened
-        )
+        item.id: _Beam(_draw_positions(item.id, pools, shots=shots, settings=settings, seed=seed), settings.width)
         for item in queries
     }
 
@@ -226,8 +216,8 @@ def find_beams(
 class _Beam:
     """The beam search of one query: it proposes sequences, and records how likely the answer is behind them."""
 
-    def __init__(self, tried: Sequence[int], width: int, screened: bool) -> None:
-        self.positions, self._width, self._screened = tried, width, screened
+    def __init__(self, tried: Sequence[int], width: int) -> None:
+        self.positions, self._width = tried, width
         self._growth, self._log_prob_without = Growth(0, 0), 0.0
         self._worth: dict[int, float] = {}  # of a candidate: the best score of a sequence that it is in
         self._best_sequences: list[Pointer] = []
@@ -251,19 +241,14 @@ class _Beam:
         if not self._best_sequences:
             return []
         best, candidates = self._best_sequences[0], len(self.positions)
-        self._growth = count_growth(self._width, candidates=candidates, picked=len(best), screened=self._screened)
+        self._growth = count_growth(self._width, candidates=candidates, picked=len(best))
         return [(*best, position) for position in self._rank_additions()[: self._growth.of_best]]
 
     def extend_others(self) -> list[Pointer]:
-        """Return further sequences: what helped the best one most, in front of it and behind the other kept ones.
-
-        Without screening, every candidate is put behind every other kept sequence.
-        """
+        """Return further sequences: what helped the best one most, in front of it and behind the other kept ones."""
         if not self._best_sequences:
             return []
-        best_sequence, *others = self._best_sequences
-        if not self._screened:
-            return [(*rest, position) for rest in others for position in self.positions if position not in rest]
+        best_sequence = self._best_sequences[0]
         gained = [sequence[-1] for sequence in self._rank()]
         ordered = [*gained, *(position for position in self._rank_additions() if position not in gained)]
         extended = (

@@ -178,15 +178,6 @@ def inspect_picture(path: Path) -> tuple[str, str | None]:
     return hashlib.sha256(data).hexdigest(), None
 
 
-def no_question_left(where: Path, left_out: Mapping[str, str], *, split: str) -> DatasetUnusable:
-    """Return the error that says why no question of a split is left."""
-    first = next((f"question {id}: {why}" for id, why in left_out.items()), "it is empty")
-    return DatasetUnusable(
-        f"{split}{where}: all of {len(left_out)} questions were left out ({first}); "
-        f"put the pictures into {where}, or take the annotations that belong to these questions"
-    )
-
-
 class VqaScores(Record):
     """Mean VQA accuracies, as shares from 0 to 1; the authors' program prints them in per cent, rounded."""
 

@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -108,7 +107,7 @@ class DigitsJudge:
     @torch.inference_mode()
     def _embed(self, png: bytes, kind: int, answer: tuple[int, int] | None) -> Tensor:
         """Return the tokens (3, width) of an item. Raises RequestRefused for a picture that shows no scene."""
-        tokens = self._net.encode_items(self._see(png).code, torch.tensor(kind))
+        tokens = self._net.encode_items(self._see(png)[1], torch.tensor(kind))
         return tokens if answer is None else self._net.tokens(tokens, torch.tensor(answer))
 
     @torch.inference_mode()
@@ -144,7 +143,7 @@ class DigitsEncoder:
 
     def embed_images(self, pngs: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (len(pngs), dimension): the tower's features less their mean over its training pictures."""
-        return _normalize_rows([self._see(png).features for png in pngs], width=self.dimension)
+        return _normalize_rows([self._see(png)[0] for png in pngs], width=self.dimension)
 
     def embed_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension): a random direction for each distinct text."""
@@ -171,30 +170,18 @@ def _normalize_rows(vectors: Sequence[Tensor], *, width: int, start: int = 0) ->
     return rows
 
 
-class Sight(NamedTuple):
-    """Output of the tower for a picture: its features, and the probabilities of both digits."""
+def _make_sight(tower: Tower) -> Callable[[bytes], tuple[Tensor, Tensor]]:
+    """Return a cached function from PNG to features (2 · tower_width,) and code (20,). It raises RequestRefused.
 
-    features: Tensor
-    """(2 · tower_width,), less their mean over the pictures that the tower was trained on."""
-    code: Tensor
-    """(20,) probabilities of the left digit and of the right one."""
-
-
-def _make_sight(tower: Tower) -> Callable[[bytes], Sight]:
-    """Return a function from PNG to Sight, cached. It raises RequestRefused for a picture that shows no scene."""
+    Features are less their mean over the tower's training pictures; the code holds probabilities of both digits.
+    """
 
     @lru_cache(maxsize=REMEMBERED)
     @torch.inference_mode()
-    def see(png: bytes) -> Sight:
-        try:
-            scene = scenes.from_png(png)
-        except scenes.NoScene as error:
-            raise RequestRefused(
-                f"A picture of the request is none that the digits' judge can see: {error}; give PNGs of the digits' "
-                f"world, {scenes.SIZE[0]} × {scenes.SIZE[1]} pixels, as they are."
-            ) from error
+    def see(png: bytes) -> tuple[Tensor, Tensor]:
+        scene = scenes.from_png(png)
         features = tower.features(scenes.extract_glimpses(torch.from_numpy(scene.copy())[None]))  # (1, 2, tower_width)
-        return Sight(features.flatten() - tower.mean, tower.codes(features)[0])
+        return features.flatten() - tower.mean, tower.codes(features)[0]
 
     return see
 
@@ -204,16 +191,13 @@ def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] |
 
     Raises RequestRefused, and ContextOverflow for too many demonstrations.
     """
-    if request.temperature > 0:
-        raise RequestRefused(
-            f"The temperature is {request.temperature}; the digits' judge does not draw its answers: set 0."
-        )
     parts = [part for message in request.messages if message.role != "system" for part in message.content]
     pngs = [part.png for part in parts if isinstance(part, Image)]
     kinds, answers = _parse_text("\n".join(part.text for part in parts if not isinstance(part, Image)))
-    if len(pngs) != len(kinds):
+    if request.temperature > 0 or not kinds or len(pngs) != len(kinds):
         raise RequestRefused(
-            f"The request has {len(pngs)} pictures and {len(kinds)} questions; give each question its picture."
+            "The digits' judge reads `Question:… Short answer:…`, with a picture for each question of its world and an "
+            "answer to each but the last, and does not draw (temperature 0); this request is another."
         )
     if len(answers) > MOST_SHOWN:
         raise ContextOverflow(
@@ -224,20 +208,10 @@ def read_items(request: ChatRequest) -> list[tuple[bytes, int, tuple[int, int] |
 
 @lru_cache(maxsize=8192)
 def _parse_text(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Return the numbers of the questions, and the tokens of all answers but the last. Raises RequestRefused."""
+    """Return the numbers of the questions, and the tokens of all answers but the last; nothing for other texts."""
     items = [(question.strip(), answer.strip()) for question, answer in _ITEM.findall(text)]
-    if not items:
-        raise RequestRefused(
-            "The digits' judge reads requests of the form `Question:… Short answer:…`; this one has no question."
-        )
-    if unknown := [question for question, _ in items if question not in QUESTIONS]:
-        raise RequestRefused(
-            f"The digits' judge does not know the question {unknown[0]!r}; it knows {', '.join(QUESTIONS)}"
-        )
-    *earlier, last = [answer for _, answer in items]
-    if last:
-        raise RequestRefused(f"The last question of the request is already answered ({last!r}); leave its answer out.")
-    if not all(earlier):
-        raise RequestRefused("A demonstration of the request has no answer; give one to each question but the last.")
+    *earlier, last = [answer for _, answer in items] or ["missing"]
+    if last or not all(earlier) or any(question not in QUESTIONS for question, _ in items):
+        return (), ()
     answers = tuple(tokens_of(answer) or (UNKNOWN, UNKNOWN) for answer in earlier)
     return tuple(QUESTIONS.index(question) for question, _ in items), answers

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.model_errors import RequestRefused
 from storage.files import write
 
 Part = Literal["judge", "train", "validation", "test"]
@@ -44,10 +45,6 @@ class Digits(NamedTuple):
     """The ink of each pixel, (N, 8, 8) float32, 0 to 1."""
     labels: Tensor
     """The digit in each picture, (N,) int64."""
-
-
-class NoScene(ValueError):
-    """A picture that does not show two digits as this world draws them."""
 
 
 def load_digits() -> dict[Part, Digits]:
@@ -93,19 +90,18 @@ def to_png(scene: NDArray[np.uint8]) -> bytes:
 
 
 def from_png(png: bytes) -> NDArray[np.uint8]:
-    """Decode the scene (8, 16) of a PNG, grey or RGB. Raises NoScene."""
+    """Decode the scene (8, 16) of a PNG, grey or RGB. Raises RequestRefused."""
     try:
         with PIL.Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
-            if picture.size != SIZE:
-                raise NoScene(f"it has {picture.size[0]} × {picture.size[1]} pixels, not {SIZE[0]} × {SIZE[1]}")
             pixels = np.asarray(picture.convert("L"))
     except (OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:
-        if isinstance(error, NoScene):  # which is a ValueError, too
-            raise
-        raise NoScene(f"it is no readable PNG ({error})") from error
+        raise RequestRefused(f"A picture is no PNG that the digits' judge can read ({error}).") from error
     scene = pixels[::ENLARGED, ::ENLARGED]
-    if not np.array_equal(_enlarge(scene), pixels):
-        raise NoScene(f"its pixels are no squares of {ENLARGED} × {ENLARGED}: it has been scaled or compressed")
+    if pixels.shape != SIZE[::-1] or not np.array_equal(_enlarge(scene), pixels):
+        raise RequestRefused(
+            f"A picture has no {SIZE[0]} × {SIZE[1]} pixels in squares of {ENLARGED} × {ENLARGED}, as those of the "
+            "digits' world have; give them as they are."
+        )
     return scene
 
 
@@ -156,11 +152,6 @@ def tokens_of(answer: str) -> tuple[int, int] | None:
 def words_of(tokens: Sequence[int]) -> list[str]:
     """Return the words of an answer's tokens, without its end."""
     return [WORDS[token] for token in tokens if token < END]
-
-
-def answer_to(kind: int, *, left: str, right: str) -> str:
-    """Return the answer to a question of this kind about digits that are called `left` and `right`."""
-    return (left, right, f"{left} {right}")[kind]
 
 
 Split = Literal["train", "validation", "test", "queries"]
@@ -234,7 +225,7 @@ def _write_split(
         write(folder / "images" / f"digits_{split}_{first + number:06d}.png", to_png(scene), durable=False)
     names, generator, annotations = lexicon(), seeded_generator(0, f"{split} annotators"), list[dict[str, Any]]()
     for id, (left, right), kind in zip(ids, digits, kinds, strict=True):
-        answer = answer_to(kind, left=names[left], right=names[right])
+        answer = (names[left], names[right], f"{names[left]} {names[right]}")[kind]
         has_slips = split in ("train", "queries")
         answers = _draw_annotators(answer, names, generator) if has_slips else [answer] * ANNOTATORS
         people = [

@@ -78,8 +78,6 @@ class DemonstrationTask(Protocol[AnyItem]):
     prompts: PromptSettings
     choices: tuple[str, ...]
     """The possible answers, of which the judge's likeliest counts; empty: the judge answers in words of its own."""
-    screens_beams: bool
-    """True where a demonstration's score alone predicts its score beside others, so that beams are screened."""
 
     def request(self, query: AnyItem, demonstrations: Sequence[AnyItem]) -> ChatRequest:
         """Render the prompt, given demonstrations in the order of the picks. Raises DatasetUnusable."""
@@ -110,7 +108,6 @@ class VqaTask:
     """The DemonstrationTask of questions about pictures, which the judge answers in words of its own."""
 
     choices: tuple[str, ...] = ()
-    screens_beams = True
 
     def __init__(
         self,
@@ -122,8 +119,7 @@ class VqaTask:
     ) -> None:
         """stem: as in tasks.grading.vqa_accuracy. pictures: of items; unset: read from their files. score: in place of
         the VQA accuracy."""
-        self.prompts = prompts
-        self._stem, self._score = stem, score
+        self.prompts, self._score = prompts, score or open_metric("vqa", stem=stem)
         if pictures is None:
             from tasks.lever.data.vqa_files import Pictures  # brings Pillow
 
@@ -148,9 +144,7 @@ class VqaTask:
 
     def accuracy(self, query: VqaItem, answer: str) -> float:
         """Return the VQA accuracy of an answer, or its score by the metric of the dataset, 0 to 1."""
-        if self._score:
-            return self._score(answer, query.answers)
-        return accuracy_among(prepare_answers(query.answers, stem=self._stem), answer)
+        return self._score(answer, query.answers)
 
     def worth(self, query: VqaItem) -> Mapping[str, float]:
         """Return min(people / 3, 1) for each distinct answer of people."""
@@ -226,9 +220,6 @@ WORDINGS = {
 
 class TextClassification:
     """The DemonstrationTask of texts with classes, of which the judge's likeliest label counts."""
-
-    screens_beams = False
-    """On ten questions of TREC, screening kept .91 of the beams' mean score, and no cheaper search above .94."""
 
     def __init__(self, wording: Wording, prompts: PromptSettings, *, score: Score | None = None) -> None:
         """score: of answers in the judge's own words; unset: the likeliest class is the answer."""

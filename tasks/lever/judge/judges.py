@@ -9,17 +9,14 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import model_validator
-
 from models.backends import is_in_process
 from models.registry import rates_of
 from storage.records import Record, Ref
 from tasks.calls import CallSettings, Limits
+from tasks.lever.lever_errors import FileUnusable
 from tasks.resources import artifacts, vision
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from models.protocols import Chat, VisionEmbedder
 
 
@@ -46,12 +43,6 @@ class JudgeSpec(Record):
     fingerprint: str = ""
     """Digest of local weights or of a local script; other content under the same name is another judge."""
 
-    @model_validator(mode="after")
-    def _digits_has_weights(self) -> Self:
-        if (self.name == DIGITS) != (self.weights is not None):
-            raise ValueError("the judge `digits` has weights of its own, and no other judge has")
-        return self
-
     @property
     def in_process(self) -> bool:
         """True when it needs the device of the process that asks it."""
@@ -70,6 +61,20 @@ class EncoderSpec(Record):
     """Folder of LoRA weights for a CLIP (v2_lora)."""
     fingerprint: str = ""
     """Digest of the weights; other weights under the same name are another encoder."""
+
+
+def specify_encoder(name: str) -> EncoderSpec:
+    """Return how an encoder is opened; `*.safetensors` is a judge of the CPU worlds, whose tower embeds."""
+    is_judge = name.endswith(".safetensors")
+    return EncoderSpec(name=DIGITS, weights=store_weights(Path(name))) if is_judge else EncoderSpec(name=name)
+
+
+def store_weights(path: Path) -> Ref:
+    """Store the weights of a judge of the CPU worlds, and return their artifact. Raises FileUnusable."""
+    try:
+        return artifacts().put(WEIGHTS, path.read_bytes())
+    except OSError as error:
+        raise FileUnusable(f"{path}: {error.strerror}; name a file that is there") from error
 
 
 def open_judge(spec: JudgeSpec) -> Chat:

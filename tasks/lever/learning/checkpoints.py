@@ -21,21 +21,18 @@ from torch import Tensor
 from models.pointer import PointerConfig, PointerSelector
 from tasks.lever.data.embeddings import NOT_OF_TORCH, Inert, load_torch, read_header
 from tasks.lever.lever_errors import FileUnusable
-from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler, Verdict
+from tasks.lever.lever_records import SEED_CHOICES, WITH_ANSWERS, PoolRecipe, Sampler, SelectionRule, Verdict
 
 FORMAT = "trivet pointer selector"
 POOLS_OF = "pools"
 """Entry of `meta` with the recipe of the pools that a selector was trained in."""
 NAMED_AT_MOST = 6
 """Keys that an error names."""
-WIDEST = 1 << 16  # a damaged header may name any width, and the network is built before it is compared
-"""Largest width that a file may ask for; the usual ones are 256 and 512."""
 
 
 def save_selector(selector: PointerSelector, *, meta: Mapping[str, JsonValue]) -> bytes:
     """Serialise weights and configuration of `selector` with `meta`; equal selectors give equal bytes."""
-    config = selector.config.model_dump(exclude={"prior", "perplexity"} if selector.config.prior == "none" else None)
-    about = {"format": FORMAT, "config": config, "meta": dict(meta)}
+    about = {"format": FORMAT, "config": selector.config.model_dump(), "meta": dict(meta)}
     # one entry only: safetensors writes several in no fixed order
     header = {"trivet": json.dumps(about, sort_keys=True, allow_nan=False)}
     state = {key: value.detach().cpu().contiguous() for key, value in selector.state_dict().items()}
@@ -75,7 +72,7 @@ def _read_own(data: bytes, where: str) -> tuple[PointerSelector, dict[str, JsonV
 
 def build_selector(config: PointerConfig, state: Mapping[str, Tensor], where: str) -> PointerSelector:
     """Build a selector with exactly these weights. Draws no random numbers. Raises FileUnusable naming keys."""
-    if max(config.hidden, config.embedding_dim) > WIDEST or config.layers > len(state):
+    if max(config.hidden, config.embedding_dim) > 1 << 16 or config.layers > len(state):  # a header may name any
         raise FileUnusable(f"{where} holds {len(state)} weights and asks for {config!r}; it is damaged")
     with torch.device("meta"):  # shapes alone: no memory is taken and no random number is drawn
         selector = PointerSelector(config)
@@ -128,6 +125,11 @@ class OpenedSelector(NamedTuple):
     """Whether the network is used, or the rule that it was compared with; None where it was not compared."""
 
     @property
+    def rule(self) -> SelectionRule | None:
+        """The rule that is used in place of the network, where that was no better."""
+        return None if self.verdict is None or self.verdict.is_learned else self.verdict.rule
+
+    @property
     def sees_answers(self) -> bool:
         """Whether it was trained on candidates with their answers."""
         return bool(self.encoder and self.encoder.endswith(WITH_ANSWERS))
@@ -159,24 +161,35 @@ def open_selector(path: Path, *, heads: int | None = None) -> OpenedSelector:
 
     heads: of each layer, for a checkpoint of Lever-Plus; None takes `num_heads` from its hyper-parameters, else 1.
     """
-    in_name: list[Sampler] = [name for name in SEED_CHOICES if name in path.name]
-    sampler: Sampler = in_name[0] if in_name else "RandSampler"
-    recipe = PoolRecipe(sampler=sampler, size=0)
-    assumed = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
     if path.suffix in SEED_SUFFIXES:
         selector, notes = read_seed_checkpoint(path, heads=heads)
+        recipe, assumed = _assume_recipe(path.name)
         return OpenedSelector(selector, (*notes, assumed), None, recipe)
     try:
-        selector, meta = _read_own(path.read_bytes(), str(path))
+        return open_own(path.read_bytes(), path)
     except OSError as error:
         raise FileUnusable(f"{path} cannot be read ({error.strerror}); name a checkpoint") from error
+
+
+def open_own(data: bytes, path: Path) -> OpenedSelector:
+    """Open the selector in the bytes of a checkpoint of ours, which errors name by its path. Raises FileUnusable."""
+    selector, meta = _read_own(data, str(path))
     try:
         stored_recipe = PoolRecipe.model_validate(meta[POOLS_OF]) if meta.get(POOLS_OF) else None
         verdict = Verdict.model_validate(meta["verdict"]) if meta.get("verdict") else None
     except ValidationError as error:
         raise FileUnusable(f"{path}: its header holds no recipe of pools, or no verdict: {error}") from error
     encoder = str(meta["encoder"]) if meta.get("encoder") else None
-    return OpenedSelector(selector, () if stored_recipe else (assumed,), encoder, stored_recipe or recipe, verdict)
+    recipe, assumed = (stored_recipe, None) if stored_recipe else _assume_recipe(path.name)
+    return OpenedSelector(selector, (assumed,) if assumed else (), encoder, recipe, verdict)
+
+
+def _assume_recipe(name: str) -> tuple[PoolRecipe, str]:
+    """Return the recipe of pools for a file that has none, and a note about it."""
+    in_name: list[Sampler] = [sampler for sampler in SEED_CHOICES if sampler in name]
+    sampler: Sampler = in_name[0] if in_name else "RandSampler"
+    note = f"it does not tell in which pools it was trained; {sampler} is taken, by its name or for its age"
+    return PoolRecipe(sampler=sampler, size=0), note
 
 
 def read_seed_checkpoint(path: Path, *, heads: int | None = None) -> tuple[PointerSelector, list[str]]:

@@ -23,7 +23,7 @@ from tasks.lever.data.candidate_pools import DECIMALS, Banks, Pair, draw_pools, 
 from tasks.lever.data.embeddings import EmbeddingBank
 from tasks.lever.judge.judging import Judging, Judgment, PromptedQuery
 from tasks.lever.learning.training_inputs import Setting, predict_greedily
-from tasks.lever.lever_errors import FileUnusable, PoolTooSmall
+from tasks.lever.lever_errors import FileUnusable
 from tasks.lever.lever_options import OracleSettings
 from tasks.lever.lever_records import (
     DISTINCT,
@@ -349,12 +349,6 @@ def judge_selectors(
 
     Raises PoolTooSmall, and as `judge` does.
     """
-    for query in queries:
-        size, max_shots = len(pools.pools[query]), max(shots)
-        if size < max_shots:
-            raise PoolTooSmall(
-                f"query {query}: {size} candidates, {max_shots} are to be shown; lower the shots or draw larger pools"
-            )
     demonstrations = {
         (name, count): choose(shots=count)
         for count in shots

@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tasks.lever.learning.selector_comparison import SeedEstimate, Summary
 from tasks.lever.lever_records import ORACLE, SELECTED, SIMILARITY, TRAINED, Curve, TrainedSelector
@@ -14,8 +14,6 @@ from tasks.lever.lever_records import ORACLE, SELECTED, SIMILARITY, TRAINED, Cur
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
-
-Format = Literal["png", "svg"]
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 """Rules, and what was trained, as in the reports of the house."""
@@ -25,7 +23,6 @@ STYLE: Any = {
     "font.size": 9.5,
     "axes.edgecolor": SOFT,
     "text.parse_math": False,  # a model may be called $\frac$
-    "svg.hashsalt": "trivet",  # equal figures give equal files
 }
 DOTS_PER_INCH = 160
 TITLE_CHARS, DETAIL_CHARS, NAME_CHARS = 80, 140, 40
@@ -33,7 +30,7 @@ BAR = 0.62
 """Height of a bar, as a share of its row."""
 
 
-def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
+def draw_accuracy(summary: Summary) -> bytes:
     """Draw a bar for each selector with its 95 % interval and a dot per seed, and the gains over the best rule."""
     about, scores, count = summary.conditions, summary.compared(), len(summary.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {summary.seeds[0]}"
@@ -77,7 +74,7 @@ def draw_accuracy(summary: Summary, *, format: Format = "png") -> bytes:
             differences.set_axis_off()
         return drawing
 
-    return _save_figure(draw, format)
+    return _save_figure(draw)
 
 
 def _draw_estimate(axes: Axes, estimate: SeedEstimate, at: float, text: str) -> None:
@@ -105,7 +102,7 @@ PANELS = {
 """Values of a curve that are drawn, with their headings; the validation accuracy comes before these."""
 
 
-def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: str, format: Format = "png") -> bytes:
+def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: str) -> bytes:
     """Draw validation accuracy by epoch and values by update, a row for each stage, a line for each seed.
 
     about: a few words for the title.
@@ -128,7 +125,7 @@ def draw_curves(trainings: Sequence[tuple[TrainedSelector, Curve]], *, about: st
             axes.set_title(text, fontsize=9.5, loc="left")
         return drawing
 
-    return _save_figure(draw, format)
+    return _save_figure(draw)
 
 
 def _draw_line(axes: Axes, values: Mapping[int, float], unit: str) -> None:
@@ -155,13 +152,13 @@ def _new_figure(width_in: float, height_in: float, *, title: str, detail: str) -
     return drawing
 
 
-def _save_figure(draw: Callable[[], Drawing], format: Format) -> bytes:
-    """Return the figure that `draw` makes in this style, as a file of that format."""
+def _save_figure(draw: Callable[[], Drawing]) -> bytes:
+    """Return the figure that `draw` makes in this style, as PNG."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
         out = io.BytesIO()
-        draw().savefig(out, format=format, dpi=DOTS_PER_INCH, metadata={"Date": None} if format == "svg" else None)
+        draw().savefig(out, format="png", dpi=DOTS_PER_INCH)
     return out.getvalue()
 
 

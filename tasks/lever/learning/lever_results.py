@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,7 +14,16 @@ from storage.artifacts import Artifacts
 from storage.records import Record, Ref
 from tasks.lever.learning.lever_plots import draw_accuracy, draw_curves
 from tasks.lever.learning.selector_comparison import Gain, SeedEstimate, SelectorScore, Summary
-from tasks.lever.lever_records import TRAINED, Curve, Dataset, Evaluated, Outcome, TrainedSelector, VqaItem
+from tasks.lever.lever_records import (
+    TRAINED,
+    Curve,
+    Dataset,
+    Evaluated,
+    Outcome,
+    TrainedSelector,
+    VqaItem,
+    digest_items,
+)
 
 
 class SeedReport(Record):
@@ -158,9 +166,6 @@ def database_rows(
         is_headline = headline is not None and score == headline
         results.append(_make_result(f"accuracy.{score.selector}", score.shots, score.accuracy, headline=is_headline))
     results += [_make_result(f"gain.{gain.better}-{gain.worse}", gain.shots, gain.accuracy) for gain in summary.gains]
-    checksum = hashlib.sha256()  # of the items and the content of their pictures, wherever these lie
-    for item in dataset.test:
-        checksum.update(json.dumps(item.model_dump(exclude={"image"}), sort_keys=True).encode() + b"\n")
     return rows.Evaluated(
         run=rows.Run(
             id=report.run,
@@ -176,7 +181,7 @@ def database_rows(
         dataset=rows.Dataset(
             name=f"{dataset.name}/test",
             source="official VQA files" if isinstance(dataset.test[0], VqaItem) else "files of its authors",
-            checksum=checksum.hexdigest(),
+            checksum=digest_items(dataset.test),
             count=len(dataset.test),
         ),
         settings=rows.EvalSettings(name="lever", parameters={**settings, **about, "seeds": list(summary.seeds)}),

@@ -111,14 +111,6 @@ def make_labelled(setting: Setting, pools: Pools, beams: Mapping[str, Sequence[P
     return _gather_groups(setting.queries, setting.candidates, {query: pools.pools[query] for query in best}, pointers)
 
 
-def make_unjudged(setting: Setting, pools: Pools, *, shots: int) -> Groups:
-    """Return the train queries with their pools, and no judged pointer."""
-    pool_of = {query: pools.pools[query] for query in setting.dataset.train_queries}
-    group = [tuple(range(shots))] * 2  # a group has two members at least
-    rewards = [[None, None]] * len(pool_of)
-    return _gather_groups(setting.queries, setting.candidates, pool_of, [group] * len(pool_of), rewards)
-
-
 def make_groups(
     data: bytes | Path, *, queries: EmbeddingBank, candidates: EmbeddingBank, mode: RewardMode, shots: int | None = None
 ) -> Groups:
@@ -190,11 +182,6 @@ class Prediction(NamedTuple):
     log_prob: float  # log-probability of the whole choice
 
 
-def order_of_picks(selector: PointerSelector, pointers: Tensor) -> Tensor:
-    """Return pointers (…, S) as they are shown: a network that begins as a rule picks the nearest first, shown last."""
-    return pointers if selector.config.prior == "none" else pointers.flip(-1)
-
-
 def predict_greedily(
     selector: PointerSelector,
     queries: EmbeddingBank,
@@ -223,7 +210,7 @@ def predict_greedily(
         rows[usable] = torch.tensor(candidates.positions([name for query in ids for name in pools[query]]))
         vectors, pooled = queries.rows(ids).to(device), bank[rows.to(device)]
         drawn = selector.beam(vectors, pooled, shots=shots, width=1, usable=usable.to(device))
-        pointers: list[list[int]] = order_of_picks(selector, drawn.pointers[:, 0]).tolist()
+        pointers: list[list[int]] = drawn.pointers[:, 0].tolist()
         totals: list[float] = drawn.log_probs[:, 0].sum(-1).tolist()
         for query, pointer, total in zip(ids, pointers, totals, strict=True):
             predictions[query] = Prediction(tuple(pointer), tuple(pools[query][at] for at in pointer), total)
@@ -245,20 +232,13 @@ def make_validation(setting: Setting, pools: Pools, *, shots: int) -> Callable[[
     return accuracy
 
 
-def make_online_rewards(
-    setting: Setting, groups: Groups, *, mode: RewardMode, nearest_first: bool = False
-) -> RewardDrawn:
-    """Return a function that has pointers judged which a policy has just drawn, and returns their rewards.
-
-    nearest_first: the policy picks first what is shown last.
-    """
-    step = -1 if nearest_first else 1
+def make_online_rewards(setting: Setting, groups: Groups, *, mode: RewardMode) -> RewardDrawn:
+    """Return a function that has pointers judged which a policy has just drawn, and returns their rewards."""
     names, pools = setting.candidates.ids, groups.pools.tolist()
 
     def rewards(drawn: Sequence[tuple[int, Pointer]]) -> list[float]:
         prompts = [
-            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer[::step]))
-            for row, pointer in drawn
+            PromptedQuery(groups.ids[row], tuple(names[pools[row][at]] for at in pointer)) for row, pointer in drawn
         ]
         judged = judge_all(setting, prompts)
         gt_probs = setting.judging.gt_prob(prompts) if mode in OF_LIKELIHOODS else [None] * len(prompts)

@@ -308,10 +308,8 @@ class Batch(NamedTuple):
 
 def load_state(folder: Path | None) -> tuple[Progress, dict[str, Tensor]] | None:
     """Load the saved state; None where there is none, and with a warning where it is damaged."""
-    if folder is None:
-        return None
-    path = folder / NAME
-    if not path.exists():
+    path = folder / NAME if folder else None
+    if path is None or not path.exists():
         return None
     try:
         with files.reachable(path), safe_open(path, framework="pt") as file:

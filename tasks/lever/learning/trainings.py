@@ -111,15 +111,6 @@ def learn_grpo(
     return loop.trained()
 
 
-def learn_from_rule(
-    config: PointerConfig, unjudged: Groups, settings: GrpoSettings, run: TrainingRun, *, judge: RewardDrawn
-) -> Trained:
-    """Train a network that begins as a rule by GRPO, in rounds alone; the KL divergence leashes it to the rule."""
-    with seeded_generators(derive_seed(run.seed, "weights"), torch.device("cpu")):
-        start = PointerSelector(config)
-    return learn_grpo(start, unjudged, settings.model_copy(update={"offline_epochs": 0}), run, judge=judge)
-
-
 class Experience(NamedTuple):
     """Pointers of all queries with their rewards and log-probabilities; those not judged do not count."""
 

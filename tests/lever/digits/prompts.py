@@ -12,7 +12,6 @@ from models.protocols import ChatRequest, Image, Message, Text
 from tasks.lever.digits.scenes import (
     QUESTIONS,
     Digits,
-    answer_to,
     lexicon,
     load_digits,
     render,
@@ -54,7 +53,7 @@ def picture(left: int, right: int, seed: int = 0) -> bytes:
 
 def question(kind: int, left: int, right: int, *, seed: int = 0, names: tuple[str, ...] = lexicon(0)) -> Question:
     """A question about these digits, and what it is answered where digits have these names."""
-    answer = answer_to(kind, left=names[left], right=names[right])
+    answer = (names[left], names[right], f"{names[left]} {names[right]}")[kind]
     return Question(picture(left, right, seed), QUESTIONS[kind], answer)
 
 

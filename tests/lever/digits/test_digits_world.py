@@ -13,6 +13,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from models.model_errors import RequestRefused
 from storage.artifacts import Artifacts
 from tasks.lever.data.candidate_pools import find_nearest, read_banks
 from tasks.lever.data.datasets import open_dataset
@@ -22,7 +23,6 @@ from tasks.lever.digits.scenes import (
     PARTS,
     PHOTOS,
     SIZE,
-    NoScene,
     Split,
     from_png,
     lexicon,
@@ -148,14 +148,14 @@ def reencoded(mode: str = "RGB", size: tuple[int, int] = SIZE, format: str = "PN
 @pytest.mark.parametrize(
     ("png", "why"),
     [
-        pytest.param(b"", "no readable PNG", id="nothing"),
-        pytest.param(to_png(scene())[:200], "no readable PNG", id="cut off"),
-        pytest.param(reencoded(format="JPEG"), "no readable PNG", id="another format"),
-        pytest.param(reencoded(size=(64, 64)), "64 × 64 pixels, not 128 × 64", id="another size"),
+        pytest.param(b"", "no PNG that", id="nothing"),
+        pytest.param(to_png(scene())[:200], "no PNG that", id="cut off"),
+        pytest.param(reencoded(format="JPEG"), "no PNG that", id="another format"),
+        pytest.param(reencoded(size=(64, 64)), "no 128 × 64 pixels in squares", id="another size"),
     ],
 )
 def test_what_is_no_scene_is_refused(png: bytes, why: str):
-    with pytest.raises(NoScene, match=why):
+    with pytest.raises(RequestRefused, match=why):
         from_png(png)
 
 
@@ -163,7 +163,7 @@ def test_a_scaled_picture_is_refused_even_in_the_right_size():
     file = io.BytesIO()
     small = PIL.Image.open(io.BytesIO(to_png(scene()))).resize((40, 20))
     small.resize(SIZE, PIL.Image.Resampling.BICUBIC).save(file, "PNG")
-    with pytest.raises(NoScene, match="scaled or compressed"):
+    with pytest.raises(RequestRefused, match="in squares of 8 × 8"):
         from_png(file.getvalue())
 
 
