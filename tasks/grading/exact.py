@@ -17,6 +17,7 @@ from tasks.grading.choice import strip_marks
 from tasks.grading.grading_records import Item, Response, Sample, make_sample
 from tasks.grading.reading import (
     FLEXIBLE,
+    PATTERN_S,
     UNREAD,
     Readings,
     Rule,
@@ -106,8 +107,6 @@ def _parse_number(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-PATTERN_S = 2.0
-"""Time for one pattern on one answer; an answer on which it takes longer is unscored."""
 SHOWN_CHARS = 500
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 

@@ -139,14 +139,14 @@ def _read_judgment(answer: Answer | ModelError, read: ReadVerdict[Verdict], keys
     return Judgment(None, text, keys, f"no verdict in {len(keys)} judgments{cut}; {ending}")
 
 
-def read_rating(text: str, *, low: float = 1, high: float = 10) -> float | None:
-    """Return the rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from `low` to `high`.
+def read_rating(text: str) -> float | None:
+    """Return the rating in a judgment, `[[7.5]]` or else `[7.5]`; None where there is none from 1 to 10.
 
     The first one counts, as in FastChat (fastchat/llm_judge/common.py, `re.search`).
     """
     rating = RATING.search(text) or PLAIN_RATING.search(text)
     value = float(rating[1]) if rating else None
-    return value if value is not None and low <= value <= high else None
+    return value if value is not None and 1 <= value <= 10 else None
 
 
 def read_label(text: str, *, labels: Sequence[str]) -> str | None:

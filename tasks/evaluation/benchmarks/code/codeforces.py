@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from tasks.evaluation.benchmarks.base import PUBLISHED
 from tasks.evaluation.benchmarks.code.livecodebench import ContestBenchmark
-from tasks.evaluation.benchmarks.code.livecodebench_tests import find_first_failure, run_and_compare
+from tasks.evaluation.benchmarks.code.livecodebench_tests import find_first_failure, run_and_compare, shorten
 from tasks.evaluation.evaluation_records import Item, Sampling
 from tasks.evaluation.running.benchmark_data import Row, published_files
 from tasks.grading.code.code_grading import Verdict
@@ -28,8 +28,6 @@ MEDIUM, HARD, HARDEST = 1000, 1300, 3500
 """Ratings from which a problem is called medium and hard, and above which it is called easy, as in evalchemy."""
 MEMORY_BYTES = 4 << 30
 OUTPUT_BYTES = 4 << 20
-SHOWN_CHARS = 60
-"""Most characters of an output that a message shows."""
 INSTRUCTION: str = PUBLISHED["codeforces"]["instruction"]
 
 
@@ -78,7 +76,8 @@ class CodeForces(ContestBenchmark):
 
         def differs(printed: str) -> str | None:
             equal = printed.split() == expected.split()  # the checker wcmp of testlib
-            return None if equal else f"wrong answer: {_shorten(printed)}, expected {_shorten(expected)}"
+            words, right = (shorten(" ".join(text.split())) for text in (printed, expected))
+            return None if equal else f"wrong answer: {words!r}, expected {right!r}"
 
         limits = Limits(
             cpu_s=round(seconds),
@@ -88,11 +87,6 @@ class CodeForces(ContestBenchmark):
         )
         program = Program(code, stdin=stdin.encode("utf-8", "replace"), limits=limits)
         return run_and_compare(program, sandbox, differs=differs)
-
-
-def _shorten(text: str) -> str:
-    words = " ".join(text.split())
-    return repr(words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}…")
 
 
 def render_statement(row: Row) -> str:

@@ -217,14 +217,10 @@ def run_test(test: Test, program: Program, sandbox: Sandbox) -> Verdict:
     """Return the verdict on a program for one test, which is run in a process of its own."""
     limits = LIMITS._replace(output_bytes=LIMITS.output_bytes + 2 * len(test.output))
     program = program._replace(stdin=test.input.encode("utf-8", "replace"), limits=limits)
-    if test.kind == "functional":
-        return run_and_compare(
-            program, sandbox, differs=lambda printed: describe_value_difference(printed, test.output)
-        )
+    describe = describe_value_difference if test.kind == "functional" else describe_output_difference
     # LiveCodeBench ignores the code of a program that ends by `sys.exit` (call_method of testing_util.py)
-    return run_and_compare(
-        program, sandbox, differs=lambda printed: describe_output_difference(printed, test.output), may_exit=True
-    )
+    may_exit = test.kind == "stdin"
+    return run_and_compare(program, sandbox, differs=lambda printed: describe(printed, test.output), may_exit=may_exit)
 
 
 def run_and_compare(
@@ -270,7 +266,7 @@ def describe_output_difference(printed: str, expected: str) -> str | None:
     for number, (line, right) in enumerate(zip(lines, expected_lines, strict=True), start=1):
         printed_line, expected_line = line.strip(), right.strip()
         if printed_line != expected_line and not _are_equal_numbers(printed_line, expected_line):
-            return f"wrong answer in line {number}: {_shorten(printed_line)}, expected {_shorten(expected_line)}"
+            return f"wrong answer in line {number}: {shorten(printed_line)}, expected {shorten(expected_line)}"
     return None
 
 
@@ -281,7 +277,7 @@ def describe_value_difference(printed: str, expected: str) -> str | None:
         equal = parse_value(answer) == parse_value(expected)
     except (ValueError, RecursionError):
         equal = False
-    return None if equal else f"wrong answer: {_shorten(answer)}, expected {_shorten(expected)}"
+    return None if equal else f"wrong answer: {shorten(answer)}, expected {shorten(expected)}"
 
 
 def _are_equal_numbers(printed: str, expected: str) -> bool:
@@ -291,6 +287,7 @@ def _are_equal_numbers(printed: str, expected: str) -> bool:
         return False
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
+    """Return the beginning of an output, as messages show it."""
     excerpt = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
     return "".join(char if char.isprintable() else "\ufffd" for char in excerpt)
